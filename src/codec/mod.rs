@@ -1,0 +1,3 @@
+//! Entities to bytes and back. Knows neither SQL nor HTTP.
+
+pub mod stored;

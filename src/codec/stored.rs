@@ -1,0 +1,404 @@
+//! The stored form of an entity's custom properties: one JSON object that
+//! anyone can read in psql.
+//!
+//! | type | member | annotation `Name@odata.type` |
+//! |---|---|---|
+//! | String | string | none |
+//! | Boolean | `true`, `false` | none |
+//! | Int32 | number | none |
+//! | Int64, DateTime, Guid, Binary | string in canonical form | always |
+//! | Double | number; a string where jsonb would alter it (-0.0, NaN, infinities, exponents) | always |
+//! | String with U+0000 | escaped string, see [`escape`] | `Edm.String` |
+//!
+//! jsonb reorders members, so an annotation may stand anywhere in the object.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::error::{Code, Result};
+use crate::model::entity::{Properties, StoredProperties};
+use crate::model::{EdmType, EdmValue, Ticks, lexical};
+
+/// What follows a property's name in the name of its annotation.
+pub const ANNOTATION: &str = "@odata.type";
+
+/// One property of a stored object, its value not yet read.
+#[derive(Debug)]
+pub struct StoredField<'a> {
+    pub name: Cow<'a, str>,
+    pub edm_type: EdmType,
+    /// JSON text of the value.
+    pub raw: &'a str,
+    /// Whether the value is a string that went through [`escape`].
+    pub escaped: bool,
+}
+
+/// Prints properties in stored form.
+pub fn encode(properties: &[(String, EdmValue)]) -> StoredProperties {
+    let mut out = String::with_capacity(2 + 32 * properties.len());
+    out.push('{');
+    for (name, value) in properties {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        if let Some(edm_type) = annotation(value) {
+            push_string(&mut out, &format!("{name}{ANNOTATION}"));
+            out.push_str(":\"");
+            out.push_str(edm_type.name());
+            out.push_str("\",");
+        }
+        push_string(&mut out, name);
+        out.push(':');
+        push_value(&mut out, value);
+    }
+    out.push('}');
+    StoredProperties::from_stored_text(out)
+}
+
+fn annotation(value: &EdmValue) -> Option<EdmType> {
+    match value {
+        EdmValue::String(s) => s.contains('\u{0}').then_some(EdmType::String),
+        EdmValue::Boolean(_) | EdmValue::Int32(_) => None,
+        other => Some(other.edm_type()),
+    }
+}
+
+fn push_value(out: &mut String, value: &EdmValue) {
+    match value {
+        EdmValue::String(s) if s.contains('\u{0}') => push_string(out, &escape(s)),
+        EdmValue::String(s) => push_string(out, s),
+        EdmValue::Boolean(b) => out.push_str(if *b { "true" } else { "false" }),
+        EdmValue::Int32(n) => out.push_str(&n.to_string()),
+        EdmValue::Int64(n) => push_string(out, &n.to_string()),
+        EdmValue::DateTime(t) => push_string(out, &t.to_canonical()),
+        EdmValue::Guid(g) => push_string(out, &lexical::format_guid(g)),
+        EdmValue::Binary(b) => push_string(out, &lexical::format_binary(b)),
+        EdmValue::Double(d) => {
+            let text = lexical::format_double(*d);
+            let faithful = d.is_finite() && !text.contains('E') && text != "-0.0";
+            if faithful { out.push_str(&text) } else { push_string(out, &text) }
+        }
+    }
+}
+
+/// Appends a JSON string.
+pub fn push_string(out: &mut String, text: &str) {
+    out.push('"');
+    let mut clean_from = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.push_str(&text[clean_from..at]);
+        clean_from = at + 1;
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x08 => out.push_str("\\b"),
+            0x0c => out.push_str("\\f"),
+            control => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                out.push_str("\\u00");
+                out.push(char::from(HEX[usize::from(control >> 4)]));
+                out.push(char::from(HEX[usize::from(control & 15)]));
+            }
+        }
+    }
+    out.push_str(&text[clean_from..]);
+    out.push('"');
+}
+
+/// Writes U+0000 as U+0001 U+0001 and U+0001 as U+0001 U+0002, so that text
+/// with U+0000, which jsonb cannot hold, keeps its order against other escaped
+/// text.
+pub fn escape(text: &str) -> String {
+    text.replace('\u{1}', "\u{1}\u{2}").replace('\u{0}', "\u{1}\u{1}")
+}
+
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1}' => out.push(if chars.next() == Some('\u{1}') { '\u{0}' } else { '\u{1}' }),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The properties of a stored object, in its order.
+///
+/// # Errors
+/// [`Code::InternalError`] for text that is not in stored form.
+pub fn fields(stored: &StoredProperties) -> Result<Vec<StoredField<'_>>> {
+    if stored.as_str() == "{}" {
+        return Ok(Vec::new());
+    }
+    let members: Members<'_> = serde_json::from_str(stored.as_str()).map_err(|_| Code::InternalError)?;
+    let mut fields = Vec::with_capacity(members.values.len());
+    for (name, raw) in members.values {
+        let raw = raw.get();
+        let annotated = members.types.iter().find(|(of, _)| *of == name).map(|(_, t)| *t);
+        let edm_type = match (annotated, raw.as_bytes().first()) {
+            (Some(edm_type), _) => edm_type,
+            (None, Some(b'"')) => EdmType::String,
+            (None, Some(b't' | b'f')) => EdmType::Boolean,
+            (None, Some(b'-' | b'0'..=b'9')) => EdmType::Int32,
+            (None, _) => return Err(Code::InternalError.into()),
+        };
+        let escaped = annotated == Some(EdmType::String);
+        fields.push(StoredField { name, edm_type, raw, escaped });
+    }
+    Ok(fields)
+}
+
+/// Reads every property.
+///
+/// # Errors
+/// [`Code::InternalError`] for text that is not in stored form.
+pub fn decode(stored: &StoredProperties) -> Result<Properties> {
+    fields(stored)?
+        .into_iter()
+        .map(|field| {
+            let value = field.value()?;
+            Ok((field.name.into_owned(), value))
+        })
+        .collect()
+}
+
+/// Reads those properties whose names are asked for.
+///
+/// # Errors
+/// [`Code::InternalError`] for text that is not in stored form.
+pub fn pick<'n>(stored: &StoredProperties, names: &[&'n str]) -> Result<Vec<(&'n str, EdmValue)>> {
+    let mut picked = Vec::with_capacity(names.len());
+    for field in fields(stored)? {
+        if let Some(name) = names.iter().find(|n| **n == field.name) {
+            picked.push((*name, field.value()?));
+        }
+    }
+    Ok(picked)
+}
+
+impl StoredField<'_> {
+    /// Reads the value.
+    ///
+    /// # Errors
+    /// [`Code::InternalError`] for a value that is not in stored form.
+    pub fn value(&self) -> Result<EdmValue> {
+        self.read().ok_or_else(|| Code::InternalError.into())
+    }
+
+    fn read(&self) -> Option<EdmValue> {
+        let text = || -> Option<Cow<'_, str>> { string(self.raw) };
+        Some(match self.edm_type {
+            EdmType::String if self.escaped => EdmValue::String(unescape(&text()?)),
+            EdmType::String => EdmValue::String(text()?.into_owned()),
+            EdmType::Boolean => EdmValue::Boolean(lexical::parse_boolean(self.raw)?),
+            EdmType::Int32 => EdmValue::Int32(self.raw.parse().ok()?),
+            EdmType::Int64 => EdmValue::Int64(text()?.parse().ok()?),
+            EdmType::DateTime => EdmValue::DateTime(Ticks::parse(&text()?).ok()?),
+            EdmType::Guid => EdmValue::Guid(lexical::parse_guid(&text()?)?),
+            EdmType::Binary => EdmValue::Binary(lexical::parse_binary(&text()?)?),
+            EdmType::Double if self.raw.starts_with('"') => {
+                EdmValue::Double(lexical::parse_double(&text()?)?)
+            }
+            EdmType::Double => EdmValue::Double(lexical::parse_double(self.raw)?),
+        })
+    }
+}
+
+/// A JSON string's content, borrowed where nothing was escaped.
+fn string(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+    serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+}
+
+/// Members of a stored object with the annotations sorted out.
+struct Members<'a> {
+    values: Vec<(Cow<'a, str>, &'a RawValue)>,
+    types: Vec<(Cow<'a, str>, EdmType)>,
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object in stored form")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Members { values: Vec::with_capacity(16), types: Vec::new() };
+        while let Some(Name(name)) = map.next_key()? {
+            if !name.ends_with(ANNOTATION) {
+                members.values.push((name, map.next_value()?));
+                continue;
+            }
+            let type_name: &str = map.next_value()?;
+            let edm_type = EdmType::from_name(type_name)
+                .ok_or_else(|| serde::de::Error::custom("unknown type in stored form"))?;
+            let base = name.len() - ANNOTATION.len();
+            let name = match name {
+                Cow::Borrowed(name) => Cow::Borrowed(&name[..base]),
+                Cow::Owned(mut name) => {
+                    name.truncate(base);
+                    Cow::Owned(name)
+                }
+            };
+            members.types.push((name, edm_type));
+        }
+        Ok(members)
+    }
+}
+
+/// A member name that borrows from the input where it can; serde's own
+/// `Cow` never borrows.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl<'de> Visitor<'de> for NameVisitor {
+    type Value = Name<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    /// Any value that the model allows.
+    pub(crate) fn any_value() -> impl Strategy<Value = EdmValue> {
+        prop_oneof![
+            any::<String>().prop_map(EdmValue::String),
+            "[\u{0}-\u{2}a\"\\\\]{0,6}".prop_map(EdmValue::String),
+            prop::collection::vec(any::<u8>(), 0..20).prop_map(EdmValue::Binary),
+            any::<bool>().prop_map(EdmValue::Boolean),
+            (Ticks::MIN.raw()..=Ticks::MAX.raw())
+                .prop_map(|raw| EdmValue::DateTime(Ticks::from_raw(raw).unwrap())),
+            any::<u64>().prop_map(|bits| EdmValue::Double(f64::from_bits(bits))),
+            (-1000_i32..1000).prop_map(|n| EdmValue::Double(f64::from(n) / 8.0)),
+            any::<u128>().prop_map(|bits| EdmValue::Guid(Uuid::from_u128(bits))),
+            any::<i32>().prop_map(EdmValue::Int32),
+            any::<i64>().prop_map(EdmValue::Int64),
+        ]
+    }
+
+    /// Equality that takes NaN for itself and tells the zeros apart.
+    pub(crate) fn same(a: &EdmValue, b: &EdmValue) -> bool {
+        match (a, b) {
+            (EdmValue::Double(a), EdmValue::Double(b)) => {
+                a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+            }
+            _ => a == b,
+        }
+    }
+
+    #[test]
+    fn the_stored_form_is_plain_json_where_json_can_tell_the_type() {
+        let stored = encode(&[
+            ("S".into(), EdmValue::String("é\"\n".into())),
+            ("B".into(), EdmValue::Boolean(true)),
+            ("I".into(), EdmValue::Int32(-5)),
+            ("L".into(), EdmValue::Int64(5_432_873_627_392)),
+            ("D".into(), EdmValue::Double(3.0)),
+            ("E".into(), EdmValue::Double(1e300)),
+            ("Z".into(), EdmValue::Double(-0.0)),
+            ("N".into(), EdmValue::String("a\u{0}\u{1}".into())),
+        ]);
+        assert_eq!(
+            stored.as_str(),
+            "{\"S\":\"é\\\"\\n\",\"B\":true,\"I\":-5,\"L@odata.type\":\"Edm.Int64\",\"L\":\"5432873627392\",\
+             \"D@odata.type\":\"Edm.Double\",\"D\":3.0,\"E@odata.type\":\"Edm.Double\",\"E\":\"1E+300\",\
+             \"Z@odata.type\":\"Edm.Double\",\"Z\":\"-0.0\",\
+             \"N@odata.type\":\"Edm.String\",\"N\":\"a\\u0001\\u0001\\u0001\\u0002\"}"
+        );
+    }
+
+    #[test]
+    fn annotations_may_stand_anywhere_and_spaces_do_not_matter() {
+        let stored = StoredProperties::from_stored_text(
+            "{\"L\": \"5\", \"D\": 1.5, \"D@odata.type\": \"Edm.Double\", \"L@odata.type\": \"Edm.Int64\"}"
+                .into(),
+        );
+        assert_eq!(
+            decode(&stored).unwrap(),
+            vec![("L".into(), EdmValue::Int64(5)), ("D".into(), EdmValue::Double(1.5))]
+        );
+        assert_eq!(pick(&stored, &["D", "X"]).unwrap(), vec![("D", EdmValue::Double(1.5))]);
+    }
+
+    #[test]
+    fn damaged_rows_are_an_error_not_a_panic() {
+        for text in [
+            "",
+            "[]",
+            "{\"a\":null}",
+            "{\"a\":[1]}",
+            "{\"a\":1.5}",
+            "{\"a@odata.type\":\"Edm.X\",\"a\":1}",
+            "{\"a@odata.type\":\"Edm.Guid\",\"a\":\"zz\"}",
+            "{\"a@odata.type\":\"Edm.Int64\",\"a\":5}",
+        ] {
+            assert!(decode(&StoredProperties::from_stored_text(text.into())).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_entity_reads_back_unaltered(values in prop::collection::vec(any_value(), 0..8)) {
+            let properties: Properties =
+                values.into_iter().enumerate().map(|(i, v)| (format!("P{i}"), v)).collect();
+            let stored = encode(&properties);
+            prop_assert!(!stored.as_str().contains("\\u0000"));
+            let back = decode(&stored).unwrap();
+            prop_assert_eq!(back.len(), properties.len());
+            for ((n1, v1), (n2, v2)) in back.iter().zip(&properties) {
+                prop_assert!(n1 == n2 && same(v1, v2), "{:?} became {:?}", v2, v1);
+            }
+        }
+
+        #[test]
+        fn escaping_keeps_the_order(a in "[\u{0}-\u{3}a]{0,5}", b in "[\u{0}-\u{3}a]{0,5}") {
+            prop_assert_eq!(escape(&a).cmp(&escape(&b)), a.cmp(&b));
+            prop_assert_eq!(unescape(&escape(&a)), a);
+        }
+    }
+}

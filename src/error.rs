@@ -1,0 +1,193 @@
+//! Every failure that the service can answer with, named once (protocol §14).
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A failure as the protocol knows it. Several variants may share one wire
+/// code where the service distinguishes them by their message only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    // 400, request shape
+    InvalidInput,
+    BodyNotUnderstood,
+    FilterSyntax,
+    FilterOperandKinds,
+    QuerySyntax,
+    KeyCountMismatch,
+    InvalidEtag,
+    BothConditions,
+    IfNoneMatchNotAllowed,
+    ConditionWithoutEtag,
+    TooManyBatchOperations,
+    InvalidHeaderValue,
+    InvalidQueryParameterValue,
+    InvalidUri,
+    InvalidAuthenticationInfo,
+    XMethodNotUsingPost,
+    XMethodIncorrectValue,
+    XMethodIncorrectCount,
+    // 400, entities and names
+    DuplicatePropertiesSpecified,
+    EntityTooLarge,
+    PropertiesNeedValue,
+    PropertyNameInvalid,
+    PropertyNameTooLong,
+    PropertyValueTooLarge,
+    TooManyProperties,
+    OutOfRangeInput,
+    NameLengthOutOfRange,
+    InvalidResourceName,
+    CommandsInBatchActOnDifferentPartitions,
+    InvalidDuplicateRow,
+    // 401, 403
+    NoCredentials,
+    AuthenticationFailed,
+    AuthorizationFailure,
+    WriteOnSecondary,
+    // 404 and on
+    ResourceNotFound,
+    TableNotFound,
+    MethodNotAllowed,
+    UnsupportedHttpVerb,
+    TableAlreadyExists,
+    EntityAlreadyExists,
+    UpdateConditionNotSatisfied,
+    RequestBodyTooLarge,
+    AtomFormatNotSupported,
+    JsonFormatNotSupported,
+    JsonVerboseFormatNotSupported,
+    MediaTypeNotSupported,
+    // 5xx
+    InternalError,
+    OperationTimedOut,
+    NotImplemented,
+    ServerBusy,
+}
+
+/// What the wire shows of a [`Code`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// HTTP status.
+    pub status: u16,
+    /// The string that clients switch on.
+    pub code: &'static str,
+    /// First line of the message, unless the error carries its own.
+    pub message: &'static str,
+}
+
+impl Code {
+    /// Status, code and default message (protocol §14; messages as recorded,
+    /// the misspelling of `InvalidResourceName` included).
+    #[rustfmt::skip]
+    pub const fn facts(self) -> Facts {
+        let (status, code, message) = match self {
+            Code::InvalidInput => (400, "InvalidInput", "One of the request inputs is not valid."),
+            Code::BodyNotUnderstood => (400, "InvalidInput", "An error occurred while processing this request."),
+            Code::FilterSyntax => (400, "InvalidInput", "Syntax error in '$filter'."),
+            Code::FilterOperandKinds => (400, "InvalidInput", "A binary operator with incompatible types was detected."),
+            Code::QuerySyntax => (400, "InvalidInput", "Bad Request - Error in query syntax."),
+            Code::KeyCountMismatch => (400, "InvalidInput", "The number of keys specified in the URI does not match number of key properties for the resource."),
+            Code::InvalidEtag => (400, "InvalidInput", "The etag value specified in one of the request headers is not valid. Please make sure only one etag value is specified and is valid."),
+            Code::BothConditions => (400, "InvalidInput", "Both If-Match and If-None-Match HTTP headers cannot be specified at the same time. Please specify either one of the headers or none of them."),
+            Code::IfNoneMatchNotAllowed => (400, "InvalidInput", "If-None-Match HTTP header cannot be specified for this operation."),
+            Code::ConditionWithoutEtag => (400, "InvalidInput", "If-Match or If-None-Match headers cannot be specified if the target type does not have etag properties defined."),
+            Code::TooManyBatchOperations => (400, "InvalidInput", "The batch request operation exceeds the maximum 100 changes per change set."),
+            Code::InvalidHeaderValue => (400, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format."),
+            Code::InvalidQueryParameterValue => (400, "InvalidQueryParameterValue", "Value for one of the query parameters specified in the request URI is invalid."),
+            Code::InvalidUri => (400, "InvalidUri", "The requested URI does not represent any resource on the server."),
+            Code::InvalidAuthenticationInfo => (400, "InvalidAuthenticationInfo", "Authentication information is not given in the correct format. Check the value of Authorization header."),
+            Code::XMethodNotUsingPost => (400, "XMethodNotUsingPost", "The request uses X-HTTP-Method with a Http Verb that is not POST."),
+            Code::XMethodIncorrectValue => (400, "XMethodIncorrectValue", "The specified X-HTTP-Method is invalid."),
+            Code::XMethodIncorrectCount => (400, "XMethodIncorrectCount", "More than one X-HTTP-Method is specified."),
+            Code::DuplicatePropertiesSpecified => (400, "DuplicatePropertiesSpecified", "A property is specified more than once."),
+            Code::EntityTooLarge => (400, "EntityTooLarge", "The entity is larger than the maximum allowed size (1MB)."),
+            Code::PropertiesNeedValue => (400, "PropertiesNeedValue", "The values are not specified for all properties in the entity."),
+            Code::PropertyNameInvalid => (400, "PropertyNameInvalid", "The property name is invalid."),
+            Code::PropertyNameTooLong => (400, "PropertyNameTooLong", "The property name exceeds the maximum allowed length (255)."),
+            Code::PropertyValueTooLarge => (400, "PropertyValueTooLarge", "The property value exceeds the maximum allowed size (64KB). If the property value is a string, it is UTF-16 encoded and the maximum number of characters should be 32K or less."),
+            Code::TooManyProperties => (400, "TooManyProperties", "The entity contains more properties than allowed. Each entity can include up to 252 properties to store data. Each entity also has 3 system properties."),
+            Code::OutOfRangeInput => (400, "OutOfRangeInput", "One of the request inputs is out of range."),
+            Code::NameLengthOutOfRange => (400, "OutOfRangeInput", "The specified resource name length is not within the permissible limits."),
+            Code::InvalidResourceName => (400, "InvalidResourceName", "The specifed resource name contains invalid characters."),
+            Code::CommandsInBatchActOnDifferentPartitions => (400, "CommandsInBatchActOnDifferentPartitions", "All commands in a batch must operate on same entity group."),
+            Code::InvalidDuplicateRow => (400, "InvalidDuplicateRow", "The batch request contains multiple changes with same row key. An entity can appear only once in a batch request."),
+            Code::NoCredentials => (401, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."),
+            Code::AuthenticationFailed => (403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."),
+            Code::AuthorizationFailure => (403, "AuthorizationFailure", "This request is not authorized to perform this operation."),
+            Code::WriteOnSecondary => (403, "InsufficientAccountPermissions", "Write operations are not allowed."),
+            Code::ResourceNotFound => (404, "ResourceNotFound", "The specified resource does not exist."),
+            Code::TableNotFound => (404, "TableNotFound", "The table specified does not exist."),
+            Code::MethodNotAllowed => (405, "MethodNotAllowed", "The requested method is not allowed on the specified resource."),
+            Code::UnsupportedHttpVerb => (405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb."),
+            Code::TableAlreadyExists => (409, "TableAlreadyExists", "The table specified already exists."),
+            Code::EntityAlreadyExists => (409, "EntityAlreadyExists", "The specified entity already exists."),
+            Code::UpdateConditionNotSatisfied => (412, "UpdateConditionNotSatisfied", "The update condition specified in the request was not satisfied."),
+            Code::RequestBodyTooLarge => (413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit."),
+            Code::AtomFormatNotSupported => (415, "AtomFormatNotSupported", "Atom format is not supported."),
+            Code::JsonFormatNotSupported => (415, "JsonFormatNotSupported", "JSON format is not supported."),
+            Code::JsonVerboseFormatNotSupported => (415, "JsonVerboseFormatNotSupported", "Verbose JSON format is not supported."),
+            Code::MediaTypeNotSupported => (415, "MediaTypeNotSupported", "None of the provided media types are supported"),
+            Code::InternalError => (500, "InternalError", "The server encountered an internal error. Please retry the request."),
+            Code::OperationTimedOut => (500, "OperationTimedOut", "Operation could not be completed within the specified time."),
+            Code::NotImplemented => (501, "NotImplemented", "The requested operation is not implemented on the specified resource."),
+            Code::ServerBusy => (503, "ServerBusy", "The server is busy."),
+        };
+        Facts { status, code, message }
+    }
+
+    /// Whether the failure comes from the state of the data rather than from
+    /// the request: a change set of one operation reports these without an
+    /// index prefix (protocol §8.4).
+    pub const fn is_storage_outcome(self) -> bool {
+        matches!(self, Code::EntityAlreadyExists | Code::UpdateConditionNotSatisfied | Code::ResourceNotFound)
+    }
+}
+
+/// A refusal on its way to the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// Which failure it is.
+    pub code: Code,
+    /// A message that replaces the default one.
+    pub message: Option<Cow<'static, str>>,
+    /// Position of the failing operation in its change set.
+    pub index: Option<usize>,
+}
+
+/// Result of every stage of the pipeline.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A refusal that says more than its code's default message.
+    pub fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: Some(message.into()), index: None }
+    }
+
+    /// The same refusal, attributed to one operation of a change set.
+    pub fn at(mut self, index: usize) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    /// First line of the message that clients see, without index prefix.
+    pub fn text(&self) -> &str {
+        match &self.message {
+            Some(text) => text,
+            None => self.code.facts().message,
+        }
+    }
+}
+
+impl From<Code> for Error {
+    fn from(code: Code) -> Self {
+        Self { code, message: None, index: None }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.facts().code, self.text())
+    }
+}
+
+impl std::error::Error for Error {}

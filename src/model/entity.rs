@@ -1,0 +1,141 @@
+//! Entities: what clients send and what is stored (protocol §5).
+
+use super::edm::{EdmValue, utf16_len};
+use super::names::{self, MAX_BINARY, MAX_ENTITY, MAX_PROPERTIES, MAX_STRING};
+use super::ticks::Ticks;
+use crate::error::{Code, Result};
+
+/// Custom properties in the order they were given; names are unique.
+pub type Properties = Vec<(String, EdmValue)>;
+
+/// The address of an entity inside its table. Ordered as pages are: by
+/// PartitionKey, then RowKey, each by code point (UNVERIFIED 15).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub partition: String,
+    pub row: String,
+}
+
+impl Key {
+    /// A key from its two parts.
+    pub fn new(partition: impl Into<String>, row: impl Into<String>) -> Self {
+        Self { partition: partition.into(), row: row.into() }
+    }
+}
+
+/// An entity as a client describes it; the service adds the Timestamp.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entity {
+    pub key: Key,
+    pub properties: Properties,
+}
+
+impl Entity {
+    /// Bytes that the entity counts against [`MAX_ENTITY`] (protocol §5.7):
+    /// 4, two for each character of the keys, and for each property 8, two for
+    /// each character of its name and its value.
+    pub fn counted_size(&self) -> usize {
+        counted_size(&self.key, &self.properties)
+    }
+}
+
+/// The rules that hold for an entity's properties taken one by one and
+/// counted: number, names and sizes of values.
+///
+/// # Errors
+/// [`Code::TooManyProperties`], [`Code::PropertyNameTooLong`],
+/// [`Code::PropertyNameInvalid`], [`Code::PropertyValueTooLarge`].
+pub fn check_properties(properties: &[(String, EdmValue)]) -> Result<()> {
+    if properties.len() > MAX_PROPERTIES {
+        return Err(Code::TooManyProperties.into());
+    }
+    for (name, _) in properties {
+        names::check_property_name(name)?;
+    }
+    for (_, value) in properties {
+        let fits = match value {
+            EdmValue::String(s) => utf16_len(s) <= MAX_STRING,
+            EdmValue::Binary(b) => b.len() <= MAX_BINARY,
+            _ => true,
+        };
+        if !fits {
+            return Err(Code::PropertyValueTooLarge.into());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the entity as a whole may be stored.
+///
+/// # Errors
+/// [`Code::EntityTooLarge`].
+pub fn check_size(key: &Key, properties: &[(String, EdmValue)]) -> Result<()> {
+    if counted_size(key, properties) > MAX_ENTITY { Err(Code::EntityTooLarge.into()) } else { Ok(()) }
+}
+
+fn counted_size(key: &Key, properties: &[(String, EdmValue)]) -> usize {
+    let keys = 4 + 2 * (utf16_len(&key.partition) + utf16_len(&key.row));
+    properties.iter().fold(keys, |sum, (name, value)| sum + 8 + 2 * utf16_len(name) + value.counted_size())
+}
+
+/// An entity as it comes out of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub key: Key,
+    /// Timestamp and ETag in one.
+    pub modified: Ticks,
+    /// Custom properties in stored form.
+    pub properties: StoredProperties,
+}
+
+/// Custom properties as one JSON object in the stored form that
+/// `codec::stored` defines. Kept as text so that pages can be copied to the
+/// wire without a tree in between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredProperties(String);
+
+impl StoredProperties {
+    /// Wraps text that is in stored form: printed by `codec::stored` or read
+    /// from the database.
+    pub fn from_stored_text(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_follows_the_published_formula() {
+        let entity = Entity {
+            key: Key::new("pk", "é"),
+            properties: vec![
+                ("S".into(), EdmValue::String("ab".into())),
+                ("B".into(), EdmValue::Binary(vec![0; 5])),
+                ("T".into(), EdmValue::Boolean(true)),
+            ],
+        };
+        assert_eq!(entity.counted_size(), 4 + 6 + (10 + 8) + (10 + 9) + (10 + 1));
+    }
+
+    #[test]
+    fn limits_sit_exactly_on_their_edges() {
+        let with = |value| check_properties(&[("P".into(), value)]).map_err(|e| e.code);
+        assert_eq!(with(EdmValue::String("x".repeat(MAX_STRING))), Ok(()));
+        let long = EdmValue::String("x".repeat(MAX_STRING + 1));
+        assert_eq!(with(long), Err(Code::PropertyValueTooLarge));
+        assert_eq!(with(EdmValue::Binary(vec![0; MAX_BINARY])), Ok(()));
+        let long = EdmValue::Binary(vec![0; MAX_BINARY + 1]);
+        assert_eq!(with(long), Err(Code::PropertyValueTooLarge));
+        let many =
+            |n: usize| -> Properties { (0..n).map(|i| (format!("P{i}"), EdmValue::Int32(1))).collect() };
+        assert_eq!(check_properties(&many(252)), Ok(()));
+        assert_eq!(check_properties(&many(253)).map_err(|e| e.code), Err(Code::TooManyProperties));
+    }
+}

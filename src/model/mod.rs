@@ -1,0 +1,14 @@
+//! Our vocabulary: plain data and the rules that hold for it everywhere.
+
+pub mod edm;
+pub mod entity;
+pub mod lexical;
+pub mod names;
+pub mod ticks;
+pub mod version;
+
+pub use edm::{CompareOp, EdmType, EdmValue};
+pub use entity::{Entity, Key, Stored};
+pub use names::TableName;
+pub use ticks::Ticks;
+pub use version::IfMatch;

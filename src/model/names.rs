@@ -1,0 +1,210 @@
+//! Names, keys and their limits (protocol §5.5, §5.6, §5.8).
+
+use super::edm::utf16_len;
+use crate::error::{Code, Error, Result};
+
+/// Custom properties that an entity may hold.
+pub const MAX_PROPERTIES: usize = 252;
+/// UTF-16 units of a property name.
+pub const MAX_PROPERTY_NAME: usize = 255;
+/// UTF-16 units of PartitionKey and of RowKey (UNVERIFIED 6).
+pub const MAX_KEY: usize = 1024;
+/// UTF-16 units of a string value.
+pub const MAX_STRING: usize = 32 * 1024;
+/// Bytes of a binary value.
+pub const MAX_BINARY: usize = 64 * 1024;
+/// Bytes of an entity, as counted by [`super::Entity::counted_size`].
+pub const MAX_ENTITY: usize = 1024 * 1024;
+
+/// A table name that satisfies the rules: 3 to 63 ASCII letters and digits,
+/// beginning with a letter, and not reserved. Compared without case; keeps the
+/// spelling that it was given in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TableName {
+    given: String,
+    lower: String,
+}
+
+impl TableName {
+    /// Reads a name.
+    ///
+    /// # Errors
+    /// [`Code::NameLengthOutOfRange`], then [`Code::InvalidResourceName`], then
+    /// [`Code::InvalidInput`] for the reserved name `tables` (protocol §3.3).
+    pub fn parse(text: &str) -> Result<Self> {
+        if !(3..=63).contains(&text.chars().count()) {
+            return Err(Code::NameLengthOutOfRange.into());
+        }
+        let lead = text.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !lead || !text.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return Err(Code::InvalidResourceName.into());
+        }
+        let lower = text.to_ascii_lowercase();
+        if lower == "tables" {
+            return Err(Code::InvalidInput.into());
+        }
+        Ok(Self { given: text.into(), lower })
+    }
+
+    /// The name as the caller spelled it.
+    pub fn as_given(&self) -> &str {
+        &self.given
+    }
+
+    /// The name by which tables are told apart.
+    pub fn lower(&self) -> &str {
+        &self.lower
+    }
+}
+
+/// Which of the two keys; the names appear in messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyPart {
+    PartitionKey,
+    RowKey,
+}
+
+impl KeyPart {
+    /// The property's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KeyPart::PartitionKey => "PartitionKey",
+            KeyPart::RowKey => "RowKey",
+        }
+    }
+}
+
+fn forbidden_in_key(c: char) -> bool {
+    matches!(c, '/' | '\\' | '#' | '?' | '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}')
+}
+
+/// Checks a key that arrived in a body (protocol §5.6).
+///
+/// # Errors
+/// [`Code::OutOfRangeInput`] naming the key and its value, or
+/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`].
+pub fn check_body_key(part: KeyPart, value: &str) -> Result<()> {
+    if value.contains(forbidden_in_key) {
+        let shown: String = value.chars().take(256).filter(|c| !c.is_control()).collect();
+        return Err(Error::with_message(
+            Code::OutOfRangeInput,
+            format!("The '{}' parameter of value '{shown}' is out of range.", part.name()),
+        ));
+    }
+    check_key_length(value)
+}
+
+/// Checks a key that arrived in a URL (protocol §5.6, second table).
+///
+/// # Errors
+/// [`Code::QuerySyntax`] for slashes, else [`Code::OutOfRangeInput`].
+pub fn check_url_key(value: &str) -> Result<()> {
+    if value.contains(['/', '\\']) {
+        return Err(Code::QuerySyntax.into());
+    }
+    if value.contains(forbidden_in_key) {
+        return Err(Code::OutOfRangeInput.into());
+    }
+    Ok(())
+}
+
+/// Checks the length of a key that is about to be written.
+///
+/// # Errors
+/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]; reads and deletes do not
+/// ask and simply find nothing.
+pub fn check_key_length(value: &str) -> Result<()> {
+    if utf16_len(value) > MAX_KEY { Err(Code::PropertyValueTooLarge.into()) } else { Ok(()) }
+}
+
+/// Checks a custom property's name: an identifier of at most
+/// [`MAX_PROPERTY_NAME`] units.
+///
+/// # Errors
+/// [`Code::PropertyNameTooLong`] or [`Code::PropertyNameInvalid`].
+pub fn check_property_name(name: &str) -> Result<()> {
+    if utf16_len(name) > MAX_PROPERTY_NAME {
+        return Err(Code::PropertyNameTooLong.into());
+    }
+    if is_identifier(name) { Ok(()) } else { Err(Code::PropertyNameInvalid.into()) }
+}
+
+/// Whether a name could be a property: a letter or `_`, then letters, digits,
+/// marks and connectors of any script.
+pub fn is_identifier(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_some_and(is_identifier_start) && chars.all(unicode_ident::is_xid_continue)
+}
+
+/// Whether an identifier may begin with this character.
+pub fn is_identifier_start(c: char) -> bool {
+    c == '_' || unicode_ident::is_xid_start(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code<T: std::fmt::Debug>(result: Result<T>) -> Option<Code> {
+        result.err().map(|e| e.code)
+    }
+
+    #[test]
+    fn table_names_follow_the_rules_of_the_service() {
+        for good in ["abc", "A1b", &"a".repeat(63)] {
+            assert!(TableName::parse(good).is_ok(), "{good}");
+        }
+        for (bad, expected) in [
+            ("", Code::NameLengthOutOfRange),
+            ("t", Code::NameLengthOutOfRange),
+            ("tt", Code::NameLengthOutOfRange),
+            (&"a".repeat(64), Code::NameLengthOutOfRange),
+            ("1abc", Code::InvalidResourceName),
+            ("my_table", Code::InvalidResourceName),
+            ("my-table", Code::InvalidResourceName),
+            ("téble", Code::InvalidResourceName),
+            ("a'; DROP TABLE entities; --", Code::InvalidResourceName),
+            ("tables", Code::InvalidInput),
+            ("TABLES", Code::InvalidInput),
+        ] {
+            assert_eq!(code(TableName::parse(bad)), Some(expected), "{bad}");
+        }
+        let name = TableName::parse("MyTable").unwrap();
+        assert_eq!((name.as_given(), name.lower()), ("MyTable", "mytable"));
+    }
+
+    #[test]
+    fn keys_fail_differently_in_bodies_and_urls() {
+        for c in ['/', '\\', '#', '?', '\u{0}', '\t', '\n', '\u{1f}', '\u{7f}', '\u{81}', '\u{9f}'] {
+            let key = format!("a{c}b");
+            let error = check_body_key(KeyPart::RowKey, &key).unwrap_err();
+            assert_eq!(error.code, Code::OutOfRangeInput);
+            assert!(error.text().starts_with("The 'RowKey' parameter of value 'a"), "{}", error.text());
+            let expected = if matches!(c, '/' | '\\') { Code::QuerySyntax } else { Code::OutOfRangeInput };
+            assert_eq!(code(check_url_key(&key)), Some(expected));
+        }
+        for good in ["", "%", "+", "'", "\"", " ", "a,b", "@&=:", "漢字", "😀", "\u{a0}"] {
+            assert_eq!(check_body_key(KeyPart::PartitionKey, good), Ok(()), "{good}");
+            assert_eq!(check_url_key(good), Ok(()), "{good}");
+        }
+    }
+
+    #[test]
+    fn key_length_is_counted_in_utf16_units() {
+        assert_eq!(check_key_length(&"a".repeat(1024)), Ok(()));
+        assert_eq!(check_key_length(&"😀".repeat(512)), Ok(()));
+        assert_eq!(code(check_key_length(&"a".repeat(1025))), Some(Code::PropertyValueTooLarge));
+        assert_eq!(code(check_key_length(&"😀".repeat(513))), Some(Code::PropertyValueTooLarge));
+    }
+
+    #[test]
+    fn property_names_are_identifiers() {
+        for good in ["a", "_a", "Größe", "数", "a1", "e\u{301}", &"n".repeat(255)] {
+            assert_eq!(check_property_name(good), Ok(()), "{good}");
+        }
+        for bad in ["", "1a", "a b", "a-b", "a.b", "a'b", "$a", "a\"b", "a@b", "a\u{0}"] {
+            assert_eq!(code(check_property_name(bad)), Some(Code::PropertyNameInvalid), "{bad}");
+        }
+        assert_eq!(code(check_property_name(&"n".repeat(256))), Some(Code::PropertyNameTooLong));
+    }
+}

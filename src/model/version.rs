@@ -1,0 +1,122 @@
+//! ETags and the conditions built on them (protocol §9).
+
+use super::ticks::Ticks;
+use crate::error::{Code, Error, Result};
+
+/// The ETag of an entity last written at `modified`, as header text.
+pub fn etag(modified: Ticks) -> String {
+    let mut out = String::with_capacity(48);
+    write_etag(modified, &mut out, "\"");
+    out
+}
+
+/// Appends an ETag with `quote` in place of each double quote, so that JSON
+/// can embed it without another pass.
+pub fn write_etag(modified: Ticks, out: &mut String, quote: &str) {
+    out.push_str("W/");
+    out.push_str(quote);
+    out.push_str("datetime'");
+    modified.write_canonical(out, "%3A");
+    out.push('\'');
+    out.push_str(quote);
+}
+
+/// What a request demands of the stored version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfMatch {
+    /// No condition: an upsert where the verb allows it.
+    Absent,
+    /// `*`: any version, but there must be one.
+    Any,
+    /// This version. `None` is a well-formed tag that never came from us and
+    /// so matches nothing.
+    Version(Option<Ticks>),
+}
+
+impl IfMatch {
+    /// Whether a stored version satisfies the condition.
+    pub fn admits(self, stored: Ticks) -> bool {
+        match self {
+            IfMatch::Absent | IfMatch::Any => true,
+            IfMatch::Version(wanted) => wanted == Some(stored),
+        }
+    }
+
+    /// Reads the header's value: `*` or one weak tag.
+    ///
+    /// # Errors
+    /// [`Code::InvalidEtag`] for strong tags, bare text, an empty value or
+    /// several tags.
+    pub fn parse(header: Option<&str>) -> Result<Self> {
+        let Some(raw) = header else { return Ok(IfMatch::Absent) };
+        let value = raw.trim();
+        if value == "*" {
+            return Ok(IfMatch::Any);
+        }
+        let tag = value
+            .strip_prefix("W/")
+            .or_else(|| value.strip_prefix("w/"))
+            .and_then(|t| t.strip_prefix('"'))
+            .and_then(|t| t.strip_suffix('"'))
+            .filter(|t| !t.contains('"'))
+            .ok_or_else(|| invalid(raw))?;
+        Ok(IfMatch::Version(version(tag)))
+    }
+}
+
+fn invalid(value: &str) -> Error {
+    Error::with_message(
+        Code::InvalidEtag,
+        format!(
+            "The etag value '{value}' specified in one of the request headers is not valid. \
+             Please make sure only one etag value is specified and is valid."
+        ),
+    )
+}
+
+/// The version that a tag of ours names.
+fn version(tag: &str) -> Option<Ticks> {
+    let time = tag.strip_prefix("datetime'")?.strip_suffix('\'')?;
+    let time = time.replace("%3A", ":").replace("%3a", ":");
+    Ticks::parse(&time).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Ticks {
+        Ticks::parse(text).unwrap()
+    }
+
+    #[test]
+    fn tags_look_as_recorded() {
+        let tag = etag(at("2017-08-30T13:20:50.530149Z"));
+        assert_eq!(tag, "W/\"datetime'2017-08-30T13%3A20%3A50.530149Z'\"");
+        assert_eq!(
+            IfMatch::parse(Some(&tag)).unwrap(),
+            IfMatch::Version(Some(at("2017-08-30T13:20:50.530149Z")))
+        );
+    }
+
+    #[test]
+    fn conditions_read_as_the_table_in_the_protocol_says() {
+        let now = at("2020-01-01T00:00:00Z");
+        assert_eq!(IfMatch::parse(None), Ok(IfMatch::Absent));
+        assert_eq!(IfMatch::parse(Some(" * ")), Ok(IfMatch::Any));
+        for (tag, admits) in [
+            ("W/\"datetime'2020-01-01T00%3A00%3A00Z'\"", true),
+            ("w/\"datetime'2020-01-01T00:00:00.000Z'\"", true),
+            ("W/\"datetime'2020-01-01T00%3A00%3A00.0000001Z'\"", false),
+            ("W/\"anything\"", false),
+            ("W/\"\"", false),
+        ] {
+            assert_eq!(IfMatch::parse(Some(tag)).unwrap().admits(now), admits, "{tag}");
+        }
+        for bad in ["", "\"strong\"", "text", "\"", "W/\"", "W/\"a\",W/\"b\"", "W/\"a\" W/\"b\"", "W/a", "**"]
+        {
+            let error = IfMatch::parse(Some(bad)).unwrap_err();
+            assert_eq!(error.code, Code::InvalidEtag, "{bad}");
+        }
+    }
+}

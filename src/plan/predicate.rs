@@ -1,0 +1,160 @@
+//! The typed predicate of a query and its evaluation, which is also the
+//! oracle that pushed-down SQL is tested against (protocol §6.4).
+
+use crate::codec::stored;
+use crate::error::Result;
+use crate::model::edm::compare;
+use crate::model::{CompareOp, EdmValue, Key, Stored, Ticks};
+
+/// What a comparison looks at. System properties have declared types, custom
+/// ones have whatever was stored.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Field {
+    PartitionKey,
+    RowKey,
+    Timestamp,
+    Custom(String),
+}
+
+/// A condition on one entity. Literals of comparisons on system properties
+/// have the declared type; the planner has refused the others.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Predicate {
+    /// Every part holds; true when empty.
+    All(Vec<Predicate>),
+    /// Some part holds; false when empty.
+    Any(Vec<Predicate>),
+    Not(Box<Predicate>),
+    Always(bool),
+    Compare {
+        field: Field,
+        op: CompareOp,
+        literal: EdmValue,
+    },
+    /// A bare property: true only for a stored Boolean `true`.
+    Flag(String),
+}
+
+/// What a predicate can see of an entity.
+pub struct View<'a> {
+    pub key: &'a Key,
+    pub modified: Ticks,
+    /// Those custom properties that the predicate names.
+    pub properties: Vec<(&'a str, EdmValue)>,
+}
+
+impl Predicate {
+    /// Whether a stored entity satisfies the predicate. `names` is what
+    /// [`Predicate::custom_names`] gave.
+    ///
+    /// # Errors
+    /// Only for a row that is not in stored form.
+    pub fn matches(&self, entity: &Stored, names: &[&str]) -> Result<bool> {
+        let properties = if names.is_empty() { Vec::new() } else { stored::pick(&entity.properties, names)? };
+        Ok(self.eval(&View { key: &entity.key, modified: entity.modified, properties }))
+    }
+
+    /// Evaluates under the two-valued semantics of protocol §6.4: comparisons
+    /// of a missing property are false, `not` is plain negation.
+    pub fn eval(&self, view: &View<'_>) -> bool {
+        match self {
+            Predicate::All(parts) => parts.iter().all(|p| p.eval(view)),
+            Predicate::Any(parts) => parts.iter().any(|p| p.eval(view)),
+            Predicate::Not(inner) => !inner.eval(view),
+            Predicate::Always(value) => *value,
+            Predicate::Flag(name) => {
+                matches!(find(view, name), Some(EdmValue::Boolean(true)))
+            }
+            Predicate::Compare { field, op, literal } => match field {
+                Field::PartitionKey => text(&view.key.partition, *op, literal),
+                Field::RowKey => text(&view.key.row, *op, literal),
+                Field::Timestamp => compare(&EdmValue::DateTime(view.modified), *op, literal),
+                Field::Custom(name) => find(view, name).is_some_and(|stored| compare(stored, *op, literal)),
+            },
+        }
+    }
+
+    /// The custom properties that the predicate looks at, each once.
+    pub fn custom_names(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        self.collect_names(&mut names);
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn collect_names<'a>(&'a self, names: &mut Vec<&'a str>) {
+        match self {
+            Predicate::All(parts) | Predicate::Any(parts) => {
+                parts.iter().for_each(|p| p.collect_names(names));
+            }
+            Predicate::Not(inner) => inner.collect_names(names),
+            Predicate::Flag(name) => names.push(name),
+            Predicate::Compare { field: Field::Custom(name), .. } => names.push(name),
+            Predicate::Compare { .. } | Predicate::Always(_) => {}
+        }
+    }
+}
+
+fn find<'a>(view: &'a View<'_>, name: &str) -> Option<&'a EdmValue> {
+    view.properties.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+}
+
+fn text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {
+    match literal {
+        EdmValue::String(literal) => op.holds(Some(stored.cmp(literal.as_str()))),
+        _ => op.holds_on_type_mismatch(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entity() -> Stored {
+        Stored {
+            key: Key::new("p", "r"),
+            modified: Ticks::parse("2020-01-01T00:00:00Z").unwrap(),
+            properties: stored::encode(&[
+                ("Yes".into(), EdmValue::Boolean(true)),
+                ("No".into(), EdmValue::Boolean(false)),
+                ("N".into(), EdmValue::Int32(5)),
+            ]),
+        }
+    }
+
+    fn holds(predicate: &Predicate) -> bool {
+        predicate.matches(&entity(), &predicate.custom_names()).unwrap()
+    }
+
+    fn custom(name: &str, op: CompareOp, literal: EdmValue) -> Predicate {
+        Predicate::Compare { field: Field::Custom(name.into()), op, literal }
+    }
+
+    #[test]
+    fn missing_properties_compare_false_even_unequal() {
+        for op in CompareOp::ALL {
+            let missing = custom("Missing", op, EdmValue::Int32(1));
+            assert!(!holds(&missing), "{op:?}");
+            assert!(holds(&Predicate::Not(Box::new(missing))), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn bare_properties_need_a_stored_true() {
+        for (name, expected) in [("Yes", true), ("No", false), ("N", false), ("Missing", false)] {
+            assert_eq!(holds(&Predicate::Flag(name.into())), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn connectives_are_plain_boolean() {
+        let yes = || Predicate::Always(true);
+        let no = || Predicate::Always(false);
+        assert!(holds(&Predicate::All(vec![])));
+        assert!(!holds(&Predicate::Any(vec![])));
+        assert!(holds(&Predicate::Any(vec![no(), yes()])));
+        assert!(!holds(&Predicate::All(vec![yes(), no()])));
+        assert!(holds(&Predicate::Not(Box::new(no()))));
+    }
+}

@@ -1,0 +1,174 @@
+//! The only I/O: what every database behind Rowhouse has to do.
+//!
+//! Both backends obey the contract of [`Backend`] and decide nothing about the
+//! protocol themselves: write semantics are `plan::decide`, page semantics are
+//! `plan::scan`. The contract:
+//!
+//! 1. A method returns `Ok` for a write only once the write is durable.
+//! 2. An account is a name-space; its tables are told apart by lower-case name.
+//! 3. A page is one snapshot, in key order, complete between its first row and
+//!    its `next` key.
+//! 4. A deleted table is unreachable at once and its name reusable at once;
+//!    rows are purged later by [`Backend::purge`].
+//! 5. Failures of the database are [`Fault`]s; their causes are logged here and
+//!    never leave.
+
+use std::future::Future;
+
+use crate::error::{Code, Error};
+use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
+
+pub mod postgres;
+pub mod sqlite;
+
+/// What went wrong with the database, as far as anyone outside may know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// No connection, lock or slot was free in time; nothing was done.
+    Busy,
+    /// The transaction lost against another and was rolled back.
+    Serialization,
+    /// The database cannot be reached or refuses work; nothing was done.
+    Unavailable,
+    /// The time for the operation ran out, or the connection was lost while a
+    /// commit was under way: the outcome is unknown.
+    Timeout,
+    /// Anything else: a defect of ours or of the database.
+    Other,
+}
+
+/// Why a store did not do what it was asked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The protocol says no.
+    Refused(Error),
+    /// The database failed.
+    Fault(Fault),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Refused(error)
+    }
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        Failure::Refused(code.into())
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Failure::Fault(fault)
+    }
+}
+
+/// The one place where a database's failure becomes an answer.
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(error) => error,
+            Failure::Fault(Fault::Busy | Fault::Serialization | Fault::Unavailable) => {
+                Code::ServerBusy.into()
+            }
+            Failure::Fault(Fault::Timeout) => Code::OperationTimedOut.into(),
+            Failure::Fault(Fault::Other) => Code::InternalError.into(),
+        }
+    }
+}
+
+/// Result of a storage operation.
+pub type StoreResult<T> = Result<T, Failure>;
+
+/// What a database has to do. Methods are safe to cancel: a dropped future
+/// leaves the store usable, and its write either done or not.
+pub trait Backend: Send + Sync {
+    /// Creates a table.
+    ///
+    /// # Errors
+    /// [`Code::TableAlreadyExists`] in any casing.
+    fn create_table(
+        &self,
+        account: &str,
+        table: &TableName,
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Removes a table, its policies and, later, its entities.
+    ///
+    /// # Errors
+    /// [`Code::ResourceNotFound`].
+    fn delete_table(
+        &self,
+        account: &str,
+        table: &TableName,
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Looks one table up.
+    fn get_table(
+        &self,
+        account: &str,
+        table: &TableName,
+    ) -> impl Future<Output = StoreResult<Option<TableEntry>>> + Send;
+
+    /// One page of the account's tables.
+    fn list_tables(
+        &self,
+        account: &str,
+        scan: &TableScan,
+    ) -> impl Future<Output = StoreResult<TablePage>> + Send;
+
+    /// Reads one entity.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn get(
+        &self,
+        account: &str,
+        table: &TableName,
+        key: &Key,
+    ) -> impl Future<Output = StoreResult<Option<Stored>>> + Send;
+
+    /// Reads one page.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn query(
+        &self,
+        account: &str,
+        table: &TableName,
+        scan: &Scan,
+    ) -> impl Future<Output = StoreResult<EntityPage>> + Send;
+
+    /// Does one write.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`] and those of [`crate::plan::decide`].
+    fn write(
+        &self,
+        account: &str,
+        table: &TableName,
+        write: &Write,
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<Written>> + Send;
+
+    /// Does all writes or none. They share one partition and no two have the
+    /// same row (protocol §8.1); there is at least one.
+    ///
+    /// # Errors
+    /// As [`Backend::write`], with the index of the first operation, in request
+    /// order, that fails. [`Code::TableNotFound`] carries index 0.
+    fn transact(
+        &self,
+        account: &str,
+        table: &TableName,
+        writes: &[Write],
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<Vec<Written>>> + Send;
+
+    /// Removes some rows of deleted tables; returns whether more is left.
+    fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
+}
