@@ -19,6 +19,7 @@ use crate::error::{Code, Error};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
+pub mod bucket;
 pub mod postgres;
 pub mod sqlite;
 
