@@ -1,5 +1,7 @@
 //! Where a partition lives. Written into every row, so fixed for ever.
 
+use uuid::Uuid;
+
 /// The distribution key of one partition of one table: the table's number in
 /// the upper bits, the partition's share of the spread in the lower 16.
 ///
@@ -14,6 +16,13 @@ pub fn bucket(table_no: i64, spread: u16, partition: &str) -> i64 {
 /// Every bucket of a table, in ascending order.
 pub fn buckets(table_no: i64, spread: u16) -> impl Iterator<Item = i64> {
     (0..i64::from(spread.max(1))).map(move |share| (table_no << 16) | share)
+}
+
+/// A number for a new table: 47 random bits, taken from the upper half of a
+/// version 4 UUID, which holds 48 of them before its version.
+pub fn new_table_no() -> i64 {
+    let (high, _) = Uuid::new_v4().as_u64_pair();
+    (high >> 17) as i64
 }
 
 /// FNV-1a with 64 bits over the UTF-8 bytes.

@@ -5,7 +5,6 @@ use std::sync::{PoisonError, RwLock};
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use uuid::Uuid;
 
 use super::PgStore;
 use super::fault::{Effect, Trouble};
@@ -105,7 +104,7 @@ impl PgStore {
     pub(super) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         let mut lease = self.pool.acquire().await?;
         for _ in 0..NUMBERS_TRIED {
-            let facts = Facts { table_no: random_number(), spread: self.spread };
+            let facts = Facts { table_no: bucket::new_table_no(), spread: self.spread };
             let insert = sqlx::query(statements::CREATE_TABLE)
                 .bind(facts.table_no)
                 .bind(account)
@@ -232,11 +231,4 @@ pub(super) async fn exists(lease: &mut Lease<'_>, facts: Facts) -> Result<bool, 
 fn entry(row: &PgRow) -> Result<TableEntry, Trouble> {
     let name = row.try_get("name").map_err(broken_row)?;
     Ok(TableEntry { name, created: ticks(row.try_get("created").map_err(broken_row)?)? })
-}
-
-/// 47 random bits. The upper half of a version 4 UUID holds 48 of them before
-/// its version.
-fn random_number() -> i64 {
-    let (high, _) = Uuid::new_v4().as_u64_pair();
-    (high >> 17) as i64
 }
