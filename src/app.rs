@@ -9,7 +9,7 @@ use actix_web::{App, HttpServer};
 
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{Service, serve};
+use crate::http::{CorsCache, Service, serve};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
@@ -59,6 +59,7 @@ pub async fn start(config: &Config) -> Result<Running, AppError> {
         store,
         accounts: config.accounts.clone(),
         clock: Clock::default(),
+        cors: CorsCache::default(),
         max_comparisons: config.max_filter_comparisons,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));

@@ -175,7 +175,7 @@ mod tests {
         change(&mut h);
         let target = resolve(&h, &accounts).unwrap();
         let ticks = Ticks::parse("2026-11-20T10:00:00Z").unwrap().raw() + minutes * 600_000_000;
-        super::super::authenticate(&h, &target, &accounts, Ticks::from_raw(ticks).unwrap())
+        super::super::credentials(&h, &target, &accounts, Ticks::from_raw(ticks).unwrap())
             .map(drop)
             .map_err(|e| e.code)
     }

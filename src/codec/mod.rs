@@ -3,5 +3,8 @@
 pub mod failure;
 pub mod json;
 pub mod multipart;
+pub mod policies;
+pub mod properties;
 pub mod stored;
 pub mod uri;
+pub mod xml;

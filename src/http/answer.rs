@@ -36,6 +36,23 @@ impl Answer {
         Self::empty(status).with(CONTENT_TYPE, metadata.content_type()).with_body(body.into_bytes())
     }
 
+    /// An answer of an operation that speaks XML: none of the headers of the
+    /// table layer.
+    pub fn bare(status: u16) -> Self {
+        Self { status, headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// A document of an operation that speaks XML.
+    pub fn xml(status: u16, body: String) -> Self {
+        Self::bare(status).with(CONTENT_TYPE, "application/xml").with_body(body.into_bytes())
+    }
+
+    /// A refusal by an operation that speaks XML.
+    pub fn xml_refusal(error: &Error, occasion: &Occasion<'_>) -> Self {
+        let facts = error.code.facts();
+        Self::xml(facts.status, failure::xml(error, occasion)).with("x-ms-error-code", facts.code)
+    }
+
     /// The same answer with one more header.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));

@@ -4,7 +4,9 @@ use uuid::Uuid;
 
 use super::answer::{Answer, CONTENT_TYPE};
 use super::execute::{execute, needs_body};
+use super::permit::permit;
 use super::print::Printer;
+use crate::auth::Identity;
 use crate::codec::failure::Occasion;
 use crate::codec::multipart::{self, InnerAnswer};
 use crate::error::{Code, Error, Result};
@@ -22,6 +24,7 @@ const VERSION_1: &str = "1.0;";
 pub struct Run<'a, S> {
     pub store: &'a S,
     pub target: &'a Target,
+    pub identity: &'a Identity,
     pub occasion: Occasion<'a>,
     pub now: Ticks,
 }
@@ -35,7 +38,7 @@ impl<S: Backend> Run<'_, S> {
                     Ok(part) => &part.printing,
                     Err(failed) => &failed.printing,
                 };
-                let answer = match (plan::plan(operation), &**part) {
+                let answer = match (self.plan(operation), &**part) {
                     (Ok(plan), Ok(part)) => self.query(&plan, part).await,
                     (Err(error), _) => Err(error),
                     (Ok(_), Err(failed)) => Err(failed.error.clone()),
@@ -63,6 +66,10 @@ impl<S: Backend> Run<'_, S> {
         }
     }
 
+    fn plan(&self, operation: &crate::request::Operation) -> Result<Plan> {
+        permit(self.identity, self.target, plan::plan(operation)?)
+    }
+
     async fn query(&self, plan: &Plan, part: &BatchPart) -> Result<Answer> {
         execute(self.store, plan, &part.operation, self.printer(&part.printing), self.now).await
     }
@@ -72,7 +79,7 @@ impl<S: Backend> Run<'_, S> {
         operation: &crate::request::Operation,
         parts: &[BatchPart],
     ) -> Result<Vec<InnerAnswer>> {
-        let Plan::Transact { table, writes } = plan::plan(operation)? else { return Ok(Vec::new()) };
+        let Plan::Transact { table, writes } = self.plan(operation)? else { return Ok(Vec::new()) };
         // An answer that cannot be printed must be found out before the commit.
         for (index, part) in parts.iter().enumerate() {
             if needs_body(&part.operation, self.printer(&part.printing)) {

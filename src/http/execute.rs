@@ -2,6 +2,7 @@
 
 use super::answer::Answer;
 use super::print::Printer;
+use crate::codec::{policies, properties};
 use crate::error::{Code, Result};
 use crate::model::Ticks;
 use crate::plan::{EntityPage, Plan, Scan, TablePage};
@@ -56,6 +57,28 @@ pub async fn execute(
             let written = store.write(account, table, write, now).await?;
             printer.written(table.as_given(), write, written)
         }
+        Plan::GetPolicies(table) => {
+            let stored = store.policies(account, table).await?;
+            let found = stored.map(|text| policies::from_stored(&text)).transpose()?.unwrap_or_default();
+            Ok(Answer::xml(200, policies::write(&found)))
+        }
+        Plan::SetPolicies { table, policies: new } => {
+            store.set_policies(account, table, &policies::to_stored(new)?).await?;
+            Ok(Answer::bare(204))
+        }
+        Plan::GetProperties => {
+            let stored = store.properties(account).await?;
+            let found = stored.map(|text| properties::from_stored(&text)).transpose()?.unwrap_or_default();
+            Ok(Answer::xml(200, properties::write(&found)))
+        }
+        Plan::SetProperties(new) => {
+            store.set_properties(account, &properties::to_stored(new)?).await?;
+            Ok(Answer::bare(202))
+        }
+        Plan::GetStats if printer.target.secondary => {
+            Ok(Answer::xml(200, properties::write_stats(&now.to_http_date())))
+        }
+        Plan::GetStats => Err(Code::InvalidQueryParameterValue.into()),
         Plan::BelowTable(table) => match store.get_table(account, table).await? {
             Some(_) => Err(Code::KeyCountMismatch.into()),
             None => Err(Code::TableNotFound.into()),
@@ -96,7 +119,13 @@ pub fn needs_body(operation: &Operation, printer: Printer<'_>) -> bool {
     match operation {
         Operation::CreateTable { .. } => printer.prefer != Some(NoContent),
         Operation::Write(write) => write.verb == Insert && printer.prefer != Some(NoContent),
-        Operation::DeleteTable { .. } | Operation::Batch(_) => false,
+        Operation::DeleteTable { .. }
+        | Operation::Batch(_)
+        | Operation::GetPolicies { .. }
+        | Operation::SetPolicies { .. }
+        | Operation::GetProperties
+        | Operation::SetProperties(_)
+        | Operation::GetStats => false,
         Operation::QueryTables(_)
         | Operation::GetTable { .. }
         | Operation::QueryEntities { .. }

@@ -3,9 +3,12 @@
 mod answer;
 mod batch;
 pub mod clock;
+mod cors;
 mod execute;
+mod permit;
 mod print;
 mod serve;
 
 pub use answer::Answer;
+pub use cors::CorsCache;
 pub use serve::{Service, serve};

@@ -1,6 +1,7 @@
 //! The pipeline, read top to bottom: address, version, credentials, body,
 //! request, permission, plan, store, answer.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -13,17 +14,21 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::batch::Run;
 use super::clock::Clock;
+use super::cors::{self, CorsCache};
 use super::execute::execute;
+use super::permit::permit;
 use super::print::Printer;
-use crate::auth::{self, AccountSet};
+use crate::auth::{self, AccountSet, Credentials, Identity, sas};
 use crate::codec::failure::Occasion;
+use crate::codec::properties::CorsRule;
+use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::plan;
 use crate::request::head::DEFAULT;
 use crate::request::options::Options;
 use crate::request::target::{self, Target};
 use crate::request::{self, Format, Head, Operation, Prefer};
-use crate::store::Store;
+use crate::store::{Backend, Store};
 
 /// Bytes of a body at most (protocol §5.7, §8.1).
 pub const MAX_BODY: usize = 4 * 1024 * 1024;
@@ -39,6 +44,7 @@ pub struct Service {
     pub store: Store,
     pub accounts: AccountSet,
     pub clock: Clock,
+    pub cors: CorsCache,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
 }
@@ -52,12 +58,12 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, body: Payload) -> 
     let occasion = Occasion { request_id: &request_id, now };
     let pipeline = Pipeline { service: &service, head: &head, occasion };
     let timely = tokio::time::timeout(time_allowed(&head), pipeline.answer(body));
-    let answer = timely.await.unwrap_or_else(|_| {
+    let (answer, rules) = timely.await.unwrap_or_else(|_| {
         let error = Error::from(Code::OperationTimedOut);
-        pipeline.refuse(&error)
+        (pipeline.refuse(&error), Arc::default())
     });
     log(&head, &answer, &request_id, started);
-    respond(answer, &head, &request_id)
+    respond(answer, &rules, &head, &request_id)
 }
 
 /// The time that the client allows, up to ours.
@@ -76,42 +82,109 @@ struct Pipeline<'a> {
 }
 
 impl Pipeline<'_> {
-    async fn answer(&self, body: Payload) -> Answer {
+    /// The answer, and the CORS rules that apply to it.
+    async fn answer(&self, body: Payload) -> (Answer, Arc<[CorsRule]>) {
         let (service, head) = (self.service, self.head);
         let target = match target::resolve(head, &service.accounts).and_then(|target| {
             head.version()?;
             Ok(target)
         }) {
             Ok(target) => target,
-            Err(error) => return self.refuse(&error),
+            Err(error) => return (self.refuse(&error), Arc::default()),
         };
-        let identity = match auth::authenticate(head, &target, &service.accounts, self.occasion.now) {
+        if head.method == "OPTIONS" {
+            return (self.preflight(&target).await, Arc::default());
+        }
+        let answer = self.authenticated(&target, body).await;
+        (answer, self.cors_rules(&target.account).await)
+    }
+
+    async fn authenticated(&self, target: &Target, body: Payload) -> Answer {
+        let (service, head) = (self.service, self.head);
+        let identity = match self.authenticate(target).await {
             Ok(identity) => identity,
             Err(error) => return Answer::front_door(&error, head, &self.occasion),
         };
         let operate = async {
             let body = read_body(head, body).await?;
-            let request = request::read(head, &target, &body, service.max_comparisons)?;
-            auth::allows(&identity, &target, &request.operation)?;
-            self.operate(&target, &request).await
+            let request = request::read(head, target, &body, service.max_comparisons)?;
+            self.operate(target, &identity, &request).await
         };
         operate.await.unwrap_or_else(|error| self.refuse(&error))
     }
 
-    async fn operate(&self, target: &Target, request: &request::Request) -> Result<Answer> {
+    /// Keys prove themselves; a signature may need the policies of its table.
+    async fn authenticate(&self, target: &Target) -> Result<Identity> {
+        let (service, now) = (self.service, self.occasion.now);
+        let claim = match auth::credentials(self.head, target, &service.accounts, now)? {
+            Credentials::Verified(identity) => return Ok(identity),
+            Credentials::Signature(claim) => claim,
+        };
+        let policies = match claim.policy() {
+            None => Vec::new(),
+            Some((table, _)) => match service.store.policies(&target.account, table).await.map_err(Error::from) {
+                Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text))?,
+                Err(error) if error.code == Code::TableNotFound => Vec::new(),
+                Err(error) => return Err(error),
+            },
+        };
+        let usage = sas::Use { now, secure: self.head.secure, peer: self.head.peer };
+        let keys = service.accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
+        claim.verify(&target.account, keys, &policies, &usage)
+    }
+
+    async fn preflight(&self, target: &Target) -> Answer {
+        self.service.cors.forget(&target.account);
+        let rules = self.cors_rules(&target.account).await;
+        match cors::preflight(self.head, &rules) {
+            Ok(headers) => headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value)),
+            Err(error) => Answer::front_door(&error, self.head, &self.occasion),
+        }
+    }
+
+    /// The account's rules, remembered for a moment. They are never a reason to
+    /// fail a request.
+    async fn cors_rules(&self, account: &str) -> Arc<[CorsRule]> {
+        let relevant = self.head.method == "GET" || self.head.header("origin").is_some();
+        if !relevant {
+            return Arc::default();
+        }
+        if let Some(rules) = self.service.cors.get(account) {
+            return rules;
+        }
+        let Ok(stored) = self.service.store.properties(account).await else { return Arc::default() };
+        let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
+        let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
+        self.service.cors.put(account, Arc::clone(&rules));
+        rules
+    }
+
+    async fn operate(
+        &self,
+        target: &Target,
+        identity: &Identity,
+        request: &request::Request,
+    ) -> Result<Answer> {
         let (store, now) = (&self.service.store, self.occasion.now);
         if let Operation::Batch(batch) = &request.operation {
-            let run = Run { store, target, occasion: self.occasion, now };
+            let run = Run { store, target, identity, occasion: self.occasion, now };
             return Ok(run.batch(&request.operation, batch).await);
         }
-        let plan = plan::plan(&request.operation)?;
+        let plan = permit(identity, target, plan::plan(&request.operation)?)?;
         let printer = Printer { target, format: request.format, prefer: request.prefer };
-        execute(store, &plan, &request.operation, printer, now).await
+        let answer = execute(store, &plan, &request.operation, printer, now).await?;
+        if matches!(request.operation, Operation::SetProperties(_)) {
+            self.service.cors.forget(&target.account);
+        }
+        Ok(answer)
     }
 
     /// The one door that errors of the table layer leave through.
     fn refuse(&self, error: &Error) -> Answer {
         let options = Options::parse(&self.head.query).unwrap_or_default();
+        if options.any_case("comp").is_some() {
+            return Answer::xml_refusal(error, &self.occasion);
+        }
         let format = Format::negotiate(self.head, &options);
         let prefer = Prefer::of(self.head).filter(|_| self.head.method == "POST");
         Answer::refusal(error, format.for_errors(), prefer, &self.occasion)
@@ -153,6 +226,7 @@ fn head_of(http: &HttpRequest) -> Head {
         query: uri.query().unwrap_or_default().to_owned(),
         headers,
         secure: http.app_config().secure(),
+        peer: http.peer_addr().map(|address| address.ip()),
     }
 }
 
@@ -176,11 +250,12 @@ fn log(head: &Head, answer: &Answer, request_id: &str, started: Instant) {
 }
 
 /// Turns an answer into a response with the headers that all of them carry.
-fn respond(answer: Answer, head: &Head, request_id: &str) -> HttpResponse {
+fn respond(answer: Answer, rules: &[CorsRule], head: &Head, request_id: &str) -> HttpResponse {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let cors = cors::actual(head, rules, &names_sent(&answer, head));
     let mut response = HttpResponse::new(status).set_body(actix_web::body::BoxBody::new(answer.body));
     let headers = response.headers_mut();
-    for (name, value) in &answer.headers {
+    for (name, value) in answer.headers.iter().chain(&cors) {
         insert(headers, name, value);
     }
     insert(headers, "x-ms-request-id", request_id);
@@ -191,6 +266,18 @@ fn respond(answer: Answer, head: &Head, request_id: &str) -> HttpResponse {
         insert(headers, "x-ms-client-request-id", id);
     }
     response
+}
+
+/// The names of all headers that an answer will carry.
+fn names_sent<'a>(answer: &'a Answer, head: &Head) -> Vec<&'a str> {
+    let client_id = head.header("x-ms-client-request-id").map(|_| "x-ms-client-request-id");
+    ["x-ms-request-id"]
+        .into_iter()
+        .chain(client_id)
+        .chain(["Server", "x-ms-version"])
+        .chain(answer.headers.iter().map(|(name, _)| *name))
+        .chain(["Content-Length", "Date"])
+        .collect()
 }
 
 /// Adds a header. What cannot stand in one is left out rather than altered.

@@ -52,6 +52,12 @@ impl Ticks {
         Ticks(raw.clamp(Self::MIN.0, Self::MAX.0))
     }
 
+    /// The point as header dates are written, to the second.
+    pub fn to_http_date(self) -> String {
+        let utc = DateTime::<Utc>::from_timestamp(self.unix_seconds(), 0).unwrap_or_default();
+        utc.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    }
+
     /// Whole seconds since 1970, for comparing with header dates.
     pub const fn unix_seconds(self) -> i64 {
         (self.0 - UNIX_EPOCH).div_euclid(PER_SECOND)
@@ -249,6 +255,8 @@ mod tests {
         ] {
             assert_eq!(canonical(input), output, "{input}");
         }
+        let sunday = Ticks::parse("1994-11-06T08:49:37.9Z").unwrap();
+        assert_eq!(sunday.to_http_date(), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(
             Ticks::parse("2017-08-30T13:20:10.5Z").unwrap().to_seven_digits(),
             "2017-08-30T13:20:10.5000000Z"

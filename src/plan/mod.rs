@@ -15,6 +15,8 @@ pub use predicate::{Field, Predicate};
 pub use scan::{EntityPage, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
 
+use crate::codec::policies::Policy;
+use crate::codec::properties::Properties;
 use crate::error::{Error, Result};
 use crate::model::{Key, TableName};
 use crate::request::Operation;
@@ -47,6 +49,11 @@ pub enum Plan {
     },
     /// The empty change set.
     Nothing,
+    GetPolicies(TableName),
+    SetPolicies { table: TableName, policies: Vec<Policy> },
+    GetProperties,
+    SetProperties(Properties),
+    GetStats,
     /// To be refused, with an error that depends on whether the table exists.
     BelowTable(TableName),
 }
@@ -76,6 +83,13 @@ pub fn plan(operation: &Operation) -> Result<Plan> {
             Plan::Write { table, write }
         }
         Operation::Batch(batch) => plan_batch(batch)?,
+        Operation::GetPolicies { table } => Plan::GetPolicies(TableName::parse(table)?),
+        Operation::SetPolicies { table, policies } => {
+            Plan::SetPolicies { table: TableName::parse(table)?, policies: policies.clone() }
+        }
+        Operation::GetProperties => Plan::GetProperties,
+        Operation::SetProperties(properties) => Plan::SetProperties(properties.clone()),
+        Operation::GetStats => Plan::GetStats,
         Operation::BelowTable { table } => Plan::BelowTable(TableName::parse(table)?),
     })
 }

@@ -84,6 +84,20 @@ pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
         .collect()
 }
 
+/// The part of `spans` from `lower` on and below `upper`.
+pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
+    starting_at(spans, lower)
+        .into_iter()
+        .filter_map(|mut span| {
+            span.upper = match (span.upper.take(), upper) {
+                (Some(own), Some(limit)) => Some(own.min(limit.clone())),
+                (own, limit) => own.or_else(|| limit.cloned()),
+            };
+            (!span.is_empty()).then_some(span)
+        })
+        .collect()
+}
+
 /// Whether the spans of `predicate` already say all of it, so that no row
 /// needs a second look.
 pub fn is_exact(predicate: &Predicate) -> bool {
@@ -337,6 +351,17 @@ mod tests {
     fn a_continuation_cuts_the_spans() {
         let spans = vec![span(("a", ""), Some(("a\u{1}", ""))), span(("b", ""), Some(("b\u{1}", "")))];
         assert_eq!(starting_at(spans, &Key::new("b", "x")), vec![span(("b", "x"), Some(("b\u{1}", "")))]);
+    }
+
+    #[test]
+    fn a_range_cuts_the_spans_on_both_sides() {
+        let spans = || vec![span(("a", ""), Some(("c", ""))), span(("d", ""), None)];
+        assert_eq!(
+            within(spans(), &Key::new("b", "x"), Some(&Key::new("e", "y"))),
+            vec![span(("b", "x"), Some(("c", ""))), span(("d", ""), Some(("e", "y")))]
+        );
+        assert_eq!(within(spans(), &Key::new("c", ""), Some(&Key::new("d", ""))), vec![]);
+        assert_eq!(within(spans(), &Key::new("", ""), None), spans());
     }
 
     fn key_text() -> impl Strategy<Value = String> {

@@ -24,13 +24,6 @@ pub enum Batch {
     Query(Box<Result<BatchPart, FailedPart>>),
 }
 
-impl Batch {
-    /// Whether the batch changes nothing.
-    pub const fn is_read(&self) -> bool {
-        matches!(self, Batch::Query(_))
-    }
-}
-
 /// How the answer to a part is printed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Printing {
@@ -180,6 +173,7 @@ fn inner_head(outer: &Head, request: &InnerRequest<'_>) -> Head {
         query: query.to_owned(),
         headers,
         secure: outer.secure,
+        peer: outer.peer,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The head of a request as plain data (protocol §2.1, §12).
 
+use std::net::IpAddr;
+
 use crate::error::{Code, Result};
 
 /// Everything of a request but its body.
@@ -14,6 +16,8 @@ pub struct Head {
     pub headers: Vec<(String, String)>,
     /// Whether the connection is encrypted.
     pub secure: bool,
+    /// Where the connection comes from.
+    pub peer: Option<IpAddr>,
 }
 
 impl Head {
@@ -32,13 +36,24 @@ impl Head {
         self.header("host").unwrap_or("localhost")
     }
 
-    /// The API version that the request names.
+    /// The version of a shared access signature: `api-version`, else `sv`. A
+    /// version needs no escapes, so none are read.
+    fn signed_version(&self) -> Option<&str> {
+        let parameter = |name: &str| self.query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='));
+        parameter("sig").and_then(|_| parameter("api-version").or_else(|| parameter("sv")))
+    }
+
+    /// The API version that the request names: in its header, else in its
+    /// signature.
     ///
     /// # Errors
     /// [`Code::InvalidHeaderValue`] for what is no date, or one before
     /// 2009-04-14.
     pub fn version(&self) -> Result<ApiVersion> {
-        ApiVersion::parse(self.header("x-ms-version"))
+        match self.header("x-ms-version") {
+            Some(named) => ApiVersion::parse(Some(named)),
+            None => ApiVersion::parse(self.signed_version()),
+        }
     }
 }
 

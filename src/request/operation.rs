@@ -7,6 +7,8 @@ use super::target::{Resource, Target};
 use super::verb::Verb;
 use crate::codec::json::read::{self, EntityBody};
 use crate::codec::json::write::Select;
+use crate::codec::policies::{self, Policy};
+use crate::codec::properties::{self, Properties};
 use crate::error::{Code, Error, Result};
 use crate::model::{IfMatch, Key};
 
@@ -36,25 +38,15 @@ pub enum Operation {
     },
     Write(EntityWrite),
     Batch(Batch),
+    GetPolicies { table: String },
+    SetPolicies { table: String, policies: Vec<Policy> },
+    GetProperties,
+    SetProperties(Properties),
+    GetStats,
     /// A path below a table; the table decides which error it is.
     BelowTable {
         table: String,
     },
-}
-
-impl Operation {
-    /// Whether the operation leaves everything as it is.
-    pub const fn is_read(&self) -> bool {
-        match self {
-            Operation::CreateTable { .. } | Operation::DeleteTable { .. } | Operation::Write(_) => false,
-            Operation::Batch(batch) => batch.is_read(),
-            Operation::QueryTables(_)
-            | Operation::GetTable { .. }
-            | Operation::QueryEntities { .. }
-            | Operation::GetEntity { .. }
-            | Operation::BelowTable { .. } => true,
-        }
-    }
 }
 
 /// A write of one entity, as sent.
@@ -110,9 +102,10 @@ pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Re
     let query = || context.options.query(context.max_comparisons);
     let name = String::clone;
     Ok(match (resource, verb) {
-        (Resource::Service | Resource::Metadata, _) => return Err(Code::NotImplemented.into()),
-        (Resource::EntitySet(_), _) if context.options.any_case("comp").is_some() => {
-            return Err(Code::NotImplemented.into());
+        (Resource::Service, _) => service(context, verb)?,
+        (Resource::Metadata, _) => return Err(Code::NotImplemented.into()),
+        (Resource::EntitySet(table), _) if context.options.any_case("comp").is_some() => {
+            policies(context, verb, table)?
         }
         (Resource::Tables, Verb::Get) => Operation::QueryTables(query()?),
         (Resource::Tables, Verb::Post) => Operation::CreateTable { name: new_table(context)? },
@@ -150,6 +143,40 @@ pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Re
         (Resource::BelowTable { table, .. }, _) => Operation::BelowTable { table: name(table) },
         _ => return Err(Code::MethodNotAllowed.into()),
     })
+}
+
+/// `/?restype=service&comp=…` (protocol §3.6).
+fn service(context: &Context<'_>, verb: Verb) -> Result<Operation> {
+    let option = |name| context.options.any_case(name);
+    let is_service = option("restype").is_some_and(|r| r.eq_ignore_ascii_case("service"));
+    let comp = option("comp").map(str::to_ascii_lowercase);
+    match (is_service, comp.as_deref(), verb) {
+        (false, None, _) if option("restype").is_none() => Err(Code::NotImplemented.into()),
+        (true, Some("properties"), Verb::Get | Verb::Head) => Ok(Operation::GetProperties),
+        (true, Some("properties"), Verb::Put) => properties::read(context.body).map(Operation::SetProperties),
+        (true, Some("stats"), Verb::Get | Verb::Head) => Ok(Operation::GetStats),
+        (true, Some("properties" | "stats"), _) => Err(Code::MethodNotAllowed.into()),
+        _ => Err(Code::InvalidQueryParameterValue.into()),
+    }
+}
+
+/// `/table?comp=acl` (protocol §3.5).
+fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation> {
+    if !context.options.any_case("comp").is_some_and(|comp| comp.eq_ignore_ascii_case("acl")) {
+        return Err(Code::InvalidQueryParameterValue.into());
+    }
+    match verb {
+        Verb::Get | Verb::Head => Ok(Operation::GetPolicies { table: table.to_owned() }),
+        Verb::Put => {
+            // As recorded: this operation alone insists on an Accept header for XML.
+            let accept = context.head.header("accept").unwrap_or("application/xml");
+            if !accept.contains("xml") {
+                return Err(Code::MediaTypeNotSupported.into());
+            }
+            Ok(Operation::SetPolicies { table: table.to_owned(), policies: policies::read(context.body)? })
+        }
+        _ => Err(Code::MethodNotAllowed.into()),
+    }
 }
 
 fn write(context: &Context<'_>, verb: Verb, table: &str, key: &Key) -> Result<EntityWrite> {

@@ -53,11 +53,6 @@ impl Verb {
             _ => return None,
         })
     }
-
-    /// Whether the verb leaves everything as it is.
-    pub const fn is_read(self) -> bool {
-        matches!(self, Verb::Get | Verb::Head | Verb::Options)
-    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,22 @@ impl Backend for Store {
         on_either!(self, store => store.transact(account, table, writes, now))
     }
 
+    async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {
+        on_either!(self, store => store.policies(account, table))
+    }
+
+    async fn set_policies(&self, account: &str, table: &TableName, policies: &str) -> StoreResult<()> {
+        on_either!(self, store => store.set_policies(account, table, policies))
+    }
+
+    async fn properties(&self, account: &str) -> StoreResult<Option<String>> {
+        on_either!(self, store => store.properties(account))
+    }
+
+    async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+        on_either!(self, store => store.set_properties(account, members))
+    }
+
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
         on_either!(self, store => store.purge(now))
     }

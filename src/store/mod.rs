@@ -173,6 +173,40 @@ pub trait Backend: Send + Sync {
         now: Ticks,
     ) -> impl Future<Output = StoreResult<Vec<Written>>> + Send;
 
+    /// The table's stored access policies as stored JSON; `None` if none were
+    /// ever set.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn policies(
+        &self,
+        account: &str,
+        table: &TableName,
+    ) -> impl Future<Output = StoreResult<Option<String>>> + Send;
+
+    /// Replaces the table's stored access policies.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn set_policies(
+        &self,
+        account: &str,
+        table: &TableName,
+        policies: &str,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// The account's service properties as stored JSON; `None` if none were
+    /// ever set.
+    fn properties(&self, account: &str) -> impl Future<Output = StoreResult<Option<String>>> + Send;
+
+    /// Replaces those members of the account's service properties that are
+    /// given, and keeps the others.
+    fn set_properties(
+        &self,
+        account: &str,
+        members: &str,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
+
     /// Removes some rows of deleted tables; returns whether more is left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
 }

@@ -10,6 +10,7 @@ mod pool;
 mod purge;
 mod read;
 mod schema;
+mod service;
 pub mod statements;
 mod steps;
 mod transact;
@@ -162,6 +163,22 @@ impl Backend for PgStore {
             Failure::Refused(error) if error.code == Code::TableNotFound => Failure::Refused(error.at(0)),
             other => other,
         })
+    }
+
+    async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {
+        again!(self.read_policies(account, table))
+    }
+
+    async fn set_policies(&self, account: &str, table: &TableName, policies: &str) -> StoreResult<()> {
+        again!(self.write_policies(account, table, policies))
+    }
+
+    async fn properties(&self, account: &str) -> StoreResult<Option<String>> {
+        again!(self.read_properties(account))
+    }
+
+    async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+        again!(self.merge_properties(account, members))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

@@ -31,6 +31,17 @@ pub const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tables \
 pub const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FROM tables \
      WHERE account = $1 AND name_lower >= $2 AND name_lower < $4 ORDER BY name_lower LIMIT $3";
 
+pub const READ_POLICIES: &str = "SELECT policies FROM tables WHERE account = $1 AND name_lower = $2";
+pub const WRITE_POLICIES: &str =
+    "UPDATE tables SET policies = $3 WHERE account = $1 AND name_lower = $2 RETURNING table_no";
+
+// Service properties.
+
+pub const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
+/// Replaces the members that are given and keeps the others.
+pub const MERGE_PROPERTIES: &str = "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
+     ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account";
+
 // One entity. $1 bucket, $2 pk, $3 rk, $4 table number.
 
 /// One row if the table exists; its entity columns are null where there is no
@@ -232,6 +243,10 @@ pub fn all() -> Vec<Cow<'static, str>> {
         CHECK_TABLE,
         LIST_TABLES,
         LIST_TABLES_BELOW,
+        READ_POLICIES,
+        WRITE_POLICIES,
+        READ_PROPERTIES,
+        MERGE_PROPERTIES,
         READ,
         LOCK_ONE,
         INSERT,

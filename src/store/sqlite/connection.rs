@@ -83,7 +83,10 @@ fn shown(location: &Location) -> String {
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
-    const STEPS: &[M<'_>] = &[M::up(include_str!("../../../migrations/sqlite/0001_tables_and_entities.sql"))];
+    const STEPS: &[M<'_>] = &[
+        M::up(include_str!("../../../migrations/sqlite/0001_tables_and_entities.sql")),
+        M::up(include_str!("../../../migrations/sqlite/0002_service_properties.sql")),
+    ];
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if usize::try_from(version).is_ok_and(|version| version > STEPS.len()) {
         // Migrations only add, so an older program can work with a newer file.

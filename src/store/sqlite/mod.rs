@@ -6,6 +6,7 @@
 mod connection;
 mod readers;
 mod scan;
+mod service;
 mod statements;
 mod writer;
 
@@ -122,6 +123,24 @@ impl Backend for SqliteStore {
     ) -> StoreResult<Vec<Written>> {
         let (account, table, writes) = (account.to_owned(), table.clone(), writes.to_vec());
         self.writer.submit(move |db| statements::transact(db, &account, &table, &writes, now)).await
+    }
+
+    async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {
+        self.readers.with(|db| service::read_policies(db, account, table))
+    }
+
+    async fn set_policies(&self, account: &str, table: &TableName, policies: &str) -> StoreResult<()> {
+        let (account, table, policies) = (account.to_owned(), table.clone(), policies.to_owned());
+        self.writer.submit(move |db| service::write_policies(db, &account, &table, &policies)).await
+    }
+
+    async fn properties(&self, account: &str) -> StoreResult<Option<String>> {
+        self.readers.with(|db| service::read_properties(db, account).map(Ok))
+    }
+
+    async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+        let (account, members) = (account.to_owned(), members.to_owned());
+        self.writer.submit(move |db| service::merge_properties(db, &account, &members)).await
     }
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {

@@ -1,0 +1,269 @@
+//! What an identity may do: permissions, a table, a range of keys
+//! (protocol §10.5, §10.6).
+
+use crate::error::{Code, Result};
+use crate::model::{Key, TableName};
+
+/// What a request does, as permissions see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    ReadService,
+    WriteService,
+    ReadPolicies,
+    WritePolicies,
+    ListTables,
+    CreateTable,
+    DeleteTable,
+    ReadEntities,
+    InsertEntity,
+    UpdateEntity,
+    UpsertEntity,
+    DeleteEntity,
+}
+
+impl Action {
+    /// All actions, for tables of cases.
+    pub const ALL: [Action; 12] = [
+        Action::ReadService,
+        Action::WriteService,
+        Action::ReadPolicies,
+        Action::WritePolicies,
+        Action::ListTables,
+        Action::CreateTable,
+        Action::DeleteTable,
+        Action::ReadEntities,
+        Action::InsertEntity,
+        Action::UpdateEntity,
+        Action::UpsertEntity,
+        Action::DeleteEntity,
+    ];
+
+    /// Whether the action leaves everything as it is.
+    pub const fn is_read(self) -> bool {
+        matches!(
+            self,
+            Action::ReadService | Action::ReadPolicies | Action::ListTables | Action::ReadEntities
+        )
+    }
+}
+
+/// Keys from `lower` on and below `upper`, both as tuples of PartitionKey and
+/// RowKey. Built from inclusive bounds; exact, because no key holds a control
+/// character.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    pub lower: Key,
+    pub upper: Option<Key>,
+}
+
+impl KeyRange {
+    /// The range of `spk`, `srk`, `epk` and `erk`.
+    pub fn from_bounds(
+        start_partition: Option<&str>,
+        start_row: Option<&str>,
+        end_partition: Option<&str>,
+        end_row: Option<&str>,
+    ) -> Self {
+        let lower = Key::new(start_partition.unwrap_or_default(), start_row.unwrap_or_default());
+        let upper = end_partition.map(|partition| match end_row {
+            Some(row) => Key::new(partition, format!("{row}\u{1}")),
+            None => Key::new(format!("{partition}\u{1}"), ""),
+        });
+        Self { lower, upper }
+    }
+
+    /// Whether a key is in the range.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.lower <= *key && self.upper.as_ref().is_none_or(|upper| key < upper)
+    }
+}
+
+/// Who a request comes from, and with it what the request may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// A holder of one of the account's keys, who may do everything in it.
+    AccountKey,
+    /// A holder of a signature for one table.
+    TableSas {
+        /// Lower case.
+        table: String,
+        permissions: String,
+        range: KeyRange,
+    },
+    /// A holder of a signature for the account.
+    AccountSas { permissions: String, resource_types: String },
+}
+
+/// The one door: whether `identity` may do `action`, to `table` and `key` where
+/// the action has them.
+///
+/// # Errors
+/// [`Code::AuthorizationResourceTypeMismatch`],
+/// [`Code::AuthorizationPermissionMismatch`], or
+/// [`Code::AuthorizationFailure`] outside the table or range of the signature.
+/// A read outside the range is [`Code::ResourceNotFound`], as if there were
+/// nothing.
+pub fn allows(
+    identity: &Identity,
+    action: Action,
+    table: Option<&TableName>,
+    key: Option<&Key>,
+) -> Result<()> {
+    match identity {
+        Identity::AccountKey => Ok(()),
+        Identity::AccountSas { permissions, resource_types } => {
+            account_sas(permissions, resource_types, action)
+        }
+        Identity::TableSas { table: own, permissions, range } => {
+            let needed = match action {
+                Action::ReadEntities => "r",
+                Action::InsertEntity => "a",
+                Action::UpdateEntity => "u",
+                Action::UpsertEntity => "au",
+                Action::DeleteEntity => "d",
+                // Tables, policies and the service are never in reach.
+                _ => return Err(Code::AuthorizationPermissionMismatch.into()),
+            };
+            if table.is_none_or(|table| table.lower() != own) {
+                return Err(Code::AuthorizationFailure.into());
+            }
+            if !has_all(permissions, needed) {
+                return Err(Code::AuthorizationPermissionMismatch.into());
+            }
+            match key {
+                Some(key) if !range.contains(key) && action.is_read() => {
+                    Err(Code::ResourceNotFound.into())
+                }
+                Some(key) if !range.contains(key) => Err(Code::AuthorizationFailure.into()),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+/// The table of protocol §10.6. Queries of entities are objects; `c` is
+/// accepted for them too.
+fn account_sas(permissions: &str, resource_types: &str, action: Action) -> Result<()> {
+    let (types, alternatives): (&str, &[&str]) = match action {
+        Action::ReadService => ("s", &["r"]),
+        Action::WriteService => ("s", &["w"]),
+        Action::ListTables => ("c", &["l"]),
+        Action::CreateTable => ("c", &["c", "w"]),
+        Action::DeleteTable => ("c", &["d"]),
+        Action::ReadEntities => ("oc", &["r"]),
+        Action::InsertEntity => ("o", &["a"]),
+        Action::UpdateEntity => ("o", &["u"]),
+        Action::UpsertEntity => ("o", &["au"]),
+        Action::DeleteEntity => ("o", &["d"]),
+        Action::ReadPolicies | Action::WritePolicies => {
+            return Err(Code::AuthorizationPermissionMismatch.into());
+        }
+    };
+    if !types.chars().any(|t| resource_types.contains(t)) {
+        return Err(Code::AuthorizationResourceTypeMismatch.into());
+    }
+    if alternatives.iter().any(|needed| has_all(permissions, needed)) {
+        Ok(())
+    } else {
+        Err(Code::AuthorizationPermissionMismatch.into())
+    }
+}
+
+fn has_all(permissions: &str, needed: &str) -> bool {
+    needed.chars().all(|p| permissions.contains(p))
+}
+
+impl Identity {
+    /// The keys that queries are limited to.
+    pub const fn range(&self) -> Option<&KeyRange> {
+        match self {
+            Identity::TableSas { range, .. } => Some(range),
+            Identity::AccountKey | Identity::AccountSas { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(identity: &Identity, action: Action, table: &str, key: (&str, &str)) -> Option<Code> {
+        let table = TableName::parse(table).unwrap();
+        allows(identity, action, Some(&table), Some(&Key::new(key.0, key.1))).err().map(|e| e.code)
+    }
+
+    #[test]
+    fn table_signatures_reach_their_entities_and_nothing_else() {
+        let sas = |permissions: &str| Identity::TableSas {
+            table: "abc".into(),
+            permissions: permissions.into(),
+            range: KeyRange::from_bounds(None, None, None, None),
+        };
+        use Action::*;
+        for (action, needed) in [
+            (ReadEntities, "r"), (InsertEntity, "a"), (UpdateEntity, "u"), (UpsertEntity, "au"), (DeleteEntity, "d"),
+        ] {
+            assert_eq!(verdict(&sas(needed), action, "ABC", ("p", "r")), None, "{action:?}");
+            assert_eq!(verdict(&sas(needed), action, "xyz", ("p", "r")), Some(Code::AuthorizationFailure));
+            let others: String = "raud".chars().filter(|c| !needed.contains(*c)).collect();
+            let refused = Some(Code::AuthorizationPermissionMismatch);
+            assert_eq!(verdict(&sas(&others), action, "abc", ("p", "r")), refused, "{action:?}");
+        }
+        assert!(verdict(&sas("a"), UpsertEntity, "abc", ("p", "r")).is_some());
+        for action in [ReadService, WriteService, ReadPolicies, WritePolicies, ListTables, CreateTable, DeleteTable] {
+            assert!(verdict(&sas("raud"), action, "abc", ("p", "r")).is_some(), "{action:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_tuples_with_inclusive_bounds() {
+        let range = KeyRange::from_bounds(Some("b"), Some("5"), Some("d"), Some("5"));
+        for (partition, row, inside) in [
+            ("a", "9", false), ("b", "4", false), ("b", "5", true), ("b", "50", true), ("c", "", true),
+            ("d", "5", true), ("d", "50", false), ("d", "6", false), ("e", "", false),
+        ] {
+            assert_eq!(range.contains(&Key::new(partition, row)), inside, "{partition} {row}");
+        }
+        let whole = KeyRange::from_bounds(Some("b"), None, Some("b"), None);
+        assert!(whole.contains(&Key::new("b", "")) && whole.contains(&Key::new("b", "zzz")));
+        assert!(!whole.contains(&Key::new("ba", "")) && !whole.contains(&Key::new("a", "zzz")));
+        let sas = Identity::TableSas { table: "abc".into(), permissions: "raud".into(), range: whole };
+        assert_eq!(verdict(&sas, Action::ReadEntities, "abc", ("c", "r")), Some(Code::ResourceNotFound));
+        assert_eq!(verdict(&sas, Action::InsertEntity, "abc", ("c", "r")), Some(Code::AuthorizationFailure));
+        assert_eq!(verdict(&sas, Action::InsertEntity, "abc", ("b", "r")), None);
+    }
+
+    #[test]
+    fn account_signatures_follow_their_table() {
+        let all = "rwdlacu";
+        for action in Action::ALL {
+            for resource_type in ["s", "c", "o"] {
+                let sas = |permissions: &str| Identity::AccountSas {
+                    permissions: permissions.into(),
+                    resource_types: resource_type.into(),
+                };
+                use Action::*;
+                let (types, needed) = match action {
+                    ReadService => ("s", vec!["r"]),
+                    WriteService => ("s", vec!["w"]),
+                    ReadPolicies | WritePolicies => ("", vec![]),
+                    ListTables => ("c", vec!["l"]),
+                    CreateTable => ("c", vec!["c", "w"]),
+                    DeleteTable => ("c", vec!["d"]),
+                    ReadEntities => ("oc", vec!["r"]),
+                    InsertEntity => ("o", vec!["a"]),
+                    UpdateEntity => ("o", vec!["u"]),
+                    UpsertEntity => ("o", vec!["au"]),
+                    DeleteEntity => ("o", vec!["d"]),
+                };
+                let right_type = types.contains(resource_type) && !types.is_empty();
+                assert_eq!(verdict(&sas(all), action, "abc", ("p", "r")).is_none(), right_type, "{action:?}");
+                for permission in ["r", "w", "d", "l", "a", "c", "u", "au"] {
+                    let expected = right_type && needed.contains(&permission);
+                    let got = verdict(&sas(permission), action, "abc", ("p", "r")).is_none();
+                    assert_eq!(got, expected, "{action:?} with {permission} on {resource_type}");
+                }
+            }
+        }
+    }
+}

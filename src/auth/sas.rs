@@ -1,0 +1,363 @@
+//! Shared access signatures for tables and for accounts (protocol §10.5,
+//! §10.6).
+
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq;
+
+use super::accounts::AccountKey;
+use super::grant::{Identity, KeyRange};
+use super::shared_key::sign;
+use crate::codec::policies::{Policy, is_permission, read_time};
+use crate::error::{Code, Error, Result};
+use crate::model::{TableName, Ticks};
+use crate::request::options::Options;
+
+/// Fields that signatures for tables and accounts may have.
+const FIELDS: [&str; 18] = [
+    "sv", "tn", "st", "se", "sp", "spk", "srk", "epk", "erk", "si", "sip", "spr", "sig", "ss", "srt", "ses",
+    "api-version", "comp",
+];
+/// Fields of other services' signatures, and of delegated ones, which tables
+/// do not have: a signature with one of them is not ours.
+const FOREIGN: [&str; 14] = [
+    "sr", "sdd", "snapshot", "rscc", "rscd", "rsce", "rscl", "rsct", "skoid", "sktid", "skt", "ske", "sks", "skv",
+];
+
+/// A signature as it stands in a query string, nothing verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    fields: Vec<(String, String)>,
+    signature: Vec<u8>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Table(TableName),
+    Account,
+}
+
+/// Where and when a signature is used.
+#[derive(Debug, Clone, Copy)]
+pub struct Use {
+    pub now: Ticks,
+    pub secure: bool,
+    pub peer: Option<IpAddr>,
+}
+
+fn failed() -> Error {
+    Code::AuthenticationFailed.into()
+}
+
+impl Claim {
+    /// Reads the signature of a request, if it has one.
+    ///
+    /// # Errors
+    /// [`Code::AuthenticationFailed`] for fields given twice, fields of other
+    /// services, mixtures of both kinds, and values of no known form.
+    pub fn read(options: &Options) -> Result<Option<Self>> {
+        if options.get("sig").is_none() {
+            return Ok(None);
+        }
+        let mut fields: Vec<(String, String)> = Vec::new();
+        for (name, value) in options.pairs() {
+            if FOREIGN.contains(&name) {
+                return Err(failed());
+            }
+            if !FIELDS.contains(&name) {
+                continue;
+            }
+            if fields.iter().any(|(n, _)| n == name) {
+                return Err(failed());
+            }
+            fields.push((name.to_owned(), value.to_owned()));
+        }
+        let field = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        let signature = field("sig").and_then(|s| STANDARD.decode(s).ok()).ok_or_else(failed)?;
+        let kind = match (field("tn"), field("ss").or(field("srt"))) {
+            (Some(table), None) => Kind::Table(TableName::parse(table).map_err(|_| failed())?),
+            (None, Some(_)) => Kind::Account,
+            _ => return Err(failed()),
+        };
+        let claim = Self { fields, signature, kind };
+        claim.check_shape()?;
+        Ok(Some(claim))
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The field, empty where absent: how strings to sign take it.
+    fn text(&self, name: &str) -> &str {
+        self.field(name).unwrap_or_default()
+    }
+
+    fn check_shape(&self) -> Result<()> {
+        let has = |name: &str| self.field(name).is_some();
+        let version = self.text("sv");
+        let dated = chrono::NaiveDate::parse_from_str(version, "%Y-%m-%d").is_ok() && version.len() == 10;
+        let oldest = match self.kind {
+            Kind::Table(_) => "2012-02-12",
+            Kind::Account => "2015-04-05",
+        };
+        let foreign: &[&str] = match self.kind {
+            Kind::Table(_) => &["ss", "srt", "ses"],
+            Kind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
+        };
+        let ranged = (has("spk") || !has("srk")) && (has("epk") || !has("erk"));
+        let restricted = version >= "2015-04-05" || !(has("sip") || has("spr"));
+        let well_formed = dated
+            && version >= oldest
+            && ranged
+            && restricted
+            && !foreign.iter().any(|name| has(name))
+            && matches!(self.field("spr"), None | Some("https" | "https,http"));
+        if well_formed { Ok(()) } else { Err(failed()) }
+    }
+
+    /// The table and the stored policy that the signature relies on.
+    pub fn policy(&self) -> Option<(&TableName, &str)> {
+        match (&self.kind, self.field("si").filter(|id| !id.is_empty())) {
+            (Kind::Table(table), Some(id)) => Some((table, id)),
+            _ => None,
+        }
+    }
+
+    /// Verifies the signature and says what it allows. `policies` are those of
+    /// the table if [`Claim::policy`] asked for them.
+    ///
+    /// # Errors
+    /// [`Code::AuthenticationFailed`] for a wrong signature, an unknown policy,
+    /// a field in both signature and policy, and outside the time;
+    /// [`Code::AuthorizationServiceMismatch`],
+    /// [`Code::AuthorizationProtocolMismatch`] and
+    /// [`Code::AuthorizationSourceIpMismatch`] for uses that it excludes.
+    pub fn verify(
+        &self,
+        account: &str,
+        keys: &[AccountKey],
+        policies: &[Policy],
+        usage: &Use,
+    ) -> Result<Identity> {
+        let text = self.string_to_sign(account);
+        let signed = |key: &AccountKey| bool::from(sign(key.bytes(), &text).ct_eq(&self.signature));
+        if !keys.iter().any(signed) {
+            return Err(failed());
+        }
+        let policy = match self.policy() {
+            None => None,
+            Some((_, id)) => Some(policies.iter().find(|p| p.id == id).ok_or_else(failed)?),
+        };
+        let merged = |name: &str, stored: Option<&str>| -> Result<Option<String>> {
+            match (self.field(name).filter(|v| !v.is_empty()), stored) {
+                (Some(_), Some(_)) => Err(failed()),
+                (own, stored) => Ok(own.or(stored).map(str::to_owned)),
+            }
+        };
+        let start = merged("st", policy.and_then(|p| p.start.as_deref()))?;
+        let expiry = merged("se", policy.and_then(|p| p.expiry.as_deref()))?.ok_or_else(failed)?;
+        let permissions = merged("sp", policy.and_then(|p| p.permission.as_deref()))?.ok_or_else(failed)?;
+        check_time(start.as_deref(), &expiry, usage.now)?;
+        self.check_use(usage)?;
+        match &self.kind {
+            Kind::Table(_) if !is_permission(&permissions) => Err(failed()),
+            Kind::Table(table) => Ok(Identity::TableSas {
+                table: table.lower().to_owned(),
+                permissions,
+                range: KeyRange::from_bounds(
+                    self.field("spk"),
+                    self.field("srk"),
+                    self.field("epk"),
+                    self.field("erk"),
+                ),
+            }),
+            Kind::Account if !self.text("ss").contains('t') => {
+                Err(Code::AuthorizationServiceMismatch.into())
+            }
+            Kind::Account => {
+                Ok(Identity::AccountSas { permissions, resource_types: self.text("srt").to_owned() })
+            }
+        }
+    }
+
+    fn check_use(&self, usage: &Use) -> Result<()> {
+        if self.field("spr") == Some("https") && !usage.secure {
+            return Err(Code::AuthorizationProtocolMismatch.into());
+        }
+        let Some(range) = self.field("sip").filter(|range| !range.is_empty()) else { return Ok(()) };
+        let (low, high) = range.split_once('-').unwrap_or((range, range));
+        let (Ok(low), Ok(high)) = (low.parse::<IpAddr>(), high.parse::<IpAddr>()) else {
+            return Err(failed());
+        };
+        let peer = usage.peer.map(|peer| peer.to_canonical());
+        if peer.is_some_and(|peer| low.is_ipv4() == peer.is_ipv4() && (low..=high).contains(&peer)) {
+            return Ok(());
+        }
+        let shown = peer.map(|peer| peer.to_string()).unwrap_or_default();
+        Err(Error::with_message(
+            Code::AuthorizationSourceIpMismatch,
+            format!("This request is not authorized to perform this operation using this source IP {shown}."),
+        ))
+    }
+
+    /// The text that is signed, by kind and version.
+    fn string_to_sign(&self, account: &str) -> String {
+        let version = self.text("sv");
+        let join = |names: &[&str]| names.iter().map(|n| self.text(n)).collect::<Vec<_>>().join("\n");
+        match &self.kind {
+            Kind::Account => {
+                let tail = if version >= "2020-12-06" { format!("{}\n", self.text("ses")) } else { String::new() };
+                let fields = join(&["sp", "ss", "srt", "st", "se", "sip", "spr", "sv"]);
+                format!("{account}\n{fields}\n{tail}")
+            }
+            Kind::Table(table) => {
+                let prefix = if version >= "2015-02-21" { "/table" } else { "" };
+                let resource = format!("{prefix}/{account}/{}", table.lower());
+                let restrictions: &[&str] = if version >= "2015-04-05" { &["sip", "spr"] } else { &[] };
+                let middle = [&["si"][..], restrictions, &["sv", "spk", "srk", "epk", "erk"]].concat();
+                format!("{}\n{resource}\n{}", join(&["sp", "st", "se"]), join(&middle))
+            }
+        }
+    }
+}
+
+/// Both ends count: a signature is valid from its start and until its expiry.
+fn check_time(start: Option<&str>, expiry: &str, now: Ticks) -> Result<()> {
+    let expiry = read_time(expiry).ok_or_else(failed)?;
+    let started = match start {
+        None => true,
+        Some(text) => read_time(text).ok_or_else(failed)? <= now,
+    };
+    if started && now < expiry { Ok(()) } else { Err(failed()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(query: &str) -> Result<Claim, Code> {
+        let options = Options::parse(query).unwrap();
+        Claim::read(&options).map_err(|e| e.code).map(|c| c.expect("a signature"))
+    }
+
+    #[test]
+    fn each_version_signs_its_own_string() {
+        let table = "tn=MyTable&sp=raud&st=2020-01-01&se=2030-01-01T00:00:00Z&si=id&spk=a&srk=b&epk=c&erk=d&sig=AAAA";
+        let string = |rest: &str| claim(&format!("{table}&{rest}")).unwrap().string_to_sign("acct");
+        let head = "raud\n2020-01-01\n2030-01-01T00:00:00Z";
+        assert_eq!(string("sv=2014-02-14"), format!("{head}\n/acct/mytable\nid\n2014-02-14\na\nb\nc\nd"));
+        assert_eq!(string("sv=2015-02-21"), format!("{head}\n/table/acct/mytable\nid\n2015-02-21\na\nb\nc\nd"));
+        assert_eq!(
+            string("sv=2019-02-02&sip=1.2.3.4&spr=https"),
+            format!("{head}\n/table/acct/mytable\nid\n1.2.3.4\nhttps\n2019-02-02\na\nb\nc\nd")
+        );
+        let bare = claim("tn=abc&sv=2019-02-02&se=2030-01-01&sp=r&sig=AAAA").unwrap();
+        assert_eq!(bare.string_to_sign("acct"), "r\n\n2030-01-01\n/table/acct/abc\n\n\n\n2019-02-02\n\n\n\n");
+        let account = "ss=bt&srt=sco&sp=rl&st=x&se=2030-01-01&sip=1.1.1.1&spr=https,http&sig=AAAA";
+        let string = |rest: &str| claim(&format!("{account}&{rest}")).unwrap().string_to_sign("acct");
+        let fields = "acct\nrl\nbt\nsco\nx\n2030-01-01\n1.1.1.1\nhttps,http";
+        assert_eq!(string("sv=2019-02-02"), format!("{fields}\n2019-02-02\n"));
+        assert_eq!(string("sv=2020-12-06"), format!("{fields}\n2020-12-06\n\n"));
+        assert_eq!(string("sv=2020-12-06&ses=scope"), format!("{fields}\n2020-12-06\nscope\n"));
+    }
+
+    #[test]
+    fn malformed_signatures_are_refused_before_anything_is_computed() {
+        for query in [
+            "sig=AAAA", "sig=!&tn=abc&sv=2019-02-02", "tn=abc&sig=AAAA", "tn=abc&sv=latest&sig=AAAA",
+            "tn=abc&sv=2011-08-18&sig=AAAA", "tn=a&sv=2019-02-02&sig=AAAA", "tn=abc&sv=2019-02-02&sig=AAAA&sig=AAAA",
+            "tn=abc&sv=2019-02-02&sp=r&sp=raud&sig=AAAA", "tn=abc&sv=2019-02-02&srk=x&sig=AAAA",
+            "tn=abc&sv=2019-02-02&erk=x&sig=AAAA", "tn=abc&ss=t&sv=2019-02-02&sig=AAAA",
+            "ss=t&srt=o&spk=a&sv=2019-02-02&sig=AAAA", "ss=t&srt=o&sv=2014-02-14&sig=AAAA",
+            "tn=abc&sv=2019-02-02&skoid=x&sig=AAAA", "tn=abc&sv=2019-02-02&sr=b&sig=AAAA",
+            "tn=abc&sv=2019-02-02&spr=http&sig=AAAA", "tn=abc&sv=2014-02-14&sip=1.1.1.1&sig=AAAA",
+        ] {
+            assert_eq!(claim(query).unwrap_err(), Code::AuthenticationFailed, "{query}");
+        }
+        assert_eq!(Claim::read(&Options::parse("tn=abc&sv=2019-02-02").unwrap()), Ok(None));
+    }
+
+    fn used(query: &str, policies: &[Policy], usage: &Use) -> Result<Identity, Code> {
+        let key = [7_u8; 32];
+        let text = claim(&format!("{query}&sig=AAAA")).unwrap().string_to_sign("acct");
+        let signature = STANDARD.encode(sign(&key, &text)).replace('+', "%2B");
+        let keys = crate::auth::AccountSet::parse(&format!("acct:{}", STANDARD.encode(key)), vec![]).unwrap();
+        claim(&format!("{query}&sig={signature}"))
+            .unwrap()
+            .verify("acct", keys.keys("acct").unwrap(), policies, usage)
+            .map_err(|e| e.code)
+    }
+
+    fn at(time: &str, secure: bool, peer: &str) -> Use {
+        Use { now: Ticks::parse(time).unwrap(), secure, peer: Some(peer.parse().unwrap()) }
+    }
+
+    #[test]
+    fn time_protocol_and_source_are_enforced() {
+        let now = at("2026-01-02T00:00:00Z", false, "10.0.0.5");
+        let table = "tn=abc&sv=2019-02-02&sp=r";
+        let failed = Err(Code::AuthenticationFailed);
+        let outcome = |rest: &str| used(&format!("{table}&{rest}"), &[], &now).map(drop);
+        assert_eq!(outcome("se=2026-01-03"), Ok(()));
+        assert_eq!(outcome("se=2026-01-03&st=2026-01-02"), Ok(()));
+        assert_eq!(outcome("se=2026-01-02T00:00:00Z"), failed);
+        assert_eq!(outcome("se=2026-01-03&st=2026-01-02T00:00:01Z"), failed);
+        assert_eq!(outcome("se=nonsense"), failed);
+        assert_eq!(outcome("st=2026-01-01"), failed);
+        assert_eq!(outcome("se=2026-01-03&spr=https"), Err(Code::AuthorizationProtocolMismatch));
+        assert_eq!(outcome("se=2026-01-03&spr=https,http"), Ok(()));
+        assert_eq!(outcome("se=2026-01-03&sip=10.0.0.5"), Ok(()));
+        assert_eq!(outcome("se=2026-01-03&sip=10.0.0.1-10.0.0.9"), Ok(()));
+        assert_eq!(outcome("se=2026-01-03&sip=10.0.0.6"), Err(Code::AuthorizationSourceIpMismatch));
+        assert_eq!(outcome("se=2026-01-03&sip=nonsense"), failed);
+        let account = "ss=b&srt=o&sv=2019-02-02&sp=r&se=2026-01-03";
+        assert_eq!(used(account, &[], &now), Err(Code::AuthorizationServiceMismatch));
+    }
+
+    #[test]
+    fn policies_fill_what_the_signature_leaves_out_and_nothing_twice() {
+        let now = at("2026-01-02T00:00:00Z", true, "::1");
+        let policy = |expiry: Option<&str>, permission: Option<&str>| {
+            let own = |text: Option<&str>| text.map(str::to_owned);
+            vec![Policy { id: "id".into(), start: None, expiry: own(expiry), permission: own(permission) }]
+        };
+        let full = policy(Some("2026-01-03"), Some("r"));
+        let base = "tn=abc&sv=2019-02-02";
+        let failed = Err(Code::AuthenticationFailed);
+        let outcome = |rest: &str, policies: &[Policy]| used(&format!("{base}&{rest}"), policies, &now).map(drop);
+        assert_eq!(outcome("si=id", &full), Ok(()));
+        assert_eq!(outcome("si=id&sp=r", &policy(Some("2026-01-03"), None)), Ok(()));
+        assert_eq!(outcome("si=id&sp=r", &full), failed);
+        assert_eq!(outcome("si=id&se=2026-01-03", &full), failed);
+        assert_eq!(outcome("si=other", &full), failed);
+        assert_eq!(outcome("si=id", &[]), failed);
+        assert_eq!(outcome("si=id", &policy(Some("2026-01-01"), Some("r"))), failed);
+        assert_eq!(outcome("si=id", &policy(None, Some("r"))), failed);
+        assert_eq!(outcome("si=id", &policy(Some("2026-01-03"), None)), failed);
+    }
+
+    #[test]
+    fn a_signature_covers_every_field() {
+        let now = at("2026-01-02T00:00:00Z", true, "::1");
+        let keys = crate::auth::AccountSet::parse("acct:AQID", vec![]).unwrap();
+        let query = "tn=abc&sv=2019-02-02&sp=r&se=2026-01-03&spk=a&srk=b&epk=c&erk=d";
+        let text = claim(&format!("{query}&sig=AAAA")).unwrap().string_to_sign("acct");
+        let signature = STANDARD.encode(sign(&[1, 2, 3], &text)).replace('+', "%2B");
+        let verify = |query: &str| {
+            claim(&format!("{query}&sig={signature}"))
+                .and_then(|c| c.verify("acct", keys.keys("acct").unwrap(), &[], &now).map_err(|e| e.code))
+        };
+        assert!(verify(query).is_ok());
+        for (from, to) in [
+            ("tn=abc", "tn=abd"), ("sp=r", "sp=raud"), ("se=2026-01-03", "se=2027-01-03"), ("spk=a", "spk="),
+            ("&srk=b", ""), ("epk=c", "epk=z"), ("erk=d", "erk=z"), ("sv=2019-02-02", "sv=2020-12-06"),
+            ("sp=r", "sp=r&st=2025-01-01"), ("sp=r", "sp=r&si=x"),
+        ] {
+            assert!(verify(&query.replace(from, to)).is_err(), "{from} became {to}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Service properties and stats as XML and as stored JSON (protocol §11.1,
+//! §11.2).
+
+use serde::{Deserialize, Serialize};
+
+use super::xml::{self, Element};
+use crate::error::{Code, Result};
+
+const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+
+/// The properties of an account's table service, or those of them that a
+/// request sets. Analytics settings are stored and returned; they do nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Properties {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logging: Option<Logging>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hour_metrics: Option<Metrics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub minute_metrics: Option<Metrics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cors: Option<Vec<CorsRule>>,
+}
+
+/// What analytics would log.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Logging {
+    pub version: String,
+    pub read: bool,
+    pub write: bool,
+    pub delete: bool,
+    pub retention: Option<u32>,
+}
+
+/// What analytics would measure.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Metrics {
+    pub version: String,
+    /// `None` when disabled, else whether operations are told apart.
+    pub include_apis: Option<bool>,
+    /// Days, `None` when disabled.
+    pub retention: Option<u32>,
+}
+
+/// Which pages of other origins may call, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CorsRule {
+    pub methods: Vec<String>,
+    pub origins: Vec<String>,
+    pub allowed_headers: Vec<String>,
+    pub exposed_headers: Vec<String>,
+    pub max_age: u32,
+}
+
+const MAX_RULES: usize = 5;
+const MAX_ORIGINS: usize = 64;
+const MAX_ORIGIN: usize = 256;
+const MAX_LITERAL_HEADERS: usize = 64;
+const MAX_PREFIXED_HEADERS: usize = 2;
+const METHODS: [&str; 10] =
+    ["DELETE", "GET", "HEAD", "MERGE", "POST", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
+
+/// Reads what a request sets; elements that are absent stay as they are.
+///
+/// # Errors
+/// [`Code::InvalidXmlDocument`] for what is no such document, for more than
+/// five CORS rules and for retention of more than 365 days;
+/// [`Code::InvalidXmlNodeValue`] for bad values inside a CORS rule.
+pub fn read(body: &[u8]) -> Result<Properties> {
+    let root = xml::parse(body).map_err(|_| Code::InvalidXmlDocument)?;
+    if root.name != "StorageServiceProperties" {
+        return Err(Code::InvalidXmlDocument.into());
+    }
+    let mut properties = Properties::default();
+    for element in &root.children {
+        match element.name.as_str() {
+            "Logging" => properties.logging = Some(logging(element)?),
+            // The one kind of metrics before 2013-08-15.
+            "HourMetrics" | "Metrics" => properties.hour_metrics = Some(metrics(element)?),
+            "MinuteMetrics" => properties.minute_metrics = Some(metrics(element)?),
+            "Cors" => properties.cors = Some(cors(element)?),
+            _ => return Err(Code::InvalidXmlDocument.into()),
+        }
+    }
+    Ok(properties)
+}
+
+fn required<'a>(element: &'a Element, name: &str) -> Result<&'a Element> {
+    element.child(name).ok_or_else(|| Code::InvalidXmlDocument.into())
+}
+
+fn boolean(element: &Element, name: &str) -> Result<bool> {
+    match required(element, name)?.trimmed() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(Code::InvalidXmlDocument.into()),
+    }
+}
+
+fn logging(element: &Element) -> Result<Logging> {
+    Ok(Logging {
+        version: required(element, "Version")?.trimmed().to_owned(),
+        read: boolean(element, "Read")?,
+        write: boolean(element, "Write")?,
+        delete: boolean(element, "Delete")?,
+        retention: retention(element)?,
+    })
+}
+
+fn metrics(element: &Element) -> Result<Metrics> {
+    let enabled = boolean(element, "Enabled")?;
+    Ok(Metrics {
+        version: required(element, "Version")?.trimmed().to_owned(),
+        include_apis: if enabled { Some(boolean(element, "IncludeAPIs")?) } else { None },
+        retention: retention(element)?,
+    })
+}
+
+fn retention(element: &Element) -> Result<Option<u32>> {
+    let policy = required(element, "RetentionPolicy")?;
+    if !boolean(policy, "Enabled")? {
+        return Ok(None);
+    }
+    let days = required(policy, "Days")?.trimmed().parse().ok().filter(|days| (1..=365).contains(days));
+    days.map(Some).ok_or_else(|| Code::InvalidXmlDocument.into())
+}
+
+fn cors(element: &Element) -> Result<Vec<CorsRule>> {
+    let known = |e: &Element| e.name == "CorsRule";
+    if element.children.len() > MAX_RULES || !element.children.iter().all(known) {
+        return Err(Code::InvalidXmlDocument.into());
+    }
+    element.children.iter().map(rule).collect()
+}
+
+fn rule(element: &Element) -> Result<CorsRule> {
+    let list = |name: &str| -> Result<Vec<String>> {
+        let text = required(element, name)?.trimmed();
+        Ok(text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect())
+    };
+    let rule = CorsRule {
+        methods: list("AllowedMethods")?,
+        origins: list("AllowedOrigins")?,
+        allowed_headers: list("AllowedHeaders")?,
+        exposed_headers: list("ExposedHeaders")?,
+        max_age: required(element, "MaxAgeInSeconds")?
+            .trimmed()
+            .parse()
+            .map_err(|_| Code::InvalidXmlNodeValue)?,
+    };
+    let valid = !rule.methods.is_empty()
+        && rule.methods.iter().all(|m| METHODS.contains(&m.as_str()))
+        && (1..=MAX_ORIGINS).contains(&rule.origins.len())
+        && rule.origins.iter().all(|o| o.chars().count() <= MAX_ORIGIN)
+        && headers_fit(&rule.allowed_headers)
+        && headers_fit(&rule.exposed_headers);
+    if valid { Ok(rule) } else { Err(Code::InvalidXmlNodeValue.into()) }
+}
+
+fn headers_fit(headers: &[String]) -> bool {
+    let prefixed = headers.iter().filter(|h| h.len() > 1 && h.ends_with('*')).count();
+    prefixed <= MAX_PREFIXED_HEADERS && headers.len() - prefixed <= MAX_LITERAL_HEADERS
+}
+
+/// Prints all properties as recorded; what was never set has its default.
+pub fn write(properties: &Properties) -> String {
+    let mut out = String::from(DECLARATION);
+    out.push_str("<StorageServiceProperties>");
+    let logging = properties.logging.clone().unwrap_or_else(|| Logging { version: "1.0".into(), ..Logging::default() });
+    out.push_str("<Logging>");
+    push(&mut out, "Version", &logging.version);
+    push(&mut out, "Read", &logging.read.to_string());
+    push(&mut out, "Write", &logging.write.to_string());
+    push(&mut out, "Delete", &logging.delete.to_string());
+    push_retention(&mut out, logging.retention);
+    out.push_str("</Logging>");
+    push_metrics(&mut out, "HourMetrics", properties.hour_metrics.as_ref());
+    push_metrics(&mut out, "MinuteMetrics", properties.minute_metrics.as_ref());
+    push_cors(&mut out, properties.cors.as_deref().unwrap_or_default());
+    out.push_str("</StorageServiceProperties>");
+    out
+}
+
+fn push(out: &mut String, name: &str, text: &str) {
+    if text.is_empty() {
+        out.push_str(&format!("<{name} />"));
+        return;
+    }
+    out.push_str(&format!("<{name}>"));
+    xml::push_text(out, text);
+    out.push_str(&format!("</{name}>"));
+}
+
+fn push_retention(out: &mut String, days: Option<u32>) {
+    out.push_str("<RetentionPolicy>");
+    push(out, "Enabled", &days.is_some().to_string());
+    if let Some(days) = days {
+        push(out, "Days", &days.to_string());
+    }
+    out.push_str("</RetentionPolicy>");
+}
+
+fn push_metrics(out: &mut String, name: &str, metrics: Option<&Metrics>) {
+    let metrics = metrics.cloned().unwrap_or_else(|| Metrics { version: "1.0".into(), ..Metrics::default() });
+    out.push_str(&format!("<{name}>"));
+    push(out, "Version", &metrics.version);
+    push(out, "Enabled", &metrics.include_apis.is_some().to_string());
+    if let Some(include) = metrics.include_apis {
+        push(out, "IncludeAPIs", &include.to_string());
+    }
+    push_retention(out, metrics.retention);
+    out.push_str(&format!("</{name}>"));
+}
+
+fn push_cors(out: &mut String, rules: &[CorsRule]) {
+    if rules.is_empty() {
+        out.push_str("<Cors />");
+        return;
+    }
+    out.push_str("<Cors>");
+    for rule in rules {
+        out.push_str("<CorsRule>");
+        push(out, "AllowedMethods", &rule.methods.join(","));
+        push(out, "AllowedOrigins", &rule.origins.join(","));
+        push(out, "AllowedHeaders", &rule.allowed_headers.join(","));
+        push(out, "ExposedHeaders", &rule.exposed_headers.join(","));
+        push(out, "MaxAgeInSeconds", &rule.max_age.to_string());
+        out.push_str("</CorsRule>");
+    }
+    out.push_str("</Cors>");
+}
+
+/// Prints the stats of a secondary that lags behind nothing: it reads the same
+/// database. `last_sync` is an RFC 1123 date.
+pub fn write_stats(last_sync: &str) -> String {
+    format!(
+        "{DECLARATION}<StorageServiceStats><GeoReplication><Status>live</Status>\
+         <LastSyncTime>{last_sync}</LastSyncTime></GeoReplication></StorageServiceStats>"
+    )
+}
+
+/// Prints the stored JSON: one member for each element that is set, so that a
+/// partial update replaces members.
+///
+/// # Errors
+/// None that can occur for these types; kept because the library has one.
+pub fn to_stored(properties: &Properties) -> Result<String> {
+    serde_json::to_string(properties).map_err(|_| Code::InternalError.into())
+}
+
+/// Reads the stored JSON.
+///
+/// # Errors
+/// [`Code::InternalError`] for what [`to_stored`] did not print.
+pub fn from_stored(text: &str) -> Result<Properties> {
+    serde_json::from_str(text).map_err(|_| Code::InternalError.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?><StorageServiceProperties>\
+        <Logging><Version>1.0</Version><Read>false</Read><Write>false</Write><Delete>false</Delete>\
+        <RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></Logging>\
+        <HourMetrics><Version>1.0</Version><Enabled>false</Enabled><RetentionPolicy><Enabled>false</Enabled>\
+        </RetentionPolicy></HourMetrics><MinuteMetrics><Version>1.0</Version><Enabled>false</Enabled>\
+        <RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></MinuteMetrics><Cors /></StorageServiceProperties>";
+
+    fn document(inner: &str) -> String {
+        format!("<StorageServiceProperties>{inner}</StorageServiceProperties>")
+    }
+    fn code(inner: &str) -> Option<Code> {
+        read(document(inner).as_bytes()).err().map(|e| e.code)
+    }
+    fn cors_rule(methods: &str, origins: &str, headers: &str, age: &str) -> String {
+        format!(
+            "<CorsRule><AllowedOrigins>{origins}</AllowedOrigins><AllowedMethods>{methods}</AllowedMethods>\
+             <AllowedHeaders>{headers}</AllowedHeaders><ExposedHeaders/><MaxAgeInSeconds>{age}</MaxAgeInSeconds></CorsRule>"
+        )
+    }
+
+    #[test]
+    fn a_fresh_account_prints_as_recorded() {
+        assert_eq!(write(&Properties::default()), FRESH);
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_and_survives_storage() {
+        let set = read(document(
+            "<Logging><Version>1.0</Version><Delete>true</Delete><Read>true</Read><Write>false</Write>\
+             <RetentionPolicy><Enabled>true</Enabled><Days>5</Days></RetentionPolicy></Logging>\
+             <HourMetrics><RetentionPolicy><Enabled>false</Enabled></RetentionPolicy><Enabled>true</Enabled>\
+             <IncludeAPIs>true</IncludeAPIs><Version>1.0</Version></HourMetrics>\
+             <Cors><CorsRule><AllowedOrigins>*</AllowedOrigins><AllowedMethods>GET, PUT</AllowedMethods><AllowedHeaders>x-ms-*,\
+             content-type</AllowedHeaders><ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>500</MaxAgeInSeconds></CorsRule></Cors>",
+        ).as_bytes()).unwrap();
+        assert_eq!(set.minute_metrics, None);
+        assert_eq!(set.cors.as_ref().unwrap()[0].methods, ["GET", "PUT"]);
+        assert_eq!(from_stored(&to_stored(&set).unwrap()).unwrap(), set);
+        let again = read(write(&set).as_bytes()).unwrap();
+        assert_eq!((again.logging, again.hour_metrics, again.cors), (set.logging, set.hour_metrics, set.cors));
+    }
+
+    #[test]
+    fn limits_are_those_of_the_service() {
+        let metrics = |days: &str| format!(
+            "<MinuteMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>\
+             <RetentionPolicy><Enabled>true</Enabled><Days>{days}</Days></RetentionPolicy></MinuteMetrics>");
+        let cors = |rules: String| format!("<Cors>{rules}</Cors>");
+        let rule = || cors_rule("GET", "a", "", "0");
+        let many = |n: usize, suffix: &str| (0..n).map(|i| format!("h{i}{suffix}")).collect::<Vec<_>>().join(",");
+        let (doc, value) = (Some(Code::InvalidXmlDocument), Some(Code::InvalidXmlNodeValue));
+        for (inner, expected) in [
+            (metrics("365"), None), (metrics("366"), doc), (metrics("0"), doc), (metrics("x"), doc),
+            (cors(rule().repeat(5)), None), (cors(rule().repeat(6)), doc), (cors(String::new()), None),
+            (cors(cors_rule("GET", &many(64, ""), "", "0")), None),
+            (cors(cors_rule("GET", &many(65, ""), "", "0")), value),
+            (cors(cors_rule("GET", "a", &many(64, ""), "0")), None),
+            (cors(cors_rule("GET", "a", &many(65, ""), "0")), value),
+            (cors(cors_rule("GET", "a", &many(2, "*"), "0")), None),
+            (cors(cors_rule("GET", "a", &many(3, "*"), "0")), value),
+            (cors(cors_rule("BREW", "a", "", "0")), value), (cors(cors_rule("", "a", "", "0")), value),
+            (cors(cors_rule("GET", "", "", "0")), value), (cors(cors_rule("GET", "a", "", "-1")), value),
+            (cors(cors_rule("GET", &"o".repeat(257), "", "0")), value),
+            ("<Nonsense/>".into(), doc), ("<Logging/>".into(), doc), (String::new(), None),
+        ] {
+            assert_eq!(code(&inner), expected, "{inner}");
+        }
+        assert!(read(b"<Other/>").is_err() && read(b"").is_err());
+    }
+}

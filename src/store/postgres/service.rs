@@ -1,0 +1,47 @@
+//! Stored access policies and service properties: small JSON documents that
+//! this layer does not look into.
+
+use sqlx::Row;
+
+use super::fault::Effect;
+use super::jsonb::{JsonText, StoredColumn};
+use super::read::broken_row;
+use super::{PgStore, statements};
+use crate::error::Code;
+use crate::model::TableName;
+use crate::store::StoreResult;
+
+impl PgStore {
+    pub(super) async fn read_policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {
+        let mut lease = self.pool.acquire().await?;
+        let query = sqlx::query(statements::READ_POLICIES).bind(account).bind(table.lower());
+        let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
+        let column: Option<StoredColumn> = row.try_get("policies").map_err(broken_row)?;
+        Ok(column.map(|StoredColumn(text)| text.as_str().to_owned()))
+    }
+
+    pub(super) async fn write_policies(&self, account: &str, table: &TableName, policies: &str) -> StoreResult<()> {
+        let mut lease = self.pool.acquire().await?;
+        let query = sqlx::query(statements::WRITE_POLICIES)
+            .bind(account)
+            .bind(table.lower())
+            .bind(JsonText(policies));
+        lease.row(query, Effect::Unknown).await?.ok_or(Code::TableNotFound)?;
+        Ok(())
+    }
+
+    pub(super) async fn read_properties(&self, account: &str) -> StoreResult<Option<String>> {
+        let mut lease = self.pool.acquire().await?;
+        let query = sqlx::query(statements::READ_PROPERTIES).bind(account);
+        let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
+        let StoredColumn(text) = row.try_get("properties").map_err(broken_row)?;
+        Ok(Some(text.as_str().to_owned()))
+    }
+
+    pub(super) async fn merge_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+        let mut lease = self.pool.acquire().await?;
+        let query = sqlx::query(statements::MERGE_PROPERTIES).bind(account).bind(JsonText(members));
+        lease.row(query, Effect::Unknown).await?;
+        Ok(())
+    }
+}

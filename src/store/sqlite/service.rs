@@ -1,0 +1,59 @@
+//! Stored access policies and service properties: small JSON documents that
+//! this layer does not look into.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Code;
+use crate::model::TableName;
+use crate::store::{Fault, StoreResult};
+
+type Sqlite<T> = rusqlite::Result<T>;
+
+pub fn read_policies(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+) -> Sqlite<StoreResult<Option<String>>> {
+    let found: Option<Option<String>> = db
+        .prepare_cached("SELECT policies FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![account, table.lower()], |row| row.get(0))
+        .optional()?;
+    Ok(found.ok_or_else(|| Code::TableNotFound.into()))
+}
+
+pub fn write_policies(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    policies: &str,
+) -> Sqlite<StoreResult<()>> {
+    let changed = db
+        .prepare_cached("UPDATE tables SET policies = ?3 WHERE account = ?1 AND name_lower = ?2")?
+        .execute(params![account, table.lower(), policies])?;
+    Ok(if changed == 0 { Err(Code::TableNotFound.into()) } else { Ok(()) })
+}
+
+pub fn read_properties(db: &Connection, account: &str) -> Sqlite<Option<String>> {
+    db.prepare_cached("SELECT properties FROM service_properties WHERE account = ?1")?
+        .query_row([account], |row| row.get(0))
+        .optional()
+}
+
+/// Replaces those members that are given and keeps the others, as jsonb's
+/// concatenation does in PostgreSQL.
+pub fn merge_properties(db: &Connection, account: &str, members: &str) -> Sqlite<StoreResult<()>> {
+    type Members = serde_json::Map<String, serde_json::Value>;
+    let old = read_properties(db, account)?.unwrap_or_else(|| "{}".into());
+    let (Ok(mut merged), Ok(new)) =
+        (serde_json::from_str::<Members>(&old), serde_json::from_str::<Members>(members))
+    else {
+        return Ok(Err(Fault::Other.into()));
+    };
+    merged.extend(new);
+    db.prepare_cached(
+        "INSERT INTO service_properties (account, properties) VALUES (?1, ?2)
+         ON CONFLICT (account) DO UPDATE SET properties = excluded.properties",
+    )?
+    .execute(params![account, serde_json::Value::Object(merged).to_string()])?;
+    Ok(Ok(()))
+}
