@@ -45,6 +45,18 @@ pub fn xml(error: &Error, occasion: &Occasion<'_>) -> String {
     )
 }
 
+/// `<error>`, the form of errors in Atom before 2013-08-15: the message alone.
+pub fn atom(error: &Error) -> String {
+    let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?><error \
+         xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
+         <message xml:lang=\"en-US\">{prefix}{}</message></error>",
+        error.code.facts().code,
+        quick_xml::escape::partial_escape(error.text()),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! Entities to bytes and back. Knows neither SQL nor HTTP.
 
+pub mod atom;
 pub mod failure;
 pub mod json;
 pub mod multipart;

@@ -1,10 +1,10 @@
 //! Answers as plain data, and the headers that they share (protocol §2.2).
 
 use crate::codec::failure::{self, Occasion};
-use crate::codec::json::write::Metadata;
+use crate::codec::atom::write::Style;
 use crate::codec::multipart::InnerAnswer;
 use crate::error::{Code, Error};
-use crate::request::{Head, Prefer};
+use crate::request::{Head, Prefer, Representation};
 
 /// A response, before the headers that every response carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +31,9 @@ impl Answer {
         answer
     }
 
-    /// An answer of the table layer with a JSON body.
-    pub fn json(status: u16, metadata: Metadata, body: String) -> Self {
-        Self::empty(status).with(CONTENT_TYPE, metadata.content_type()).with_body(body.into_bytes())
+    /// An answer of the table layer with a document.
+    pub fn document(status: u16, content_type: &'static str, body: String) -> Self {
+        Self::empty(status).with(CONTENT_TYPE, content_type).with_body(body.into_bytes())
     }
 
     /// An answer of an operation that speaks XML: none of the headers of the
@@ -73,12 +73,16 @@ impl Answer {
     /// carry no Cache-Control (protocol §2.2).
     pub fn refusal(
         error: &Error,
-        metadata: Metadata,
+        representation: Representation,
         prefer: Option<Prefer>,
         occasion: &Occasion<'_>,
     ) -> Self {
-        let body = failure::json(error, occasion);
-        let mut answer = Self::json(error.code.facts().status, metadata, body);
+        let (content_type, body) = match representation {
+            Representation::Json(metadata) => (metadata.content_type(), failure::json(error, occasion)),
+            Representation::Atom(Style::Modern) => ("application/xml", failure::xml(error, occasion)),
+            Representation::Atom(Style::Classic) => ("application/xml", failure::atom(error)),
+        };
+        let mut answer = Self::document(error.code.facts().status, content_type, body);
         if is_early(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         }

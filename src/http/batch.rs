@@ -71,7 +71,7 @@ impl<S: Backend> Run<'_, S> {
     }
 
     async fn query(&self, plan: &Plan, part: &BatchPart) -> Result<Answer> {
-        execute(self.store, plan, &part.operation, self.printer(&part.printing), self.now).await
+        execute(self.store, plan, &part.operation, self.printer(&part.printing)).await
     }
 
     async fn change_set(
@@ -106,7 +106,8 @@ impl<S: Backend> Run<'_, S> {
     }
 
     fn printer(&self, printing: &Printing) -> Printer<'_> {
-        Printer { target: self.target, format: printing.format, prefer: printing.prefer }
+        let (format, prefer) = (printing.format, printing.prefer);
+        Printer { target: self.target, format, prefer, now: self.now }
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {

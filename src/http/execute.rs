@@ -4,7 +4,6 @@ use super::answer::Answer;
 use super::print::Printer;
 use crate::codec::{policies, properties};
 use crate::error::{Code, Result};
-use crate::model::Ticks;
 use crate::plan::{EntityPage, Plan, Scan, TablePage};
 use crate::request::Operation;
 use crate::store::{Backend, Failure};
@@ -13,13 +12,13 @@ use crate::store::{Backend, Failure};
 ///
 /// # Errors
 /// Whatever the store refuses or fails at.
-pub async fn execute(
+pub async fn execute<'a>(
     store: &impl Backend,
-    plan: &Plan,
-    operation: &Operation,
-    printer: Printer<'_>,
-    now: Ticks,
+    plan: &'a Plan,
+    operation: &'a Operation,
+    printer: Printer<'a>,
 ) -> Result<Answer> {
+    let now = printer.now;
     // Whoever wants a body that cannot be printed must not change anything.
     if !matches!(plan, Plan::DeleteTable(_)) && needs_body(operation, printer) {
         printer.format.for_body()?;

@@ -1,13 +1,14 @@
 //! Outcomes to answers (protocol §3).
 
 use super::answer::{Answer, DATA_SERVICE_ID, ETAG, LOCATION, PREFERENCE_APPLIED};
-use crate::codec::json::write::{self, Context, Metadata, Select};
+use crate::codec::atom::write::{Atom, Kind, Style};
+use crate::codec::json::write::{self as json, Context, Metadata, Select, as_stored};
 use crate::codec::{stored, uri};
 use crate::error::Result;
 use crate::model::version::etag;
-use crate::model::{Stored, TableName};
+use crate::model::{Stored, TableName, Ticks};
 use crate::plan::{EntityPage, TablePage, Write, WriteKind, Written, page};
-use crate::request::{Format, Prefer, Target};
+use crate::request::{Format, Prefer, Representation, Target};
 
 /// What answers to one request have in common.
 #[derive(Clone, Copy)]
@@ -15,19 +16,33 @@ pub struct Printer<'a> {
     pub target: &'a Target,
     pub format: Format,
     pub prefer: Option<Prefer>,
+    pub now: Ticks,
 }
+
+/// The name under which tables are listed.
+const TABLES: &str = "Tables";
 
 impl<'a> Printer<'a> {
     fn context(&self, metadata: Metadata, table: &'a str, select: Option<&'a Select>) -> Context<'a> {
         Context { metadata, base: &self.target.base, account: &self.target.account, table, select }
     }
 
+    fn atom(&self, style: Style, table: &'a str, select: Option<&'a Select>) -> Atom<'a> {
+        Atom { context: self.context(Metadata::Minimal, table, select), style, now: self.now }
+    }
+
     /// Query Tables (§3.1).
-    pub fn tables(&self, found: &TablePage, select: Option<&Select>) -> Result<Answer> {
-        let metadata = self.format.for_body()?;
-        let context = self.context(metadata, "Tables", select);
-        let body = write::table_feed(&context, found.tables.iter().map(|t| t.name.as_str()));
-        let answer = Answer::json(200, metadata, body);
+    pub fn tables(&self, found: &TablePage, select: Option<&'a Select>) -> Result<Answer> {
+        let names = found.tables.iter().map(|t| t.name.as_str());
+        let answer = match self.format.for_body()? {
+            Representation::Json(metadata) => {
+                let body = json::table_feed(&self.context(metadata, TABLES, select), names);
+                Answer::document(200, metadata.content_type(), body)
+            }
+            Representation::Atom(style) => {
+                in_atom(200, style, Kind::Feed, self.atom(style, TABLES, select).table_feed(names))
+            }
+        };
         Ok(match &found.next {
             None => answer,
             Some(next) => {
@@ -39,24 +54,39 @@ impl<'a> Printer<'a> {
 
     /// Get Table (§3.2).
     pub fn table(&self, name: &str) -> Result<Answer> {
-        let metadata = self.format.for_body()?;
-        let body = write::table_document(&self.context(metadata, "Tables", None), name);
-        Ok(Answer::json(200, metadata, body))
+        self.table_document(200, name)
+    }
+
+    fn table_document(&self, status: u16, name: &str) -> Result<Answer> {
+        Ok(match self.format.for_body()? {
+            Representation::Json(metadata) => {
+                let body = json::table_document(&self.context(metadata, TABLES, None), name);
+                Answer::document(status, metadata.content_type(), body)
+            }
+            Representation::Atom(style) => {
+                in_atom(status, style, Kind::Entry, self.atom(style, TABLES, None).table_document(name))
+            }
+        })
     }
 
     /// Create Table (§3.3).
     pub fn created_table(&self, table: &TableName) -> Result<Answer> {
         let location = format!("{}/Tables('{}')", self.target.base, table.as_given());
-        self.created(location, |metadata| {
-            Ok(write::table_document(&self.context(metadata, "Tables", None), table.as_given()))
-        })
+        self.created(location, || self.table_document(201, table.as_given()))
     }
 
     /// Query Entities (§3.7).
-    pub fn entities(&self, table: &str, found: &EntityPage, select: Option<&Select>) -> Result<Answer> {
-        let metadata = self.format.for_body()?;
-        let body = write::entity_feed(&self.context(metadata, table, select), &found.entities)?;
-        let answer = Answer::json(200, metadata, body);
+    pub fn entities(&self, table: &'a str, found: &EntityPage, select: Option<&'a Select>) -> Result<Answer> {
+        let answer = match self.format.for_body()? {
+            Representation::Json(metadata) => {
+                let body = json::entity_feed(&self.context(metadata, table, select), &found.entities)?;
+                Answer::document(200, metadata.content_type(), body)
+            }
+            Representation::Atom(style) => {
+                let body = self.atom(style, table, select).entity_feed(&found.entities)?;
+                in_atom(200, style, Kind::Feed, body)
+            }
+        };
         Ok(match &found.next {
             None => answer,
             Some(next) => answer
@@ -66,41 +96,60 @@ impl<'a> Printer<'a> {
     }
 
     /// Get Entity (§3.8).
-    pub fn entity(&self, table: &str, entity: &Stored, select: Option<&Select>) -> Result<Answer> {
-        let metadata = self.format.for_body()?;
-        let body = write::entity_document(&self.context(metadata, table, select), entity)?;
-        Ok(Answer::json(200, metadata, body).with(ETAG, etag(entity.modified)))
+    pub fn entity(&self, table: &'a str, entity: &Stored, select: Option<&'a Select>) -> Result<Answer> {
+        let answer = self.entity_document(200, table, entity, select)?;
+        Ok(answer.with(ETAG, etag(entity.modified)))
+    }
+
+    fn entity_document(
+        &self,
+        status: u16,
+        table: &'a str,
+        entity: &Stored,
+        select: Option<&'a Select>,
+    ) -> Result<Answer> {
+        Ok(match self.format.for_body()? {
+            Representation::Json(metadata) => {
+                let body = json::entity_document(&self.context(metadata, table, select), entity)?;
+                Answer::document(status, metadata.content_type(), body)
+            }
+            Representation::Atom(style) => {
+                let body = self.atom(style, table, select).entity_document(entity)?;
+                in_atom(status, style, Kind::Entry, body)
+            }
+        })
     }
 
     /// A write that was done (§3.9 to §3.11).
-    pub fn written(&self, table: &str, write: &Write, written: Written) -> Result<Answer> {
+    pub fn written(&self, table: &'a str, write: &Write, written: Written) -> Result<Answer> {
         let Some(modified) = written.modified else { return Ok(Answer::empty(204)) };
         if write.kind != WriteKind::Insert {
             return Ok(Answer::empty(204).with(ETAG, etag(modified)));
         }
         let location = format!("{}/{}", self.target.base, uri::entity_address(table, &write.key));
-        let answer = self.created(location, |metadata| {
-            let properties = stored::encode(&write.properties);
-            let entity = write::as_stored(write.key.clone(), properties, modified);
-            write::entity_document(&self.context(metadata, table, None), &entity)
+        let answer = self.created(location, || {
+            let entity = as_stored(write.key.clone(), stored::encode(&write.properties), modified);
+            self.entity_document(201, table, &entity, None)
         })?;
         Ok(answer.with(ETAG, etag(modified)))
     }
 
     /// 201 with the document, or 204 without, as the client prefers.
-    fn created(&self, location: String, document: impl FnOnce(Metadata) -> Result<String>) -> Result<Answer> {
+    fn created(&self, location: String, document: impl FnOnce() -> Result<Answer>) -> Result<Answer> {
         let answer = match self.prefer {
-            Some(Prefer::NoContent) => {
-                Answer::empty(204).with(LOCATION, location.clone()).with(DATA_SERVICE_ID, location)
-            }
-            _ => {
-                let metadata = self.format.for_body()?;
-                Answer::json(201, metadata, document(metadata)?).with(LOCATION, location)
-            }
+            Some(Prefer::NoContent) => Answer::empty(204)
+                .with(LOCATION, location.clone())
+                .with(DATA_SERVICE_ID, location),
+            _ => document()?.with(LOCATION, location),
         };
         Ok(match self.prefer {
             Some(prefer) => answer.with(PREFERENCE_APPLIED, prefer.applied()),
             None => answer,
         })
     }
+}
+
+fn in_atom(status: u16, style: Style, kind: Kind, body: String) -> Answer {
+    Answer::document(status, style.content_type(kind), body)
+        .with("DataServiceVersion", style.data_service_version())
 }

@@ -171,8 +171,8 @@ impl Pipeline<'_> {
             return Ok(run.batch(&request.operation, batch).await);
         }
         let plan = permit(identity, target, plan::plan(&request.operation)?)?;
-        let printer = Printer { target, format: request.format, prefer: request.prefer };
-        let answer = execute(store, &plan, &request.operation, printer, now).await?;
+        let printer = Printer { target, format: request.format, prefer: request.prefer, now };
+        let answer = execute(store, &plan, &request.operation, printer).await?;
         if matches!(request.operation, Operation::SetProperties(_)) {
             self.service.cors.forget(&target.account);
         }

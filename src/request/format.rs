@@ -2,66 +2,88 @@
 
 use super::head::{ApiVersion, Head, JSON, JSON_ONLY};
 use super::options::Options;
+use crate::codec::atom::write::Style;
 use crate::codec::json::write::Metadata;
 use crate::error::Code;
 
 /// The negotiated form of bodies. A refusal is kept until a body is needed:
 /// operations without one never look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format(Result<Metadata, Code>);
+pub struct Format {
+    chosen: Result<Representation, Code>,
+    /// How errors are printed when nothing acceptable was found.
+    fallback: Representation,
+}
+
+/// A form that documents can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Representation {
+    Json(Metadata),
+    Atom(Style),
+}
 
 impl Format {
     /// Reads `$format`, else `Accept`, under the rules of the request's version.
     pub fn negotiate(head: &Head, options: &Options) -> Self {
         let version = match head.version() {
             Ok(version) => version,
-            Err(error) => return Self(Err(error.code)),
+            Err(error) => return Self::refused(error.code),
         };
         let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
-        Self(match (wanted, head.header("accept")) {
+        let chosen = match (wanted, head.header("accept")) {
             (Some(format), _) => choose(&version, format),
             (None, Some(accept)) if !accept.trim().is_empty() => choose(&version, accept),
-            (None, _) => default(&version),
-        })
+            (None, _) => Ok(default(&version)),
+        };
+        Self { chosen, fallback: default(&version) }
     }
 
-    /// The level at which a successful answer is printed.
+    const fn refused(code: Code) -> Self {
+        Self { chosen: Err(code), fallback: Representation::Json(Metadata::Minimal) }
+    }
+
+    /// The form of a successful answer.
     ///
     /// # Errors
     /// Why nothing acceptable can be produced.
-    pub fn for_body(self) -> Result<Metadata, Code> {
-        self.0
+    pub fn for_body(self) -> Result<Representation, Code> {
+        self.chosen
     }
 
-    /// The level at which errors are printed.
-    pub fn for_errors(self) -> Metadata {
-        self.0.unwrap_or(Metadata::Minimal)
+    /// The form of errors.
+    pub fn for_errors(self) -> Representation {
+        self.chosen.unwrap_or(self.fallback)
     }
 }
 
-fn default(version: &ApiVersion) -> Result<Metadata, Code> {
-    if version.is_named() && version.at_least(JSON_ONLY) { Ok(Metadata::Minimal) } else { Err(atom(version)) }
+/// What a client gets that does not say what it wants.
+fn default(version: &ApiVersion) -> Representation {
+    match atom(version) {
+        Ok(style) => Representation::Atom(style),
+        Err(_) => Representation::Json(Metadata::Minimal),
+    }
 }
 
-/// Why Atom is not the answer: since 2015-12-11 by rule.
-fn atom(version: &ApiVersion) -> Code {
-    if version.is_named() && !version.at_least(JSON_ONLY) || !version.is_named() {
-        Code::NotImplemented
-    } else {
-        Code::AtomFormatNotSupported
+/// The layout of Atom documents, or why there are none: since 2015-12-11 by
+/// rule. A request without a version is one of the oldest (UNVERIFIED 17).
+fn atom(version: &ApiVersion) -> Result<Style, Code> {
+    match version.is_named() {
+        true if version.at_least(JSON_ONLY) => Err(Code::AtomFormatNotSupported),
+        true if version.at_least(JSON) => Ok(Style::Modern),
+        _ => Ok(Style::Classic),
     }
 }
 
 /// The first media type, by quality and then by position, that can be served;
 /// if none can, the reason for the first.
-fn choose(version: &ApiVersion, accept: &str) -> Result<Metadata, Code> {
+fn choose(version: &ApiVersion, accept: &str) -> Result<Representation, Code> {
     let mut types: Vec<(f32, &str)> =
         accept.split(',').take(32).map(|t| (quality(t), t)).filter(|(q, _)| *q > 0.0).collect();
     types.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut refusal = None;
     for (_, media_type) in types {
         match serve(version, media_type) {
-            Ok(metadata) => return Ok(metadata),
+            Ok(found) => return Ok(found),
             Err(code) => refusal = refusal.or(Some(code)),
         }
     }
@@ -79,12 +101,16 @@ fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn serve(version: &ApiVersion, media_type: &str) -> Result<Metadata, Code> {
+fn serve(version: &ApiVersion, media_type: &str) -> Result<Representation, Code> {
     let name = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match name.as_str() {
-        "application/json" | "json" => json(version, parameter(media_type, "odata")),
-        "application/atom+xml" | "application/xml" | "text/xml" | "atom" => Err(atom(version)),
-        "*/*" | "application/*" => default(version),
+        "application/json" | "json" => {
+            json(version, parameter(media_type, "odata")).map(Representation::Json)
+        }
+        "application/atom+xml" | "application/xml" | "text/xml" | "atom" => {
+            atom(version).map(Representation::Atom)
+        }
+        "*/*" | "application/*" => Ok(default(version)),
         _ => Err(Code::MediaTypeNotSupported),
     }
 }
@@ -138,7 +164,7 @@ impl Prefer {
 mod tests {
     use super::*;
 
-    fn negotiated(version: Option<&str>, accept: Option<&str>, format: &str) -> Result<Metadata, Code> {
+    fn negotiated(version: Option<&str>, accept: Option<&str>, format: &str) -> Result<Representation, Code> {
         let header = |name: &str, value: Option<&str>| value.map(|v| (name.to_owned(), v.to_owned()));
         let headers = [header("x-ms-version", version), header("accept", accept)];
         let head = Head { headers: headers.into_iter().flatten().collect(), ..Head::default() };
@@ -147,29 +173,38 @@ mod tests {
 
     #[test]
     fn formats_follow_the_table() {
-        use Metadata::{Full, Minimal, None as NoMeta};
+        let json = |metadata| Ok(Representation::Json(metadata));
+        let (none, minimal, full) = (json(Metadata::None), json(Metadata::Minimal), json(Metadata::Full));
+        let classic = Ok(Representation::Atom(Style::Classic));
+        let modern = Ok(Representation::Atom(Style::Modern));
         let v = Some("2019-02-02");
         let old = Some("2014-02-14");
+        let oldest = Some("2011-08-18");
         for (version, accept, format, result) in [
-            (v, Some("application/json;odata=nometadata"), "", Ok(NoMeta)),
-            (v, Some("application/json; odata=minimalmetadata"), "", Ok(Minimal)),
-            (v, Some("application/json;odata=fullmetadata"), "", Ok(Full)),
-            (v, Some("application/json"), "", Ok(Minimal)),
+            (v, Some("application/json;odata=nometadata"), "", none),
+            (v, Some("application/json; odata=minimalmetadata"), "", minimal),
+            (v, Some("application/json;odata=fullmetadata"), "", full),
+            (v, Some("application/json"), "", minimal),
             (v, Some("application/json;odata=verbose"), "", Err(Code::JsonVerboseFormatNotSupported)),
             (v, Some("application/atom+xml"), "", Err(Code::AtomFormatNotSupported)),
-            (v, Some("application/atom+xml,application/json;odata=fullmetadata"), "", Ok(Full)),
-            (v, Some("application/json;q=0.5,application/json;odata=nometadata;q=0.9"), "", Ok(NoMeta)),
+            (v, Some("application/atom+xml,application/json;odata=fullmetadata"), "", full),
+            (v, Some("application/json;q=0.5,application/json;odata=nometadata;q=0.9"), "", none),
             (v, Some("text/html"), "", Err(Code::MediaTypeNotSupported)),
-            (v, Some("*/*"), "", Ok(Minimal)),
-            (v, None, "", Ok(Minimal)),
-            (v, Some("text/html"), "$format=json", Ok(Minimal)),
-            (v, None, "$format=application%2Fjson%3Bodata%3Dfullmetadata", Ok(Full)),
-            (old, Some("application/json"), "", Ok(Minimal)),
-            (old, None, "", Err(Code::NotImplemented)),
-            (old, Some("application/atom+xml"), "", Err(Code::NotImplemented)),
-            (Some("2011-08-18"), Some("application/json"), "", Err(Code::JsonFormatNotSupported)),
-            (None, Some("application/json"), "", Ok(Minimal)),
-            (None, None, "", Err(Code::NotImplemented)),
+            (v, Some("*/*"), "", minimal),
+            (v, None, "", minimal),
+            (v, Some("text/html"), "$format=json", minimal),
+            (v, None, "$format=application%2Fjson%3Bodata%3Dfullmetadata", full),
+            (old, Some("application/json"), "", minimal),
+            (old, None, "", modern),
+            (old, Some("application/atom+xml,application/xml"), "", modern),
+            (old, Some("application/json;odata=nometadata"), "$format=atom", modern),
+            (oldest, Some("application/atom+xml"), "", classic),
+            (oldest, None, "", classic),
+            (oldest, Some("*/*"), "", classic),
+            (oldest, Some("application/json"), "", Err(Code::JsonFormatNotSupported)),
+            (oldest, Some("application/atom+xml"), "$format=json", classic),
+            (None, Some("application/json"), "", minimal),
+            (None, None, "", classic),
         ] {
             assert_eq!(negotiated(version, accept, format), result, "{version:?} {accept:?} {format}");
         }

@@ -9,7 +9,7 @@ pub mod options;
 pub mod target;
 pub mod verb;
 
-pub use format::{Format, Prefer};
+pub use format::{Format, Prefer, Representation};
 pub use head::{ApiVersion, Head};
 pub use operation::{EntityWrite, Operation};
 pub use options::QueryOptions;

@@ -1,11 +1,12 @@
 //! Verb and resource to an operation (protocol §3).
 
 use super::batch::{self, Batch};
-use super::head::{Head, JSON_ONLY, UPSERT};
+use super::head::{Head, JSON, JSON_ONLY, UPSERT};
 use super::options::{Options, QueryOptions};
 use super::target::{Resource, Target};
 use super::verb::Verb;
-use crate::codec::json::read::{self, EntityBody};
+use crate::codec::atom::read as atom;
+use crate::codec::json::read::{self as json, EntityBody};
 use crate::codec::json::write::Select;
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, Properties};
@@ -223,30 +224,40 @@ fn refuse_conditions(head: &Head) -> Result<()> {
 }
 
 fn entity(context: &Context<'_>) -> Result<EntityBody> {
-    require_json(context)?;
-    read::entity(context.body)
+    match body_form(context)? {
+        BodyForm::Json => json::entity(context.body),
+        BodyForm::Atom => atom::entity(context.body),
+    }
 }
 
 fn new_table(context: &Context<'_>) -> Result<String> {
-    require_json(context)?;
-    read::table_name(context.body)
+    match body_form(context)? {
+        BodyForm::Json => json::table_name(context.body),
+        BodyForm::Atom => atom::table_name(context.body),
+    }
 }
 
-/// Refuses bodies that are declared to be, or without a declaration look like,
-/// something other than JSON (protocol §4.1).
-fn require_json(context: &Context<'_>) -> Result<()> {
+enum BodyForm {
+    Json,
+    Atom,
+}
+
+/// The form that a body is declared to have or, without a declaration, looks
+/// like (protocol §4.1).
+fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let declared = context.head.header("content-type").unwrap_or_default();
     let name = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let looks_like_xml = context.body.trim_ascii_start().starts_with(b"<");
+    let version = context.head.version()?;
     match name.as_str() {
-        "application/json" => Ok(()),
-        "" if !looks_like_xml => Ok(()),
+        "application/json" if !version.at_least(JSON) => Err(Code::JsonFormatNotSupported.into()),
+        "application/json" => Ok(BodyForm::Json),
+        "" if !looks_like_xml => Ok(BodyForm::Json),
         "" | "application/atom+xml" | "application/xml" | "text/xml" => {
-            let version = context.head.version()?;
             if version.is_named() && version.at_least(JSON_ONLY) {
                 Err(Code::AtomFormatNotSupported.into())
             } else {
-                Err(Code::NotImplemented.into())
+                Ok(BodyForm::Atom)
             }
         }
         _ => Err(Code::MediaTypeNotSupported.into()),

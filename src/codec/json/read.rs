@@ -81,23 +81,37 @@ fn value(name: &str, raw: &str, annotated: Option<EdmType>) -> Result<Option<Edm
         Some(_) => Cow::Borrowed(raw),
     };
     let is_string = raw.starts_with('"');
-    let Some(edm_type) = annotated else { return inferred(text, is_string).map(Some) };
+    match annotated {
+        None => inferred(text, is_string).map(Some),
+        // These have no form but a string.
+        Some(EdmType::String | EdmType::DateTime | EdmType::Guid | EdmType::Binary) if !is_string => {
+            Err(misunderstood())
+        }
+        Some(edm_type) => typed_value(name, edm_type, text.into_owned()).map(Some),
+    }
+}
+
+/// The value of a property whose type and text are given.
+///
+/// # Errors
+/// [`Code::BodyNotUnderstood`] for text that is no value of the type,
+/// [`Code::OutOfRangeInput`] for dates before 1601.
+pub fn typed_value(name: &str, edm_type: EdmType, text: String) -> Result<EdmValue> {
     let read = match edm_type {
-        EdmType::DateTime if is_string => match Ticks::parse(&text) {
+        EdmType::DateTime => match Ticks::parse(&text) {
             Ok(ticks) => Some(EdmValue::DateTime(ticks)),
             Err(DateTimeError::OutOfRange(shown)) => return Err(out_of_range(name, &shown)),
             Err(DateTimeError::Malformed) => None,
         },
-        EdmType::String => is_string.then(|| EdmValue::String(text.into_owned())),
+        EdmType::String => Some(EdmValue::String(text)),
         EdmType::Boolean => lexical::parse_boolean(&text).map(EdmValue::Boolean),
         EdmType::Int32 => lexical::parse_integer(&text).map(EdmValue::Int32),
         EdmType::Int64 => lexical::parse_integer(&text).map(EdmValue::Int64),
         EdmType::Double => lexical::parse_double(&text).map(EdmValue::Double),
-        EdmType::Guid if is_string => lexical::parse_guid(&text).map(EdmValue::Guid),
-        EdmType::Binary if is_string => lexical::parse_binary(&text).map(EdmValue::Binary),
-        EdmType::DateTime | EdmType::Guid | EdmType::Binary => None,
+        EdmType::Guid => lexical::parse_guid(&text).map(EdmValue::Guid),
+        EdmType::Binary => lexical::parse_binary(&text).map(EdmValue::Binary),
     };
-    read.map(Some).ok_or_else(misunderstood)
+    read.ok_or_else(|| Code::BodyNotUnderstood.into())
 }
 
 /// The value of a property without annotation. Integers beyond 32 bits become

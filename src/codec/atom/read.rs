@@ -1,0 +1,158 @@
+//! Reading entities and table names from Atom entries.
+
+use crate::codec::json::read::{EntityBody, typed_value};
+use crate::codec::xml::{self, Element};
+use crate::error::{Code, Error, Result};
+use crate::model::{EdmType, EdmValue};
+
+/// Reads an entity.
+///
+/// # Errors
+/// As [`crate::codec::json::read::entity`].
+pub fn entity(body: &[u8]) -> Result<EntityBody> {
+    let properties = properties(body)?;
+    let mut entity = EntityBody { partition: None, row: None, properties: Vec::new() };
+    for (at, element) in properties.children.iter().enumerate() {
+        if properties.children[..at].iter().any(|earlier| earlier.name == element.name) {
+            return Err(Code::DuplicatePropertiesSpecified.into());
+        }
+        match element.name.as_str() {
+            "PartitionKey" => entity.partition = key(element)?,
+            "RowKey" => entity.row = key(element)?,
+            "Timestamp" => {}
+            name => {
+                if let Some(value) = value(element)? {
+                    entity.properties.push((name.to_owned(), value));
+                }
+            }
+        }
+    }
+    Ok(entity)
+}
+
+/// Reads the name of a table that is to be created.
+///
+/// # Errors
+/// As [`crate::codec::json::read::table_name`].
+pub fn table_name(body: &[u8]) -> Result<String> {
+    let properties = properties(body)?;
+    let name = properties.child("TableName").filter(|element| !is_null(element));
+    name.map(|element| element.text.clone()).ok_or_else(|| Code::PropertiesNeedValue.into())
+}
+
+fn properties(body: &[u8]) -> Result<Element> {
+    let misunderstood = || Error::from(Code::BodyNotUnderstood);
+    let mut entry = xml::parse(body).map_err(|_| misunderstood())?;
+    if entry.name != "entry" {
+        return Err(misunderstood());
+    }
+    let content = take_child(&mut entry, "content").ok_or_else(misunderstood)?;
+    let mut content = content;
+    take_child(&mut content, "properties").ok_or_else(misunderstood)
+}
+
+fn take_child(element: &mut Element, name: &str) -> Option<Element> {
+    element.children.iter_mut().find(|child| child.name == name).map(std::mem::take)
+}
+
+fn is_null(element: &Element) -> bool {
+    element.attribute("null") == Some("true")
+}
+
+fn edm_type(element: &Element) -> Result<EdmType> {
+    match element.attribute("type") {
+        None => Ok(EdmType::String),
+        Some(name) => EdmType::from_name(name).ok_or_else(|| Code::BodyNotUnderstood.into()),
+    }
+}
+
+fn key(element: &Element) -> Result<Option<String>> {
+    match edm_type(element)? {
+        _ if is_null(element) => Ok(None),
+        EdmType::String => Ok(Some(element.text.clone())),
+        _ => Err(Code::InvalidInput.into()),
+    }
+}
+
+fn value(element: &Element) -> Result<Option<EdmValue>> {
+    let edm_type = edm_type(element)?;
+    if !element.children.is_empty() {
+        return Err(Code::BodyNotUnderstood.into());
+    }
+    if is_null(element) {
+        return Ok(None);
+    }
+    let text = match edm_type {
+        EdmType::String => element.text.clone(),
+        // Binary may be broken into lines.
+        EdmType::Binary => element.text.split_whitespace().collect(),
+        _ => element.trimmed().to_owned(),
+    };
+    typed_value(&element.name, edm_type, text).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Ticks;
+
+    fn entry(properties: &str) -> String {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?><entry \
+             xmlns:d=\"http://schemas.microsoft.com/ado/2007/08/dataservices\" \
+             xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\" \
+             xmlns=\"http://www.w3.org/2005/Atom\"><title /><updated>2011-01-01T00:00:00Z</updated><author><name />\
+             </author><id /><content type=\"application/xml\"><m:properties>{properties}</m:properties></content></entry>"
+        )
+    }
+    fn read(properties: &str) -> Result<EntityBody, Code> {
+        entity(entry(properties).as_bytes()).map_err(|e| e.code)
+    }
+
+    #[test]
+    fn entities_read_with_their_types() {
+        let read = read(
+            "<d:PartitionKey>p</d:PartitionKey><d:RowKey></d:RowKey><d:Timestamp m:type=\"Edm.DateTime\">0001-01-01T00:00:00\
+             </d:Timestamp><d:S xml:space=\"preserve\"> a&lt;b </d:S><d:E/><d:N m:null=\"true\"/>\
+             <d:I m:type=\"Edm.Int32\">5</d:I><d:L m:type=\"Edm.Int64\">-7</d:L><d:D m:type=\"Edm.Double\">INF</d:D>\
+             <d:B m:type=\"Edm.Boolean\">true</d:B><d:X m:type=\"Edm.Binary\">AQ\nI=</d:X>\
+             <d:T m:type=\"Edm.DateTime\">2011-01-01T00:00:00</d:T>",
+        )
+        .unwrap();
+        assert_eq!((read.partition.as_deref(), read.row.as_deref()), (Some("p"), Some("")));
+        let named: Vec<(&str, &EdmValue)> = read.properties.iter().map(|(n, v)| (n.as_str(), v)).collect();
+        assert_eq!(
+            named,
+            [
+                ("S", &EdmValue::String(" a<b ".into())),
+                ("E", &EdmValue::String(String::new())),
+                ("I", &EdmValue::Int32(5)),
+                ("L", &EdmValue::Int64(-7)),
+                ("D", &EdmValue::Double(f64::INFINITY)),
+                ("B", &EdmValue::Boolean(true)),
+                ("X", &EdmValue::Binary(vec![1, 2])),
+                ("T", &EdmValue::DateTime(Ticks::parse("2011-01-01").unwrap())),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_entry_is_refused() {
+        for (properties, code) in [
+            ("<d:A/><d:A/>", Code::DuplicatePropertiesSpecified),
+            ("<d:A m:type=\"Edm.Decimal\">1</d:A>", Code::BodyNotUnderstood),
+            ("<d:A m:type=\"Edm.Int32\">x</d:A>", Code::BodyNotUnderstood),
+            ("<d:A><d:B/></d:A>", Code::BodyNotUnderstood),
+            ("<d:PartitionKey m:type=\"Edm.Int32\">1</d:PartitionKey>", Code::InvalidInput),
+            ("<d:T m:type=\"Edm.DateTime\">0001-01-01T00:00:00Z</d:T>", Code::OutOfRangeInput),
+        ] {
+            assert_eq!(read(properties), Err(code), "{properties}");
+        }
+        for body in ["", "<x/>", "<entry/>", "<entry><content/></entry>", "{}"] {
+            assert!(entity(body.as_bytes()).is_err(), "{body}");
+        }
+        assert_eq!(table_name(entry("<d:TableName>abc</d:TableName>").as_bytes()).as_deref(), Ok("abc"));
+        assert!(table_name(entry("<d:TableName m:null=\"true\"/>").as_bytes()).is_err());
+        assert!(table_name(entry("").as_bytes()).is_err());
+    }
+}
