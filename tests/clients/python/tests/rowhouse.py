@@ -28,6 +28,12 @@ def new_key():
     return base64.b64encode(secrets.token_bytes(64)).decode()
 
 
+def surroundings():
+    """The environment without settings: those of whoever runs the tests must not leak in."""
+    settings = ("ROWHOUSE_", "DATABASE_URL")
+    return {name: value for name, value in os.environ.items() if not name.startswith(settings)}
+
+
 class Server:
     """One server process on a free port, with an account that nobody used before."""
 
@@ -53,11 +59,18 @@ class Server:
 
     def start(self, accounts=None):
         """Starts the process and waits for the line that says it is ready."""
-        # Settings of whoever runs the tests must not leak in; an empty folder has no .env.
-        env = {name: value for name, value in os.environ.items() if not name.startswith("ROWHOUSE_")}
+        # An empty folder has no .env.
+        env = surroundings()
         env["DATABASE_URL"] = self.database_url
         env["ROWHOUSE_LISTEN"] = "127.0.0.1:0"
         env["ROWHOUSE_ACCOUNTS"] = f"{self.account}:{':'.join(self.keys)}" if accounts is None else accounts
+        return self._run(env)
+
+    def start_by_dotenv(self):
+        """Starts the process with the settings of a `.env` file in its folder alone."""
+        return self._run(surroundings())
+
+    def _run(self, env):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [str(binary())], cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=log, text=True
