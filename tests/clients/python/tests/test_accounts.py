@@ -72,19 +72,17 @@ def test_accounts_do_not_see_each_other(tmp_path, database_url):
     keys = [new_key(), new_key()]
     server = Server(tmp_path, database_url)
     names = [server.account + "a", server.account + "b"]
-    server.start(";".join(f"{name}:{key}" for name, key in zip(names, keys)))
+    server.start(";".join(f"{name}:{key}" for name, key in zip(names, keys, strict=True)))
     try:
         services = [
-            TableServiceClient(
-                f"{server.origin}/{name}", credential=AzureNamedKeyCredential(name, key), retry_total=0
-            )
-            for name, key in zip(names, keys)
+            TableServiceClient(f"{server.origin}/{name}", credential=AzureNamedKeyCredential(name, key), retry_total=0)
+            for name, key in zip(names, keys, strict=True)
         ]
         with services[0], services[1]:
             services[0].create_table("Shared").create_entity({"PartitionKey": "p", "RowKey": "r", "Of": "a"})
             assert [table.name for table in services[1].list_tables()] == []
             services[1].create_table("shared").create_entity({"PartitionKey": "p", "RowKey": "r", "Of": "b"})
-            for service, owner in zip(services, "ab"):
+            for service, owner in zip(services, "ab", strict=True):
                 assert service.get_table_client("Shared").get_entity("p", "r")["Of"] == owner
         with TableServiceClient(
             f"{server.origin}/{names[1]}", credential=AzureNamedKeyCredential(names[1], keys[0]), retry_total=0

@@ -61,9 +61,7 @@ def test_entities(run):
         assert dict(await table.get_entity(*key)) == {**entity, "A": 2}
         await table.upsert_entity({**entity, "S": "y"}, mode=UpdateMode.REPLACE)
         with pytest.raises(ResourceModifiedError):
-            await table.update_entity(
-                entity, etag=written["etag"], match_condition=MatchConditions.IfNotModified
-            )
+            await table.update_entity(entity, etag=written["etag"], match_condition=MatchConditions.IfNotModified)
         assert dict(await table.get_entity(*key, select=["S"])) == {"S": "y"}
         await table.delete_entity(*key)
         with pytest.raises(ResourceNotFoundError):

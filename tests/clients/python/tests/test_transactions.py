@@ -28,7 +28,7 @@ def test_a_hundred_mixed_operations(table):
     etags = {}
     for kind in ("delete", "stale", "merge", "replace", "upmerge", "upreplace"):
         operations = [("create", entity(f"{kind}{n:02}", Old=n, Keep=True)) for n in range(10)]
-        for (_, e), written in zip(operations, table.submit_transaction(operations)):
+        for (_, e), written in zip(operations, table.submit_transaction(operations), strict=True):
             etags[e["RowKey"]] = written["etag"]
     operations = []
     for n in range(10):
@@ -47,7 +47,7 @@ def test_a_hundred_mixed_operations(table):
         ]
     results = table.submit_transaction(operations)
     assert len(results) == 100
-    for operation, result in zip(operations, results):
+    for operation, result in zip(operations, results, strict=True):
         assert ("etag" in result and result["etag"] is not None) == (operation[0] != "delete")
     expected = {}
     for n in range(10):
@@ -64,7 +64,7 @@ def test_a_hundred_mixed_operations(table):
         }
     assert state(table) == expected
     etags = {e["RowKey"]: e.metadata["etag"] for e in table.list_entities()}
-    answered = {o[1]["RowKey"]: r["etag"] for o, r in zip(operations, results) if o[0] != "delete"}
+    answered = {o[1]["RowKey"]: r["etag"] for o, r in zip(operations, results, strict=True) if o[0] != "delete"}
     assert answered == etags
 
 

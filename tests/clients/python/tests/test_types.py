@@ -103,7 +103,7 @@ def test_binary(table, value):
         "ünïcödé 日本語 😀 \u2028",
         "true",
         "5",
-        "{\"json\": [1, 2]}",
+        '{"json": [1, 2]}',
         "\\u0041",
         "x" * 32768,
     ],
