@@ -1,0 +1,4 @@
+//! One binary for every test that needs a database.
+
+mod store;
+mod support;
