@@ -1,0 +1,13 @@
+//! Black-box tests: the real binary, real HTTP, every backend.
+//!
+//! `conformance` holds the rules of the protocol, `replay` the recordings of
+//! the real service, `process` what an operator sees, `architecture` the
+//! direction of the imports. To judge another server, name it in
+//! `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and `ROWHOUSE_TEST_KEY`
+//! and run `cargo test --test suite external:: -- --ignored`.
+
+#[macro_use]
+mod support;
+
+mod architecture;
+mod conformance;

@@ -1,0 +1,45 @@
+//! What the cases stand on: a server, a raw HTTP client, a signing client.
+
+pub mod answer;
+pub mod batch;
+pub mod client;
+pub mod encode;
+pub mod http;
+pub mod refusals;
+pub mod server;
+pub mod sign;
+pub mod table;
+
+pub use answer::{Answer, timestamp_of};
+pub use batch::{Batch, BatchAnswer};
+pub use client::{Auth, Client, fresh_name};
+pub use encode::{escape, printed_entity_path};
+pub use refusals::*;
+pub use table::{Table, custom, row_keys, rows, with_keys};
+
+/// Stamps cases, functions that take a client, into a test for each backend.
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => {
+        stamp!(sqlite, Sqlite, [$($case)*]);
+        stamp!(#[ignore = "needs ROWHOUSE_TEST_ENDPOINT"] external, External, [$($case)*]);
+    };
+}
+
+/// The tests of one backend.
+macro_rules! stamp {
+    ($(#[$meta:meta])* $module:ident, $backend:ident, [$($case:ident)*]) => {
+        stamp!(@ [$(#[$meta])*] $module, $backend, [$($case)*]);
+    };
+    (@ $meta:tt $module:ident, $backend:ident, [$($case:ident)*]) => {
+        mod $module {
+            $(stamp!(@@ $meta $backend, $case);)*
+        }
+    };
+    (@@ [$($meta:tt)*] $backend:ident, $case:ident) => {
+        #[test]
+        $($meta)*
+        fn $case() {
+            super::$case(&$crate::support::server::Backend::$backend.client());
+        }
+    };
+}
