@@ -1,7 +1,24 @@
 //! Rowhouse: the Azure Table storage API on PostgreSQL or SQLite.
+//!
+//! ```text
+//! HttpRequest + body --http--> Head --auth--> Identity --request--> Request --plan--> Plan --store--> Outcome --http (codec)--> response
+//!                                    errors from any stage leave through http::Answer::refusal
+//! ```
+//!
+//! Everything that decides is a pure function over plain data. Only `http` and
+//! `app` know actix, only `store` knows databases; the time and the request id
+//! are arguments. Who may import whom:
+//! model, error <- odata, codec <- request <- auth, plan <- store <- http <- app, cli.
 
+pub mod app;
+pub mod auth;
+pub mod cli;
 pub mod codec;
+pub mod config;
 pub mod error;
+pub mod http;
 pub mod model;
+pub mod odata;
 pub mod plan;
+pub mod request;
 pub mod store;

@@ -1,1 +1,7 @@
-fn main() {}
+//! See `rowhouse --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    rowhouse::cli::run()
+}

@@ -272,7 +272,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
 
 /// A member name that borrows from the input where it can; serde's own
 /// `Cow` never borrows.
-struct Name<'a>(Cow<'a, str>);
+pub(in crate::codec) struct Name<'a>(pub(in crate::codec) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

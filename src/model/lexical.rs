@@ -129,7 +129,7 @@ pub fn parse_binary(text: &str) -> Option<Vec<u8>> {
 pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let nibble = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
     let bytes = text.as_bytes();
-    if bytes.len() % 2 != 0 {
+    if !bytes.len().is_multiple_of(2) {
         return None;
     }
     bytes.chunks_exact(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()

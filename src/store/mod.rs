@@ -19,8 +19,12 @@ use crate::error::{Code, Error};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
+mod any;
+pub mod bucket;
 pub mod postgres;
 pub mod sqlite;
+
+pub use any::Store;
 
 /// What went wrong with the database, as far as anyone outside may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

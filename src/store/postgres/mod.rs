@@ -1,1 +1,170 @@
+//! PostgreSQL, for any number of stateless replicas over one database.
 
+mod catalog;
+mod fault;
+mod filter;
+mod jsonb;
+mod options;
+mod page;
+mod pool;
+mod purge;
+mod read;
+mod schema;
+pub mod statements;
+mod steps;
+mod transact;
+mod write;
+
+use std::future::Future;
+use std::time::Duration;
+
+use catalog::{Facts, Remembered};
+pub use options::{PgOptions, StartError};
+use pool::Pool;
+
+use crate::error::Code;
+use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::store::{Backend, Failure, Fault, StoreResult};
+
+/// How often work that lost against another transaction is done again.
+const ATTEMPTS: u32 = 8;
+
+/// A store in PostgreSQL. Nothing in it outlives a statement's check, so any
+/// number of them may share one database.
+pub struct PgStore {
+    pool: Pool,
+    remembered: Remembered,
+    spread: u16,
+}
+
+impl PgStore {
+    /// Migrates the database and opens the store.
+    ///
+    /// # Errors
+    /// [`StartError`], to be shown to whoever starts the server.
+    pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
+        options.check()?;
+        schema::migrate(&options).await?;
+        Ok(Self { pool: Pool::new(&options)?, remembered: Remembered::default(), spread: options.spread })
+    }
+
+    /// Runs an attempt against the table's facts: again with fresh facts where
+    /// the table is found gone, again where another transaction won, and once
+    /// more on a new connection where nothing can have been done.
+    async fn with_table<A: Attempt>(
+        &self,
+        account: &str,
+        table: &TableName,
+        work: &A,
+    ) -> StoreResult<A::Done> {
+        let mut reconnected = false;
+        for attempt in 1.. {
+            let result = match self.facts(account, table).await {
+                Ok(facts) => match work.run(self, facts).await {
+                    Ok(Some(done)) => return Ok(done),
+                    Ok(None) => {
+                        self.forget(account, table, facts);
+                        Err(Fault::Serialization.into())
+                    }
+                    Err(failure) => Err(failure),
+                },
+                Err(failure) => Err(failure),
+            };
+            match result {
+                Err(Failure::Fault(Fault::Unavailable)) if !reconnected => reconnected = true,
+                Err(Failure::Fault(Fault::Serialization)) if attempt < ATTEMPTS => pause(attempt).await,
+                other => return other,
+            }
+        }
+        Err(Fault::Serialization.into())
+    }
+}
+
+/// Work on one table that may be done again as long as it fails.
+trait Attempt: Sync {
+    type Done;
+
+    /// `None` if the table is gone; nothing was done then.
+    fn run(
+        &self,
+        store: &PgStore,
+        facts: Facts,
+    ) -> impl Future<Output = StoreResult<Option<Self::Done>>> + Send;
+}
+
+/// Lets the winner finish. The first retry is immediate: the winner of a lost
+/// race has already committed.
+async fn pause(attempt: u32) {
+    if attempt > 1 {
+        tokio::time::sleep(Duration::from_millis(u64::from(attempt) * 2)).await;
+    }
+}
+
+/// Repeats an operation on the catalogue where another transaction won.
+macro_rules! again {
+    ($work:expr) => {{
+        let mut attempt = 1;
+        loop {
+            match $work.await {
+                Err(Failure::Fault(Fault::Serialization)) if attempt < ATTEMPTS => pause(attempt).await,
+                done => break done,
+            }
+            attempt += 1;
+        }
+    }};
+}
+
+impl Backend for PgStore {
+    async fn create_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        again!(self.try_create(account, table, now))
+    }
+
+    async fn delete_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        again!(self.try_delete(account, table, now))
+    }
+
+    async fn get_table(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
+        again!(self.entry(account, table))
+    }
+
+    async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        again!(self.table_page(account, scan))
+    }
+
+    async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
+        self.with_table(account, table, &read::Get { key }).await
+    }
+
+    async fn query(&self, account: &str, table: &TableName, scan: &Scan) -> StoreResult<EntityPage> {
+        self.with_table(account, table, &page::Query::new(scan)).await
+    }
+
+    async fn write(
+        &self,
+        account: &str,
+        table: &TableName,
+        write: &Write,
+        now: Ticks,
+    ) -> StoreResult<Written> {
+        self.with_table(account, table, &write::One { write, now }).await
+    }
+
+    async fn transact(
+        &self,
+        account: &str,
+        table: &TableName,
+        writes: &[Write],
+        now: Ticks,
+    ) -> StoreResult<Vec<Written>> {
+        let result = self.with_table(account, table, &transact::Group { writes, now }).await;
+        result.map_err(|failure| match failure {
+            Failure::Refused(error) if error.code == Code::TableNotFound => Failure::Refused(error.at(0)),
+            other => other,
+        })
+    }
+
+    async fn purge(&self, now: Ticks) -> StoreResult<bool> {
+        again!(self.try_purge(now))
+    }
+}

@@ -1,1 +1,130 @@
+//! The embedded store: one SQLite file, or memory for tests.
+//!
+//! Reads run on connections of their own, point reads on the calling thread;
+//! all writes go through one thread that commits whatever is waiting at once.
 
+mod connection;
+mod readers;
+mod scan;
+mod statements;
+mod writer;
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::{Backend, Failure, Fault, StoreResult};
+use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
+pub use connection::{Location, OpenError};
+use readers::Readers;
+use writer::Writer;
+
+/// An open SQLite database.
+pub struct SqliteStore {
+    readers: Readers,
+    writer: Writer,
+}
+
+impl SqliteStore {
+    /// Opens the database, creates it when it is missing and applies the
+    /// migrations. `timeout` bounds the wait for any single operation.
+    ///
+    /// # Errors
+    /// What SQLite says about the file.
+    pub fn open(location: &Location, timeout: Duration) -> Result<Self, OpenError> {
+        let first = connection::open(location)?;
+        let (readers, writing) = Readers::new(location, first)?;
+        Ok(Self { readers, writer: Writer::start(writing, timeout)? })
+    }
+
+    /// Runs a read that may take long on a thread where it harms nobody.
+    async fn read_apart<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
+    ) -> StoreResult<T> {
+        let readers = self.readers.clone();
+        tokio::task::spawn_blocking(move || readers.with(read)).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a read did not finish");
+            Err(Fault::Other.into())
+        })
+    }
+}
+
+/// What SQLite's failure means to the outside; the cause goes to the log.
+fn fault(error: &rusqlite::Error) -> Failure {
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, ReadOnly, SystemIoFailure,
+    };
+    tracing::error!(%error, "sqlite failed");
+    Failure::Fault(match error.sqlite_error_code() {
+        Some(DatabaseBusy | DatabaseLocked) => Fault::Busy,
+        Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly | OutOfMemory) => Fault::Unavailable,
+        _ => Fault::Other,
+    })
+}
+
+impl Backend for SqliteStore {
+    async fn create_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        let (account, table) = (account.to_owned(), table.clone());
+        self.writer.submit(move |db| statements::create_table(db, &account, &table, now)).await
+    }
+
+    async fn delete_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        let (account, table) = (account.to_owned(), table.clone());
+        self.writer.submit(move |db| statements::delete_table(db, &account, &table, now)).await
+    }
+
+    async fn get_table(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
+        self.readers.with(|db| statements::get_table(db, account, table).map(Ok))
+    }
+
+    async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        let (account, scan) = (account.to_owned(), scan.clone());
+        self.read_apart(move |db| scan::tables(db, &account, &scan)).await
+    }
+
+    async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
+        self.readers.with(|db| statements::get(db, account, table, key))
+    }
+
+    async fn query(&self, account: &str, table: &TableName, scan: &Scan) -> StoreResult<EntityPage> {
+        let (account, table, scan) = (account.to_owned(), table.clone(), scan.clone());
+        self.read_apart(move |db| scan::entities(db, &account, &table, &scan)).await
+    }
+
+    async fn write(
+        &self,
+        account: &str,
+        table: &TableName,
+        write: &Write,
+        now: Ticks,
+    ) -> StoreResult<Written> {
+        let (account, table, writes) = (account.to_owned(), table.clone(), [write.clone()]);
+        let outcome =
+            self.writer.submit(move |db| statements::transact(db, &account, &table, &writes, now)).await;
+        match outcome {
+            Ok(written) => written.first().copied().ok_or(Failure::Fault(Fault::Other)),
+            Err(Failure::Refused(mut error)) => {
+                error.index = None;
+                Err(error.into())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn transact(
+        &self,
+        account: &str,
+        table: &TableName,
+        writes: &[Write],
+        now: Ticks,
+    ) -> StoreResult<Vec<Written>> {
+        let (account, table, writes) = (account.to_owned(), table.clone(), writes.to_vec());
+        self.writer.submit(move |db| statements::transact(db, &account, &table, &writes, now)).await
+    }
+
+    async fn purge(&self, _now: Ticks) -> StoreResult<bool> {
+        self.writer.submit(|db| statements::purge(db).map(Ok)).await
+    }
+}

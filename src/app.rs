@@ -1,0 +1,95 @@
+//! From a configuration to a running server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use actix_web::dev::Server;
+use actix_web::web::{self, Data};
+use actix_web::{App, HttpServer};
+
+use crate::config::{Config, Database};
+use crate::http::clock::Clock;
+use crate::http::{Service, serve};
+use crate::store::postgres::{PgStore, StartError};
+use crate::store::sqlite::{OpenError, SqliteStore};
+use crate::store::{Backend, Store};
+
+/// Time that any single write may wait for the embedded database.
+const SQLITE_TIMEOUT: Duration = Duration::from_secs(25);
+/// Time that a connection may stay idle. Longer than the idle time of usual
+/// load balancers, so that they are the ones to close.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// Time that the head of a request may take to arrive.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between two looks for deleted tables, and between two purge steps.
+const PURGE_IDLE: Duration = Duration::from_secs(5);
+const PURGE_PAUSE: Duration = Duration::from_millis(5);
+
+/// Why a server did not start, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    #[error("{0}")]
+    Sqlite(#[from] OpenError),
+    #[error("{0}")]
+    Postgres(#[from] StartError),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    #[error("the server failed: {0}")]
+    Run(std::io::Error),
+}
+
+/// A server that accepts connections, not yet waited for.
+pub struct Running {
+    pub server: Server,
+    /// Where it listens, the port being the real one.
+    pub address: SocketAddr,
+}
+
+/// Opens the database and starts to listen; once this returns, requests are
+/// answered as soon as the server is awaited.
+///
+/// # Errors
+/// [`AppError`], to be shown to whoever starts the server.
+pub async fn start(config: &Config) -> Result<Running, AppError> {
+    let store = match &config.database {
+        Database::Sqlite(location) => Store::Sqlite(SqliteStore::open(location, SQLITE_TIMEOUT)?),
+        Database::Postgres(options) => Store::Postgres(Box::new(PgStore::connect(options.clone()).await?)),
+    };
+    let service = Data::new(Service {
+        store,
+        accounts: config.accounts.clone(),
+        clock: Clock::default(),
+        max_comparisons: config.max_filter_comparisons,
+    });
+    actix_web::rt::spawn(purge_forever(service.clone()));
+    let mut server =
+        HttpServer::new(move || App::new().app_data(service.clone()).default_service(web::to(serve)))
+            .disable_signals()
+            .keep_alive(KEEP_ALIVE)
+            .client_request_timeout(HEAD_TIMEOUT)
+            .max_connections(config.max_clients as usize)
+            .shutdown_timeout(u64::from(config.shutdown_seconds));
+    if let Some(workers) = config.workers {
+        server = server.workers(usize::from(workers));
+    }
+    let listen = |error| AppError::Listen(config.listen, error);
+    let server = server.bind(config.listen).map_err(listen)?;
+    let address = server.addrs().first().copied().unwrap_or(config.listen);
+    Ok(Running { server: server.run(), address })
+}
+
+/// Removes the entities of deleted tables, a few at a time, for as long as the
+/// server runs. Several replicas may do so at once.
+async fn purge_forever(service: Data<Service>) {
+    loop {
+        let pause = match service.store.purge(service.clock.now()).await {
+            Ok(true) => PURGE_PAUSE,
+            Ok(false) => PURGE_IDLE,
+            Err(failure) => {
+                tracing::warn!(?failure, "purging deleted tables failed; trying again");
+                PURGE_IDLE
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}

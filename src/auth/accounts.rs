@@ -1,0 +1,148 @@
+//! The accounts that this process serves.
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::request::target::Accounts;
+
+/// The account that every client library knows by heart (protocol §10).
+pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
+/// Its key, public for the same reason.
+pub const DEVELOPMENT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// A decoded account key. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AccountKey(Vec<u8>);
+
+impl AccountKey {
+    /// The key's bytes, for signing.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for AccountKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccountKey(…)")
+    }
+}
+
+/// Accounts with their keys, and the hosts that name them.
+#[derive(Debug, Clone, Default)]
+pub struct AccountSet {
+    accounts: HashMap<String, Vec<AccountKey>>,
+    host_suffixes: Vec<String>,
+}
+
+/// Why an account list was not understood. Never repeats a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccountError {
+    #[error("account number {0} is not of the form name:base64key[:base64key2]")]
+    Form(usize),
+    #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
+    Name(String),
+    #[error("a key of the account {0} is not base64")]
+    Key(String),
+    #[error("the account {0} is given twice")]
+    Twice(String),
+}
+
+impl AccountSet {
+    /// The well-known development account and nothing else.
+    pub fn development(host_suffixes: Vec<String>) -> Self {
+        let key = STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default();
+        let accounts = HashMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), vec![AccountKey(key)])]);
+        Self { accounts, host_suffixes }
+    }
+
+    /// Reads `name:key[:key2]`, several separated by `;`.
+    ///
+    /// # Errors
+    /// [`AccountError`] for the first account that is wrong.
+    pub fn parse(text: &str, host_suffixes: Vec<String>) -> Result<Self, AccountError> {
+        let mut set = Self { accounts: HashMap::new(), host_suffixes };
+        let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
+        for (at, account) in given.enumerate() {
+            let mut fields = account.split(':');
+            let name = fields.next().unwrap_or_default();
+            let keys: Vec<&str> = fields.collect();
+            if !(1..=2).contains(&keys.len()) {
+                return Err(AccountError::Form(at + 1));
+            }
+            if !is_account_name(name) {
+                return Err(AccountError::Name(name.to_owned()));
+            }
+            let keys = keys
+                .into_iter()
+                .map(|key| STANDARD.decode(key).ok().filter(|k| !k.is_empty()).map(AccountKey))
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| AccountError::Key(name.to_owned()))?;
+            if set.accounts.insert(name.to_owned(), keys).is_some() {
+                return Err(AccountError::Twice(name.to_owned()));
+            }
+        }
+        if set.accounts.is_empty() { Err(AccountError::Form(1)) } else { Ok(set) }
+    }
+
+    /// The keys of an account, each of which signs validly.
+    pub fn keys(&self, account: &str) -> Option<&[AccountKey]> {
+        self.accounts.get(account).map(Vec::as_slice)
+    }
+
+    /// Some account with its first key, base64, for a connection string: the
+    /// first by name.
+    pub fn sample(&self) -> Option<(&str, String)> {
+        let (name, keys) = self.accounts.iter().min_by_key(|(name, _)| name.as_str())?;
+        Some((name, STANDARD.encode(keys.first()?.bytes())))
+    }
+}
+
+impl Accounts for AccountSet {
+    fn exists(&self, name: &str) -> bool {
+        self.accounts.contains_key(name)
+    }
+
+    fn host_suffixes(&self) -> &[String] {
+        &self.host_suffixes
+    }
+}
+
+/// 3 to 24 lower-case letters and digits (protocol §1.1).
+fn is_account_name(name: &str) -> bool {
+    (3..=24).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_accounts_read_as_documented() {
+        let set = AccountSet::parse("abc:AAAA;def:AQID:BAUG ;", vec![]).unwrap();
+        assert_eq!(set.keys("abc").unwrap().len(), 1);
+        assert_eq!(set.keys("def").unwrap()[1].bytes(), [4, 5, 6]);
+        assert!(set.keys("nobody").is_none());
+        assert_eq!(set.sample(), Some(("abc", "AAAA".into())));
+    }
+
+    #[test]
+    fn mistakes_are_named_without_repeating_keys() {
+        for (text, error) in [
+            ("", AccountError::Form(1)),
+            ("abc", AccountError::Form(1)),
+            ("abc:AAAA;def:a:b:c", AccountError::Form(2)),
+            ("AB:AAAA", AccountError::Name("AB".into())),
+            ("abc:%%%", AccountError::Key("abc".into())),
+            ("abc:", AccountError::Key("abc".into())),
+            ("abc:AAAA;abc:AAAA", AccountError::Twice("abc".into())),
+        ] {
+            assert_eq!(AccountSet::parse(text, vec![]).unwrap_err(), error, "{text}");
+        }
+        let set = AccountSet::development(vec![]);
+        assert!(!format!("{set:?}").contains("Eby8"));
+        assert_eq!(set.keys(DEVELOPMENT_ACCOUNT).unwrap()[0].bytes().len(), 64);
+    }
+}

@@ -1,0 +1,93 @@
+//! `rowhouse serve`.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use actix_web::rt::System;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::app::{self, AppError, Running};
+use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::config::{Config, ConfigError, LogFormat, Settings};
+
+/// Why serving ended badly.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("--log {0}: not a level or a tracing filter")]
+    Log(String),
+    #[error("{0}")]
+    App(#[from] AppError),
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`ServeError`], to be shown in one line.
+pub fn run(settings: &Settings) -> Result<(), ServeError> {
+    start_logging(settings)?;
+    let config = settings.read()?;
+    System::new().block_on(async {
+        let running = app::start(&config).await?;
+        announce(&config, &running);
+        let handle = running.server.handle();
+        actix_web::rt::spawn(async move {
+            stop_signal().await;
+            tracing::info!("stopping; requests in flight are finished first");
+            handle.stop(true).await;
+        });
+        running.server.await.map_err(AppError::Run)?;
+        Ok(())
+    })
+}
+
+fn start_logging(settings: &Settings) -> Result<(), ServeError> {
+    // What actix says at start and stop is said by us.
+    let quiet = format!("actix_server=warn,rusqlite_migration=warn,{}", settings.log);
+    let filter = EnvFilter::try_new(quiet).map_err(|_| ServeError::Log(settings.log.clone()))?;
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    match settings.log_format {
+        LogFormat::Text => logs.init(),
+        LogFormat::Json => logs.json().init(),
+    }
+    Ok(())
+}
+
+/// One line that says where the server is, where it stores, and how to connect.
+fn announce(config: &Config, running: &Running) {
+    let address = running.address;
+    let (name, key) = match config.accounts.sample() {
+        // Only the key that everybody knows is shown.
+        Some((name, key)) if config.is_development => (name, key),
+        Some((name, _)) => (name, "<key>".to_owned()),
+        None => (DEVELOPMENT_ACCOUNT, "<key>".to_owned()),
+    };
+    let warning =
+        if config.is_development { " (the well-known development account: anyone can use it)" } else { "" };
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(
+        out,
+        "Rowhouse is ready at http://{address}, storing in {}. Connection string{warning}: \
+         DefaultEndpointsProtocol=http;AccountName={name};AccountKey={key};TableEndpoint=http://{address}/{name};",
+        config.database.shown(),
+    );
+    let _ = out.flush();
+}
+
+/// Completes at the first SIGTERM or SIGINT.
+async fn stop_signal() {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::error!("signals cannot be received; stop the process by force");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

@@ -1,0 +1,72 @@
+//! Error bodies (protocol §4.7).
+
+use super::stored::push_string;
+use crate::error::Error;
+use crate::model::Ticks;
+
+/// What an error body needs besides the error.
+#[derive(Debug, Clone, Copy)]
+pub struct Occasion<'a> {
+    pub request_id: &'a str,
+    pub now: Ticks,
+}
+
+/// The message that clients see: index prefix, text, request id and time.
+fn message(error: &Error, occasion: &Occasion<'_>) -> String {
+    let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
+    format!(
+        "{prefix}{}\nRequestId:{}\nTime:{}",
+        error.text(),
+        occasion.request_id,
+        occasion.now.to_seven_digits()
+    )
+}
+
+/// `{"odata.error":…}`, the same at every metadata level.
+pub fn json(error: &Error, occasion: &Occasion<'_>) -> String {
+    let mut out = String::with_capacity(256);
+    out.push_str("{\"odata.error\":{\"code\":");
+    push_string(&mut out, error.code.facts().code);
+    out.push_str(",\"message\":{\"lang\":\"en-US\",\"value\":");
+    push_string(&mut out, &message(error, occasion));
+    out.push_str("}}}");
+    out
+}
+
+/// `<m:error>`, the form of failed authentication and of XML operations.
+pub fn xml(error: &Error, occasion: &Occasion<'_>) -> String {
+    let text = message(error, occasion);
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
+         xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><m:code>{}</m:code>\
+         <m:message xml:lang=\"en-US\">{}</m:message></m:error>",
+        error.code.facts().code,
+        quick_xml::escape::partial_escape(&text),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn bodies_look_as_recorded() {
+        let now = Ticks::parse("2017-08-30T13:20:10.5Z").unwrap();
+        let occasion = Occasion { request_id: "id", now };
+        let error = Error::from(Code::EntityAlreadyExists).at(2);
+        assert_eq!(
+            json(&error, &occasion),
+            "{\"odata.error\":{\"code\":\"EntityAlreadyExists\",\"message\":{\"lang\":\"en-US\",\"value\":\
+             \"2:The specified entity already exists.\\nRequestId:id\\nTime:2017-08-30T13:20:10.5000000Z\"}}}"
+        );
+        let error = Error::with_message(Code::FilterSyntax, "Syntax error at position 1 in '<&'.");
+        assert_eq!(
+            xml(&error, &occasion),
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
+             xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\
+             <m:code>InvalidInput</m:code><m:message xml:lang=\"en-US\">Syntax error at position 1 in '&lt;&amp;'.\n\
+             RequestId:id\nTime:2017-08-30T13:20:10.5000000Z</m:message></m:error>"
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! Reading entities and table names from JSON bodies (protocol §4.5).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::codec::stored::{ANNOTATION, Name};
+use crate::error::{Code, Error, Result};
+use crate::model::entity::Properties;
+use crate::model::ticks::DateTimeError;
+use crate::model::{EdmType, EdmValue, Ticks, lexical};
+
+/// An entity as a body describes it. Keys may be missing: an update takes them
+/// from its URL. Nothing but the JSON and the types of values is checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntityBody {
+    pub partition: Option<String>,
+    pub row: Option<String>,
+    /// Custom properties that are not null, in order.
+    pub properties: Properties,
+}
+
+/// Reads an entity.
+///
+/// # Errors
+/// [`Code::BodyNotUnderstood`] for what is no JSON object of scalars, for
+/// unknown types and values that are not of their type;
+/// [`Code::DuplicatePropertiesSpecified`]; [`Code::InvalidInput`] for keys that
+/// are no strings; [`Code::OutOfRangeInput`] for dates before 1601.
+pub fn entity(body: &[u8]) -> Result<EntityBody> {
+    let members = Members::parse(body)?;
+    let mut entity = EntityBody { partition: None, row: None, properties: Vec::new() };
+    for (name, raw) in &members.values {
+        match name.as_ref() {
+            "PartitionKey" => entity.partition = key(raw)?,
+            "RowKey" => entity.row = key(raw)?,
+            "Timestamp" => {}
+            _ => {
+                if let Some(value) = value(name, raw.get(), members.annotation(name)?)? {
+                    entity.properties.push((name.clone().into_owned(), value));
+                }
+            }
+        }
+    }
+    for part in ["PartitionKey", "RowKey"] {
+        if members.annotation(part)?.is_some_and(|t| t != EdmType::String) {
+            return Err(Code::InvalidInput.into());
+        }
+    }
+    Ok(entity)
+}
+
+/// Reads the name of a table that is to be created; other members are ignored.
+///
+/// # Errors
+/// [`Code::BodyNotUnderstood`], or [`Code::PropertiesNeedValue`] without a
+/// string under `TableName` (UNVERIFIED which code the service uses).
+pub fn table_name(body: &[u8]) -> Result<String> {
+    let members = Members::parse(body)?;
+    let named = members.values.iter().find(|(name, _)| name == "TableName");
+    named.and_then(|(_, raw)| string(raw.get())).ok_or_else(|| Code::PropertiesNeedValue.into())
+}
+
+fn key(raw: &RawValue) -> Result<Option<String>> {
+    match raw.get() {
+        "null" => Ok(None),
+        text => string(text).map(Some).ok_or_else(|| Code::InvalidInput.into()),
+    }
+}
+
+/// The value of a custom property, `None` for null.
+fn value(name: &str, raw: &str, annotated: Option<EdmType>) -> Result<Option<EdmValue>> {
+    let misunderstood = || Error::from(Code::BodyNotUnderstood);
+    let text = match raw.as_bytes().first() {
+        Some(b'n') => return Ok(None),
+        Some(b'{' | b'[') | None => return Err(misunderstood()),
+        Some(b'"') => Cow::Owned(string(raw).ok_or_else(misunderstood)?),
+        Some(_) => Cow::Borrowed(raw),
+    };
+    let is_string = raw.starts_with('"');
+    let Some(edm_type) = annotated else { return inferred(text, is_string).map(Some) };
+    let read = match edm_type {
+        EdmType::DateTime if is_string => match Ticks::parse(&text) {
+            Ok(ticks) => Some(EdmValue::DateTime(ticks)),
+            Err(DateTimeError::OutOfRange(shown)) => return Err(out_of_range(name, &shown)),
+            Err(DateTimeError::Malformed) => None,
+        },
+        EdmType::String => is_string.then(|| EdmValue::String(text.into_owned())),
+        EdmType::Boolean => lexical::parse_boolean(&text).map(EdmValue::Boolean),
+        EdmType::Int32 => lexical::parse_integer(&text).map(EdmValue::Int32),
+        EdmType::Int64 => lexical::parse_integer(&text).map(EdmValue::Int64),
+        EdmType::Double => lexical::parse_double(&text).map(EdmValue::Double),
+        EdmType::Guid if is_string => lexical::parse_guid(&text).map(EdmValue::Guid),
+        EdmType::Binary if is_string => lexical::parse_binary(&text).map(EdmValue::Binary),
+        EdmType::DateTime | EdmType::Guid | EdmType::Binary => None,
+    };
+    read.map(Some).ok_or_else(misunderstood)
+}
+
+/// The value of a property without annotation. Integers beyond 32 bits become
+/// doubles, as recorded.
+fn inferred(text: Cow<'_, str>, is_string: bool) -> Result<EdmValue> {
+    if is_string {
+        return Ok(EdmValue::String(text.into_owned()));
+    }
+    match &*text {
+        "true" => Ok(EdmValue::Boolean(true)),
+        "false" => Ok(EdmValue::Boolean(false)),
+        number => lexical::parse_integer(number)
+            .map(EdmValue::Int32)
+            .or_else(|| lexical::parse_double(number).map(EdmValue::Double))
+            .ok_or_else(|| Code::BodyNotUnderstood.into()),
+    }
+}
+
+fn out_of_range(name: &str, shown: &str) -> Error {
+    Error::with_message(
+        Code::OutOfRangeInput,
+        format!("The '{name}' parameter of value '{shown}' is out of range."),
+    )
+}
+
+fn string(raw: &str) -> Option<String> {
+    serde_json::from_str(raw).ok()
+}
+
+/// The members of a body with annotations and other OData members sorted out.
+struct Members<'a> {
+    values: Vec<(Cow<'a, str>, &'a RawValue)>,
+    types: Vec<(String, &'a RawValue)>,
+}
+
+impl<'a> Members<'a> {
+    fn parse(body: &'a [u8]) -> Result<Self> {
+        let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
+        let mut members: Self =
+            serde_json::from_slice(body).map_err(|_| Error::from(Code::BodyNotUnderstood))?;
+        let mut names: Vec<&str> = members.values.iter().map(|(name, _)| name.as_ref()).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Code::DuplicatePropertiesSpecified.into());
+        }
+        members.types.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(members)
+    }
+
+    /// The annotated type of a property.
+    fn annotation(&self, name: &str) -> Result<Option<EdmType>> {
+        let Ok(found) = self.types.binary_search_by(|(of, _)| of.as_str().cmp(name)) else {
+            return Ok(None);
+        };
+        string(self.types[found].1.get())
+            .and_then(|name| EdmType::from_name(&name))
+            .map(Some)
+            .ok_or_else(|| Code::BodyNotUnderstood.into())
+    }
+}
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Members { values: Vec::new(), types: Vec::new() };
+                while let Some(Name(name)) = map.next_key()? {
+                    let raw: &RawValue = map.next_value()?;
+                    members.place(name, raw);
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+impl<'a> Members<'a> {
+    /// `X@odata.type` is an annotation, `X@odata.type@odata.type` and every
+    /// other `odata.` member is noise that round-tripping clients send.
+    fn place(&mut self, name: Cow<'a, str>, raw: &'a RawValue) {
+        if let Some(base) = name.strip_suffix(ANNOTATION) {
+            if !base.contains('@') {
+                self.types.push((base.to_owned(), raw));
+            }
+        } else if !name.starts_with("odata.") && !name.contains("@odata.") {
+            self.values.push((name, raw));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn properties(body: &str) -> Properties {
+        entity(body.as_bytes()).unwrap_or_else(|e| panic!("{body}: {e}")).properties
+    }
+    fn refused(body: &str) -> Code {
+        entity(body.as_bytes()).expect_err(body).code
+    }
+    fn one(json: &str) -> EdmValue {
+        properties(&format!("{{{json}}}")).remove(0).1
+    }
+
+    #[test]
+    fn types_are_inferred_as_recorded() {
+        assert_eq!(one(r#""P":"x""#), EdmValue::String("x".into()));
+        assert_eq!(one(r#""P":true"#), EdmValue::Boolean(true));
+        assert_eq!(one(r#""P":-2147483648"#), EdmValue::Int32(i32::MIN));
+        assert_eq!(one(r#""P":2147483648"#), EdmValue::Double(2_147_483_648.0));
+        assert_eq!(one(r#""P":3.0"#), EdmValue::Double(3.0));
+        assert_eq!(one(r#""P":1e2"#), EdmValue::Double(100.0));
+        assert_eq!(properties(r#"{"P":null}"#), vec![]);
+    }
+
+    #[test]
+    fn annotations_convert_and_may_stand_on_either_side() {
+        let int64 = EdmValue::Int64(5);
+        assert_eq!(one(r#""P@odata.type":"Edm.Int64","P":"5""#), int64);
+        assert_eq!(one(r#""P":"5","P@odata.type":"Edm.Int64""#), int64);
+        assert_eq!(one(r#""P":5,"P@odata.type":"Edm.Int64""#), int64);
+        assert_eq!(one(r#""P":1,"P@odata.type":"Edm.Double""#), EdmValue::Double(1.0));
+        assert_eq!(
+            one(r#""P":"1.23456789012346e+24","P@odata.type":"Edm.Double""#),
+            EdmValue::Double(1.23456789012346e24)
+        );
+        assert_eq!(one(r#""P":"12345","P@odata.type":"Edm.Int32""#), EdmValue::Int32(12345));
+        assert_eq!(one(r#""P":"False","P@odata.type":"Edm.Boolean""#), EdmValue::Boolean(false));
+        assert_eq!(one(r#""P":"AQIy","P@odata.type":"Edm.Binary""#), EdmValue::Binary(vec![1, 2, 50]));
+        assert_eq!(
+            one(r#""P":"a","P@odata.type":"Edm.String","P@odata.type@odata.type":"Edm.String""#),
+            EdmValue::String("a".into())
+        );
+    }
+
+    #[test]
+    fn odata_members_and_the_timestamp_are_ignored() {
+        let body = r#"{"odata.metadata":"x","odata.etag":1,"odata.type":{},"PartitionKey":"p","RowKey":"",
+            "PartitionKey@odata.type":"Edm.String","Timestamp":"0001-01-01T00:00:00Z","ETag":"mine"}"#;
+        let entity = entity(body.as_bytes()).unwrap();
+        assert_eq!((entity.partition.as_deref(), entity.row.as_deref()), (Some("p"), Some("")));
+        assert_eq!(entity.properties, vec![("ETag".into(), EdmValue::String("mine".into()))]);
+    }
+
+    #[test]
+    fn what_is_no_entity_is_refused() {
+        for body in [
+            "",
+            "[]",
+            "5",
+            "{",
+            "{\"a\":1}x",
+            r#"{"a":{}}"#,
+            r#"{"a":[1]}"#,
+            r#"{"a":tru}"#,
+            r#"{"a":"\ud800"}"#,
+            r#"{"a":1,"a@odata.type":"Edm.Decimal"}"#,
+            r#"{"a":1,"a@odata.type":5}"#,
+            r#"{"a":"x","a@odata.type":"Edm.Int32"}"#,
+            r#"{"a":2147483648,"a@odata.type":"Edm.Int32"}"#,
+            r#"{"a":1.5,"a@odata.type":"Edm.Int64"}"#,
+            r#"{"a":1e999}"#,
+            r#"{"a":"1e999","a@odata.type":"Edm.Double"}"#,
+            r#"{"a":"zz","a@odata.type":"Edm.Guid"}"#,
+            r#"{"a":"=","a@odata.type":"Edm.Binary"}"#,
+            r#"{"a":"tomorrow","a@odata.type":"Edm.DateTime"}"#,
+            r#"{"a":5,"a@odata.type":"Edm.String"}"#,
+            r#"{"a":5,"a@odata.type":"Edm.Binary"}"#,
+        ] {
+            assert_eq!(refused(body), Code::BodyNotUnderstood, "{body}");
+        }
+        assert_eq!(refused(&format!("{{\"a\":{}", "[".repeat(100_000))), Code::BodyNotUnderstood);
+        assert_eq!(refused(r#"{"a":1,"a":1}"#), Code::DuplicatePropertiesSpecified);
+        assert_eq!(refused(r#"{"PartitionKey":"a","PartitionKey":"a"}"#), Code::DuplicatePropertiesSpecified);
+        assert_eq!(refused(r#"{"PartitionKey":5}"#), Code::InvalidInput);
+        assert_eq!(refused(r#"{"RowKey":"5","RowKey@odata.type":"Edm.Int32"}"#), Code::InvalidInput);
+        assert!(entity(b"{\"a\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn early_dates_are_out_of_range_by_name() {
+        let body = r#"{"Born":"0001-01-01T00:00:00Z","Born@odata.type":"Edm.DateTime"}"#;
+        let error = entity(body.as_bytes()).unwrap_err();
+        assert_eq!(error.code, Code::OutOfRangeInput);
+        assert_eq!(error.text(), "The 'Born' parameter of value '01/01/0001 00:00:00' is out of range.");
+    }
+
+    #[test]
+    fn table_names_come_from_their_member() {
+        assert_eq!(table_name(br#"{"TableName":"abc","X":1}"#).as_deref(), Ok("abc"));
+        for body in ["{}", r#"{"TableName":null}"#, r#"{"TableName":5}"#] {
+            assert_eq!(table_name(body.as_bytes()).unwrap_err().code, Code::PropertiesNeedValue, "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(body in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = entity(&body);
+        }
+    }
+}

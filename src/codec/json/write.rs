@@ -1,0 +1,354 @@
+//! Printing entities, tables and feeds as JSON (protocol §4.2 to §4.4).
+
+use crate::codec::stored::{self, StoredField, push_string};
+use crate::codec::uri;
+use crate::error::Result;
+use crate::model::entity::StoredProperties;
+use crate::model::version::write_etag;
+use crate::model::{EdmType, EdmValue, Key, Stored, Ticks};
+
+/// How much OData metadata a client asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metadata {
+    None,
+    Minimal,
+    Full,
+}
+
+impl Metadata {
+    /// The Content-Type of bodies at this level.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Metadata::None => "application/json;odata=nometadata;streaming=true;charset=utf-8",
+            Metadata::Minimal => "application/json;odata=minimalmetadata;streaming=true;charset=utf-8",
+            Metadata::Full => "application/json;odata=fullmetadata;streaming=true;charset=utf-8",
+        }
+    }
+}
+
+/// What a document says about itself besides its data.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    pub metadata: Metadata,
+    /// Scheme, host and, in path style, the account; no trailing slash.
+    pub base: &'a str,
+    pub account: &'a str,
+    /// The table's name as the request spelled it.
+    pub table: &'a str,
+    pub select: Option<&'a Select>,
+}
+
+/// The `$select` option: which members to print, and how the context URL
+/// repeats it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Select {
+    /// Names in the order given; empty selects everything.
+    pub names: Vec<String>,
+    /// What follows `$select=` in `odata.metadata`.
+    pub shown: String,
+}
+
+impl Select {
+    /// Whether a member is printed.
+    pub fn includes(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|n| n == name)
+    }
+}
+
+/// An entity as a stand-alone document.
+///
+/// # Errors
+/// Only for a row that is not in stored form.
+pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String> {
+    let mut out = String::with_capacity(512 + entity.properties.as_str().len());
+    out.push('{');
+    if context.metadata != Metadata::None {
+        push_context_url(&mut out, context, "/@Element");
+        out.push(',');
+    }
+    push_entity_members(&mut out, context, entity)?;
+    out.push('}');
+    Ok(out)
+}
+
+/// A page of entities.
+///
+/// # Errors
+/// Only for a row that is not in stored form.
+pub fn entity_feed(context: &Context<'_>, entities: &[Stored]) -> Result<String> {
+    let size: usize = entities.iter().map(|e| 300 + e.properties.as_str().len()).sum();
+    let mut out = String::with_capacity(200 + size);
+    open_feed(&mut out, context);
+    for (at, entity) in entities.iter().enumerate() {
+        out.push_str(if at == 0 { "{" } else { ",{" });
+        push_entity_members(&mut out, context, entity)?;
+        out.push('}');
+    }
+    out.push_str("]}");
+    Ok(out)
+}
+
+/// A table as a stand-alone document. `context.table` is `Tables`.
+pub fn table_document(context: &Context<'_>, name: &str) -> String {
+    let mut out = String::from("{");
+    if context.metadata != Metadata::None {
+        push_context_url(&mut out, context, "/@Element");
+        out.push(',');
+    }
+    push_table_members(&mut out, context, name);
+    out.push('}');
+    out
+}
+
+/// A page of tables. `context.table` is `Tables`.
+pub fn table_feed<'n>(context: &Context<'_>, names: impl Iterator<Item = &'n str>) -> String {
+    let mut out = String::with_capacity(256);
+    open_feed(&mut out, context);
+    for (at, name) in names.enumerate() {
+        out.push_str(if at == 0 { "{" } else { ",{" });
+        push_table_members(&mut out, context, name);
+        out.push('}');
+    }
+    out.push_str("]}");
+    out
+}
+
+fn open_feed(out: &mut String, context: &Context<'_>) {
+    out.push('{');
+    if context.metadata != Metadata::None {
+        push_context_url(out, context, "");
+        out.push(',');
+    }
+    out.push_str("\"value\":[");
+}
+
+fn push_context_url(out: &mut String, context: &Context<'_>, suffix: &str) {
+    let select = context.select.map(|s| format!("&$select={}", s.shown)).unwrap_or_default();
+    out.push_str("\"odata.metadata\":");
+    push_string(out, &format!("{}/$metadata#{}{suffix}{select}", context.base, context.table));
+}
+
+fn push_table_members(out: &mut String, context: &Context<'_>, name: &str) {
+    if context.metadata == Metadata::Full {
+        let address = format!("Tables('{name}')");
+        push_member(out, "odata.type", &format!("{}.Tables", context.account));
+        push_member(out, "odata.id", &format!("{}/{address}", context.base));
+        push_member(out, "odata.editLink", &address);
+    }
+    if context.select.is_none_or(|s| s.includes("TableName")) {
+        push_member(out, "TableName", name);
+    }
+    out.truncate(out.trim_end_matches(',').len());
+}
+
+/// A member with a string value and the comma after it.
+fn push_member(out: &mut String, name: &str, value: &str) {
+    push_string(out, name);
+    out.push(':');
+    push_string(out, value);
+    out.push(',');
+}
+
+fn push_entity_members(out: &mut String, context: &Context<'_>, entity: &Stored) -> Result<()> {
+    if context.metadata == Metadata::Full {
+        let address = uri::entity_address(context.table, &entity.key);
+        push_member(out, "odata.type", &format!("{}.{}", context.account, context.table));
+        push_member(out, "odata.id", &format!("{}/{address}", context.base));
+        push_etag(out, entity.modified);
+        push_member(out, "odata.editLink", &address);
+    } else if context.metadata == Metadata::Minimal {
+        push_etag(out, entity.modified);
+    }
+    match context.select.filter(|s| !s.names.is_empty()) {
+        None => {
+            push_system(out, context, &entity.key, entity.modified, |_| true);
+            for field in stored::fields(&entity.properties)? {
+                push_field(out, context.metadata, &field);
+            }
+        }
+        Some(select) => push_selected(out, context, entity, select)?,
+    }
+    out.truncate(out.trim_end_matches(',').len());
+    Ok(())
+}
+
+fn push_etag(out: &mut String, modified: Ticks) {
+    out.push_str("\"odata.etag\":\"");
+    write_etag(modified, out, "\\\"");
+    out.push_str("\",");
+}
+
+fn push_system(
+    out: &mut String,
+    context: &Context<'_>,
+    key: &Key,
+    modified: Ticks,
+    wanted: impl Fn(&str) -> bool,
+) {
+    if wanted("PartitionKey") {
+        push_member(out, "PartitionKey", &key.partition);
+    }
+    if wanted("RowKey") {
+        push_member(out, "RowKey", &key.row);
+    }
+    if wanted("Timestamp") {
+        if context.metadata == Metadata::Full {
+            out.push_str("\"Timestamp@odata.type\":\"Edm.DateTime\",");
+        }
+        out.push_str("\"Timestamp\":\"");
+        modified.write_canonical(out, ":");
+        out.push_str("\",");
+    }
+}
+
+/// Only what `$select` names; a name the entity lacks is null.
+fn push_selected(out: &mut String, context: &Context<'_>, entity: &Stored, select: &Select) -> Result<()> {
+    push_system(out, context, &entity.key, entity.modified, |name| select.includes(name));
+    let fields = stored::fields(&entity.properties)?;
+    for (at, name) in select.names.iter().enumerate() {
+        let system = matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp");
+        if system || select.names[..at].contains(name) {
+            continue;
+        }
+        match fields.iter().find(|field| field.name == *name) {
+            Some(field) => push_field(out, context.metadata, field),
+            None => {
+                push_string(out, name);
+                out.push_str(":null,");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One property with its annotation, copied from the stored form where the
+/// wire has the same text.
+fn push_field(out: &mut String, metadata: Metadata, field: &StoredField<'_>) {
+    let annotated = match field.edm_type {
+        EdmType::Binary | EdmType::DateTime | EdmType::Guid | EdmType::Int64 => true,
+        EdmType::Double => is_special_double(field.raw),
+        EdmType::String | EdmType::Boolean | EdmType::Int32 => false,
+    };
+    if annotated && metadata != Metadata::None {
+        push_string(out, &format!("{}{}", field.name, stored::ANNOTATION));
+        out.push_str(":\"");
+        out.push_str(field.edm_type.name());
+        out.push_str("\",");
+    }
+    push_string(out, &field.name);
+    out.push(':');
+    match (field.edm_type, field.value()) {
+        (EdmType::Double, _) if !is_special_double(field.raw) => {
+            out.push_str(field.raw.trim_matches('"'));
+        }
+        (EdmType::String, Ok(EdmValue::String(text))) if field.escaped => push_string(out, &text),
+        _ => out.push_str(field.raw),
+    }
+    out.push(',');
+}
+
+fn is_special_double(raw: &str) -> bool {
+    raw.ends_with("N\"") || raw.ends_with("y\"")
+}
+
+/// An entity that is not read back from the store but known to be there: the
+/// answer to an insert.
+pub fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Stored {
+    Stored { key, modified, properties }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn entity() -> Stored {
+        let ticks = |text: &str| Ticks::parse(text).unwrap();
+        as_stored(
+            Key::new("p'\"", "r"),
+            stored::encode(&[
+                ("S".into(), EdmValue::String("x\u{0}é".into())),
+                ("B".into(), EdmValue::Boolean(true)),
+                ("Bin".into(), EdmValue::Binary(vec![1, 2, 50])),
+                ("I".into(), EdmValue::Int32(42)),
+                ("L".into(), EdmValue::Int64(5_432_873_627_392)),
+                ("D".into(), EdmValue::Double(3.0)),
+                ("E".into(), EdmValue::Double(1e300)),
+                ("N".into(), EdmValue::Double(f64::NAN)),
+                ("F".into(), EdmValue::Double(f64::NEG_INFINITY)),
+                ("G".into(), EdmValue::Guid(Uuid::from_u128(1))),
+                ("T".into(), EdmValue::DateTime(ticks("2014-05-07T08:20:53Z"))),
+            ]),
+            ticks("2017-01-05T03:25:45.588957Z"),
+        )
+    }
+
+    fn context(metadata: Metadata, select: Option<&Select>) -> Context<'_> {
+        Context { metadata, base: "http://h/a", account: "a", table: "T", select }
+    }
+
+    #[test]
+    fn the_three_levels_print_as_recorded() {
+        let custom_plain = r#""S":"x\u0000é","B":true,"Bin":"AQIy","I":42,"L":"5432873627392","D":3.0,"E":1E+300,"N":"NaN","F":"-Infinity","G":"00000000-0000-0000-0000-000000000001","T":"2014-05-07T08:20:53Z"}"#;
+        let custom_typed = r#""S":"x\u0000é","B":true,"Bin@odata.type":"Edm.Binary","Bin":"AQIy","I":42,"L@odata.type":"Edm.Int64","L":"5432873627392","D":3.0,"E":1E+300,"N@odata.type":"Edm.Double","N":"NaN","F@odata.type":"Edm.Double","F":"-Infinity","G@odata.type":"Edm.Guid","G":"00000000-0000-0000-0000-000000000001","T@odata.type":"Edm.DateTime","T":"2014-05-07T08:20:53Z"}"#;
+        let keys = r#""PartitionKey":"p'\"","RowKey":"r","#;
+        let stamp = r#""Timestamp":"2017-01-05T03:25:45.588957Z","#;
+        let etag = r#""odata.etag":"W/\"datetime'2017-01-05T03%3A25%3A45.588957Z'\"","#;
+        let print = |level| entity_document(&context(level, None), &entity()).unwrap();
+        assert_eq!(print(Metadata::None), format!("{{{keys}{stamp}{custom_plain}"));
+        let url = r#""odata.metadata":"http://h/a/$metadata#T/@Element","#;
+        assert_eq!(print(Metadata::Minimal), format!("{{{url}{etag}{keys}{stamp}{custom_typed}"));
+        let address = "T(PartitionKey='p''%22',RowKey='r')";
+        assert_eq!(
+            print(Metadata::Full),
+            format!(
+                "{{{url}\"odata.type\":\"a.T\",\"odata.id\":\"http://h/a/{address}\",{etag}\
+                 \"odata.editLink\":\"{address}\",{keys}\"Timestamp@odata.type\":\"Edm.DateTime\",{stamp}{custom_typed}"
+            )
+        );
+    }
+
+    #[test]
+    fn feeds_hold_entities_without_their_own_context() {
+        let feed = |level, n| entity_feed(&context(level, None), &vec![entity(); n]).unwrap();
+        assert_eq!(feed(Metadata::None, 0), "{\"value\":[]}");
+        assert_eq!(
+            feed(Metadata::Minimal, 0),
+            "{\"odata.metadata\":\"http://h/a/$metadata#T\",\"value\":[]}"
+        );
+        let two: serde_json::Value = serde_json::from_str(&feed(Metadata::Full, 2)).unwrap();
+        assert_eq!(two["value"].as_array().unwrap().len(), 2);
+        assert!(two["value"][1].get("odata.metadata").is_none());
+    }
+
+    #[test]
+    fn select_prints_what_it_names_and_null_for_the_rest() {
+        let select =
+            Select { names: vec!["L".into(), "nope".into(), "RowKey".into()], shown: "L,nope,RowKey".into() };
+        assert_eq!(
+            entity_document(&context(Metadata::Minimal, Some(&select)), &entity()).unwrap(),
+            r##"{"odata.metadata":"http://h/a/$metadata#T/@Element&$select=L,nope,RowKey","odata.etag":"W/\"datetime'2017-01-05T03%3A25%3A45.588957Z'\"","RowKey":"r","L@odata.type":"Edm.Int64","L":"5432873627392","nope":null}"##
+        );
+        let all = Select { names: vec![], shown: String::new() };
+        let text = entity_document(&context(Metadata::Minimal, Some(&all)), &entity()).unwrap();
+        assert!(text.contains("/@Element&$select=\",") && text.contains("\"PartitionKey\""));
+    }
+
+    #[test]
+    fn tables_print_as_recorded() {
+        let tables = Context { table: "Tables", ..context(Metadata::Minimal, None) };
+        assert_eq!(
+            table_document(&tables, "Abc"),
+            r##"{"odata.metadata":"http://h/a/$metadata#Tables/@Element","TableName":"Abc"}"##
+        );
+        assert_eq!(
+            table_feed(&tables, ["a1b", "b"].into_iter()),
+            r##"{"odata.metadata":"http://h/a/$metadata#Tables","value":[{"TableName":"a1b"},{"TableName":"b"}]}"##
+        );
+        let full = Context { metadata: Metadata::Full, ..tables };
+        assert_eq!(
+            table_feed(&full, ["abc"].into_iter()),
+            r##"{"odata.metadata":"http://h/a/$metadata#Tables","value":[{"odata.type":"a.Tables","odata.id":"http://h/a/Tables('abc')","odata.editLink":"Tables('abc')","TableName":"abc"}]}"##
+        );
+    }
+}

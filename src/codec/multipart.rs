@@ -1,0 +1,342 @@
+//! The multipart form of batches, in and out (protocol §8.2, §8.3).
+
+use crate::error::{Code, Result};
+
+/// Headers in the order sent, names in lower case.
+pub type Headers<'a> = Vec<(String, &'a str)>;
+
+/// One part of a multipart body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// MIME headers, names in lower case.
+    pub headers: Headers<'a>,
+    /// What follows the empty line.
+    pub content: &'a [u8],
+}
+
+/// A request inside a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InnerRequest<'a> {
+    pub method: &'a str,
+    pub target: &'a str,
+    /// Headers of the request, names in lower case.
+    pub headers: Headers<'a>,
+    pub body: &'a [u8],
+}
+
+/// Parts at most; one more than a change set may hold, so that the rule about
+/// too many operations can speak.
+pub const MAX_PARTS: usize = 101;
+
+/// The boundary that a Content-Type names, if it is multipart/mixed.
+pub fn boundary(content_type: &str) -> Option<&str> {
+    let mut parts = content_type.split(';');
+    if !parts.next()?.trim().eq_ignore_ascii_case("multipart/mixed") {
+        return None;
+    }
+    parts.find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        (name.trim().eq_ignore_ascii_case("boundary") && !value.is_empty()).then_some(value)
+    })
+}
+
+/// Splits a body at its boundary. Lines end with CRLF or LF; what stands
+/// before the first and after the closing delimiter is ignored. Reading stops
+/// after [`MAX_PARTS`] parts.
+///
+/// # Errors
+/// [`Code::InvalidInput`] without an opening delimiter, or with a part whose
+/// headers do not end.
+pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
+    let mut parts = Vec::new();
+    let mut open: Option<usize> = None;
+    for line in lines(body) {
+        let Some(closing) = delimiter(&body[line.start..line.end], boundary) else { continue };
+        if let Some(start) = open {
+            parts.push(part(&body[start..content_end(body, line.start).max(start)])?);
+            if parts.len() == MAX_PARTS {
+                return Ok(parts);
+            }
+        }
+        open = Some(line.next);
+        if closing {
+            return Ok(parts);
+        }
+    }
+    match open {
+        None => Err(Code::InvalidInput.into()),
+        // The closing delimiter is missing: the last part ends with the body.
+        Some(start) => {
+            parts.push(part(&body[start.min(body.len())..])?);
+            Ok(parts)
+        }
+    }
+}
+
+/// Reads the request that a part of type application/http holds.
+///
+/// # Errors
+/// [`Code::InvalidInput`] for what is no HTTP request.
+pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
+    let mut rest = content;
+    while let Some(line) = lines(rest).next().filter(|l| l.start == l.end && l.next > l.start) {
+        rest = &rest[line.next..];
+    }
+    let line = lines(rest).next().ok_or(Code::InvalidInput)?;
+    let text = utf8(&rest[..line.end])?;
+    let (method, tail) = text.split_once(' ').ok_or(Code::InvalidInput)?;
+    let (target, version) = tail.rsplit_once(' ').ok_or(Code::InvalidInput)?;
+    if !version.starts_with("HTTP/") || method.is_empty() {
+        return Err(Code::InvalidInput.into());
+    }
+    let (headers, body) = headers(&rest[line.next..])?;
+    Ok(InnerRequest { method, target: target.trim(), headers, body })
+}
+
+struct Line {
+    start: usize,
+    /// Just past the text, before CRLF or LF.
+    end: usize,
+    /// Where the next line starts.
+    next: usize,
+}
+
+fn lines(body: &[u8]) -> impl Iterator<Item = Line> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at >= body.len() {
+            return None;
+        }
+        let newline = memchr::memchr(b'\n', &body[at..]).map(|n| at + n);
+        let next = newline.map_or(body.len(), |n| n + 1);
+        let mut end = newline.unwrap_or(body.len());
+        if end > at && body[end - 1] == b'\r' {
+            end -= 1;
+        }
+        let line = Line { start: at, end, next };
+        at = next;
+        Some(line)
+    })
+}
+
+/// Whether a line is a delimiter, and if so whether it is the closing one.
+fn delimiter(line: &[u8], boundary: &str) -> Option<bool> {
+    let rest = line.strip_prefix(b"--")?.strip_prefix(boundary.as_bytes())?;
+    match rest.trim_ascii_end() {
+        b"" => Some(false),
+        b"--" => Some(true),
+        _ => None,
+    }
+}
+
+/// The line break before a delimiter belongs to the delimiter.
+fn content_end(body: &[u8], delimiter_start: usize) -> usize {
+    let before = &body[..delimiter_start];
+    let before = before.strip_suffix(b"\n").unwrap_or(before);
+    before.strip_suffix(b"\r").unwrap_or(before).len()
+}
+
+fn part(bytes: &[u8]) -> Result<Part<'_>> {
+    let (headers, content) = headers(bytes)?;
+    Ok(Part { headers, content })
+}
+
+/// Header lines up to an empty line, and what follows it. A body may be
+/// missing together with its empty line.
+fn headers(bytes: &[u8]) -> Result<(Headers<'_>, &[u8])> {
+    const MAX_HEADERS: usize = 64;
+    let mut headers = Vec::new();
+    for line in lines(bytes) {
+        if line.start == line.end {
+            return Ok((headers, &bytes[line.next..]));
+        }
+        let (name, value) = utf8(&bytes[line.start..line.end])?.split_once(':').ok_or(Code::InvalidInput)?;
+        if headers.len() == MAX_HEADERS {
+            return Err(Code::InvalidInput.into());
+        }
+        headers.push((name.trim().to_ascii_lowercase(), value.trim()));
+    }
+    Ok((headers, &[]))
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| Code::InvalidInput.into())
+}
+
+/// The answer to one operation, as it stands inside a batch response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InnerAnswer {
+    pub status: u16,
+    /// Headers in the order they are printed.
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Prints a batch response around a change set's answers.
+pub fn change_set_response(batch: &str, change_set: &str, answers: &[InnerAnswer]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512 * (answers.len() + 1));
+    let text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={change_set}\r\n\r\n");
+    out.extend_from_slice(text.as_bytes());
+    for answer in answers {
+        push_answer(&mut out, change_set, answer);
+    }
+    out.extend_from_slice(format!("--{change_set}--\r\n--{batch}--\r\n").as_bytes());
+    out
+}
+
+/// Prints a batch response around the answer to a single query.
+pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512 + answer.body.len());
+    push_answer(&mut out, batch, answer);
+    out.extend_from_slice(format!("--{batch}--\r\n").as_bytes());
+    out
+}
+
+fn push_answer(out: &mut Vec<u8>, boundary: &str, answer: &InnerAnswer) {
+    let mut head = format!(
+        "--{boundary}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+         HTTP/1.1 {} {}\r\n",
+        answer.status,
+        reason(answer.status)
+    );
+    for (name, value) in &answer.headers {
+        head.push_str(name);
+        head.push_str(": ");
+        head.push_str(value);
+        head.push_str("\r\n");
+    }
+    head.push_str("\r\n");
+    out.extend_from_slice(head.as_bytes());
+    out.extend_from_slice(&answer.body);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The reason phrase of the statuses that occur inside batches.
+const fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        204 => "No Content",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        412 => "Precondition Failed",
+        413 => "Request Entity Too Large",
+        415 => "Unsupported Media Type",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        _ => "Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CRLF: &str = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\
+        Content-Type: application/http\r\n\r\nPUT http://h/T(PartitionKey='a b',RowKey='') HTTP/1.1\r\n\
+        If-Match: *\r\nContent-Length: 999\r\n\r\n{\"a\":\r\n1}\r\n--c--\r\n\r\n--b--\r\n";
+
+    fn check(body: &str) {
+        let outer = parts(body.as_bytes(), "b").unwrap();
+        assert_eq!(outer.len(), 1);
+        let inner = parts(outer[0].content, boundary(outer[0].headers[0].1).unwrap()).unwrap();
+        assert_eq!(inner.len(), 1);
+        let request = request(inner[0].content).unwrap();
+        assert_eq!((request.method, request.target), ("PUT", "http://h/T(PartitionKey='a b',RowKey='')"));
+        assert_eq!(request.headers[0], ("if-match".to_owned(), "*"));
+        let json: serde_json::Value = serde_json::from_slice(request.body).unwrap();
+        assert_eq!(json["a"], 1);
+    }
+
+    #[test]
+    fn line_ends_may_be_crlf_or_lf_or_mixed() {
+        check(CRLF);
+        check(&CRLF.replace("\r\n", "\n"));
+        check(&CRLF.replacen("\r\n", "\n", 5));
+        check(CRLF.trim_end());
+        check(&format!("preamble\r\n{CRLF}epilogue"));
+        check(&CRLF.replace("--b--\r\n", ""));
+        check(
+            &CRLF
+                .replace("HTTP/1.1\r\n", "HTTP/1.1\r\nContent-ID: 1\r\n")
+                .replace("If-Match: *\r\nContent-Length", "X: y\r\nContent-Length")
+                .replacen("Content-ID: 1", "If-Match: *", 1),
+        );
+    }
+
+    #[test]
+    fn a_request_without_body_may_end_anyhow() {
+        for tail in ["", "\r\n", "\r\n\r\n", "\n\n\n"] {
+            let text = format!("DELETE /T(PartitionKey='',RowKey='') HTTP/1.1\r\nIf-Match: *{tail}");
+            let request = request(text.as_bytes()).unwrap();
+            assert!(request.body.trim_ascii().is_empty());
+            assert_eq!(request.headers.len(), 1);
+        }
+    }
+
+    #[test]
+    fn boundaries_may_be_quoted_and_lines_that_only_begin_like_one_are_content() {
+        assert_eq!(boundary("multipart/mixed; boundary=\"x y\"; charset=\"utf-8\""), Some("x y"));
+        assert_eq!(boundary("Multipart/Mixed;charset=utf-8;BOUNDARY=b"), Some("b"));
+        for none in ["application/json", "multipart/mixed", "multipart/mixed; boundary=", ""] {
+            assert_eq!(boundary(none), None, "{none}");
+        }
+        let found = parts(b"--b\r\n\r\n--bx\r\n--b--\r\n", "b").unwrap();
+        assert_eq!(found[0].content, b"--bx");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(parts(b"", "b").is_err());
+        assert!(parts(b"no delimiter", "b").is_err());
+        assert!(parts(b"--b\r\nno colon\r\n\r\n--b--", "b").is_err());
+        for bad in ["", "\r\n", "GET", "GET /x", "GET /x FTP/1", "\u{1}", " /x HTTP/1.1"] {
+            assert!(request(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(request(b"GET /\xff HTTP/1.1\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn responses_print_byte_for_byte_as_recorded() {
+        let answer = InnerAnswer {
+            status: 204,
+            headers: vec![("X-Content-Type-Options", "nosniff".into()), ("ETag", "W/\"x\"".into())],
+            body: vec![],
+        };
+        let text =
+            String::from_utf8(change_set_response("batchresponse_1", "changesetresponse_2", &[answer]))
+                .unwrap();
+        assert_eq!(
+            text,
+            "--batchresponse_1\r\nContent-Type: multipart/mixed; boundary=changesetresponse_2\r\n\r\n\
+             --changesetresponse_2\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+             HTTP/1.1 204 No Content\r\nX-Content-Type-Options: nosniff\r\nETag: W/\"x\"\r\n\r\n\r\n\
+             --changesetresponse_2--\r\n--batchresponse_1--\r\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parts(&body, "b");
+            let _ = request(&body);
+        }
+
+        #[test]
+        fn no_line_soup_makes_the_parser_panic(lines in prop::collection::vec(prop::sample::select(vec![
+            "--b", "--b--", "--c", "", "\r", "A: b", "GET / HTTP/1.1", "x",
+        ]), 0..12)) {
+            let body = lines.join("\n");
+            for part in parts(body.as_bytes(), "b").unwrap_or_default() {
+                let _ = parts(part.content, "c");
+                let _ = request(part.content);
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Settings, and where they come from: flags, environment variables and a
+//! `.env` file, in that order of precedence. All three are alike.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use clap::{Args, ValueEnum};
+
+use crate::auth::AccountSet;
+use crate::auth::accounts::AccountError;
+use crate::store::postgres::PgOptions;
+use crate::store::sqlite::Location;
+
+/// How to run the server.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
+    pub listen: String,
+
+    /// sqlite://FILE, sqlite::memory: or postgres://…
+    #[arg(long, env = "DATABASE_URL", default_value = "sqlite://rowhouse.db", hide_env_values = true)]
+    pub database_url: String,
+
+    /// name:base64key[:base64key2], several separated by ';' [default: the well-known development account]
+    #[arg(long, env = "ROWHOUSE_ACCOUNTS", hide_env_values = true)]
+    pub accounts: Option<String>,
+
+    /// Suffixes of host names whose first label is an account, separated by ','
+    #[arg(long, env = "ROWHOUSE_HOST_SUFFIX", value_delimiter = ',')]
+    pub host_suffix: Vec<String>,
+
+    /// postgres://… to run migrations through, if not the database URL
+    #[arg(long, env = "ROWHOUSE_MIGRATE_URL", hide_env_values = true)]
+    pub migrate_url: Option<String>,
+
+    /// Buckets that a new table is spread over; more than 1 only on a sharded PostgreSQL
+    #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub table_spread: u16,
+
+    /// Connections to PostgreSQL at most
+    #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_connections: u32,
+
+    /// Threads that serve requests [default: one for each core]
+    #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+
+    /// Client connections at most, for each thread
+    #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_clients: u32,
+
+    /// Comparisons in one $filter at most
+    #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_filter_comparisons: u32,
+
+    /// Seconds that requests in flight may take to finish at shutdown
+    #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
+    pub shutdown_seconds: u16,
+
+    /// Least severe messages to log: error, warn, info, debug, trace, or a tracing filter
+    #[arg(long, env = "ROWHOUSE_LOG", default_value = "info")]
+    pub log: String,
+
+    /// How to print log messages
+    #[arg(long, env = "ROWHOUSE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Forms of log output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Settings that were understood.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub database: Database,
+    pub accounts: AccountSet,
+    /// Whether the accounts are the well-known one that everybody can open.
+    pub is_development: bool,
+    pub workers: Option<u16>,
+    pub max_clients: u32,
+    pub max_filter_comparisons: usize,
+    pub shutdown_seconds: u16,
+}
+
+/// Where entities are kept.
+#[derive(Debug, Clone)]
+pub enum Database {
+    Sqlite(Location),
+    Postgres(PgOptions),
+}
+
+/// A setting that makes no sense, for whoever starts the server.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
+    Listen(String),
+    #[error("--database-url: must begin with sqlite: or postgres:")]
+    DatabaseUrl,
+    #[error("--accounts: {0}")]
+    Accounts(#[from] AccountError),
+}
+
+impl Settings {
+    /// Reads the settings that are more than numbers.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for the first that makes no sense.
+    pub fn read(&self) -> Result<Config, ConfigError> {
+        let listen = self.listen.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let suffixes: Vec<String> =
+            self.host_suffix.iter().map(|s| s.trim().trim_start_matches('.').to_owned()).collect();
+        let given = self.accounts.as_deref().filter(|accounts| !accounts.trim().is_empty());
+        let accounts = match given {
+            Some(text) => AccountSet::parse(text, suffixes)?,
+            None => AccountSet::development(suffixes),
+        };
+        Ok(Config {
+            listen: listen.ok_or_else(|| ConfigError::Listen(self.listen.clone()))?,
+            database: self.database()?,
+            accounts,
+            is_development: given.is_none(),
+            workers: self.workers,
+            max_clients: self.max_clients,
+            max_filter_comparisons: self.max_filter_comparisons as usize,
+            shutdown_seconds: self.shutdown_seconds,
+        })
+    }
+
+    fn database(&self) -> Result<Database, ConfigError> {
+        let url = self.database_url.trim();
+        if let Some(rest) = url.strip_prefix("sqlite:") {
+            return Location::parse(rest).map(Database::Sqlite).ok_or(ConfigError::DatabaseUrl);
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            let mut options = PgOptions::new(url);
+            options.migrate_url = self.migrate_url.clone().filter(|url| !url.is_empty());
+            options.spread = self.table_spread;
+            options.max_connections = self.max_connections;
+            return Ok(Database::Postgres(options));
+        }
+        Err(ConfigError::DatabaseUrl)
+    }
+}
+
+impl Database {
+    /// The database as it may be shown: without its password.
+    pub fn shown(&self) -> String {
+        match self {
+            Database::Sqlite(Location::Memory) => "sqlite::memory:".into(),
+            Database::Sqlite(Location::File(path)) => format!("sqlite://{}", path.display()),
+            Database::Postgres(options) => without_password(&options.url),
+        }
+    }
+}
+
+fn without_password(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
+    let rest = rest.split_once('?').map_or(rest, |(address, _)| address);
+    match rest.rsplit_once('@') {
+        Some((user, host)) => {
+            format!("{scheme}://{}@{host}", user.split_once(':').map_or(user, |(name, _)| name))
+        }
+        None => format!("{scheme}://{rest}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn read(arguments: &[&str]) -> Result<Config, String> {
+        let line = Line::try_parse_from([&["rowhouse"], arguments].concat()).map_err(|e| e.to_string())?;
+        line.settings.read().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn databases_are_told_by_their_scheme() {
+        let shown = |url| read(&["--database-url", url]).map(|c| c.database.shown());
+        assert_eq!(shown("sqlite://a.db").as_deref(), Ok("sqlite://a.db"));
+        assert_eq!(shown("sqlite::memory:").as_deref(), Ok("sqlite::memory:"));
+        assert_eq!(shown("postgres://u:secret@h:1/d?x=secret").as_deref(), Ok("postgres://u@h:1/d"));
+        assert_eq!(shown("postgresql:///d").as_deref(), Ok("postgresql:///d"));
+        assert!(shown("mysql://x").is_err() && shown("").is_err() && shown("sqlite:").is_err());
+    }
+
+    #[test]
+    fn mistakes_are_named_by_their_flag() {
+        for (arguments, part) in [
+            (["--listen", "nonsense"], "--listen nonsense"),
+            (["--accounts", "a"], "--accounts: account number 1"),
+            (["--table-spread", "0"], "--table-spread"),
+            (["--workers", "x"], "--workers"),
+        ] {
+            let message = read(&arguments).unwrap_err();
+            assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn without_accounts_there_is_the_well_known_one() {
+        assert!(read(&["--accounts", ""]).unwrap().is_development);
+        assert!(!read(&["--accounts", "abc:AAAA"]).unwrap().is_development);
+    }
+}

@@ -1,0 +1,125 @@
+//! Answers as plain data, and the headers that they share (protocol §2.2).
+
+use crate::codec::failure::{self, Occasion};
+use crate::codec::json::write::Metadata;
+use crate::codec::multipart::InnerAnswer;
+use crate::error::{Code, Error};
+use crate::request::{Head, Prefer};
+
+/// A response, before the headers that every response carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+pub const CONTENT_TYPE: &str = "Content-Type";
+pub const ETAG: &str = "ETag";
+pub const LOCATION: &str = "Location";
+pub const DATA_SERVICE_ID: &str = "DataServiceId";
+pub const PREFERENCE_APPLIED: &str = "Preference-Applied";
+const NOSNIFF: (&str, &str) = ("X-Content-Type-Options", "nosniff");
+const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
+
+impl Answer {
+    /// An answer of the table layer without a body.
+    pub fn empty(status: u16) -> Self {
+        let mut answer = Self { status, headers: Vec::new(), body: Vec::new() };
+        answer.push_pair(NO_CACHE);
+        answer.push_pair(NOSNIFF);
+        answer
+    }
+
+    /// An answer of the table layer with a JSON body.
+    pub fn json(status: u16, metadata: Metadata, body: String) -> Self {
+        Self::empty(status).with(CONTENT_TYPE, metadata.content_type()).with_body(body.into_bytes())
+    }
+
+    /// The same answer with one more header.
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The same answer with this body.
+    pub fn with_body(mut self, body: Vec<u8>) -> Self {
+        self.body = body;
+        self
+    }
+
+    fn push_pair(&mut self, (name, value): (&'static str, &str)) {
+        self.headers.push((name, value.to_owned()));
+    }
+
+    /// A refusal by the table layer. Errors raised before an operation starts
+    /// carry no Cache-Control (protocol §2.2).
+    pub fn refusal(
+        error: &Error,
+        metadata: Metadata,
+        prefer: Option<Prefer>,
+        occasion: &Occasion<'_>,
+    ) -> Self {
+        let body = failure::json(error, occasion);
+        let mut answer = Self::json(error.code.facts().status, metadata, body);
+        if is_early(error.code) {
+            answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
+        }
+        if let Some(prefer) = prefer {
+            answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
+        }
+        if matches!(error.code, Code::ServerBusy) {
+            answer = answer.with("Retry-After", "1");
+        }
+        answer
+    }
+
+    /// A refusal before the table layer is reached: authentication. JSON where
+    /// the client speaks it, else XML; always with the code as a header.
+    pub fn front_door(error: &Error, head: &Head, occasion: &Occasion<'_>) -> Self {
+        let facts = error.code.facts();
+        let speaks_json = head.header("accept").is_some_and(|accept| accept.contains("json"));
+        let (content_type, body) = if speaks_json {
+            ("application/json", failure::json(error, occasion))
+        } else {
+            ("application/xml", failure::xml(error, occasion))
+        };
+        let answer = Self { status: facts.status, headers: Vec::new(), body: body.into_bytes() }
+            .with(CONTENT_TYPE, content_type)
+            .with("x-ms-error-code", facts.code);
+        match error.code {
+            Code::NoCredentials => answer.with("WWW-Authenticate", CHALLENGE),
+            _ => answer,
+        }
+    }
+
+    /// The same answer as a part of a batch. The data service version there
+    /// tells inserts, queries and errors from updates (protocol §8.3).
+    pub fn into_inner(self, data_service_version: &str, content_id: Option<&str>) -> InnerAnswer {
+        let mut headers = Vec::with_capacity(self.headers.len() + 2);
+        let take = |name: &str| -> Option<(&'static str, String)> {
+            self.headers.iter().find(|(n, _)| *n == name).cloned()
+        };
+        let (sniff, cache, kind) = (take(NOSNIFF.0), take(NO_CACHE.0), take(CONTENT_TYPE));
+        let version = Some(("DataServiceVersion", data_service_version.to_owned()));
+        let content_id = content_id.map(|id| ("Content-ID", id.to_owned()));
+        let applied = take(PREFERENCE_APPLIED);
+        let first = match self.status {
+            200 => [version, kind, sniff, cache, content_id, applied],
+            201 => [version, kind, content_id, sniff, cache, applied],
+            _ => [content_id, sniff, cache, applied, version, kind],
+        };
+        headers.extend(first.into_iter().flatten());
+        let rest = |name: &str| ![NOSNIFF.0, NO_CACHE.0, CONTENT_TYPE, PREFERENCE_APPLIED].contains(&name);
+        headers.extend(self.headers.into_iter().filter(|(name, _)| rest(name)));
+        InnerAnswer { status: self.status, headers, body: self.body }
+    }
+}
+
+/// What a client without credentials is told to fetch.
+const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize \
+                         resource_id=https://storage.azure.com";
+
+const fn is_early(code: Code) -> bool {
+    matches!(code, Code::FilterSyntax | Code::TableNotFound | Code::OutOfRangeInput | Code::QuerySyntax)
+}

@@ -1,0 +1,183 @@
+//! Tokens of a filter expression (protocol §6.2).
+
+use crate::model::names::is_identifier_start;
+use crate::model::{CompareOp, EdmValue, Ticks, lexical};
+
+/// A token; `end` of its [`Spanned`] is what error messages count from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Token {
+    Open,
+    Close,
+    And,
+    Or,
+    Not,
+    Compare(CompareOp),
+    /// A word that is no keyword: a property, or the name of a function.
+    Word(String),
+    Literal(EdmValue),
+    /// Something that OData has and the Table service does not: `null`,
+    /// arithmetic, member paths.
+    Unsupported,
+    End,
+}
+
+/// A token with the offset, in characters, just past it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spanned {
+    pub token: Token,
+    pub end: usize,
+}
+
+/// Not a token: the offset just past the text that is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadToken {
+    pub end: usize,
+}
+
+/// Reads tokens off a filter text.
+pub struct Lexer {
+    chars: Vec<char>,
+    at: usize,
+}
+
+impl Lexer {
+    /// A lexer at the start of `text`.
+    pub fn new(text: &str) -> Self {
+        Self { chars: text.chars().collect(), at: 0 }
+    }
+
+    /// The next token; [`Token::End`] for ever once the text is used up.
+    ///
+    /// # Errors
+    /// [`BadToken`] for text that cannot begin or finish a token.
+    pub fn token(&mut self) -> Result<Spanned, BadToken> {
+        while self.peek().is_some_and(|c| c == ' ' || c == '\t') {
+            self.at += 1;
+        }
+        let Some(c) = self.peek() else { return Ok(self.spanned(Token::End)) };
+        let token = match c {
+            '(' => self.single(Token::Open),
+            ')' => self.single(Token::Close),
+            '\'' => Token::Literal(EdmValue::String(self.quoted()?)),
+            '0'..='9' | '.' => self.number()?,
+            '-' if self.chars[self.at + 1..].starts_with(&['I', 'N', 'F']) => self.minus_infinity(),
+            '-' if self.chars.get(self.at + 1).is_some_and(|c| c.is_ascii_digit() || *c == '.') => {
+                self.number()?
+            }
+            '-' | '/' | ',' => self.single(Token::Unsupported),
+            c if is_identifier_start(c) => self.word()?,
+            _ => return Err(BadToken { end: self.at + 1 }),
+        };
+        Ok(self.spanned(token))
+    }
+
+    fn spanned(&self, token: Token) -> Spanned {
+        Spanned { token, end: self.at }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn single(&mut self, token: Token) -> Token {
+        self.at += 1;
+        token
+    }
+
+    /// The content of a quoted literal; a quote inside is doubled.
+    fn quoted(&mut self) -> Result<String, BadToken> {
+        self.at += 1;
+        let mut text = String::new();
+        while let Some(c) = self.peek() {
+            self.at += 1;
+            if c != '\'' {
+                text.push(c);
+            } else if self.peek() == Some('\'') {
+                self.at += 1;
+                text.push('\'');
+            } else {
+                return Ok(text);
+            }
+        }
+        Err(BadToken { end: self.at })
+    }
+
+    fn word(&mut self) -> Result<Token, BadToken> {
+        let start = self.at;
+        while self.peek().is_some_and(unicode_ident::is_xid_continue) {
+            self.at += 1;
+        }
+        let word: String = self.chars[start..self.at].iter().collect();
+        if self.peek() == Some('\'') {
+            return self.typed(&word);
+        }
+        Ok(match word.as_str() {
+            "and" => Token::And,
+            "or" => Token::Or,
+            "not" => Token::Not,
+            "eq" => Token::Compare(CompareOp::Eq),
+            "ne" => Token::Compare(CompareOp::Ne),
+            "lt" => Token::Compare(CompareOp::Lt),
+            "le" => Token::Compare(CompareOp::Le),
+            "gt" => Token::Compare(CompareOp::Gt),
+            "ge" => Token::Compare(CompareOp::Ge),
+            "true" | "True" => Token::Literal(EdmValue::Boolean(true)),
+            "false" | "False" => Token::Literal(EdmValue::Boolean(false)),
+            "NaN" => Token::Literal(EdmValue::Double(f64::NAN)),
+            "INF" => Token::Literal(EdmValue::Double(f64::INFINITY)),
+            "null" | "add" | "sub" | "mul" | "div" | "mod" => Token::Unsupported,
+            _ => Token::Word(word),
+        })
+    }
+
+    fn minus_infinity(&mut self) -> Token {
+        self.at += "-INF".len();
+        Token::Literal(EdmValue::Double(f64::NEG_INFINITY))
+    }
+
+    /// `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`.
+    fn typed(&mut self, prefix: &str) -> Result<Token, BadToken> {
+        let text = self.quoted()?;
+        let value = match prefix {
+            "datetime" => Ticks::parse(&text).ok().map(EdmValue::DateTime),
+            "guid" => lexical::parse_guid(&text).map(EdmValue::Guid),
+            "X" | "x" | "binary" => lexical::parse_hex(&text).map(EdmValue::Binary),
+            _ => None,
+        };
+        value.map(Token::Literal).ok_or(BadToken { end: self.at })
+    }
+
+    /// Digits with an optional sign, fraction, exponent and suffix `L` or `D`.
+    fn number(&mut self) -> Result<Token, BadToken> {
+        let start = self.at;
+        if self.peek() == Some('-') {
+            self.at += 1;
+        }
+        while let Some(c) = self.peek() {
+            let after_exponent = self.at > start && matches!(self.chars[self.at - 1], 'e' | 'E');
+            let part = c.is_ascii_digit()
+                || matches!(c, '.' | 'e' | 'E')
+                || (after_exponent && matches!(c, '+' | '-'));
+            if !part {
+                break;
+            }
+            self.at += 1;
+        }
+        let text: String = self.chars[start..self.at].iter().collect();
+        let suffix = self.peek().filter(|c| matches!(c, 'L' | 'l' | 'D' | 'd'));
+        if suffix.is_some() {
+            self.at += 1;
+        }
+        let value = match suffix {
+            Some('L' | 'l') => lexical::parse_integer(&text).map(EdmValue::Int64),
+            Some(_) => lexical::parse_double(&text).map(EdmValue::Double),
+            None if text.contains(['.', 'e', 'E']) => lexical::parse_double(&text).map(EdmValue::Double),
+            None => lexical::parse_integer(&text)
+                .map(EdmValue::Int32)
+                .or_else(|| lexical::parse_integer(&text).map(EdmValue::Int64)),
+        };
+        let glued = self.peek().is_some_and(unicode_ident::is_xid_continue);
+        if glued { Err(BadToken { end: self.at + 1 }) } else { Ok(()) }?;
+        value.map(Token::Literal).ok_or(BadToken { end: self.at })
+    }
+}

@@ -1,0 +1,192 @@
+//! Entity group transactions and query batches as sent (protocol §8.1, §8.2).
+
+use super::format::{Format, Prefer};
+use super::head::Head;
+use super::operation::{self, Context, Operation};
+use super::options::Options;
+use super::target::{self, Target};
+use super::verb::Verb;
+use crate::codec::multipart::{self, InnerRequest, Part};
+use crate::error::{Code, Error, Result};
+
+/// Operations of a change set at most.
+pub const MAX_OPERATIONS: usize = 100;
+
+/// A batch: one change set, or one query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Batch {
+    ChangeSet {
+        /// The operations in order, up to the first that was not understood.
+        parts: Vec<BatchPart>,
+        /// Why the part after those was not understood.
+        failure: Option<FailedPart>,
+    },
+    Query(Box<Result<BatchPart, FailedPart>>),
+}
+
+impl Batch {
+    /// Whether the batch changes nothing.
+    pub const fn is_read(&self) -> bool {
+        matches!(self, Batch::Query(_))
+    }
+}
+
+/// How the answer to a part is printed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Printing {
+    pub format: Format,
+    pub prefer: Option<Prefer>,
+    /// From the nested HTTP headers, where it is echoed; not from the MIME
+    /// headers, where it is not.
+    pub content_id: Option<String>,
+}
+
+/// An operation of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchPart {
+    pub operation: Operation,
+    pub printing: Printing,
+}
+
+/// A part that was not understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FailedPart {
+    /// Carries the index of the part.
+    pub error: Error,
+    pub printing: Printing,
+}
+
+/// What a part may hold: writes in a change set, a query outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    Write,
+    Query,
+}
+
+/// Reads a batch.
+///
+/// # Errors
+/// Those that concern the batch as a whole: [`Code::MediaTypeNotSupported`] for
+/// what is no multipart body, [`Code::InvalidInput`] for one that is neither a
+/// single change set nor a single query.
+pub fn read(context: &Context<'_>, outer: &Target) -> Result<Batch> {
+    let content_type = context.head.header("content-type").unwrap_or_default();
+    let boundary = multipart::boundary(content_type).ok_or(Code::MediaTypeNotSupported)?;
+    let parts = multipart::parts(context.body, boundary)?;
+    let [only] = parts.as_slice() else { return Err(Code::InvalidInput.into()) };
+    match header(&only.headers, "content-type").and_then(multipart::boundary) {
+        Some(boundary) => change_set(context, outer, &multipart::parts(only.content, boundary)?),
+        None => query(context, outer, only),
+    }
+}
+
+fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch> {
+    let request = multipart::request(part.content)?;
+    if request.method != "GET" {
+        return Err(Code::InvalidInput.into());
+    }
+    Ok(Batch::Query(Box::new(read_part(context, outer, &request, Expect::Query, 0))))
+}
+
+fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Result<Batch> {
+    let mut understood = Vec::with_capacity(parts.len());
+    for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
+        if part.headers.is_empty() && part.content.trim_ascii().is_empty() {
+            continue;
+        }
+        let request = multipart::request(part.content).map_err(|e| e.at(index))?;
+        match read_part(context, outer, &request, Expect::Write, index) {
+            Ok(part) => understood.push(part),
+            Err(failed) => return Ok(Batch::ChangeSet { parts: understood, failure: Some(failed) }),
+        }
+    }
+    let failure = (parts.len() > MAX_OPERATIONS).then(|| FailedPart {
+        error: Error::from(Code::TooManyBatchOperations).at(MAX_OPERATIONS - 1),
+        printing: Printing { format: format_of(context.head), prefer: None, content_id: None },
+    });
+    if failure.is_some() {
+        understood.clear();
+    }
+    Ok(Batch::ChangeSet { parts: understood, failure })
+}
+
+fn format_of(head: &Head) -> Format {
+    Format::negotiate(head, &Options::parse(&head.query).unwrap_or_default())
+}
+
+fn read_part(
+    context: &Context<'_>,
+    outer: &Target,
+    request: &InnerRequest<'_>,
+    expect: Expect,
+    index: usize,
+) -> Result<BatchPart, FailedPart> {
+    let head = inner_head(context.head, request);
+    let printing = Printing {
+        format: format_of(&head),
+        prefer: Prefer::of(&head),
+        content_id: header(&request.headers, "content-id").map(str::to_owned),
+    };
+    match inner_operation(context, outer, request.body, &head, expect) {
+        Ok(operation) => Ok(BatchPart { operation, printing }),
+        Err(error) => Err(FailedPart { error: error.at(index), printing }),
+    }
+}
+
+fn inner_operation(
+    context: &Context<'_>,
+    outer: &Target,
+    body: &[u8],
+    head: &Head,
+    expect: Expect,
+) -> Result<Operation> {
+    let resource = target::resolve_inner(&head.path, outer)?;
+    let options = Options::parse(&head.query)?;
+    let verb = Verb::of(head)?;
+    let inner = Context { head, options: &options, body, max_comparisons: context.max_comparisons };
+    let operation = operation::on_resource(&inner, verb, &resource)?;
+    match (&operation, expect) {
+        (Operation::Write(_), Expect::Write)
+        | (Operation::GetEntity { .. } | Operation::QueryEntities { .. }, Expect::Query) => Ok(operation),
+        (Operation::GetEntity { .. } | Operation::QueryEntities { .. }, Expect::Write) => {
+            Err(Code::InvalidInput.into())
+        }
+        // Tables can neither be made nor dropped nor listed in a batch.
+        _ => Err(Code::NotImplemented.into()),
+    }
+}
+
+/// The head of an inner request: its own headers, under the version and, unless
+/// it has its own, the Accept header of the outer one. Inner versions, dates
+/// and request ids are ignored.
+fn inner_head(outer: &Head, request: &InnerRequest<'_>) -> Head {
+    let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
+    let mut headers: Vec<(String, String)> = request
+        .headers
+        .iter()
+        .filter(|(name, _)| name != "x-ms-version")
+        .map(|(name, value)| (name.clone(), (*value).to_owned()))
+        .collect();
+    let mut inherit = |name: &str| {
+        if let (None, Some(value)) = (header_owned(&headers, name), outer.header(name)) {
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+    };
+    inherit("x-ms-version");
+    inherit("accept");
+    Head {
+        method: request.method.to_owned(),
+        path: path.to_owned(),
+        query: query.to_owned(),
+        headers,
+        secure: outer.secure,
+    }
+}
+
+fn header<'a>(headers: &[(String, &'a str)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
+}
+
+fn header_owned<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+}

@@ -1,0 +1,115 @@
+//! The head of a request as plain data (protocol §2.1, §12).
+
+use crate::error::{Code, Result};
+
+/// Everything of a request but its body.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Head {
+    pub method: String,
+    /// The path as sent: still percent-encoded, which signatures cover.
+    pub path: String,
+    /// The query string as sent, without the question mark.
+    pub query: String,
+    /// Names in lower case, in the order sent.
+    pub headers: Vec<(String, String)>,
+    /// Whether the connection is encrypted.
+    pub secure: bool,
+}
+
+impl Head {
+    /// The first header with this lower-case name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Every header with this lower-case name.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of the Host header.
+    pub fn host(&self) -> &str {
+        self.header("host").unwrap_or("localhost")
+    }
+
+    /// The API version that the request names.
+    ///
+    /// # Errors
+    /// [`Code::InvalidHeaderValue`] for what is no date, or one before
+    /// 2009-04-14.
+    pub fn version(&self) -> Result<ApiVersion> {
+        ApiVersion::parse(self.header("x-ms-version"))
+    }
+}
+
+/// An API version: a date. Absent means that the client named none; then
+/// formats follow the client's Accept header (UNVERIFIED 17).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiVersion(Option<String>);
+
+/// First version with JSON, Prefer and `$format`.
+pub const JSON: &str = "2013-08-15";
+/// First version without Atom.
+pub const JSON_ONLY: &str = "2015-12-11";
+/// First version with upserts and `$select`.
+pub const UPSERT: &str = "2011-08-18";
+/// First version whose 401 carries a bearer challenge.
+pub const CHALLENGE: &str = "2020-12-06";
+/// The version that answers carry when the request named none.
+pub const DEFAULT: &str = "2019-02-02";
+const OLDEST: &str = "2009-04-14";
+
+impl ApiVersion {
+    fn parse(header: Option<&str>) -> Result<Self> {
+        let Some(text) = header else { return Ok(Self(None)) };
+        let date = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok() && text.len() == 10;
+        if date && text >= OLDEST {
+            Ok(Self(Some(text.to_owned())))
+        } else {
+            Err(Code::InvalidHeaderValue.into())
+        }
+    }
+
+    /// Whether the request runs under rules that came with `version`. A request
+    /// without a version has the newest rules.
+    pub fn at_least(&self, version: &str) -> bool {
+        self.0.as_deref().is_none_or(|own| own >= version)
+    }
+
+    /// Whether the request named a version.
+    pub const fn is_named(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What the answer's `x-ms-version` says.
+    pub fn echo(&self) -> &str {
+        self.0.as_deref().unwrap_or(DEFAULT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_dates_from_2009_04_14_on() {
+        for good in ["2009-04-14", "2019-02-02", "2026-06-06", "2999-12-31"] {
+            assert_eq!(ApiVersion::parse(Some(good)).unwrap().echo(), good);
+        }
+        for bad in [
+            "",
+            "2009-04-13",
+            "2008-10-27",
+            "latest",
+            "2019-2-2",
+            "2019-02-30",
+            "2019-02-02x",
+            " 2019-02-02",
+            "+2019-2-02",
+        ] {
+            assert_eq!(ApiVersion::parse(Some(bad)).unwrap_err().code, Code::InvalidHeaderValue, "{bad}");
+        }
+        assert!(ApiVersion::parse(None).unwrap().at_least(JSON_ONLY));
+        assert!(!ApiVersion::parse(Some("2013-08-15")).unwrap().at_least(JSON_ONLY));
+    }
+}

@@ -1,0 +1,40 @@
+//! Head and body to a [`Request`]: what the caller wants, without a promise
+//! that it is sensible; `plan` judges that.
+
+pub mod batch;
+pub mod format;
+pub mod head;
+pub mod operation;
+pub mod options;
+pub mod target;
+pub mod verb;
+
+pub use format::{Format, Prefer};
+pub use head::{ApiVersion, Head};
+pub use operation::{EntityWrite, Operation};
+pub use options::QueryOptions;
+pub use target::{Resource, Target};
+
+use crate::error::Result;
+
+/// A request that was understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub operation: Operation,
+    pub format: Format,
+    pub prefer: Option<Prefer>,
+}
+
+/// Reads a request whose head has been authenticated.
+///
+/// # Errors
+/// Whatever makes the request not understood; see the modules.
+pub fn read(head: &Head, target: &Target, body: &[u8], max_comparisons: usize) -> Result<Request> {
+    let options = options::Options::parse(&head.query)?;
+    let verb = verb::Verb::of(head)?;
+    let format = Format::negotiate(head, &options);
+    let prefer = Prefer::of(head);
+    let context = operation::Context { head, options: &options, body, max_comparisons };
+    let operation = operation::read(&context, verb, target)?;
+    Ok(Request { operation, format, prefer })
+}

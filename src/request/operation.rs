@@ -1,0 +1,227 @@
+//! Verb and resource to an operation (protocol §3).
+
+use super::batch::{self, Batch};
+use super::head::{Head, JSON_ONLY, UPSERT};
+use super::options::{Options, QueryOptions};
+use super::target::{Resource, Target};
+use super::verb::Verb;
+use crate::codec::json::read::{self, EntityBody};
+use crate::codec::json::write::Select;
+use crate::error::{Code, Error, Result};
+use crate::model::{IfMatch, Key};
+
+/// What a request wants done. Names and keys are as sent, unchecked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Operation {
+    QueryTables(QueryOptions),
+    GetTable {
+        name: String,
+    },
+    CreateTable {
+        name: String,
+    },
+    DeleteTable {
+        name: String,
+    },
+    /// `partition` comes from a URL with half a key.
+    QueryEntities {
+        table: String,
+        partition: Option<String>,
+        query: QueryOptions,
+    },
+    GetEntity {
+        table: String,
+        key: Key,
+        select: Option<Select>,
+    },
+    Write(EntityWrite),
+    Batch(Batch),
+    /// A path below a table; the table decides which error it is.
+    BelowTable {
+        table: String,
+    },
+}
+
+impl Operation {
+    /// Whether the operation leaves everything as it is.
+    pub const fn is_read(&self) -> bool {
+        match self {
+            Operation::CreateTable { .. } | Operation::DeleteTable { .. } | Operation::Write(_) => false,
+            Operation::Batch(batch) => batch.is_read(),
+            Operation::QueryTables(_)
+            | Operation::GetTable { .. }
+            | Operation::QueryEntities { .. }
+            | Operation::GetEntity { .. }
+            | Operation::BelowTable { .. } => true,
+        }
+    }
+}
+
+/// A write of one entity, as sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntityWrite {
+    pub table: String,
+    pub verb: WriteVerb,
+    /// The key of the URL; an insert has its keys in the body.
+    pub key: Option<Key>,
+    /// Nothing for a delete.
+    pub body: Option<EntityBody>,
+    pub if_match: IfMatch,
+}
+
+/// The verbs that write entities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteVerb {
+    Insert,
+    Replace,
+    Merge,
+    Delete,
+}
+
+/// What reading an operation takes, inside a batch or outside.
+pub struct Context<'a> {
+    pub head: &'a Head,
+    pub options: &'a Options,
+    pub body: &'a [u8],
+    pub max_comparisons: usize,
+}
+
+/// Reads an operation.
+///
+/// # Errors
+/// [`Code::MethodNotAllowed`] for a verb that the resource does not know,
+/// [`Code::NotImplemented`] for what later versions of Rowhouse will answer, and
+/// the errors of bodies, options and conditions.
+pub fn read(context: &Context<'_>, verb: Verb, target: &Target) -> Result<Operation> {
+    if verb == Verb::Options {
+        return Err(Code::NotImplemented.into());
+    }
+    match (&target.resource, verb) {
+        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Operation::Batch),
+        (resource, verb) => on_resource(context, verb, resource),
+    }
+}
+
+/// Reads an operation that is no batch.
+///
+/// # Errors
+/// As [`read`].
+pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
+    let query = || context.options.query(context.max_comparisons);
+    let name = String::clone;
+    Ok(match (resource, verb) {
+        (Resource::Service | Resource::Metadata, _) => return Err(Code::NotImplemented.into()),
+        (Resource::EntitySet(_), _) if context.options.any_case("comp").is_some() => {
+            return Err(Code::NotImplemented.into());
+        }
+        (Resource::Tables, Verb::Get) => Operation::QueryTables(query()?),
+        (Resource::Tables, Verb::Post) => Operation::CreateTable { name: new_table(context)? },
+        (Resource::Table(table), Verb::Get) => Operation::GetTable { name: name(table) },
+        (Resource::Table(table), Verb::Delete) => {
+            refuse_conditions(context.head)?;
+            Operation::DeleteTable { name: name(table) }
+        }
+        (Resource::EntitySet(table), Verb::Get) => {
+            Operation::QueryEntities { table: name(table), partition: None, query: query()? }
+        }
+        (Resource::EntitySet(table), Verb::Post) => Operation::Write(EntityWrite {
+            table: name(table),
+            verb: WriteVerb::Insert,
+            key: None,
+            body: Some(entity(context)?),
+            if_match: IfMatch::Absent,
+        }),
+        (Resource::Partition { table, partition }, Verb::Get) => Operation::QueryEntities {
+            table: name(table),
+            partition: Some(partition.clone()),
+            query: query()?,
+        },
+        (Resource::Partition { .. }, _) => return Err(Code::InvalidInput.into()),
+        (Resource::Entity { table, key }, Verb::Get) => {
+            let select = context.options.select()?;
+            Operation::GetEntity { table: name(table), key: key.clone(), select }
+        }
+        (Resource::Entity { table, key }, Verb::Put | Verb::Merge | Verb::Delete) => {
+            Operation::Write(write(context, verb, table, key)?)
+        }
+        (Resource::BelowTable { rest, .. }, Verb::Post) if rest == "$batch" => {
+            return Err(Code::MediaTypeNotSupported.into());
+        }
+        (Resource::BelowTable { table, .. }, _) => Operation::BelowTable { table: name(table) },
+        _ => return Err(Code::MethodNotAllowed.into()),
+    })
+}
+
+fn write(context: &Context<'_>, verb: Verb, table: &str, key: &Key) -> Result<EntityWrite> {
+    let if_match = condition(context.head, verb)?;
+    let (verb, body) = match verb {
+        Verb::Put => (WriteVerb::Replace, Some(entity(context)?)),
+        Verb::Merge => (WriteVerb::Merge, Some(entity(context)?)),
+        _ => (WriteVerb::Delete, None),
+    };
+    Ok(EntityWrite { table: table.to_owned(), verb, key: Some(key.clone()), body, if_match })
+}
+
+/// The condition of a write on an existing entity (protocol §9). A delete
+/// needs one, and before 2011-08-18 so does every other verb.
+fn condition(head: &Head, verb: Verb) -> Result<IfMatch> {
+    if head.header("if-none-match").is_some() {
+        if head.header("if-match").is_some() {
+            return Err(Code::BothConditions.into());
+        }
+        let shown = match verb {
+            Verb::Delete => "DELETE",
+            Verb::Put => "PUT",
+            _ => "MERGE",
+        };
+        return Err(Error::with_message(
+            Code::IfNoneMatchNotAllowed,
+            format!("If-None-Match HTTP header cannot be specified for {shown} operations."),
+        ));
+    }
+    if head.all("if-match").count() > 1 {
+        return Err(Code::InvalidEtag.into());
+    }
+    let condition = IfMatch::parse(head.header("if-match"))?;
+    let needed = verb == Verb::Delete || !head.version()?.at_least(UPSERT);
+    if needed && condition == IfMatch::Absent { Err(Code::InvalidInput.into()) } else { Ok(condition) }
+}
+
+/// Tables have no ETag, so conditions on them are refused.
+fn refuse_conditions(head: &Head) -> Result<()> {
+    if head.header("if-match").is_some() || head.header("if-none-match").is_some() {
+        return Err(Code::ConditionWithoutEtag.into());
+    }
+    Ok(())
+}
+
+fn entity(context: &Context<'_>) -> Result<EntityBody> {
+    require_json(context)?;
+    read::entity(context.body)
+}
+
+fn new_table(context: &Context<'_>) -> Result<String> {
+    require_json(context)?;
+    read::table_name(context.body)
+}
+
+/// Refuses bodies that are declared to be, or without a declaration look like,
+/// something other than JSON (protocol §4.1).
+fn require_json(context: &Context<'_>) -> Result<()> {
+    let declared = context.head.header("content-type").unwrap_or_default();
+    let name = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let looks_like_xml = context.body.trim_ascii_start().starts_with(b"<");
+    match name.as_str() {
+        "application/json" => Ok(()),
+        "" if !looks_like_xml => Ok(()),
+        "" | "application/atom+xml" | "application/xml" | "text/xml" => {
+            let version = context.head.version()?;
+            if version.is_named() && version.at_least(JSON_ONLY) {
+                Err(Code::AtomFormatNotSupported.into())
+            } else {
+                Err(Code::NotImplemented.into())
+            }
+        }
+        _ => Err(Code::MediaTypeNotSupported.into()),
+    }
+}

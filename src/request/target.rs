@@ -1,0 +1,343 @@
+//! Which account and which of its resources a request addresses
+//! (protocol §1).
+
+use crate::codec::uri::percent_decode;
+use crate::error::{Code, Result};
+use crate::model::Key;
+use crate::request::Head;
+
+/// The addressed resource, keys decoded, names unchecked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resource {
+    /// `/`, which carries the service's properties and stats.
+    Service,
+    /// `/Tables`.
+    Tables,
+    /// `/Tables('name')`.
+    Table(String),
+    /// `/name` or `/name()`.
+    EntitySet(String),
+    /// `/name(PartitionKey='p',RowKey='r')`.
+    Entity { table: String, key: Key },
+    /// `/name(PartitionKey='p')` (UNVERIFIED 2).
+    Partition { table: String, partition: String },
+    /// `/$batch`.
+    Batch,
+    /// `/$metadata`.
+    Metadata,
+    /// `/name/…`: a client that takes a table's address for the service's.
+    BelowTable { table: String, rest: String },
+}
+
+/// Where a request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub account: String,
+    /// Addressed as `{account}-secondary`: reads only.
+    pub secondary: bool,
+    /// Scheme, host and, in path style, the account: what addresses in answers
+    /// begin with.
+    pub base: String,
+    /// Whether the account is the first segment of the path.
+    pub path_style: bool,
+    pub resource: Resource,
+}
+
+/// How host names tell accounts.
+pub trait Accounts {
+    /// Whether there is an account of this name.
+    fn exists(&self, name: &str) -> bool;
+    /// Suffixes of hosts whose first label is an account.
+    fn host_suffixes(&self) -> &[String];
+}
+
+/// Resolves the address of a request.
+///
+/// # Errors
+/// [`Code::ResourceNotFound`] for an unknown account in path style,
+/// [`Code::QuerySyntax`] for a path that is no address,
+/// [`Code::KeyCountMismatch`] for key predicates that are not keys.
+pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
+    let scheme = if head.secure { "https" } else { "http" };
+    let origin = format!("{scheme}://{}", head.host());
+    if let Some((account, secondary)) = account_of_host(head.host(), accounts) {
+        if !accounts.exists(&account) {
+            return Err(Code::ResourceNotFound.into());
+        }
+        let resource = resource(head.path.strip_prefix('/').unwrap_or(&head.path))?;
+        return Ok(Target { account, secondary, base: origin, path_style: false, resource });
+    }
+    let path = head.path.strip_prefix('/').ok_or(Code::QuerySyntax)?;
+    let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
+    let (account, secondary) = split_secondary(segment);
+    if !accounts.exists(account) {
+        return Err(Code::ResourceNotFound.into());
+    }
+    Ok(Target {
+        account: account.to_owned(),
+        secondary,
+        base: format!("{origin}/{segment}"),
+        path_style: true,
+        resource: resource(rest)?,
+    })
+}
+
+/// Resolves the address inside a part of a batch: absolute, or a path with or
+/// without the account. Host and scheme need not match the outer request.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
+    let path = match target.split_once("://") {
+        Some((_, after)) => after.split_once('/').map_or("", |(_, path)| path),
+        None => target.strip_prefix('/').unwrap_or(target),
+    };
+    let path = match path.split_once('/') {
+        Some((segment, rest)) if outer.path_style && split_secondary(segment).0 == outer.account => rest,
+        _ => path,
+    };
+    resource(path)
+}
+
+fn split_secondary(name: &str) -> (&str, bool) {
+    name.strip_suffix("-secondary").map_or((name, false), |primary| (primary, true))
+}
+
+/// The account that a host name stands for, if it stands for one: its first
+/// label before a configured suffix, or before `.table.` if there is such an
+/// account.
+fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool)> {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
+    let (label, rest) = name.split_once('.')?;
+    let (account, secondary) = split_secondary(label);
+    let configured = accounts.host_suffixes().iter().any(|suffix| suffix.eq_ignore_ascii_case(rest));
+    let conventional = rest.starts_with("table.") && accounts.exists(account);
+    (configured || conventional).then(|| (account.to_owned(), secondary))
+}
+
+/// Reads the path below the account. Decoding comes first, so that `%27%27`
+/// is a doubled quote; quotes protect every other character.
+fn resource(path: &str) -> Result<Resource> {
+    let decoded = percent_decode(path).ok_or(Code::QuerySyntax)?;
+    let split = decoded.find(['(', '/']).unwrap_or(decoded.len());
+    let (name, rest) = decoded.split_at(split);
+    if name.is_empty() {
+        return if rest.is_empty() { Ok(Resource::Service) } else { Err(Code::QuerySyntax.into()) };
+    }
+    let is_tables = name.eq_ignore_ascii_case("tables");
+    match rest {
+        "" | "()" if is_tables => Ok(Resource::Tables),
+        "" if name == "$batch" => Ok(Resource::Batch),
+        "" if name == "$metadata" => Ok(Resource::Metadata),
+        "" | "()" => Ok(Resource::EntitySet(name.to_owned())),
+        _ if rest.starts_with('/') => {
+            Ok(Resource::BelowTable { table: name.to_owned(), rest: rest[1..].to_owned() })
+        }
+        _ => keyed(name, rest, is_tables),
+    }
+}
+
+fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Resource> {
+    let (keys, tail) = key_predicate(rest)?;
+    if !tail.is_empty() {
+        return Err(Code::QuerySyntax.into());
+    }
+    let take = |wanted: &str| -> Option<String> {
+        keys.iter().find(|(name, _)| name.as_deref() == Some(wanted)).map(|(_, value)| value.clone())
+    };
+    if is_tables {
+        return match keys.as_slice() {
+            [(None, table)] => Ok(Resource::Table(table.clone())),
+            [(Some(key), table)] if key == "TableName" => Ok(Resource::Table(table.clone())),
+            _ => Err(Code::KeyCountMismatch.into()),
+        };
+    }
+    let table = name.to_owned();
+    match (keys.len(), take("PartitionKey"), take("RowKey")) {
+        (2, Some(partition), Some(row)) => Ok(Resource::Entity { table, key: Key { partition, row } }),
+        (1, Some(partition), None) => Ok(Resource::Partition { table, partition }),
+        _ => Err(Code::KeyCountMismatch.into()),
+    }
+}
+
+/// A key of a predicate: its name, if it has one, and its value.
+type NamedKey = (Option<String>, String);
+
+/// Reads `(name='value',…)` or `('value')`; returns what follows it.
+fn key_predicate(text: &str) -> Result<(Vec<NamedKey>, &str)> {
+    let mut rest = text.strip_prefix('(').ok_or(Code::QuerySyntax)?;
+    let mut keys = Vec::new();
+    loop {
+        let quote = rest.find('\'').ok_or(Code::QuerySyntax)?;
+        let name = rest[..quote].trim();
+        let name = match name.strip_suffix('=').map(str::trim) {
+            Some(name) if !name.is_empty() => Some(name.to_owned()),
+            None if name.is_empty() => None,
+            _ => return Err(Code::QuerySyntax.into()),
+        };
+        let (value, tail) = quoted(&rest[quote + 1..])?;
+        keys.push((name, value));
+        let tail = tail.trim_start();
+        match tail.as_bytes().first() {
+            Some(b',') if keys.len() < 4 => rest = &tail[1..],
+            Some(b')') => return Ok((keys, &tail[1..])),
+            _ => return Err(Code::QuerySyntax.into()),
+        }
+    }
+}
+
+/// Reads up to the closing quote; a quote inside is doubled.
+fn quoted(text: &str) -> Result<(String, &str)> {
+    let mut value = String::new();
+    let mut rest = text;
+    loop {
+        let quote = rest.find('\'').ok_or(Code::QuerySyntax)?;
+        value.push_str(&rest[..quote]);
+        rest = &rest[quote + 1..];
+        match rest.strip_prefix('\'') {
+            Some(after) => {
+                value.push('\'');
+                rest = after;
+            }
+            None => return Ok((value, rest)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Known(Vec<String>);
+    impl Accounts for Known {
+        fn exists(&self, name: &str) -> bool {
+            name == "acct"
+        }
+        fn host_suffixes(&self) -> &[String] {
+            &self.0
+        }
+    }
+
+    fn at(host: &str, path: &str) -> Result<Target> {
+        let head = Head { path: path.into(), headers: vec![("host".into(), host.into())], ..Head::default() };
+        resolve(&head, &Known(vec!["tables.corp".into()]))
+    }
+    fn below(path: &str) -> Result<Resource, Code> {
+        at("127.0.0.1:10002", &format!("/acct/{path}")).map(|t| t.resource).map_err(|e| e.code)
+    }
+    fn entity(partition: &str, row: &str) -> Result<Resource, Code> {
+        Ok(Resource::Entity { table: "T".into(), key: Key::new(partition, row) })
+    }
+
+    #[test]
+    fn accounts_come_from_the_host_or_the_path() {
+        for (host, path, secondary, base) in [
+            ("127.0.0.1:10002", "/acct/T", false, "http://127.0.0.1:10002/acct"),
+            ("localhost", "/acct-secondary/T", true, "http://localhost/acct-secondary"),
+            ("acct.table.core.windows.net", "/T", false, "http://acct.table.core.windows.net"),
+            ("acct-secondary.table.localhost:8080", "/T", true, "http://acct-secondary.table.localhost:8080"),
+            ("ACCT.tables.corp", "/T", false, "http://ACCT.tables.corp"),
+            ("gateway.corp", "/acct/T", false, "http://gateway.corp/acct"),
+        ] {
+            let target = at(host, path).unwrap();
+            assert_eq!(
+                (target.account.as_str(), target.secondary, target.base.as_str()),
+                ("acct", secondary, base)
+            );
+            assert_eq!(target.resource, Resource::EntitySet("T".into()));
+        }
+        for (host, path) in [("h", "/nobody/T"), ("h", "/"), ("nobody.tables.corp", "/T")] {
+            assert_eq!(at(host, path).unwrap_err().code, Code::ResourceNotFound, "{host}{path}");
+        }
+    }
+
+    #[test]
+    fn resources_have_the_documented_forms() {
+        for (path, resource) in [
+            ("", Resource::Service),
+            ("Tables", Resource::Tables),
+            ("tables()", Resource::Tables),
+            ("Tables('abc')", Resource::Table("abc".into())),
+            ("Tables(%27abc%27)", Resource::Table("abc".into())),
+            ("T", Resource::EntitySet("T".into())),
+            ("T()", Resource::EntitySet("T".into())),
+            ("$batch", Resource::Batch),
+            ("$metadata", Resource::Metadata),
+            ("T(PartitionKey='p')", Resource::Partition { table: "T".into(), partition: "p".into() }),
+            ("T/$batch", Resource::BelowTable { table: "T".into(), rest: "$batch".into() }),
+            ("T/Tables('T')", Resource::BelowTable { table: "T".into(), rest: "Tables('T')".into() }),
+        ] {
+            assert_eq!(below(path), Ok(resource), "{path}");
+        }
+    }
+
+    #[test]
+    fn keys_decode_exactly_once_and_quotes_protect_everything() {
+        assert_eq!(below("T(PartitionKey='p',RowKey='r')"), entity("p", "r"));
+        assert_eq!(below("T(RowKey='r',PartitionKey='p')"), entity("p", "r"));
+        assert_eq!(below("T(PartitionKey=%27p%27, RowKey = %27r%27)"), entity("p", "r"));
+        assert_eq!(below("T(PartitionKey='',RowKey='')"), entity("", ""));
+        assert_eq!(below("T(PartitionKey='it''s',RowKey='%27%27')"), entity("it's", "'"));
+        assert_eq!(below("T(PartitionKey='%2520',RowKey='a+b')"), entity("%20", "a+b"));
+        assert_eq!(below("T(PartitionKey='a,b=(c)',RowKey='x%2Fy')"), entity("a,b=(c)", "x/y"));
+        assert_eq!(below("T(PartitionKey='%C3%B4',RowKey='%F0%9F%98%80')"), entity("ô", "😀"));
+        assert_eq!(below("T(PartitionKey='a/b',RowKey='r')"), entity("a/b", "r"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for bad in [
+            "T(",
+            "T(PartitionKey='p'",
+            "T(PartitionKey=p,RowKey=r)",
+            "T(PartitionKey='p',RowKey='r')x",
+            "T('%zz')",
+            "T(PartitionKey='%ff',RowKey='r')",
+            "T(='p')",
+            "T(PartitionKey='p';RowKey='r')",
+            "T(PartitionKey='p' 'r')",
+        ] {
+            assert_eq!(below(bad), Err(Code::QuerySyntax), "{bad}");
+        }
+        for bad in [
+            "T('p')",
+            "T(PartitionKey='p',Row='r')",
+            "T(RowKey='r')",
+            "T(PartitionKey='p',PartitionKey='p')",
+            "T(PartitionKey='p',RowKey='r',X='x')",
+            "Tables('a','b')",
+            "Tables(X='a')",
+        ] {
+            assert_eq!(below(bad), Err(Code::KeyCountMismatch), "{bad}");
+        }
+    }
+
+    #[test]
+    fn inner_addresses_may_be_absolute_or_paths() {
+        let outer = at("127.0.0.1:10002", "/acct/$batch").unwrap();
+        for inner in [
+            "https://other:1/acct/T",
+            "/acct/T",
+            "/T",
+            "T",
+            "http://h/acct-secondary/T",
+            "https://acct.table.x/T",
+        ] {
+            assert_eq!(resolve_inner(inner, &outer), Ok(Resource::EntitySet("T".into())), "{inner}");
+        }
+        let host_style = at("acct.table.x", "/$batch").unwrap();
+        assert_eq!(
+            resolve_inner("http://acct.table.x/acct/T", &host_style),
+            Ok(Resource::BelowTable { table: "acct".into(), rest: "T".into() })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_makes_the_resolver_panic(path in "\\PC{0,60}") {
+            let _ = below(&path);
+            let _ = below(&format!("T({path}"));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The verb of a request, after tunnelling (protocol §3.9).
+
+use super::head::Head;
+use crate::error::{Code, Result};
+
+/// What is to be done to the resource. PATCH and MERGE are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    Get,
+    Head,
+    Post,
+    Put,
+    Merge,
+    Delete,
+    Options,
+}
+
+impl Verb {
+    /// The verb that a request means.
+    ///
+    /// # Errors
+    /// [`Code::UnsupportedHttpVerb`], and the three errors of X-HTTP-Method.
+    pub fn of(head: &Head) -> Result<Self> {
+        let tunnelled = head.all("x-http-method").collect::<Vec<_>>();
+        Self::tunnelled(&head.method, &tunnelled)
+    }
+
+    /// The verb of a method and the X-HTTP-Method headers beside it.
+    ///
+    /// # Errors
+    /// As [`Verb::of`].
+    pub fn tunnelled(method: &str, overrides: &[&str]) -> Result<Self> {
+        match (method, overrides) {
+            (_, []) => Self::plain(method).ok_or_else(|| Code::UnsupportedHttpVerb.into()),
+            (_, [_, _, ..]) => Err(Code::XMethodIncorrectCount.into()),
+            ("POST", [verb]) => match Self::plain(&verb.to_ascii_uppercase()) {
+                Some(verb @ (Verb::Put | Verb::Merge | Verb::Delete)) => Ok(verb),
+                _ => Err(Code::XMethodIncorrectValue.into()),
+            },
+            _ => Err(Code::XMethodNotUsingPost.into()),
+        }
+    }
+
+    fn plain(method: &str) -> Option<Self> {
+        Some(match method {
+            "GET" => Verb::Get,
+            "HEAD" => Verb::Head,
+            "POST" => Verb::Post,
+            "PUT" => Verb::Put,
+            "MERGE" | "PATCH" => Verb::Merge,
+            "DELETE" => Verb::Delete,
+            "OPTIONS" => Verb::Options,
+            _ => return None,
+        })
+    }
+
+    /// Whether the verb leaves everything as it is.
+    pub const fn is_read(self) -> bool {
+        matches!(self, Verb::Get | Verb::Head | Verb::Options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnelling_needs_post_and_one_known_verb() {
+        for (method, overrides, result) in [
+            ("POST", &[][..], Ok(Verb::Post)),
+            ("PATCH", &[], Ok(Verb::Merge)),
+            ("POST", &["MERGE"], Ok(Verb::Merge)),
+            ("POST", &["PATCH"], Ok(Verb::Merge)),
+            ("POST", &["PUT"], Ok(Verb::Put)),
+            ("POST", &["delete"], Ok(Verb::Delete)),
+            ("POST", &["GET"], Err(Code::XMethodIncorrectValue)),
+            ("POST", &["x"], Err(Code::XMethodIncorrectValue)),
+            ("PUT", &["MERGE"], Err(Code::XMethodNotUsingPost)),
+            ("POST", &["MERGE", "MERGE"], Err(Code::XMethodIncorrectCount)),
+            ("BREW", &[], Err(Code::UnsupportedHttpVerb)),
+            ("get", &[], Err(Code::UnsupportedHttpVerb)),
+        ] {
+            assert_eq!(
+                Verb::tunnelled(method, overrides).map_err(|e| e.code),
+                result,
+                "{method} {overrides:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Tables: creating, deleting, listing, and what is remembered about them.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::PgStore;
+use super::fault::{Effect, Trouble};
+use super::pool::Lease;
+use super::read::{broken_row, ticks};
+use super::statements;
+use crate::error::Code;
+use crate::model::{Key, TableName, Ticks};
+use crate::plan::predicate::View;
+use crate::plan::{TableEntry, TablePage, TableScan};
+use crate::store::bucket;
+use crate::store::{Fault, StoreResult};
+
+/// Tables that are remembered before everything is forgotten.
+const MAX_REMEMBERED: usize = 10_000;
+/// Attempts to find a number that no table has; one is all but certain.
+const NUMBERS_TRIED: usize = 5;
+
+/// What never changes about one creation of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    pub table_no: i64,
+    pub spread: u16,
+}
+
+impl Facts {
+    /// The bucket of one partition.
+    pub fn bucket(self, partition: &str) -> i64 {
+        bucket::bucket(self.table_no, self.spread, partition)
+    }
+
+    /// Every bucket.
+    pub fn buckets(self) -> impl Iterator<Item = i64> {
+        bucket::buckets(self.table_no, self.spread)
+    }
+
+    fn read(row: &PgRow) -> Result<Self, Trouble> {
+        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+        let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
+        Ok(Facts { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
+    }
+}
+
+/// Facts by account and name. Whoever uses them lets the database check them.
+#[derive(Debug, Default)]
+pub struct Remembered(RwLock<HashMap<String, Facts>>);
+
+impl Remembered {
+    fn get(&self, name: &str) -> Option<Facts> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+
+    fn put(&self, name: String, facts: Facts) {
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if map.len() >= MAX_REMEMBERED {
+            map.clear();
+        }
+        map.insert(name, facts);
+    }
+
+    fn drop_if(&self, name: &str, wrong: Facts) {
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if map.get(name) == Some(&wrong) {
+            map.remove(name);
+        }
+    }
+}
+
+/// Accounts are chosen by the operator and table names have no slash, so no
+/// two pairs share a text.
+fn remembered_as(account: &str, table: &TableName) -> String {
+    format!("{account}/{}", table.lower())
+}
+
+impl PgStore {
+    /// The table's facts, remembered or looked up.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    pub(super) async fn facts(&self, account: &str, table: &TableName) -> StoreResult<Facts> {
+        let name = remembered_as(account, table);
+        if let Some(facts) = self.remembered.get(&name) {
+            return Ok(facts);
+        }
+        let mut lease = self.pool.acquire().await?;
+        let row = resolve(&mut lease, account, table).await?.ok_or(Code::TableNotFound)?;
+        let facts = Facts::read(&row)?;
+        self.remembered.put(name, facts);
+        Ok(facts)
+    }
+
+    /// Forgets facts that a statement found to be wrong.
+    pub(super) fn forget(&self, account: &str, table: &TableName, wrong: Facts) {
+        self.remembered.drop_if(&remembered_as(account, table), wrong);
+    }
+
+    pub(super) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        let mut lease = self.pool.acquire().await?;
+        for _ in 0..NUMBERS_TRIED {
+            let facts = Facts { table_no: bucket::new_table_no(), spread: self.spread };
+            let insert = sqlx::query(statements::CREATE_TABLE)
+                .bind(facts.table_no)
+                .bind(account)
+                .bind(table.lower())
+                .bind(table.as_given())
+                .bind(i32::from(facts.spread))
+                .bind(now.raw());
+            match lease.row(insert, Effect::Unknown).await {
+                Ok(Some(_)) => {
+                    self.remembered.put(remembered_as(account, table), facts);
+                    return Ok(());
+                }
+                Ok(None) => return Err(Code::TableAlreadyExists.into()),
+                Err(Trouble::Duplicate) => {}
+                Err(trouble) => return Err(trouble.into()),
+            }
+        }
+        Err(Fault::Other.into())
+    }
+
+    pub(super) async fn try_delete(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        let mut lease = self.pool.acquire().await?;
+        lease.begin().await?;
+        let drop = sqlx::query(statements::DROP_TABLE).bind(account).bind(table.lower());
+        let Some(row) = lease.row(drop, Effect::Undone).await? else {
+            lease.roll_back().await;
+            return Err(Code::ResourceNotFound.into());
+        };
+        let facts = Facts::read(&row)?;
+        let doom = sqlx::query(statements::DOOM_TABLE)
+            .bind(facts.table_no)
+            .bind(i32::from(facts.spread))
+            .bind(now.raw());
+        lease.row(doom, Effect::Undone).await?;
+        lease.commit().await?;
+        self.forget(account, table, facts);
+        Ok(())
+    }
+
+    pub(super) async fn entry(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
+        let mut lease = self.pool.acquire().await?;
+        let row = resolve(&mut lease, account, table).await?;
+        Ok(row.as_ref().map(entry).transpose()?)
+    }
+
+    /// Tables are few and small, so what the spans do not decide is decided
+    /// here, batch by batch.
+    pub(super) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        let mut lease = self.pool.acquire().await?;
+        let single = scan.residual.is_none() && scan.spans.len() == 1;
+        if !single {
+            lease.begin_snapshot().await?;
+        }
+        let mut page = TablePage::default();
+        for span in &scan.spans {
+            let mut lower = bound(&span.lower);
+            let upper = span.upper.as_ref().map(bound);
+            // One row more than wanted shows where the next page starts.
+            while page.next.is_none() {
+                let batch = list(&mut lease, account, &lower, upper.as_deref(), scan.rows + 1).await?;
+                let full = batch.len() > scan.rows;
+                for row in batch {
+                    let name: String = row.try_get("name_lower").map_err(broken_row)?;
+                    lower = format!("{name}\u{1}");
+                    let entry = entry(&row)?;
+                    if !admits(scan, name, &entry) {
+                        continue;
+                    }
+                    if page.tables.len() == scan.rows {
+                        page.next = Some(entry);
+                        break;
+                    }
+                    page.tables.push(entry);
+                }
+                if !full {
+                    break;
+                }
+            }
+        }
+        if !single {
+            lease.end_snapshot().await?;
+        }
+        Ok(page)
+    }
+}
+
+/// The least name that an inclusive bound lets in; the keys of tables have an
+/// empty row part.
+fn bound(key: &Key) -> String {
+    if key.row.is_empty() { key.partition.clone() } else { format!("{}\u{1}", key.partition) }
+}
+
+fn admits(scan: &TableScan, name_lower: String, entry: &TableEntry) -> bool {
+    scan.residual.as_ref().is_none_or(|residual| {
+        let key = Key::new(name_lower, "");
+        residual.eval(&View { key: &key, modified: entry.created, properties: Vec::new() })
+    })
+}
+
+async fn list(
+    lease: &mut Lease<'_>,
+    account: &str,
+    lower: &str,
+    upper: Option<&str>,
+    rows: usize,
+) -> Result<Vec<PgRow>, Trouble> {
+    let text = if upper.is_some() { statements::LIST_TABLES_BELOW } else { statements::LIST_TABLES };
+    let query = sqlx::query(text).bind(account).bind(lower).bind(rows as i64);
+    let query = if let Some(upper) = upper { query.bind(upper) } else { query };
+    lease.rows(query, Effect::Undone).await
+}
+
+async fn resolve(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Result<Option<PgRow>, Trouble> {
+    let query = sqlx::query(statements::RESOLVE_TABLE).bind(account).bind(table.lower());
+    lease.row(query, Effect::Undone).await
+}
+
+/// Whether these facts still hold.
+pub(super) async fn exists(lease: &mut Lease<'_>, facts: Facts) -> Result<bool, Trouble> {
+    let query = sqlx::query(statements::CHECK_TABLE).bind(facts.table_no);
+    Ok(lease.row(query, Effect::Undone).await?.is_some())
+}
+
+fn entry(row: &PgRow) -> Result<TableEntry, Trouble> {
+    let name = row.try_get("name").map_err(broken_row)?;
+    Ok(TableEntry { name, created: ticks(row.try_get("created").map_err(broken_row)?)? })
+}

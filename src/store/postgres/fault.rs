@@ -1,0 +1,126 @@
+//! From what PostgreSQL and the connection to it report to our few faults.
+
+use sqlx::error::DatabaseError;
+
+use crate::store::{Failure, Fault};
+
+/// What a lost connection means for the statement that was under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing was done: a read, or a write inside a transaction.
+    Undone,
+    /// The statement commits, so what became of it is unknown.
+    Unknown,
+}
+
+/// A failed statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// A unique key exists already.
+    Duplicate,
+    Fault(Fault),
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Duplicate => Failure::Fault(Fault::Other),
+            Trouble::Fault(fault) => Failure::Fault(fault),
+        }
+    }
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Trouble::Fault(fault)
+    }
+}
+
+/// Judges an error and logs its cause where someone may have to act on it.
+pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
+    let trouble = match error {
+        sqlx::Error::Database(database) => judge_state(&sqlstate(database.as_ref()), effect),
+        _ if breaks_connection(error) => lost(effect),
+        _ => Fault::Other.into(),
+    };
+    match (trouble, error) {
+        (Trouble::Duplicate | Trouble::Fault(Fault::Serialization), _) => {}
+        (Trouble::Fault(fault), sqlx::Error::Database(database)) => {
+            let state = sqlstate(database.as_ref());
+            // Messages of these classes quote values.
+            let message = if state.starts_with("22") { "" } else { database.message() };
+            tracing::warn!(?fault, sqlstate = %state, message, "the database refused a statement");
+        }
+        (Trouble::Fault(fault), error) => {
+            tracing::warn!(?fault, %error, "a statement failed");
+        }
+    }
+    trouble
+}
+
+fn judge_state(state: &str, effect: Effect) -> Trouble {
+    match state {
+        "23505" => Trouble::Duplicate,
+        // serialization_failure, deadlock_detected
+        "40001" | "40P01" => Fault::Serialization.into(),
+        // lock_not_available
+        "55P03" => Fault::Busy.into(),
+        // query_canceled; transaction_resolution_unknown, statement_completion_unknown
+        "57014" | "08007" | "40003" => Fault::Timeout.into(),
+        _ if state.starts_with("08") || state.starts_with("57P0") => lost(effect),
+        // insufficient_resources; read_only_sql_transaction: a former primary
+        _ if state.starts_with("53") || state == "25006" => Fault::Unavailable.into(),
+        _ => Fault::Other.into(),
+    }
+}
+
+fn lost(effect: Effect) -> Trouble {
+    Trouble::Fault(match effect {
+        Effect::Undone => Fault::Unavailable,
+        Effect::Unknown => Fault::Timeout,
+    })
+}
+
+/// Whether the connection must not be used again.
+pub fn breaks_connection(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(database) => {
+            let state = sqlstate(database.as_ref());
+            state.starts_with("08") || state.starts_with("57P0") || state == "25006"
+        }
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::WorkerCrashed | sqlx::Error::PoolClosed => true,
+        _ => false,
+    }
+}
+
+fn sqlstate(error: &dyn DatabaseError) -> String {
+    error.code().map(Into::into).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_become_faults() {
+        use Fault::*;
+        for (state, undone, unknown) in [
+            ("40001", Serialization, Serialization),
+            ("40P01", Serialization, Serialization),
+            ("55P03", Busy, Busy),
+            ("57014", Timeout, Timeout),
+            ("08007", Timeout, Timeout),
+            ("08006", Unavailable, Timeout),
+            ("57P01", Unavailable, Timeout),
+            ("53300", Unavailable, Unavailable),
+            ("25006", Unavailable, Unavailable),
+            ("42P01", Other, Other),
+            ("", Other, Other),
+        ] {
+            assert_eq!(judge_state(state, Effect::Undone), undone.into(), "{state}");
+            assert_eq!(judge_state(state, Effect::Unknown), unknown.into(), "{state}");
+        }
+        assert_eq!(judge_state("23505", Effect::Unknown), Trouble::Duplicate);
+    }
+}

@@ -1,0 +1,256 @@
+//! A predicate as SQL over the stored form, exactly as `Predicate::eval` has it.
+//!
+//! Two-valued: no fragment is ever null. Each cast stands behind the CASE that
+//! proves it safe, since SQL promises no order for AND. Names and literals are
+//! parameters.
+
+use std::collections::HashMap;
+
+use super::fault::Trouble;
+use super::steps::Binds;
+use crate::codec::stored::{self, ANNOTATION};
+use crate::model::{CompareOp, EdmType, EdmValue, lexical};
+use crate::plan::{Field, Predicate};
+
+/// Comparisons in a statement at most; PostgreSQL numbers its parameters with
+/// 16 bits, and a comparison has four at most.
+const MAX_COMPARISONS: usize = 10_000;
+
+/// Whether the predicate can be said in SQL: text parameters cannot hold
+/// U+0000.
+pub fn is_pushable(predicate: &Predicate) -> bool {
+    count(predicate).is_some_and(|n| n <= MAX_COMPARISONS)
+}
+
+fn count(predicate: &Predicate) -> Option<usize> {
+    match predicate {
+        Predicate::All(parts) | Predicate::Any(parts) => {
+            parts.iter().try_fold(0_usize, |sum, part| Some(sum + count(part)?))
+        }
+        Predicate::Not(inner) => count(inner),
+        Predicate::Always(_) => Some(1),
+        Predicate::Flag(name) => (!name.contains('\u{0}')).then_some(1),
+        Predicate::Compare { field, literal, .. } => {
+            let name = matches!(field, Field::Custom(name) if name.contains('\u{0}'));
+            let text = matches!(literal, EdmValue::String(text) if text.contains('\u{0}'));
+            (!name && !text).then_some(1)
+        }
+    }
+}
+
+/// The predicate's text; its values are added to `binds`.
+pub fn fragment(predicate: &Predicate, binds: &mut Binds) -> Result<String, Trouble> {
+    Translation { binds, names: HashMap::new() }.predicate(predicate)
+}
+
+struct Translation<'b, 'p> {
+    binds: &'b mut Binds,
+    names: HashMap<&'p str, Property>,
+}
+
+/// How a stored property is reached.
+#[derive(Clone)]
+struct Property {
+    value: String,
+    text: String,
+    annotation: String,
+}
+
+impl<'p> Translation<'_, 'p> {
+    fn predicate(&mut self, predicate: &'p Predicate) -> Result<String, Trouble> {
+        Ok(match predicate {
+            Predicate::All(parts) => self.join(parts, " AND ", "true")?,
+            Predicate::Any(parts) => self.join(parts, " OR ", "false")?,
+            Predicate::Not(inner) => format!("(NOT {})", self.predicate(inner)?),
+            Predicate::Always(value) => constant(*value),
+            Predicate::Flag(name) => {
+                let property = self.property(name)?;
+                format!("coalesce({} = 'true'::jsonb, false)", property.value)
+            }
+            Predicate::Compare { field, op, literal } => match (field, literal) {
+                (Field::PartitionKey, EdmValue::String(text)) => self.compare("pk", *op, text.as_str())?,
+                (Field::RowKey, EdmValue::String(text)) => self.compare("rk", *op, text.as_str())?,
+                (Field::Timestamp, EdmValue::DateTime(at)) => self.compare("modified", *op, at.raw())?,
+                (Field::Custom(name), literal) => self.custom(name, *op, literal)?,
+                _ => constant(op.holds_on_type_mismatch()),
+            },
+        })
+    }
+
+    fn join(&mut self, parts: &'p [Predicate], word: &str, empty: &str) -> Result<String, Trouble> {
+        if parts.is_empty() {
+            return Ok(empty.into());
+        }
+        let parts: Vec<String> = parts.iter().map(|part| self.predicate(part)).collect::<Result<_, _>>()?;
+        Ok(format!("({})", parts.join(word)))
+    }
+
+    /// First the types that compare with the literal, then the missing
+    /// property, then every other type.
+    fn custom(&mut self, name: &'p str, op: CompareOp, literal: &EdmValue) -> Result<String, Trouble> {
+        let property = self.property(name)?;
+        let mut sql = String::from("CASE");
+        for (test, comparison) in self.alternatives(&property, op, literal)? {
+            sql.push_str(&format!(" WHEN {test} THEN {comparison}"));
+        }
+        if op.holds_on_type_mismatch() {
+            sql.push_str(&format!(" WHEN {} IS NULL THEN false ELSE true END", property.value));
+        } else {
+            sql.push_str(" ELSE false END");
+        }
+        Ok(sql)
+    }
+
+    /// For each stored type that compares with the literal: how it is
+    /// recognised and the comparison.
+    fn alternatives(
+        &mut self,
+        property: &Property,
+        op: CompareOp,
+        literal: &EdmValue,
+    ) -> Result<Vec<(String, String)>, Trouble> {
+        let text = format!("{} COLLATE \"C\"", property.text);
+        let typed = |edm_type| property.is_annotated(edm_type);
+        let int4 = format!("({})::int4", property.value);
+        let int8 = format!("{}::int8", property.text);
+        Ok(match literal {
+            EdmValue::String(s) => vec![
+                (property.is_plain("string"), self.compare(&text, op, s.as_str())?),
+                (typed(EdmType::String), self.compare(&text, op, stored::escape(s))?),
+            ],
+            EdmValue::Boolean(b) => {
+                let value = format!("({})::boolean", property.value);
+                vec![(property.is_plain("boolean"), self.compare(&value, op, *b)?)]
+            }
+            EdmValue::Int32(n) => vec![
+                (property.is_plain("number"), self.compare(&int4, op, *n)?),
+                (typed(EdmType::Int64), self.compare(&int8, op, i64::from(*n))?),
+                (typed(EdmType::Double), self.double(property, op, f64::from(*n))?),
+            ],
+            EdmValue::Int64(n) => vec![
+                (typed(EdmType::Int64), self.compare(&int8, op, *n)?),
+                (typed(EdmType::Double), self.double(property, op, *n as f64)?),
+            ],
+            EdmValue::Double(d) => vec![(typed(EdmType::Double), self.double(property, op, *d)?)],
+            EdmValue::DateTime(at) => {
+                // Without the Z, trimmed fractions order as text.
+                let value = format!("rtrim({}, 'Z') COLLATE \"C\"", property.text);
+                let literal = at.to_canonical();
+                let literal = literal.trim_end_matches('Z');
+                vec![(typed(EdmType::DateTime), self.compare(&value, op, literal)?)]
+            }
+            EdmValue::Guid(guid) => {
+                vec![(typed(EdmType::Guid), self.compare(&text, op, lexical::format_guid(guid))?)]
+            }
+            EdmValue::Binary(bytes) => {
+                let value = format!("decode({}, 'base64')", property.text);
+                vec![(typed(EdmType::Binary), self.compare(&value, op, bytes.as_slice())?)]
+            }
+        })
+    }
+
+    /// PostgreSQL takes NaN for equal to itself and above all else; here it is
+    /// unequal to everything.
+    fn double(&mut self, property: &Property, op: CompareOp, literal: f64) -> Result<String, Trouble> {
+        let not_a_number = constant(op.holds(None));
+        if literal.is_nan() {
+            return Ok(not_a_number);
+        }
+        let text = &property.text;
+        let comparison = self.compare(&format!("{text}::float8"), op, literal)?;
+        Ok(format!("CASE WHEN {text} = 'NaN' THEN {not_a_number} ELSE {comparison} END"))
+    }
+
+    fn compare<T>(&mut self, value: &str, op: CompareOp, literal: T) -> Result<String, Trouble>
+    where
+        T: for<'t> sqlx::Encode<'t, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+    {
+        Ok(format!("({value} {} {})", operator(op), self.binds.add(literal)?))
+    }
+
+    fn property(&mut self, name: &'p str) -> Result<Property, Trouble> {
+        if let Some(known) = self.names.get(name) {
+            return Ok(known.clone());
+        }
+        let value = self.binds.add(name)?;
+        let annotation = self.binds.add(format!("{name}{ANNOTATION}"))?;
+        let property = Property {
+            value: format!("(properties -> {value})"),
+            text: format!("(properties ->> {value})"),
+            annotation: format!("(properties ->> {annotation})"),
+        };
+        self.names.insert(name, property.clone());
+        Ok(property)
+    }
+}
+
+impl Property {
+    /// Stored without annotation, as this kind of JSON value.
+    fn is_plain(&self, kind: &str) -> String {
+        format!("jsonb_typeof({}) = '{kind}' AND {} IS NULL", self.value, self.annotation)
+    }
+
+    fn is_annotated(&self, edm_type: EdmType) -> String {
+        format!("{} = '{}'", self.annotation, edm_type.name())
+    }
+}
+
+fn constant(value: bool) -> String {
+    if value { "true" } else { "false" }.into()
+}
+
+const fn operator(op: CompareOp) -> &'static str {
+    match op {
+        CompareOp::Eq => "=",
+        CompareOp::Ne => "<>",
+        CompareOp::Lt => "<",
+        CompareOp::Le => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::Ge => ">=",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn custom(name: &str, op: CompareOp, literal: EdmValue) -> Predicate {
+        Predicate::Compare { field: Field::Custom(name.into()), op, literal }
+    }
+
+    fn sql(predicate: &Predicate) -> String {
+        fragment(predicate, &mut Binds::default()).unwrap()
+    }
+
+    #[test]
+    fn names_and_literals_are_parameters_whatever_they_hold() {
+        let evil = "x' OR 1=1 --";
+        let predicate = Predicate::All(vec![
+            custom(evil, CompareOp::Eq, EdmValue::String(evil.into())),
+            Predicate::Flag(evil.into()),
+        ]);
+        assert_eq!(
+            sql(&predicate),
+            "(CASE WHEN jsonb_typeof((properties -> $1)) = 'string' AND (properties ->> $2) IS NULL \
+             THEN ((properties ->> $1) COLLATE \"C\" = $3) WHEN (properties ->> $2) = 'Edm.String' \
+             THEN ((properties ->> $1) COLLATE \"C\" = $4) ELSE false END AND \
+             coalesce((properties -> $1) = 'true'::jsonb, false))"
+        );
+    }
+
+    #[test]
+    fn connectives_and_constants() {
+        use Predicate::*;
+        assert_eq!(sql(&All(vec![])), "true");
+        assert_eq!(sql(&Any(vec![])), "false");
+        assert_eq!(sql(&Not(Box::new(Any(vec![Always(true), Always(false)])))), "(NOT (true OR false))");
+    }
+
+    #[test]
+    fn values_that_a_parameter_cannot_hold_are_not_pushed() {
+        let nul = || EdmValue::String("a\u{0}".into());
+        assert!(!is_pushable(&Predicate::Not(Box::new(custom("A", CompareOp::Eq, nul())))));
+        assert!(!is_pushable(&Predicate::Flag("\u{0}".into())));
+        assert!(is_pushable(&custom("A", CompareOp::Eq, EdmValue::Binary(vec![0]))));
+    }
+}

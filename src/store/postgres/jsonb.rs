@@ -1,0 +1,59 @@
+//! Stored properties to and from jsonb without a tree in between.
+
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat, PgValueRef};
+use sqlx::types::Json;
+use sqlx::{Decode, Encode, Postgres, Type};
+
+use crate::model::entity::StoredProperties;
+
+/// The only version of jsonb's binary form that PostgreSQL knows.
+const VERSION: u8 = 1;
+
+/// JSON text to be bound as jsonb.
+#[derive(Debug, Clone, Copy)]
+pub struct JsonText<'a>(pub &'a str);
+
+impl Type<Postgres> for JsonText<'_> {
+    fn type_info() -> PgTypeInfo {
+        <Json<()> as Type<Postgres>>::type_info()
+    }
+}
+
+impl PgHasArrayType for JsonText<'_> {
+    fn array_type_info() -> PgTypeInfo {
+        <Json<()> as PgHasArrayType>::array_type_info()
+    }
+}
+
+impl Encode<'_, Postgres> for JsonText<'_> {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        buffer.push(VERSION);
+        buffer.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+}
+
+/// Properties as a row carries them.
+#[derive(Debug)]
+pub struct StoredColumn(pub StoredProperties);
+
+impl Type<Postgres> for StoredColumn {
+    fn type_info() -> PgTypeInfo {
+        <Json<()> as Type<Postgres>>::type_info()
+    }
+}
+
+impl<'r> Decode<'r, Postgres> for StoredColumn {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        let format = value.format();
+        let bytes = value.as_bytes()?;
+        let text = match (format, bytes.split_first()) {
+            (PgValueFormat::Text, _) => bytes,
+            (PgValueFormat::Binary, Some((&VERSION, text))) => text,
+            (PgValueFormat::Binary, _) => return Err("unknown version of jsonb".into()),
+        };
+        Ok(StoredColumn(StoredProperties::from_stored_text(String::from_utf8(text.to_vec())?)))
+    }
+}

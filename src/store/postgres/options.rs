@@ -1,0 +1,98 @@
+//! How to reach the database, and what every session is told.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::postgres::PgConnectOptions;
+
+/// Buckets that a new table may be spread over: each one costs a scan of the
+/// whole table one more index scan.
+pub const MAX_SPREAD: u16 = 64;
+/// The longest that one statement may be allowed to run. Purging relies on no
+/// transaction outliving its grace time.
+pub const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Settings of a [`super::PgStore`].
+#[derive(Debug, Clone)]
+pub struct PgOptions {
+    /// `postgres://…`, also with a socket's folder as percent-encoded host or
+    /// as `?host=`.
+    pub url: String,
+    /// Where migrations run, if that is another place: the coordinator of a
+    /// sharded database, or past a connection pooler.
+    pub migrate_url: Option<String>,
+    /// Connections at most; at least 1.
+    pub max_connections: u32,
+    /// Buckets of tables created from now on; 1 to [`MAX_SPREAD`]. More than 1
+    /// is for sharded databases only.
+    pub spread: u16,
+    /// How long a request waits for a connection before the answer is `Busy`.
+    pub acquire_timeout: Duration,
+    /// How long one statement may take; at most [`MAX_OPERATION_TIMEOUT`].
+    pub operation_timeout: Duration,
+}
+
+impl PgOptions {
+    /// Defaults for a database of one machine.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            migrate_url: None,
+            max_connections: 32,
+            spread: 1,
+            acquire_timeout: Duration::from_secs(5),
+            operation_timeout: Duration::from_secs(30),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), StartError> {
+        let refuse = |text: &str| Err(StartError::Options(text.into()));
+        if self.max_connections == 0 {
+            return refuse("at least one connection is needed");
+        }
+        if !(1..=MAX_SPREAD).contains(&self.spread) {
+            return refuse("the spread must be between 1 and 64");
+        }
+        if self.operation_timeout.is_zero() || self.operation_timeout > MAX_OPERATION_TIMEOUT {
+            return refuse("the operation timeout must be more than 0 and at most 120 seconds");
+        }
+        Ok(())
+    }
+
+    pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StartError> {
+        let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
+        // A connection pooler refuses start-up parameters that it does not know.
+        Ok(options.extra_float_digits(None).application_name("rowhouse").disable_statement_logging())
+    }
+
+    /// What each session is told after it is connected. Plans are made once for
+    /// every value, by index, since a plan made while a table is small would
+    /// otherwise be a full scan for good.
+    pub(super) fn session(&self) -> String {
+        let operation = self.operation_timeout.as_millis();
+        let lock = operation.div_ceil(3);
+        format!(
+            "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
+             SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+             SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
+             SET statement_timeout = {operation}; SET lock_timeout = {lock}; \
+             SET idle_in_transaction_session_timeout = {operation}"
+        )
+    }
+}
+
+/// Why a store could not be opened. For whoever starts the server.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("invalid database settings: {0}")]
+    Options(String),
+    #[error("invalid database URL: {0}")]
+    Url(#[source] sqlx::Error),
+    #[error("cannot connect to the database: {0}")]
+    Connect(#[source] sqlx::Error),
+    #[error("the database did not answer within {0:?}")]
+    ConnectTimeout(Duration),
+    #[error("cannot migrate the database: {0}")]
+    Migrate(#[source] sqlx::migrate::MigrateError),
+}

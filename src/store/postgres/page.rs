@@ -1,0 +1,317 @@
+//! One page of a query: one snapshot, bounded in rows, bytes and time.
+//!
+//! A range without residual is one statement. A residual walks the range in
+//! windows of rows, so that a scan which finds little still comes back in time
+//! with the key that it reached.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row};
+
+use super::catalog::{Facts, exists};
+use super::fault::Trouble;
+use super::pool::Lease;
+use super::read::{entity, key};
+use super::steps::{self, Source, Step};
+use super::{Attempt, PgStore, filter, statements};
+use crate::model::entity::StoredProperties;
+use crate::model::{Key, Stored};
+use crate::plan::{EntityPage, Predicate, Projection, Scan, Span};
+use crate::store::StoreResult;
+
+/// Rows of the first window; small, as rows may be a megabyte each.
+const FIRST_WINDOW: usize = 256;
+const SMALLEST_WINDOW: usize = 16;
+const LARGEST_WINDOW: usize = 65_536;
+/// Rows of a window that leave the database.
+const LARGEST_LOCAL_WINDOW: usize = 4096;
+/// A window that took less time is followed by a larger one, …
+const QUICK: Duration = Duration::from_millis(100);
+/// … one that took more by a smaller one.
+const SLOW: Duration = Duration::from_millis(400);
+
+/// The read of one page.
+pub struct Query<'a> {
+    scan: &'a Scan,
+    residual: Residual<'a>,
+}
+
+/// Where the rest of the predicate is evaluated.
+#[derive(Clone, Copy)]
+enum Residual<'a> {
+    None,
+    Pushed(&'a Predicate),
+    Local(&'a Predicate),
+}
+
+impl<'a> Query<'a> {
+    /// The read of the page that `scan` describes.
+    pub fn new(scan: &'a Scan) -> Self {
+        let residual = match &scan.residual {
+            None => Residual::None,
+            Some(predicate) if filter::is_pushable(predicate) => Residual::Pushed(predicate),
+            Some(predicate) => Residual::Local(predicate),
+        };
+        Self { scan, residual }
+    }
+}
+
+impl Attempt for Query<'_> {
+    type Done = EntityPage;
+
+    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<EntityPage>> {
+        let steps = steps::steps(&self.scan.spans);
+        let mut lease = store.pool.acquire().await?;
+        let one_statement = matches!(
+            (steps.as_slice(), self.residual),
+            ([], _) | ([_], Residual::None) | ([Step::Points(_)], _)
+        );
+        if !one_statement {
+            lease.begin_snapshot().await?;
+        }
+        let mut page = Page::new(self.scan);
+        for (at, step) in steps.iter().enumerate() {
+            if at > 0 && page.is_out_of_time() {
+                page.next = page.next.or_else(|| step.first().cloned());
+            }
+            if page.next.is_some() {
+                break;
+            }
+            match (step, self.residual) {
+                (Step::Range(span), Residual::None) => {
+                    let source =
+                        steps::range(facts, span, &span.lower, page.missing(), self.scan.projection)?;
+                    stream(&mut lease, source, &mut |row| page.offer_row(row)).await?;
+                }
+                (Step::Points(spans), _) => self.points(&mut lease, facts, spans, &mut page).await?,
+                (Step::Range(span), _) => self.windows(&mut lease, facts, span, &mut page).await?,
+            }
+        }
+        if !one_statement {
+            lease.end_snapshot().await?;
+        }
+        // A row proves that the table was there.
+        if page.entities.is_empty() && !exists(&mut lease, facts).await? {
+            return Ok(None);
+        }
+        Ok(Some(EntityPage { entities: page.entities, next: page.next }))
+    }
+}
+
+impl Query<'_> {
+    async fn points(
+        &self,
+        lease: &mut Lease<'_>,
+        facts: Facts,
+        spans: &[Span],
+        page: &mut Page,
+    ) -> StoreResult<()> {
+        let projection = self.scan.projection;
+        match self.residual {
+            Residual::None => {
+                let source = steps::points(facts, spans, page.missing(), projection)?;
+                stream(lease, source, &mut |row| page.offer_row(row)).await?;
+            }
+            Residual::Pushed(predicate) => {
+                let mut source = steps::points(facts, spans, spans.len(), Projection::Full)?;
+                let condition = filter::fragment(predicate, &mut source.binds)?;
+                let limit = source.binds.add(page.missing() as i64)?;
+                source.text = statements::filtered(&source.text, &condition, projection, &limit).into();
+                stream(lease, source, &mut |row| page.offer_row(row)).await?;
+            }
+            Residual::Local(predicate) => {
+                let source = steps::points(facts, spans, spans.len(), Projection::Full)?;
+                let names = predicate.custom_names();
+                stream(lease, source, &mut |row| page.offer_if(predicate, &names, row)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks a range window by window until the page ends or the range does.
+    async fn windows(
+        &self,
+        lease: &mut Lease<'_>,
+        facts: Facts,
+        span: &Span,
+        page: &mut Page,
+    ) -> StoreResult<()> {
+        let mut lower = span.lower.clone();
+        loop {
+            let started = Instant::now();
+            let edge = match self.residual {
+                Residual::Local(predicate) => {
+                    local_window(lease, facts, span, &lower, predicate, page).await?
+                }
+                Residual::Pushed(predicate) => {
+                    self.pushed_window(lease, facts, span, &lower, predicate, page).await?
+                }
+                Residual::None => None,
+            };
+            let Some(edge) = edge else { return Ok(()) };
+            if page.next.is_some() {
+                return Ok(());
+            }
+            if page.is_full() || page.is_out_of_time() {
+                page.next = Some(edge);
+                return Ok(());
+            }
+            page.adapt_window(started.elapsed());
+            lower = edge;
+        }
+    }
+
+    async fn pushed_window(
+        &self,
+        lease: &mut Lease<'_>,
+        facts: Facts,
+        span: &Span,
+        lower: &Key,
+        predicate: &Predicate,
+        page: &mut Page,
+    ) -> StoreResult<Option<Key>> {
+        let mut source = steps::range(facts, span, lower, page.window + 1, Projection::Full)?;
+        let condition = filter::fragment(predicate, &mut source.binds)?;
+        let limit = source.binds.add(page.missing() as i64 + 1)?;
+        source.text = statements::window(&source.text, &condition, self.scan.projection, &limit).into();
+        let mut edge = None;
+        stream(lease, source, &mut |row| {
+            if row.try_get("edge")? {
+                edge = Some(key(row)?);
+                return Ok(ControlFlow::Continue(()));
+            }
+            page.offer_row(row)
+        })
+        .await?;
+        Ok(edge)
+    }
+}
+
+/// Reads a window's rows and evaluates the predicate here.
+async fn local_window(
+    lease: &mut Lease<'_>,
+    facts: Facts,
+    span: &Span,
+    lower: &Key,
+    predicate: &Predicate,
+    page: &mut Page,
+) -> StoreResult<Option<Key>> {
+    let window = page.window.min(LARGEST_LOCAL_WINDOW);
+    let source = steps::range(facts, span, lower, window + 1, Projection::Full)?;
+    let names = predicate.custom_names();
+    let (mut seen, mut edge) = (0, None);
+    stream(lease, source, &mut |row| {
+        seen += 1;
+        if seen > window {
+            edge = Some(key(row)?);
+            return Ok(ControlFlow::Continue(()));
+        }
+        page.offer_if(predicate, &names, row)
+    })
+    .await?;
+    Ok(edge)
+}
+
+async fn stream(
+    lease: &mut Lease<'_>,
+    source: Source,
+    visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
+) -> Result<(), Trouble> {
+    let arguments = source.binds.into_inner();
+    // Composed from the fixed texts and fragments of this module only.
+    let statement = match source.text {
+        std::borrow::Cow::Borrowed(text) => sqlx::query_with(text, arguments),
+        std::borrow::Cow::Owned(text) => sqlx::query_with(AssertSqlSafe(text), arguments),
+    };
+    lease.stream(statement, visit).await
+}
+
+/// The page so far.
+struct Page {
+    entities: Vec<Stored>,
+    next: Option<Key>,
+    bytes: usize,
+    rows: usize,
+    max_bytes: usize,
+    started: Instant,
+    time: Duration,
+    with_properties: bool,
+    /// Rows of the next window.
+    window: usize,
+}
+
+impl Page {
+    fn new(scan: &Scan) -> Self {
+        Self {
+            entities: Vec::new(),
+            next: None,
+            bytes: 0,
+            rows: scan.rows.max(1),
+            max_bytes: scan.bytes,
+            started: Instant::now(),
+            time: scan.time,
+            with_properties: scan.projection == Projection::Full,
+            window: FIRST_WINDOW,
+        }
+    }
+
+    /// Rows to ask for: one more than fit shows where the next page starts.
+    fn missing(&self) -> usize {
+        self.rows - self.entities.len() + 1
+    }
+
+    fn is_full(&self) -> bool {
+        self.entities.len() >= self.rows
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.started.elapsed() >= self.time
+    }
+
+    fn adapt_window(&mut self, took: Duration) {
+        self.window = if took < QUICK {
+            (self.window * 4).min(LARGEST_WINDOW)
+        } else if took > SLOW {
+            (self.window / 4).max(SMALLEST_WINDOW)
+        } else {
+            self.window
+        };
+    }
+
+    fn offer_row(&mut self, row: &PgRow) -> Result<ControlFlow<()>, sqlx::Error> {
+        Ok(self.offer(entity(row, self.with_properties)?))
+    }
+
+    fn offer_if(
+        &mut self,
+        predicate: &Predicate,
+        names: &[&str],
+        row: &PgRow,
+    ) -> Result<ControlFlow<()>, sqlx::Error> {
+        let mut entity = entity(row, true)?;
+        let matches = predicate.matches(&entity, names);
+        if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if !self.with_properties {
+            entity.properties = StoredProperties::from_stored_text("{}".into());
+        }
+        Ok(self.offer(entity))
+    }
+
+    /// Takes a row in, or ends the page before it.
+    fn offer(&mut self, entity: Stored) -> ControlFlow<()> {
+        let size = entity.properties.as_str().len() + entity.key.partition.len() + entity.key.row.len();
+        let ends = self.is_full()
+            || (!self.entities.is_empty() && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
+        if ends {
+            self.next = Some(entity.key);
+            return ControlFlow::Break(());
+        }
+        self.bytes += size;
+        self.entities.push(entity);
+        ControlFlow::Continue(())
+    }
+}

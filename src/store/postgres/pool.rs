@@ -1,0 +1,265 @@
+//! Connections checked out without a round trip.
+//!
+//! A connection goes back on the stack only if its last statement is known to
+//! have ended outside a transaction. One whose statement was given up half-way,
+//! or that failed as a connection, is closed; the server rolls back.
+
+use std::ops::ControlFlow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
+use sqlx::query::Query;
+use sqlx::{Connection, PgConnection, Postgres};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
+
+use super::fault::{Effect, Trouble, breaks_connection, judge};
+use super::options::{PgOptions, StartError};
+use super::read::weight;
+use crate::store::Fault;
+
+/// A statement with its values.
+pub type Statement<'q> = Query<'q, Postgres, PgArguments>;
+
+/// A connection that rested this long is asked whether it is still there.
+const RESTED: Duration = Duration::from_secs(2);
+/// How much longer than the server we wait for a statement's end.
+const GRACE: Duration = Duration::from_secs(2);
+/// Bytes of unwanted rows that are read to keep a connection; past this a new
+/// connection is cheaper.
+const DRAIN: usize = 512 * 1024;
+
+/// A bounded stack of connections.
+pub struct Pool {
+    slots: Semaphore,
+    idle: Mutex<Vec<(PgConnection, Instant)>>,
+    connect: PgConnectOptions,
+    session: String,
+    acquire_timeout: Duration,
+    statement_timeout: Duration,
+}
+
+impl Pool {
+    /// An empty pool; connections are made as they are needed.
+    pub fn new(options: &PgOptions) -> Result<Self, StartError> {
+        Ok(Self {
+            slots: Semaphore::new(options.max_connections as usize),
+            idle: Mutex::new(Vec::new()),
+            connect: PgOptions::connect_options(&options.url)?,
+            session: options.session(),
+            acquire_timeout: options.acquire_timeout,
+            statement_timeout: options.operation_timeout + GRACE,
+        })
+    }
+
+    /// Waits for a slot and hands out a connection.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] without a slot in time, [`Fault::Unavailable`] without a
+    /// connection.
+    pub async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
+        let slot = match self.slots.try_acquire() {
+            Ok(slot) => slot,
+            Err(_) => timeout(self.acquire_timeout, self.slots.acquire())
+                .await
+                .map_err(|_| Fault::Busy)?
+                .map_err(|_| Fault::Unavailable)?,
+        };
+        let mut lease =
+            Lease { pool: self, _slot: slot, connection: None, running: false, in_transaction: false };
+        while let Some((connection, since)) = self.pop() {
+            lease.connection = Some(connection);
+            if since.elapsed() < RESTED || lease.answers().await {
+                return Ok(lease);
+            }
+        }
+        let opened = timeout(self.acquire_timeout, self.open()).await.map_err(|_| {
+            tracing::warn!("connecting to the database took too long");
+            Fault::Unavailable
+        })?;
+        lease.connection = Some(opened.map_err(|error| {
+            tracing::warn!(%error, "cannot connect to the database");
+            Fault::Unavailable
+        })?);
+        Ok(lease)
+    }
+
+    async fn open(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut connection = PgConnection::connect_with(&self.connect).await?;
+        // Fixed text with numbers of ours in it.
+        sqlx::raw_sql(sqlx::AssertSqlSafe(self.session.clone())).execute(&mut connection).await?;
+        Ok(connection)
+    }
+
+    fn pop(&self) -> Option<(PgConnection, Instant)> {
+        self.resting().pop()
+    }
+
+    fn resting(&self) -> MutexGuard<'_, Vec<(PgConnection, Instant)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection on loan.
+pub struct Lease<'p> {
+    pool: &'p Pool,
+    _slot: SemaphorePermit<'p>,
+    connection: Option<PgConnection>,
+    /// A statement is under way; stays set if its future is dropped.
+    running: bool,
+    in_transaction: bool,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if self.running || self.in_transaction {
+            return;
+        }
+        if let Some(connection) = self.connection.take() {
+            self.pool.resting().push((connection, Instant::now()));
+        }
+    }
+}
+
+impl Lease<'_> {
+    /// Runs a statement and returns its rows once the server is done with it:
+    /// a write has then been committed, unless a transaction is open.
+    pub async fn rows(&mut self, statement: Statement<'_>, effect: Effect) -> Result<Vec<PgRow>, Trouble> {
+        let limit = self.pool.statement_timeout;
+        let connection = self.start()?;
+        let result = timeout(limit, statement.fetch_all(connection)).await;
+        self.settle(result, effect)
+    }
+
+    /// Like [`Lease::rows`], for at most one row.
+    pub async fn row(&mut self, statement: Statement<'_>, effect: Effect) -> Result<Option<PgRow>, Trouble> {
+        let limit = self.pool.statement_timeout;
+        let connection = self.start()?;
+        let result = timeout(limit, statement.fetch_optional(connection)).await;
+        self.settle(result, effect)
+    }
+
+    /// Shows each row of a read to `visit` until that has enough.
+    pub async fn stream(
+        &mut self,
+        statement: Statement<'_>,
+        visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
+    ) -> Result<(), Trouble> {
+        let limit = self.pool.statement_timeout;
+        let connection = self.start()?;
+        let drained = timeout(limit, async {
+            let mut rows = statement.fetch(connection);
+            while let Some(row) = rows.try_next().await? {
+                if visit(&row)?.is_continue() {
+                    continue;
+                }
+                let mut unwanted = 0;
+                while let Some(row) = rows.try_next().await? {
+                    unwanted += weight(&row)?;
+                    if unwanted > DRAIN {
+                        return Ok(false);
+                    }
+                }
+            }
+            Ok(true)
+        });
+        let drained = drained.await;
+        if !self.settle(drained, Effect::Undone)? {
+            self.connection = None;
+        }
+        Ok(())
+    }
+
+    /// Opens a transaction that sees every commit of others as it happens.
+    pub async fn begin(&mut self) -> Result<(), Trouble> {
+        self.open_transaction("BEGIN ISOLATION LEVEL READ COMMITTED").await
+    }
+
+    /// Opens a transaction whose reads all see one snapshot.
+    pub async fn begin_snapshot(&mut self) -> Result<(), Trouble> {
+        self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+    }
+
+    async fn open_transaction(&mut self, text: &'static str) -> Result<(), Trouble> {
+        self.control(text, Effect::Undone).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
+    /// Commits. A failure means that the outcome is unknown, unless the server
+    /// says that it rolled back.
+    pub async fn commit(&mut self) -> Result<(), Trouble> {
+        self.control("COMMIT", Effect::Unknown).await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Ends a transaction that only read.
+    pub async fn end_snapshot(&mut self) -> Result<(), Trouble> {
+        if self.connection.is_some() {
+            self.control("COMMIT", Effect::Undone).await?;
+        }
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Ends the transaction without effect. Where that fails the connection
+    /// goes, and the transaction with it.
+    pub async fn roll_back(&mut self) {
+        if self.connection.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_ok() {
+            self.in_transaction = false;
+        }
+    }
+
+    async fn control(&mut self, text: &'static str, effect: Effect) -> Result<(), Trouble> {
+        let limit = self.pool.statement_timeout;
+        let connection = self.start()?;
+        let result = timeout(limit, sqlx::raw_sql(text).execute(connection)).await;
+        self.settle(result, effect).map(|_| ())
+    }
+
+    async fn answers(&mut self) -> bool {
+        let limit = self.pool.acquire_timeout;
+        let Ok(connection) = self.start() else { return false };
+        let result = timeout(limit, connection.ping()).await;
+        self.settle(result, Effect::Undone).is_ok()
+    }
+
+    fn start(&mut self) -> Result<&mut PgConnection, Trouble> {
+        let connection = self.connection.as_mut().ok_or(Fault::Unavailable)?;
+        self.running = true;
+        Ok(connection)
+    }
+
+    fn settle<T>(
+        &mut self,
+        result: Result<Result<T, sqlx::Error>, tokio::time::error::Elapsed>,
+        effect: Effect,
+    ) -> Result<T, Trouble> {
+        self.running = false;
+        match result {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                if breaks_connection(&error) {
+                    self.discard_all();
+                }
+                Err(judge(&error, effect))
+            }
+            Err(_) => {
+                tracing::warn!("the database did not answer a statement in time");
+                self.connection = None;
+                Err(Fault::Timeout.into())
+            }
+        }
+    }
+
+    /// Closes this connection and, as what ended it has most likely ended them
+    /// too, the resting ones.
+    fn discard_all(&mut self) {
+        self.connection = None;
+        let resting = std::mem::take(&mut *self.pool.resting());
+        drop(resting);
+    }
+}

@@ -1,0 +1,89 @@
+//! Rows to entities, and the read of one.
+
+use sqlx::postgres::PgRow;
+use sqlx::{Row, ValueRef};
+
+use super::catalog::Facts;
+use super::fault::{Effect, Trouble};
+use super::jsonb::StoredColumn;
+use super::pool::Lease;
+use super::{Attempt, PgStore, statements};
+use crate::model::entity::StoredProperties;
+use crate::model::{Key, Stored, Ticks};
+use crate::store::{Fault, StoreResult};
+
+/// The read of one entity.
+pub struct Get<'a> {
+    pub key: &'a Key,
+}
+
+impl Attempt for Get<'_> {
+    type Done = Option<Stored>;
+
+    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Option<Stored>>> {
+        let mut lease = store.pool.acquire().await?;
+        Ok(read(&mut lease, facts, self.key).await?)
+    }
+}
+
+/// What is stored under a key; the outer `None` if the table is gone.
+pub async fn read(lease: &mut Lease<'_>, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
+    let query = sqlx::query(statements::READ)
+        .bind(facts.bucket(&key.partition))
+        .bind(&key.partition)
+        .bind(&key.row)
+        .bind(facts.table_no);
+    let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
+    let missing = row.try_get_raw("modified").map_err(broken_row)?.is_null();
+    Ok(Some(if missing { None } else { Some(version(&row, key.clone())?) }))
+}
+
+/// The entity of a row that carries version and properties.
+pub fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
+    let modified = ticks(row.try_get("modified").map_err(broken_row)?)?;
+    let StoredColumn(properties) = row.try_get("properties").map_err(broken_row)?;
+    Ok(Stored { key, modified, properties })
+}
+
+/// The entity of a row of a page: pk, rk, modified and perhaps properties, in
+/// this order.
+pub fn entity(row: &PgRow, with_properties: bool) -> Result<Stored, sqlx::Error> {
+    let modified = Ticks::from_raw(row.try_get(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
+    let properties = if with_properties {
+        row.try_get::<StoredColumn, _>(3)?.0
+    } else {
+        StoredProperties::from_stored_text("{}".into())
+    };
+    Ok(Stored { key: key(row)?, modified, properties })
+}
+
+/// The key of a row of a page.
+pub fn key(row: &PgRow) -> Result<Key, sqlx::Error> {
+    Ok(Key { partition: row.try_get(0)?, row: row.try_get(1)? })
+}
+
+/// Bytes of a row's values.
+pub fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
+    let mut sum = 0;
+    for column in 0..row.len() {
+        let value = row.try_get_raw(column)?;
+        if !value.is_null() {
+            sum += value.as_bytes().map_err(sqlx::Error::Decode)?.len();
+        }
+    }
+    Ok(sum)
+}
+
+/// A stored tick count.
+pub fn ticks(raw: i64) -> Result<Ticks, Trouble> {
+    Ticks::from_raw(raw).ok_or_else(|| {
+        tracing::error!("a stored time is out of range");
+        Fault::Other.into()
+    })
+}
+
+/// A row does not look as its statement says: a defect.
+pub fn broken_row(error: sqlx::Error) -> Trouble {
+    tracing::error!(%error, "a row has an unexpected shape");
+    Fault::Other.into()
+}

@@ -1,0 +1,21 @@
+//! The schema and its migrations, which travel inside the program.
+
+use sqlx::{Connection, PgConnection};
+
+use super::options::{PgOptions, StartError};
+
+/// Brings the schema up to date, one process at a time. A schema that is newer
+/// than this program is left as it is: migrations only ever add, so that
+/// replicas of two versions can run side by side.
+pub async fn migrate(options: &PgOptions) -> Result<(), StartError> {
+    let url = options.migrate_url.as_ref().unwrap_or(&options.url);
+    let connect = PgOptions::connect_options(url)?;
+    let connected = tokio::time::timeout(options.acquire_timeout, PgConnection::connect_with(&connect)).await;
+    let mut connection = connected
+        .map_err(|_| StartError::ConnectTimeout(options.acquire_timeout))?
+        .map_err(StartError::Connect)?;
+    let mut migrator = sqlx::migrate!("./migrations/postgres");
+    migrator.set_ignore_missing(true);
+    migrator.run(&mut connection).await.map_err(StartError::Migrate)?;
+    connection.close().await.map_err(StartError::Connect)
+}

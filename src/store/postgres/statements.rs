@@ -1,0 +1,267 @@
+//! Every statement text, so that one test can read them all.
+//!
+//! Rules: values by parameters only; whatever touches `entities` names
+//! `bucket`; nothing that a sharding engine refuses (now(), ctid, MERGE, …).
+//! What a process remembers about a table is checked by the statement that uses
+//! it: a table that was dropped, or dropped and created again, has no row in
+//! `tables` under the remembered number.
+
+use std::borrow::Cow;
+
+use crate::plan::Projection;
+
+macro_rules! table_exists {
+    ($parameter:literal) => {
+        concat!("EXISTS (SELECT 1 FROM tables WHERE table_no = ", $parameter, ")")
+    };
+}
+
+// Tables.
+
+pub const CREATE_TABLE: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, created) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account, name_lower) DO NOTHING RETURNING table_no";
+pub const DROP_TABLE: &str =
+    "DELETE FROM tables WHERE account = $1 AND name_lower = $2 RETURNING table_no, spread";
+pub const DOOM_TABLE: &str = "INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES ($1, $2, $3, $3)";
+pub const RESOLVE_TABLE: &str =
+    "SELECT table_no, spread, name, created FROM tables WHERE account = $1 AND name_lower = $2";
+pub const CHECK_TABLE: &str = "SELECT 1 FROM tables WHERE table_no = $1";
+pub const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tables \
+     WHERE account = $1 AND name_lower >= $2 ORDER BY name_lower LIMIT $3";
+pub const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FROM tables \
+     WHERE account = $1 AND name_lower >= $2 AND name_lower < $4 ORDER BY name_lower LIMIT $3";
+
+// One entity. $1 bucket, $2 pk, $3 rk, $4 table number.
+
+/// One row if the table exists; its entity columns are null where there is no
+/// entity.
+pub const READ: &str = "SELECT e.modified, e.properties FROM tables t \
+     LEFT JOIN entities e ON e.bucket = $1 AND e.pk = $2 AND e.rk = $3 WHERE t.table_no = $4";
+pub const LOCK_ONE: &str = concat!(
+    "SELECT modified, properties FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3 AND ",
+    table_exists!("$4"),
+    " FOR UPDATE"
+);
+pub const INSERT: &str = concat!(
+    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, $3, $5, $6 WHERE ",
+    table_exists!("$4"),
+    " ON CONFLICT DO NOTHING RETURNING modified"
+);
+pub const UPSERT: &str = concat!(
+    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, $3, $5, $6 WHERE ",
+    table_exists!("$4"),
+    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = excluded.properties, \
+     modified = greatest(e.modified + 1, excluded.modified) RETURNING modified"
+);
+/// $7: the version that must be stored; null for any.
+pub const UPDATE: &str = concat!(
+    "UPDATE entities SET properties = $6, modified = greatest(modified + 1, $5) \
+     WHERE bucket = $1 AND pk = $2 AND rk = $3 AND modified = coalesce($7, modified) AND ",
+    table_exists!("$4"),
+    " RETURNING modified"
+);
+/// $5: the version that must be stored; null for any.
+pub const DELETE: &str = concat!(
+    "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3 AND modified = coalesce($5, modified) AND ",
+    table_exists!("$4"),
+    " RETURNING modified"
+);
+
+// Many rows of one partition, arrays ordered by rk. $1 bucket, $2 pk, $3 rks,
+// $4 table number.
+
+pub const LOCK_MANY: &str = "SELECT rk, modified, properties FROM entities \
+     WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) ORDER BY rk FOR UPDATE";
+/// Fails as a whole where one of the rows exists.
+pub const INSERT_MANY: &str = concat!(
+    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, u.rk, u.modified, u.properties \
+     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
+    table_exists!("$4"),
+    " RETURNING rk"
+);
+/// Leaves out rows that exist.
+pub const INSERT_MISSING: &str = concat!(
+    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, u.rk, u.modified, u.properties \
+     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
+    table_exists!("$4"),
+    " ON CONFLICT DO NOTHING RETURNING rk"
+);
+/// `rk = ANY` beside the join, or the whole partition is read.
+pub const UPDATE_MANY: &str = concat!(
+    "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
+     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) \
+     WHERE e.bucket = $1 AND e.pk = $2 AND e.rk = ANY($3) AND e.rk = u.rk AND ",
+    table_exists!("$4"),
+    " RETURNING e.rk"
+);
+pub const DELETE_MANY: &str = concat!(
+    "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) AND ",
+    table_exists!("$4"),
+    " RETURNING rk"
+);
+
+// Purging. $1 bucket.
+
+pub const DUE: &str =
+    "SELECT table_no, spread, deleted_at FROM doomed WHERE due <= $1 ORDER BY due, table_no LIMIT 1";
+pub const POSTPONE: &str = "UPDATE doomed SET due = $2 WHERE table_no = $1";
+pub const FORGET: &str = "DELETE FROM doomed WHERE table_no = $1";
+pub const PURGE_BOUND: &str =
+    "SELECT pk, rk FROM entities WHERE bucket = $1 ORDER BY pk, rk OFFSET $2 LIMIT 1";
+pub const PURGE_UP_TO: &str = "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) <= ($2, $3)";
+pub const PURGE_REST: &str = "DELETE FROM entities WHERE bucket = $1";
+
+// Sources of pages: rows in key order. $1 table number, $2 rows at most.
+
+macro_rules! range {
+    ($columns:literal, $upper:literal, $bucket:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM entities WHERE bucket = ",
+            $bucket,
+            " AND (pk, rk) >= ($3, $4)",
+            $upper,
+            " AND ",
+            table_exists!("$1"),
+            " ORDER BY pk, rk LIMIT $2"
+        )
+    };
+}
+
+const FULL: &str = "pk, rk, modified, properties";
+const SYSTEM: &str = "pk, rk, modified";
+
+/// The columns that a page reads.
+pub const fn columns(projection: Projection) -> &'static str {
+    match projection {
+        Projection::Full => FULL,
+        Projection::SystemOnly => SYSTEM,
+    }
+}
+
+/// Rows from ($3, $4) on and, if `bounded`, below ($5, $6). The parameters
+/// after those are the buckets. One bucket is one index scan; several are
+/// merged from one index scan each, since `bucket = ANY` would have to sort
+/// all that is left of the table for every page.
+pub fn range(projection: Projection, bounded: bool, buckets: usize) -> Cow<'static, str> {
+    if buckets == 1 {
+        return Cow::Borrowed(match (projection, bounded) {
+            (Projection::Full, false) => range!("pk, rk, modified, properties", "", "$5"),
+            (Projection::Full, true) => {
+                range!("pk, rk, modified, properties", " AND (pk, rk) < ($5, $6)", "$7")
+            }
+            (Projection::SystemOnly, false) => range!("pk, rk, modified", "", "$5"),
+            (Projection::SystemOnly, true) => range!("pk, rk, modified", " AND (pk, rk) < ($5, $6)", "$7"),
+        });
+    }
+    let (one, first) = if bounded { ("$7", 7) } else { ("$5", 5) };
+    let branch = range(projection, bounded, 1);
+    let branches: Vec<String> = (first..first + buckets)
+        .map(|n| format!("({})", branch.replace(&format!("bucket = {one} "), &format!("bucket = ${n} "))))
+        .collect();
+    let columns = columns(projection);
+    Cow::Owned(format!(
+        "SELECT {columns} FROM ({}) AS merged ORDER BY pk, rk LIMIT $2",
+        branches.join(" UNION ALL ")
+    ))
+}
+
+/// Rows of one partition. $3 bucket, $4 pk, $5 rks.
+pub const fn points_of_partition(projection: Projection) -> &'static str {
+    match projection {
+        Projection::Full => concat!(
+            "SELECT pk, rk, modified, properties FROM entities WHERE bucket = $3 AND pk = $4 AND rk = ANY($5) AND ",
+            table_exists!("$1"),
+            " ORDER BY pk, rk LIMIT $2"
+        ),
+        Projection::SystemOnly => concat!(
+            "SELECT pk, rk, modified FROM entities WHERE bucket = $3 AND pk = $4 AND rk = ANY($5) AND ",
+            table_exists!("$1"),
+            " ORDER BY pk, rk LIMIT $2"
+        ),
+    }
+}
+
+/// Rows of several partitions. $3 buckets, $4 pks, $5 rks, side by side.
+pub const fn points(projection: Projection) -> &'static str {
+    match projection {
+        Projection::Full => concat!(
+            "SELECT e.pk, e.rk, e.modified, e.properties \
+             FROM unnest($3::bigint[], $4::text[], $5::text[]) AS u (bucket, pk, rk) \
+             JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk WHERE ",
+            table_exists!("$1"),
+            " ORDER BY e.pk, e.rk LIMIT $2"
+        ),
+        Projection::SystemOnly => concat!(
+            "SELECT e.pk, e.rk, e.modified FROM unnest($3::bigint[], $4::text[], $5::text[]) AS u (bucket, pk, rk) \
+             JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk WHERE ",
+            table_exists!("$1"),
+            " ORDER BY e.pk, e.rk LIMIT $2"
+        ),
+    }
+}
+
+/// Those rows of a source that a filter keeps.
+pub fn filtered(source: &str, filter: &str, projection: Projection, limit: &str) -> String {
+    let columns = columns(projection);
+    format!("SELECT {columns} FROM ({source}) AS r WHERE {filter} ORDER BY pk, rk LIMIT {limit}")
+}
+
+/// Those rows of a source that a filter keeps, and its row number $2 whatever
+/// the filter says: the `edge`, from which the next window starts.
+pub fn window(source: &str, filter: &str, projection: Projection, limit: &str) -> String {
+    let properties = match projection {
+        Projection::Full => ", CASE WHEN place < $2 THEN properties END AS properties",
+        Projection::SystemOnly => "",
+    };
+    format!(
+        "SELECT pk, rk, modified{properties}, place = $2 AS edge FROM (SELECT *, {filter} AS hit, \
+         row_number() OVER (ORDER BY pk, rk) AS place FROM ({source}) AS r) AS w \
+         WHERE hit OR place = $2 ORDER BY pk, rk LIMIT {limit}"
+    )
+}
+
+/// Every fixed text, and one of each shape of the composed ones.
+pub fn all() -> Vec<Cow<'static, str>> {
+    let mut texts: Vec<Cow<'static, str>> = [
+        CREATE_TABLE,
+        DROP_TABLE,
+        DOOM_TABLE,
+        RESOLVE_TABLE,
+        CHECK_TABLE,
+        LIST_TABLES,
+        LIST_TABLES_BELOW,
+        READ,
+        LOCK_ONE,
+        INSERT,
+        UPSERT,
+        UPDATE,
+        DELETE,
+        LOCK_MANY,
+        INSERT_MANY,
+        INSERT_MISSING,
+        UPDATE_MANY,
+        DELETE_MANY,
+        DUE,
+        POSTPONE,
+        FORGET,
+        PURGE_BOUND,
+        PURGE_UP_TO,
+        PURGE_REST,
+    ]
+    .map(Cow::Borrowed)
+    .to_vec();
+    for projection in [Projection::Full, Projection::SystemOnly] {
+        texts.push(points_of_partition(projection).into());
+        texts.push(points(projection).into());
+        texts.push(filtered(points(projection), "true", projection, "$6").into());
+        for bounded in [false, true] {
+            texts.push(range(projection, bounded, 1));
+            texts.push(range(projection, bounded, 3));
+            let source = range(Projection::Full, bounded, 1);
+            texts.push(window(&source, "true", projection, "$9").into());
+        }
+    }
+    texts
+}

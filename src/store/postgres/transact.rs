@@ -1,0 +1,170 @@
+//! An entity group transaction: all writes of one partition, or none.
+//!
+//! Locks the rows that exist in key order, decides each write in request order,
+//! and writes with at most one statement a kind, rows again in key order, so
+//! that two groups never wait for each other in a circle. A group of inserts
+//! speculates first: one statement that fails as a whole if a row exists.
+
+use sqlx::Row;
+
+use super::catalog::{Facts, exists};
+use super::fault::{Effect, Trouble};
+use super::jsonb::JsonText;
+use super::pool::{Lease, Statement};
+use super::read::{broken_row, version};
+use super::{Attempt, PgStore, statements};
+use crate::error::Result;
+use crate::model::entity::StoredProperties;
+use crate::model::{Key, Stored, Ticks};
+use crate::plan::{Change, Write, WriteKind, Written, decide};
+use crate::store::{Failure, Fault, StoreResult};
+
+/// The writes of one group: one partition, no row twice.
+pub struct Group<'a> {
+    pub writes: &'a [Write],
+    pub now: Ticks,
+}
+
+/// What has been decided, by the statement that does it.
+#[derive(Default)]
+struct Changes<'a> {
+    inserts: Vec<Put<'a>>,
+    updates: Vec<Put<'a>>,
+    deletes: Vec<&'a str>,
+    written: Vec<Written>,
+}
+
+/// A row to be stored.
+struct Put<'a> {
+    rk: &'a str,
+    modified: Ticks,
+    properties: StoredProperties,
+}
+
+impl Attempt for Group<'_> {
+    type Done = Vec<Written>;
+
+    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
+        let mut lease = store.pool.acquire().await?;
+        if let Some(changes) = self.all_inserts() {
+            let insert = self.put(statements::INSERT_MANY, facts, &changes.inserts);
+            match lease.rows(insert, Effect::Unknown).await {
+                Ok(rows) if rows.len() == changes.inserts.len() => return Ok(Some(changes.written)),
+                Ok(_) => return Ok(None),
+                // Which one, the locked run will say.
+                Err(Trouble::Duplicate) => {}
+                Err(trouble) => return Err(trouble.into()),
+            }
+        }
+        lease.begin().await?;
+        match self.locked(&mut lease, facts).await {
+            Ok(Some(written)) => {
+                lease.commit().await?;
+                Ok(Some(written))
+            }
+            failed => {
+                lease.roll_back().await;
+                match failed {
+                    // A missing table comes before any operation's failure.
+                    Err(Failure::Refused(_)) if !exists(&mut lease, facts).await? => Ok(None),
+                    other => other,
+                }
+            }
+        }
+    }
+}
+
+impl Group<'_> {
+    /// The changes of a group that only inserts, as if nothing were stored.
+    fn all_inserts(&self) -> Option<Changes<'_>> {
+        let only = self.writes.iter().all(|w| matches!(w.kind, WriteKind::Insert));
+        if only { self.decide_all(&[]).ok() } else { None }
+    }
+
+    async fn locked(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
+        let found = self.lock(lease, facts).await?;
+        let changes = self.decide_all(&found)?;
+        let mut complete = true;
+        if !changes.inserts.is_empty() {
+            let insert = self.put(statements::INSERT_MISSING, facts, &changes.inserts);
+            complete &= lease.rows(insert, Effect::Undone).await?.len() == changes.inserts.len();
+        }
+        if complete && !changes.updates.is_empty() {
+            let update = self.put(statements::UPDATE_MANY, facts, &changes.updates);
+            complete &= lease.rows(update, Effect::Undone).await?.len() == changes.updates.len();
+        }
+        if complete && !changes.deletes.is_empty() {
+            let delete = self.address(statements::DELETE_MANY, facts, &changes.deletes);
+            complete &= lease.rows(delete, Effect::Undone).await?.len() == changes.deletes.len();
+        }
+        if complete {
+            return Ok(Some(changes.written));
+        }
+        if exists(lease, facts).await? {
+            // A row appeared after the lock: look again, decide again.
+            return Err(Fault::Serialization.into());
+        }
+        Ok(None)
+    }
+
+    /// The rows that exist, locked, in key order.
+    async fn lock(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Vec<Stored>> {
+        let mut rks: Vec<&str> = self.writes.iter().map(|w| w.key.row.as_str()).collect();
+        rks.sort_unstable();
+        let partition = self.partition();
+        let query =
+            sqlx::query(statements::LOCK_MANY).bind(facts.bucket(partition)).bind(partition).bind(rks);
+        let rows = lease.rows(query, Effect::Undone).await?;
+        let stored = |row| {
+            let rk: String = sqlx::postgres::PgRow::try_get(row, "rk").map_err(broken_row)?;
+            version(row, Key::new(partition, rk))
+        };
+        Ok(rows.iter().map(stored).collect::<Result<_, Trouble>>()?)
+    }
+
+    /// Decides in request order; `found` is in key order.
+    fn decide_all(&self, found: &[Stored]) -> Result<Changes<'_>> {
+        let mut changes = Changes::default();
+        for (index, write) in self.writes.iter().enumerate() {
+            let rk = write.key.row.as_str();
+            let at = found.binary_search_by(|stored| stored.key.row.as_str().cmp(rk)).ok();
+            let stored = at.map(|at| &found[at]);
+            match decide(write, stored, self.now).map_err(|error| error.at(index))? {
+                Change::Put { properties, modified } => {
+                    let puts = if stored.is_some() { &mut changes.updates } else { &mut changes.inserts };
+                    puts.push(Put { rk, modified, properties });
+                    changes.written.push(Written { modified: Some(modified) });
+                }
+                Change::Delete => {
+                    changes.deletes.push(rk);
+                    changes.written.push(Written { modified: None });
+                }
+            }
+        }
+        changes.inserts.sort_unstable_by_key(|put| put.rk);
+        changes.updates.sort_unstable_by_key(|put| put.rk);
+        changes.deletes.sort_unstable();
+        Ok(changes)
+    }
+
+    fn put<'q>(&'q self, text: &'static str, facts: Facts, puts: &'q [Put<'_>]) -> Statement<'q> {
+        let rks: Vec<&str> = puts.iter().map(|put| put.rk).collect();
+        let modified: Vec<i64> = puts.iter().map(|put| put.modified.raw()).collect();
+        let properties: Vec<JsonText<'_>> =
+            puts.iter().map(|put| JsonText(put.properties.as_str())).collect();
+        self.address(text, facts, &rks).bind(modified).bind(properties)
+    }
+
+    fn address<'q>(&'q self, text: &'static str, facts: Facts, rks: &[&str]) -> Statement<'q> {
+        let partition = self.partition();
+        sqlx::query(text)
+            .bind(facts.bucket(partition))
+            .bind(partition)
+            .bind(rks.to_vec())
+            .bind(facts.table_no)
+    }
+
+    fn partition(&self) -> &str {
+        self.writes.first().map_or("", |write| write.key.partition.as_str())
+    }
+}

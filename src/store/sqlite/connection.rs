@@ -1,0 +1,121 @@
+//! Opening SQLite databases.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use rusqlite_migration::{M, Migrations};
+
+/// Where a database lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    File(PathBuf),
+    /// Gone with the process.
+    Memory,
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot open the SQLite database {0}: {1}")]
+    Open(String, rusqlite::Error),
+    #[error("cannot bring the SQLite database to the current schema: {0}")]
+    Migrate(#[from] rusqlite_migration::Error),
+    #[error("SQLite refused a setting: {0}")]
+    Configure(#[from] rusqlite::Error),
+    #[error("cannot start the writer thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Location {
+    /// Reads what follows `sqlite:` in a URL: `//path`, a bare path, or
+    /// `:memory:`.
+    pub fn parse(rest: &str) -> Option<Self> {
+        match rest.strip_prefix("//").unwrap_or(rest) {
+            "" => None,
+            ":memory:" => Some(Location::Memory),
+            path => Some(Location::File(path.into())),
+        }
+    }
+}
+
+/// How long a statement waits for another process that holds the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Page cache of one connection, in KiB.
+const CACHE_KIB: i64 = 16 * 1024;
+
+/// Opens the database for reading and writing and applies the migrations.
+pub fn open(location: &Location) -> Result<Connection, OpenError> {
+    let mut connection = connect(location)?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
+/// Opens one more connection to a database file that [`open`] has prepared.
+pub fn connect(location: &Location) -> Result<Connection, OpenError> {
+    let connection = match location {
+        Location::Memory => Connection::open_in_memory(),
+        Location::File(path) => Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE
+                | OpenFlags::SQLITE_OPEN_CREATE
+                | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        ),
+    }
+    .map_err(|error| OpenError::Open(shown(location), error))?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    if *location != Location::Memory {
+        // FULL: a commit returns only when the log is on the disk, so an
+        // acknowledged write survives the loss of power.
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+    }
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(connection)
+}
+
+fn shown(location: &Location) -> String {
+    match location {
+        Location::File(path) => path.display().to_string(),
+        Location::Memory => "in memory".into(),
+    }
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
+    const STEPS: &[M<'_>] = &[M::up(include_str!("../../../migrations/sqlite/0001_tables_and_entities.sql"))];
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if usize::try_from(version).is_ok_and(|version| version > STEPS.len()) {
+        // Migrations only add, so an older program can work with a newer file.
+        tracing::warn!(version, known = STEPS.len(), "the database has a newer schema");
+        return Ok(());
+    }
+    Ok(Migrations::from_slice(STEPS).to_latest(connection)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_read_as_in_urls() {
+        assert_eq!(Location::parse("//rowhouse.db"), Some(Location::File("rowhouse.db".into())));
+        assert_eq!(Location::parse("///var/lib/r.db"), Some(Location::File("/var/lib/r.db".into())));
+        assert_eq!(Location::parse("r.db"), Some(Location::File("r.db".into())));
+        assert_eq!(Location::parse(":memory:"), Some(Location::Memory));
+        assert_eq!(Location::parse("//"), None);
+    }
+
+    #[test]
+    fn the_schema_is_applied_once_and_a_newer_one_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("a.db"));
+        drop(open(&location).unwrap());
+        let again = open(&location).unwrap();
+        again.pragma_update(None, "user_version", 99).unwrap();
+        drop(again);
+        let newer = open(&location).unwrap();
+        let sync: i64 = newer.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+        assert_eq!(sync, 2, "FULL");
+    }
+}

@@ -1,0 +1,90 @@
+//! Connections for reading.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+
+use super::connection::{self, Location, OpenError};
+use super::fault;
+use crate::store::{Fault, StoreResult};
+
+/// Idle connections that are kept open.
+const MAX_IDLE: usize = 32;
+
+/// Lends connections for reading. Cheap to clone.
+#[derive(Clone)]
+pub struct Readers(Arc<Source>);
+
+enum Source {
+    /// Connections to one file; in WAL mode readers and the writer do not
+    /// wait for each other.
+    File { location: Location, idle: Mutex<Vec<Connection>> },
+    /// A database in memory has one connection, which everyone shares.
+    Memory(SharedConnection),
+}
+
+/// A connection that the writer may have to share with readers.
+pub type SharedConnection = Arc<Mutex<Connection>>;
+
+/// Locks a connection. A panic of an earlier holder cannot leave it in the
+/// middle of a transaction: rusqlite rolls back on drop.
+pub fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Readers {
+    /// Sets the readers up around the first connection and hands back the one
+    /// that the writer shall use.
+    pub fn new(location: &Location, first: Connection) -> Result<(Self, SharedConnection), OpenError> {
+        let writing = Arc::new(Mutex::new(first));
+        let source = match location {
+            Location::Memory => Source::Memory(Arc::clone(&writing)),
+            Location::File(_) => Source::File { location: location.clone(), idle: Mutex::default() },
+        };
+        Ok((Self(Arc::new(source)), writing))
+    }
+
+    /// Runs a read inside one snapshot.
+    pub fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
+    ) -> StoreResult<T> {
+        match &*self.0 {
+            Source::Memory(shared) => in_snapshot(&lock(shared), read),
+            Source::File { location, idle } => {
+                let connection = match lock_idle(idle).pop() {
+                    Some(connection) => connection,
+                    None => connection::connect(location).map_err(|error| {
+                        tracing::error!(%error, "cannot open another connection");
+                        Fault::Unavailable
+                    })?,
+                };
+                let outcome = in_snapshot(&connection, read);
+                let mut idle = lock_idle(idle);
+                if idle.len() < MAX_IDLE {
+                    idle.push(connection);
+                }
+                outcome
+            }
+        }
+    }
+}
+
+fn lock_idle(idle: &Mutex<Vec<Connection>>) -> MutexGuard<'_, Vec<Connection>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A deferred transaction sees one state of the database from its first read
+/// to its end.
+fn in_snapshot<T>(
+    connection: &Connection,
+    read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
+) -> StoreResult<T> {
+    let run = || {
+        let snapshot = connection.unchecked_transaction()?;
+        let outcome = read(&snapshot)?;
+        snapshot.commit()?;
+        Ok(outcome)
+    };
+    run().unwrap_or_else(|error| Err(fault(&error)))
+}

@@ -1,0 +1,200 @@
+//! Pages of entities and of tables. SQLite runs in our process, so predicates
+//! are evaluated in Rust on rows as they come.
+
+use std::time::Instant;
+
+use rusqlite::{Connection, Row, params};
+
+use super::statements::{bucket_of, ticks};
+use crate::error::{Code, Error};
+use crate::model::entity::StoredProperties;
+use crate::model::{Key, Stored, TableName};
+use crate::plan::predicate::View;
+use crate::plan::{EntityPage, Projection, Scan, Span, TableEntry, TablePage, TableScan};
+use crate::store::StoreResult;
+
+type Sqlite<T> = rusqlite::Result<T>;
+
+pub const FROM: &str = "SELECT pk, rk, modified, properties FROM entities
+     WHERE bucket = ?1 AND (pk, rk) >= (?2, ?3) ORDER BY pk, rk";
+pub const BETWEEN: &str = "SELECT pk, rk, modified, properties FROM entities
+     WHERE bucket = ?1 AND (pk, rk) >= (?2, ?3) AND (pk, rk) < (?4, ?5) ORDER BY pk, rk";
+
+/// One page of a query.
+pub fn entities(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    scan: &Scan,
+) -> Sqlite<StoreResult<EntityPage>> {
+    let Some(bucket) = bucket_of(db, account, table)? else {
+        return Ok(Err(Code::TableNotFound.into()));
+    };
+    let mut page = Page::new(scan);
+    for span in &scan.spans {
+        let done = match &span.upper {
+            None => {
+                let mut statement = db.prepare_cached(FROM)?;
+                let lower = params![bucket, span.lower.partition, span.lower.row];
+                page.take(statement.query(lower)?)?
+            }
+            Some(upper) => {
+                let mut statement = db.prepare_cached(BETWEEN)?;
+                let (low, high) = (&span.lower, upper);
+                let bounds = params![bucket, low.partition, low.row, high.partition, high.row];
+                page.take(statement.query(bounds)?)?
+            }
+        };
+        if done {
+            break;
+        }
+    }
+    Ok(match page.failure {
+        Some(error) => Err(error.into()),
+        None => Ok(page.found),
+    })
+}
+
+/// A page being filled.
+struct Page<'a> {
+    scan: &'a Scan,
+    names: Vec<&'a str>,
+    found: EntityPage,
+    bytes: usize,
+    looked_at: usize,
+    started: Instant,
+    failure: Option<Error>,
+}
+
+/// Rows between two looks at the clock.
+const CLOCK_EVERY: usize = 64;
+
+impl<'a> Page<'a> {
+    fn new(scan: &'a Scan) -> Self {
+        let names = scan.residual.as_ref().map(|p| p.custom_names()).unwrap_or_default();
+        let found = EntityPage { entities: Vec::with_capacity(scan.rows.min(64)), next: None };
+        Self { scan, names, found, bytes: 0, looked_at: 0, started: Instant::now(), failure: None }
+    }
+
+    /// Takes rows until a limit is reached; returns whether the page is over.
+    fn take(&mut self, mut rows: rusqlite::Rows<'_>) -> Sqlite<bool> {
+        while let Some(row) = rows.next()? {
+            let entity = read(row)?;
+            if self.out_of_time() {
+                self.found.next = Some(entity.key);
+                return Ok(true);
+            }
+            self.looked_at += 1;
+            match self.matches(&entity) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => {
+                    self.failure = Some(error);
+                    return Ok(true);
+                }
+            }
+            if self.is_full() {
+                self.found.next = Some(entity.key);
+                return Ok(true);
+            }
+            self.keep(entity);
+        }
+        Ok(false)
+    }
+
+    fn out_of_time(&self) -> bool {
+        self.looked_at > 0
+            && self.looked_at.is_multiple_of(CLOCK_EVERY)
+            && self.started.elapsed() >= self.scan.time
+    }
+
+    fn is_full(&self) -> bool {
+        let kept = self.found.entities.len();
+        kept >= self.scan.rows || (kept > 0 && self.bytes >= self.scan.bytes)
+    }
+
+    fn matches(&self, entity: &Stored) -> Result<bool, Error> {
+        self.scan.residual.as_ref().map_or(Ok(true), |p| p.matches(entity, &self.names))
+    }
+
+    fn keep(&mut self, mut entity: Stored) {
+        if self.scan.projection == Projection::SystemOnly {
+            entity.properties = StoredProperties::from_stored_text("{}".into());
+        }
+        self.bytes += entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len();
+        self.found.entities.push(entity);
+    }
+}
+
+fn read(row: &Row<'_>) -> Sqlite<Stored> {
+    Ok(Stored {
+        key: Key { partition: row.get(0)?, row: row.get(1)? },
+        modified: ticks(row, 2)?,
+        properties: StoredProperties::from_stored_text(row.get(3)?),
+    })
+}
+
+/// One page of an account's tables.
+pub fn tables(db: &Connection, account: &str, scan: &TableScan) -> Sqlite<StoreResult<TablePage>> {
+    let mut page = TablePage::default();
+    for span in &scan.spans {
+        if tables_in(db, account, scan, span, &mut page)? {
+            break;
+        }
+    }
+    Ok(Ok(page))
+}
+
+fn tables_in(
+    db: &Connection,
+    account: &str,
+    scan: &TableScan,
+    span: &Span,
+    page: &mut TablePage,
+) -> Sqlite<bool> {
+    let mut statement = db.prepare_cached(
+        "SELECT name_lower, name, created FROM tables
+         WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
+         ORDER BY name_lower",
+    )?;
+    let upper = span.upper.as_ref().map(|key| key.partition.as_str());
+    let mut rows = statement.query(params![account, span.lower.partition, upper])?;
+    while let Some(row) = rows.next()? {
+        let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
+        let key = Key { partition: row.get(0)?, row: String::new() };
+        let view = View { key: &key, modified: entry.created, properties: Vec::new() };
+        if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
+            continue;
+        }
+        if page.tables.len() >= scan.rows {
+            page.next = Some(entry);
+            return Ok(true);
+        }
+        page.tables.push(entry);
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::connection::{Location, open};
+
+    #[test]
+    fn pages_walk_the_key_index_from_both_bounds() {
+        let db = open(&Location::Memory).unwrap();
+        for (sql, bounds) in [(FROM, "(pk,rk)>(?,?)"), (BETWEEN, "(pk,rk)>(?,?) AND (pk,rk)<(?,?)")] {
+            let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            for parameter in 1..=explain.parameter_count() {
+                explain.raw_bind_parameter(parameter, "1").unwrap();
+            }
+            let mut rows = explain.raw_query();
+            let mut plan = Vec::new();
+            while let Some(row) = rows.next().unwrap() {
+                plan.push(row.get::<_, String>(3).unwrap());
+            }
+            assert_eq!(plan.len(), 1, "no sort: {plan:?}");
+            assert!(plan[0].contains("USING INDEX") && plan[0].contains(bounds), "{plan:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Point statements and writes.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::{Code, Error};
+use crate::model::entity::StoredProperties;
+use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::{Change, TableEntry, Write, Written, decide};
+use crate::store::{StoreResult, bucket};
+
+type Sqlite<T> = rusqlite::Result<T>;
+
+/// SQLite never spreads a table over several buckets.
+const SPREAD: u16 = 1;
+/// Rows that one purge step removes at most.
+const PURGE_ROWS: i64 = 2000;
+
+/// A tick count as stored. What is out of range was not written by us.
+pub fn ticks(row: &Row<'_>, column: usize) -> Sqlite<Ticks> {
+    let raw: i64 = row.get(column)?;
+    Ticks::from_raw(raw).ok_or(rusqlite::Error::IntegralValueOutOfRange(column, raw))
+}
+
+/// The bucket that all of a table's entities are in.
+pub fn bucket_of(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<i64>> {
+    db.prepare_cached("SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![account, table.lower()], |row| row.get(0))
+        .optional()
+        .map(|no| no.map(|no| bucket::bucket(no, SPREAD, "")))
+}
+
+pub fn get_table(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<TableEntry>> {
+    db.prepare_cached("SELECT name, created FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![account, table.lower()], |row| {
+            Ok(TableEntry { name: row.get(0)?, created: ticks(row, 1)? })
+        })
+        .optional()
+}
+
+pub fn create_table(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    now: Ticks,
+) -> Sqlite<StoreResult<()>> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+    )?;
+    if bucket_of(db, account, table)?.is_some() {
+        return Ok(Err(Code::TableAlreadyExists.into()));
+    }
+    loop {
+        let (no, lower, name) = (bucket::new_table_no(), table.lower(), table.as_given());
+        // Nothing inserted: the number is taken, another one will not be.
+        if insert.execute(params![no, account, lower, name, SPREAD, now.raw()])? == 1 {
+            return Ok(Ok(()));
+        }
+    }
+}
+
+pub fn delete_table(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    now: Ticks,
+) -> Sqlite<StoreResult<()>> {
+    let deleted: Option<i64> = db
+        .prepare_cached("DELETE FROM tables WHERE account = ?1 AND name_lower = ?2 RETURNING table_no")?
+        .query_row(params![account, table.lower()], |row| row.get(0))
+        .optional()?;
+    let Some(no) = deleted else { return Ok(Err(Code::ResourceNotFound.into())) };
+    db.prepare_cached("INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES (?1, ?2, ?3, ?3)")?
+        .execute(params![no, SPREAD, now.raw()])?;
+    Ok(Ok(()))
+}
+
+pub fn get(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    key: &Key,
+) -> Sqlite<StoreResult<Option<Stored>>> {
+    match bucket_of(db, account, table)? {
+        None => Ok(Err(Code::TableNotFound.into())),
+        Some(bucket) => find(db, bucket, key).map(Ok),
+    }
+}
+
+fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
+    db.prepare_cached("SELECT modified, properties FROM entities WHERE bucket = ?1 AND pk = ?2 AND rk = ?3")?
+        .query_row(params![bucket, key.partition, key.row], |row| {
+            let properties = StoredProperties::from_stored_text(row.get(1)?);
+            Ok(Stored { key: key.clone(), modified: ticks(row, 0)?, properties })
+        })
+        .optional()
+}
+
+/// Decides all writes, then applies them; refuses without having changed
+/// anything. The index of the refused write is in the error.
+pub fn transact(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    writes: &[Write],
+    now: Ticks,
+) -> Sqlite<StoreResult<Vec<Written>>> {
+    let Some(bucket) = bucket_of(db, account, table)? else {
+        return Ok(Err(Error::from(Code::TableNotFound).at(0).into()));
+    };
+    let mut changes = Vec::with_capacity(writes.len());
+    for (index, write) in writes.iter().enumerate() {
+        match decide(write, find(db, bucket, &write.key)?.as_ref(), now) {
+            Ok(change) => changes.push(change),
+            Err(error) => return Ok(Err(error.at(index).into())),
+        }
+    }
+    let mut written = Vec::with_capacity(writes.len());
+    for (write, change) in writes.iter().zip(changes) {
+        written.push(apply(db, bucket, &write.key, change)?);
+    }
+    Ok(Ok(written))
+}
+
+fn apply(db: &Connection, bucket: i64, key: &Key, change: Change) -> Sqlite<Written> {
+    match change {
+        Change::Put { properties, modified } => {
+            db.prepare_cached(
+                "INSERT INTO entities (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (bucket, pk, rk)
+                 DO UPDATE SET modified = excluded.modified, properties = excluded.properties",
+            )?
+            .execute(params![
+                bucket,
+                key.partition,
+                key.row,
+                modified.raw(),
+                properties.as_str()
+            ])?;
+            Ok(Written { modified: Some(modified) })
+        }
+        Change::Delete => {
+            db.prepare_cached("DELETE FROM entities WHERE bucket = ?1 AND pk = ?2 AND rk = ?3")?
+                .execute(params![bucket, key.partition, key.row])?;
+            Ok(Written { modified: None })
+        }
+    }
+}
+
+/// Removes some entities of one deleted table; returns whether more is left.
+pub fn purge(db: &Connection) -> Sqlite<bool> {
+    let doomed: Option<i64> = db
+        .prepare_cached("SELECT table_no FROM doomed ORDER BY due LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    let Some(no) = doomed else { return Ok(false) };
+    let removed = db
+        .prepare_cached(
+            "DELETE FROM entities WHERE rowid IN
+             (SELECT rowid FROM entities WHERE bucket = ?1 LIMIT ?2)",
+        )?
+        .execute(params![bucket::bucket(no, SPREAD, ""), PURGE_ROWS])?;
+    if removed == 0 {
+        db.prepare_cached("DELETE FROM doomed WHERE table_no = ?1")?.execute([no])?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,121 @@
+//! The one thread that writes. It commits everything that is waiting in one
+//! transaction: one sync of the disk for many requests.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::connection::OpenError;
+use super::fault;
+use super::readers::{SharedConnection, lock};
+use crate::store::{Failure, Fault, StoreResult};
+
+/// Writes that may wait; more are refused as busy.
+const QUEUE: usize = 8192;
+/// Writes that share a commit at most.
+const GROUP: usize = 256;
+
+/// Hands writes to the writer thread, which ends when the last handle is gone.
+pub struct Writer {
+    queue: SyncSender<Box<dyn Job>>,
+    timeout: Duration,
+}
+
+/// A write and the way to answer it. It either changes nothing or everything
+/// that it stands for, and can be run again after a roll-back.
+trait Job: Send {
+    fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
+    /// Answers with what the last run found, or with why it is not durable.
+    fn answer(self: Box<Self>, durable: Result<(), Failure>);
+}
+
+struct Request<T, W> {
+    work: W,
+    outcome: Option<StoreResult<T>>,
+    reply: oneshot::Sender<StoreResult<T>>,
+}
+
+impl<T, W> Job for Request<T, W>
+where
+    T: Send,
+    W: FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send,
+{
+    fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        self.outcome = Some((self.work)(db)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, durable: Result<(), Failure>) {
+        let outcome = match (durable, self.outcome) {
+            (Err(failure), _) => Err(failure),
+            (Ok(()), Some(outcome)) => outcome,
+            (Ok(()), None) => Err(Fault::Other.into()),
+        };
+        // A requester that has gone away is no concern of ours.
+        let _ = self.reply.send(outcome);
+    }
+}
+
+impl Writer {
+    /// Starts the thread on its connection.
+    pub fn start(connection: SharedConnection, timeout: Duration) -> Result<Self, OpenError> {
+        let (queue, waiting) = sync_channel(QUEUE);
+        std::thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || serve(&connection, &waiting))?;
+        Ok(Self { queue, timeout })
+    }
+
+    /// Runs a write and returns once it is durable. `work` may be run again
+    /// after a roll-back, and must write nothing when it refuses.
+    pub async fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
+    ) -> StoreResult<T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Request { work, outcome: None, reply });
+        self.queue.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Fault::Busy,
+            TrySendError::Disconnected(_) => Fault::Unavailable,
+        })?;
+        match tokio::time::timeout(self.timeout, answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(Fault::Timeout.into()),
+            Err(_) => Err(Fault::Timeout.into()),
+        }
+    }
+}
+
+fn serve(connection: &SharedConnection, waiting: &Receiver<Box<dyn Job>>) {
+    while let Ok(first) = waiting.recv() {
+        let mut group = vec![first];
+        group.extend(waiting.try_iter().take(GROUP - 1));
+        commit(&mut lock(connection), group);
+    }
+}
+
+/// Commits a group; if that fails, each of its jobs alone, so that one bad row
+/// fails only its own request.
+fn commit(db: &mut Connection, mut group: Vec<Box<dyn Job>>) {
+    match run(db, &mut group) {
+        Ok(()) => group.into_iter().for_each(|job| job.answer(Ok(()))),
+        Err(error) if group.len() == 1 => {
+            let failure = fault(&error);
+            group.into_iter().for_each(|job| job.answer(Err(failure.clone())));
+        }
+        Err(error) => {
+            tracing::warn!(%error, writes = group.len(), "a group of writes failed; trying one by one");
+            group.into_iter().for_each(|job| commit(db, vec![job]));
+        }
+    }
+}
+
+fn run(db: &mut Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for job in group {
+        job.run(&transaction)?;
+    }
+    transaction.commit()
+}
