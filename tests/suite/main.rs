@@ -11,3 +11,5 @@ mod support;
 
 mod architecture;
 mod conformance;
+mod process;
+mod replay;

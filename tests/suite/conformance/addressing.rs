@@ -30,6 +30,9 @@ cases![
     slashes_in_address_keys_are_a_syntax_error,
     other_forbidden_characters_in_address_keys_are_out_of_range,
     very_long_addresses_are_read,
+    a_host_name_may_name_the_account,
+    a_secondary_host_name_reads_but_does_not_write,
+    a_host_name_of_an_unknown_account_leaves_the_path_to_decide,
 ];
 
 fn the_table_list_answers_with_and_without_parentheses(client: &Client) {
@@ -317,4 +320,45 @@ fn very_long_addresses_are_read(client: &Client) {
     let key = "漢".repeat(1024);
     t.seed(with_keys(&key, &key, json!({ "A": 1 })));
     assert_eq!(custom(t.entity(&key, &key)), json!({ "A": 1 }));
+}
+
+fn a_host_name_may_name_the_account(client: &Client) {
+    if client.neighbour().is_none() {
+        return;
+    }
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let host_style = client.host_style(&client.account.name);
+    let there = Table::new(&host_style, t.name.clone());
+    assert_eq!(there.properties(), json!({ "A": 1 }));
+    for auth in [Auth::SharedKey, Auth::SharedKeyLite] {
+        there.on("MERGE", "p", "r").json(&json!({ "B": 2 })).auth(auth).send().expect(204);
+    }
+    let answer = there.insert(&with_keys("p", "s", json!({})));
+    assert_eq!(answer.need("Location"), host_style.url(&t.path("p", "s")));
+    Batch::new().insert(&there, &with_keys("p", "b", json!({}))).commit(&host_style);
+    assert_eq!(there.count(), 3);
+}
+
+fn a_secondary_host_name_reads_but_does_not_write(client: &Client) {
+    if client.neighbour().is_none() {
+        return;
+    }
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let secondary = client.host_style(&format!("{}-secondary", client.account.name));
+    let there = Table::new(&secondary, t.name.clone());
+    assert_eq!(there.properties(), json!({ "A": 1 }));
+    there.insert(&with_keys("p", "s", json!({}))).refused(WRITE_ON_SECONDARY);
+    assert_eq!(t.count(), 1);
+}
+
+fn a_host_name_of_an_unknown_account_leaves_the_path_to_decide(client: &Client) {
+    if client.neighbour().is_none() {
+        return;
+    }
+    let t = client.table();
+    let host_style = client.host_style("nobody");
+    let path = client.target(&t.set());
+    host_style.get(&path).expect(200);
 }

@@ -60,6 +60,19 @@ impl Client {
         Some(Self::path_style(self.wire.address(), server::account(number % server::ACCOUNTS + 1)))
     }
 
+    /// The same account on its secondary address, in path style.
+    pub fn secondary(&self) -> Self {
+        let root = format!("{}-secondary", self.root);
+        Self::new(self.wire.address().into(), self.host.clone(), root, self.account.clone())
+    }
+
+    /// The same account under a host name that begins with this label and goes
+    /// on with `.table.`; only for servers of ours.
+    pub fn host_style(&self, label: &str) -> Self {
+        let host = format!("{label}.table.suite.example");
+        Self::new(self.wire.address().into(), host, String::new(), self.account.clone())
+    }
+
     /// The connection beneath, for requests that no client would send.
     pub fn wire(&self) -> &Wire {
         &self.wire

@@ -5,6 +5,7 @@ pub mod batch;
 pub mod client;
 pub mod encode;
 pub mod http;
+pub mod recording;
 pub mod refusals;
 pub mod server;
 pub mod sign;
@@ -40,6 +41,22 @@ macro_rules! stamp {
         $($meta)*
         fn $case() {
             super::$case(&$crate::support::server::Backend::$backend.client());
+        }
+    };
+}
+
+/// Stamps replays of recorded tests into a test for each of our backends.
+macro_rules! replays {
+    ($($name:ident => $test:literal),* $(,)?) => {
+        const REPLAYED: &[&str] = &[$($test),*];
+        replays!(@ sqlite, Sqlite, [$($name => $test)*]);
+    };
+    (@ $module:ident, $backend:ident, [$($name:ident => $test:literal)*]) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                super::replay($test, &$crate::support::server::Backend::$backend.client());
+            })*
         }
     };
 }
