@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::support::client::Account;
 use crate::support::http::read_answer;
+use crate::support::postgres::fresh_database;
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
 
@@ -310,6 +311,30 @@ fn a_flag_wins_over_a_variable_and_a_variable_over_dotenv() {
             assert_eq!(status, if number == winner { 200 } else { 404 }, "account {number}, winner {winner}");
         }
     }
+}
+
+#[test]
+fn two_replicas_start_at_once_on_one_fresh_database() {
+    let url = fresh_database();
+    let accounts = account(1).setting();
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--database-url", url.as_str(), "--accounts", accounts.as_str()];
+    let servers: Vec<Process> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| Process::spawn(fresh_folder(), &arguments, &[]))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("both come up")).collect()
+    });
+    let [one, other] = [client(&servers[0]), client(&servers[1])];
+    let t = one.table();
+    let etag = t.seed_one(json!({ "A": 1 }));
+    let there = Table::new(&other, t.name.clone());
+    assert_eq!(there.properties(), json!({ "A": 1 }));
+    there.merge("p", "r", &json!({ "A": 2 }), Some(&etag)).expect(204);
+    assert_eq!(t.properties(), json!({ "A": 2 }));
+    other.delete_table(&t.name).expect(204);
+    t.insert(&with_keys("p", "s", json!({}))).refused(NO_TABLE);
+    other.create_table(&t.name).expect(201);
+    assert_eq!(t.count(), 0);
 }
 
 #[test]

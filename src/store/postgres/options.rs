@@ -66,10 +66,10 @@ impl PgOptions {
         Ok(options.extra_float_digits(None).application_name("rowhouse").disable_statement_logging())
     }
 
-    /// What each session is told after it is connected. Plans are made once for
+    /// Statements that each session starts with. Plans are made once for
     /// every value, by index, since a plan made while a table is small would
     /// otherwise be a full scan for good.
-    pub(super) fn session(&self) -> String {
+    pub fn session(&self) -> String {
         let operation = self.operation_timeout.as_millis();
         let lock = operation.div_ceil(3);
         format!(

@@ -16,6 +16,7 @@ pub async fn migrate(options: &PgOptions) -> Result<(), StartError> {
         .map_err(StartError::Connect)?;
     let mut migrator = sqlx::migrate!("./migrations/postgres");
     migrator.set_ignore_missing(true);
-    migrator.run(&mut connection).await.map_err(StartError::Migrate)?;
+    // Not `run`, whose future cannot be shown to be Send.
+    migrator.run_direct(None, &mut connection, false).await.map_err(StartError::Migrate)?;
     connection.close().await.map_err(StartError::Connect)
 }

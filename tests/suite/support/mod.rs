@@ -1,10 +1,11 @@
-//! What the cases stand on: a server, a raw HTTP client, a signing client.
+//! What tests stand on: servers, databases, a raw HTTP client, a signing client.
 
 pub mod answer;
 pub mod batch;
 pub mod client;
 pub mod encode;
 pub mod http;
+pub mod postgres;
 pub mod recording;
 pub mod refusals;
 pub mod server;
@@ -22,6 +23,8 @@ pub use table::{Table, custom, row_keys, rows, with_keys};
 macro_rules! cases {
     ($($case:ident),* $(,)?) => {
         stamp!(sqlite, Sqlite, [$($case)*]);
+        stamp!(postgres, Postgres, [$($case)*]);
+        stamp!(partitioned, Partitioned, [$($case)*]);
         stamp!(#[ignore = "needs ROWHOUSE_TEST_ENDPOINT"] external, External, [$($case)*]);
     };
 }
@@ -50,6 +53,8 @@ macro_rules! replays {
     ($($name:ident => $test:literal),* $(,)?) => {
         const REPLAYED: &[&str] = &[$($test),*];
         replays!(@ sqlite, Sqlite, [$($name => $test)*]);
+        replays!(@ postgres, Postgres, [$($name => $test)*]);
+        replays!(@ partitioned, Partitioned, [$($name => $test)*]);
     };
     (@ $module:ident, $backend:ident, [$($name:ident => $test:literal)*]) => {
         mod $module {

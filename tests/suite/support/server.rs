@@ -1,7 +1,7 @@
 //! One running server per backend and test process.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::client::{Account, Client};
+use super::postgres::{fresh_database, partition_entities};
 
 /// Accounts that a server knows: more than there are cases, so that each case
 /// has one to itself.
@@ -24,6 +25,10 @@ const START: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
     Sqlite,
+    Postgres,
+    /// PostgreSQL with `entities` partitioned by hash and every table spread
+    /// over many buckets, as on a sharded database.
+    Partitioned,
     /// Another server, named by `ROWHOUSE_TEST_ENDPOINT`.
     External,
 }
@@ -34,15 +39,25 @@ impl Backend {
         match self {
             Backend::Sqlite => {
                 static SERVER: OnceLock<Server> = OnceLock::new();
-                SERVER.get_or_init(|| Server::start(&sqlite_url)).fresh_client()
+                SERVER.get_or_init(|| Server::start("sqlite://tables.db", "1")).fresh_client()
+            }
+            Backend::Postgres => {
+                static SERVER: OnceLock<Server> = OnceLock::new();
+                SERVER.get_or_init(|| Server::start(&fresh_database(), "1")).fresh_client()
+            }
+            Backend::Partitioned => {
+                static SERVER: OnceLock<Server> = OnceLock::new();
+                SERVER.get_or_init(|| Server::start(&partitioned_database(), "16")).fresh_client()
             }
             Backend::External => external(),
         }
     }
 }
 
-fn sqlite_url(folder: &Path) -> String {
-    format!("sqlite://{}", folder.join("tables.db").display())
+fn partitioned_database() -> String {
+    let url = fresh_database();
+    partition_entities(&url);
+    url
 }
 
 /// A server of our own with its accounts.
@@ -52,15 +67,12 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(url: &dyn Fn(&Path) -> String) -> Self {
-        let folder = fresh_folder();
+    fn start(url: &str, spread: &str) -> Self {
         let accounts: Vec<String> = (1..=ACCOUNTS).map(|i| account(i).setting()).collect();
-        let url = url(&folder);
-        let process = Process::spawn(
-            folder,
-            &["serve", "--listen", "127.0.0.1:0", "--database-url", &url, "--accounts", &accounts.join(";")],
-            &[],
-        );
+        let accounts = accounts.join(";");
+        let address = ["serve", "--listen", "127.0.0.1:0", "--database-url", url];
+        let rest = ["--table-spread", spread, "--accounts", &accounts];
+        let process = Process::spawn(fresh_folder(), &[&address[..], &rest].concat(), &[]);
         Self { process, next: AtomicUsize::new(1) }
     }
 

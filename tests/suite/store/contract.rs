@@ -1,0 +1,120 @@
+//! The cases that hold for every store, and the helpers they share.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::time::Duration;
+
+use rowhouse::error::Code;
+use rowhouse::model::entity::Properties;
+use rowhouse::model::{EdmValue, Key, Stored, TableName, Ticks};
+use rowhouse::plan::{Projection, Scan, Span, Write, WriteKind};
+use rowhouse::store::{Backend, Failure};
+
+/// Stamps every case of the contract for one store. `$open` is an async
+/// function without arguments that opens it; stores of one process may share
+/// their database, since every case uses an account of its own.
+macro_rules! contract {
+    ($name:ident, $open:path) => {
+        crate::store::contract::contract!(
+            @stamp $name, $open,
+            tables: creation_and_deletion, pages_of_tables, filtered_tables, deleted_tables_are_empty_when_recreated;
+            writes: every_state, missing_table_first, versions_only_grow, merges_lose_nothing, one_insert_wins;
+            groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts;
+            pages: walks, limits, points_and_ranges, out_of_time;
+            values: stored_unaltered;
+            pushdown: sql_is_eval
+        );
+    };
+    (@stamp $name:ident, $open:path, $($module:ident: $($case:ident),+);+) => {
+        mod $name {
+            $($(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let store = $open().await;
+                    crate::store::$module::$case(&store).await;
+                }
+            )+)+
+        }
+    };
+}
+pub(crate) use contract;
+
+/// Property strategies generate this many cases.
+pub const WALKS: usize = 40;
+
+/// An account that no other test uses.
+pub fn account() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("account{}x{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A table of an account of its own.
+pub async fn table<B: Backend>(store: &B) -> (String, TableName) {
+    let (account, table) = (account(), name("People"));
+    store.create_table(&account, &table, now()).await.expect("a new table");
+    (account, table)
+}
+
+pub fn name(text: &str) -> TableName {
+    TableName::parse(text).expect("a table name")
+}
+
+/// A clock that never gives one tick twice.
+pub fn now() -> Ticks {
+    static NOW: AtomicI64 = AtomicI64::new(638_000_000_000_000_000);
+    Ticks::from_raw(NOW.fetch_add(1, Ordering::Relaxed)).expect("a time in range")
+}
+
+pub fn write(kind: WriteKind, pk: &str, rk: &str, properties: Properties) -> Write {
+    Write { kind, key: Key::new(pk, rk), properties }
+}
+
+pub fn insert(pk: &str, rk: &str) -> Write {
+    write(WriteKind::Insert, pk, rk, number("N", 1))
+}
+
+pub fn number(name: &str, value: i32) -> Properties {
+    vec![(name.into(), EdmValue::Int32(value))]
+}
+
+/// Inserts entities, group by group.
+pub async fn fill<B: Backend>(store: &B, account: &str, table: &TableName, mut writes: Vec<Write>) {
+    writes.sort_by(|a, b| a.key.cmp(&b.key));
+    for partition in writes.chunk_by(|a, b| a.key.partition == b.key.partition) {
+        for group in partition.chunks(100) {
+            store.transact(account, table, group, now()).await.expect("a group of inserts");
+        }
+    }
+}
+
+/// Everything, without bounds.
+pub fn scan(spans: Vec<Span>) -> Scan {
+    Scan {
+        spans,
+        residual: None,
+        rows: 1000,
+        bytes: usize::MAX,
+        time: Duration::from_secs(60),
+        projection: Projection::Full,
+    }
+}
+
+/// Follows `next` to the end; the pages in order.
+pub async fn walk<B: Backend>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Vec<Vec<Stored>> {
+    let mut scan = scan.clone();
+    let mut pages = Vec::new();
+    loop {
+        let page = store.query(account, table, &scan).await.expect("a page");
+        pages.push(page.entities);
+        assert!(pages.len() < 10_000, "the walk makes no progress");
+        let Some(next) = page.next else { return pages };
+        scan.spans = rowhouse::plan::span::starting_at(scan.spans, &next);
+    }
+}
+
+/// The refusal's code.
+pub fn refusal<T: std::fmt::Debug>(result: Result<T, Failure>) -> Code {
+    match result {
+        Err(Failure::Refused(error)) => error.code,
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}

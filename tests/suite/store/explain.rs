@@ -1,0 +1,113 @@
+//! The plans that PostgreSQL makes of the hot statements, under the settings of
+//! our sessions: index scans by every key column, no sorts, one partition.
+
+use rowhouse::plan::Projection;
+use rowhouse::store::postgres::{PgOptions, statements};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+
+use super::postgres::{partitioned_url, plain_url};
+
+/// Prepares a statement with these types and shows its plan for these values.
+async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    let script = format!("{}; PREPARE s ({types}) AS {text}", PgOptions::new(url).session());
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(script))).await.unwrap();
+    let explain = format!("EXPLAIN (COSTS OFF) EXECUTE s ({values})");
+    let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
+    rows.iter().map(|row| row.get::<String, _>(0) + "\n").collect()
+}
+
+fn on_entities(plan: &str) -> usize {
+    plan.lines().filter(|line| line.contains("Scan") && line.contains("entities")).count()
+}
+
+/// Hot statements: text, types of the parameters, values of bucket 5 of table 0.
+fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)> {
+    vec![
+        (statements::READ.into(), "bigint, text, text, bigint", "5, 'p', 'r', 0"),
+        (statements::LOCK_ONE.into(), "bigint, text, text, bigint", "5, 'p', 'r', 0"),
+        (
+            statements::UPDATE.into(),
+            "bigint, text, text, bigint, bigint, jsonb, bigint",
+            "5, 'p', 'r', 0, 1, '{}', null",
+        ),
+        (statements::DELETE.into(), "bigint, text, text, bigint, bigint", "5, 'p', 'r', 0, 1"),
+        (statements::LOCK_MANY.into(), "bigint, text, text[]", "5, 'p', '{a,b}'"),
+        (
+            statements::UPDATE_MANY.into(),
+            "bigint, text, text[], bigint, bigint[], jsonb[]",
+            "5, 'p', '{a}', 0, '{1}', array['{}'::jsonb]",
+        ),
+        (statements::DELETE_MANY.into(), "bigint, text, text[], bigint", "5, 'p', '{a}', 0"),
+        (statements::PURGE_BOUND.into(), "bigint, bigint", "5, 4999"),
+        (statements::PURGE_UP_TO.into(), "bigint, text, text", "5, 'p', 'r'"),
+        (
+            statements::range(Projection::Full, true, 1),
+            "bigint, bigint, text, text, text, text, bigint",
+            "0, 1001, 'a', '', 'b', '', 5",
+        ),
+        (
+            statements::range(Projection::Full, false, 1),
+            "bigint, bigint, text, text, bigint",
+            "0, 1001, 'a', '', 5",
+        ),
+        (
+            statements::points_of_partition(Projection::Full).into(),
+            "bigint, bigint, bigint, text, text[]",
+            "0, 10, 5, 'p', '{a,b}'",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn hot_statements_scan_the_key_index() {
+    for (text, types, values) in hot() {
+        let plan = plan(plain_url(), &text, types, values).await;
+        assert!(plan.contains("bucket = $"), "{text}\n{plan}");
+        assert_eq!(on_entities(&plan), 1, "{text}\n{plan}");
+        assert!(!plan.contains("Seq Scan") && !plan.contains("Bitmap"), "{text}\n{plan}");
+        if text.contains("pk = $") {
+            assert!(plan.contains("(pk = $"), "{text}\n{plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_bounded_by_its_index_conditions_and_not_sorted() {
+    let types = "bigint, bigint, text, text, text, text, bigint";
+    let text = statements::range(Projection::Full, true, 1);
+    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5").await;
+    let condition = plan.lines().find(|line| line.contains("Index Cond") && line.contains("bucket")).unwrap();
+    assert!(condition.contains("ROW(pk, rk) >= ROW($3, $4)"), "{plan}");
+    assert!(condition.contains("ROW(pk, rk) < ROW($5, $6)"), "{plan}");
+    assert!(!plan.contains("Sort"), "{plan}");
+}
+
+#[tokio::test]
+async fn windows_stop_reading_early_and_are_not_sorted() {
+    let types = "bigint, bigint, text, text, text, text, bigint, int, bigint";
+    let source = statements::range(Projection::Full, true, 1);
+    let filter = "(properties ->> 'N')::int4 = $8";
+    let text = statements::window(&source, filter, Projection::Full, "$9");
+    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5, 1, 10").await;
+    assert!(!plan.contains("Sort"), "{plan}");
+    assert_eq!(on_entities(&plan), 1, "{plan}");
+}
+
+#[tokio::test]
+async fn several_buckets_are_merged_not_sorted() {
+    let types = "bigint, bigint, text, text, bigint, bigint, bigint";
+    let text = statements::range(Projection::Full, false, 3);
+    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 5, 6, 7").await;
+    assert!(plan.contains("Merge Append") && !plan.contains("Sort\n"), "{plan}");
+    assert_eq!(on_entities(&plan), 3, "{plan}");
+}
+
+#[tokio::test]
+async fn hot_statements_touch_one_hash_partition() {
+    for (text, types, values) in hot() {
+        let plan = plan(partitioned_url(), &text, types, values).await;
+        assert_eq!(on_entities(&plan), 1, "{text}\n{plan}");
+        assert!(!plan.contains("Seq Scan"), "{text}\n{plan}");
+    }
+}

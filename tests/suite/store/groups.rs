@@ -1,0 +1,117 @@
+//! Entity group transactions.
+
+use futures_util::future::join_all;
+use rowhouse::error::Code;
+use rowhouse::model::{IfMatch, Key};
+use rowhouse::plan::{Span, Write, WriteKind};
+use rowhouse::store::{Backend, Failure};
+
+use super::contract::{fill, insert, now, number, scan, table, walk, write};
+
+const UPSERT: WriteKind = WriteKind::Replace(IfMatch::Absent);
+const DELETE: WriteKind = WriteKind::Delete(IfMatch::Any);
+
+pub async fn all_or_nothing<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    store.write(&account, &table, &insert("p", "050"), now()).await.unwrap();
+    for others in [WriteKind::Insert, UPSERT] {
+        let group: Vec<Write> = (0..100)
+            .map(|i| {
+                let kind = if i == 50 { WriteKind::Insert } else { others };
+                write(kind, "p", &format!("{i:03}"), number("N", i))
+            })
+            .collect();
+        let Err(Failure::Refused(error)) = store.transact(&account, &table, &group, now()).await else {
+            panic!("a group with a conflict went through")
+        };
+        assert_eq!((error.code, error.index), (Code::EntityAlreadyExists, Some(50)));
+        let left = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
+        assert_eq!(left.len(), 1, "a failed group left rows");
+    }
+}
+
+pub async fn mixed_group<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    fill(store, &account, &table, ["b", "d", "f"].map(|rk| insert("p", rk)).to_vec()).await;
+    let group = [
+        write(WriteKind::Merge(IfMatch::Any), "p", "f", number("M", 6)),
+        write(WriteKind::Insert, "p", "e", number("N", 5)),
+        write(DELETE, "p", "d", vec![]),
+        write(UPSERT, "p", "b", number("N", 2)),
+        write(WriteKind::Merge(IfMatch::Absent), "p", "a", number("N", 1)),
+    ];
+    let written = store.transact(&account, &table, &group, now()).await.unwrap();
+    assert_eq!(
+        written.iter().map(|w| w.modified.is_some()).collect::<Vec<_>>(),
+        [true, true, false, true, true]
+    );
+    let rows = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
+    let keys: Vec<&str> = rows.iter().map(|row| row.key.row.as_str()).collect();
+    assert_eq!(keys, ["a", "b", "e", "f"]);
+    for (one, written) in group.iter().zip(&written).filter(|(_, w)| w.modified.is_some()) {
+        let stored = rows.iter().find(|row| row.key == one.key).unwrap();
+        assert_eq!(Some(stored.modified), written.modified);
+    }
+    let merged = &rows[3].properties;
+    assert_eq!(rowhouse::codec::stored::decode(merged).unwrap().len(), 2);
+}
+
+pub async fn group_errors<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    fill(store, &account, &table, vec![insert("p", "a")]).await;
+    let stale = WriteKind::Merge(IfMatch::Version(Some(now())));
+    for (failing, code) in [
+        (write(WriteKind::Merge(IfMatch::Any), "p", "x", vec![]), Code::ResourceNotFound),
+        (write(DELETE, "p", "x", vec![]), Code::ResourceNotFound),
+        (write(stale, "p", "a", vec![]), Code::UpdateConditionNotSatisfied),
+        (
+            write(WriteKind::Delete(IfMatch::Version(None)), "p", "a", vec![]),
+            Code::UpdateConditionNotSatisfied,
+        ),
+        (insert("p", "a"), Code::EntityAlreadyExists),
+    ] {
+        let group = [insert("p", "n"), failing, write(DELETE, "p", "missing", vec![])];
+        let Err(Failure::Refused(error)) = store.transact(&account, &table, &group, now()).await else {
+            panic!("a failing group went through")
+        };
+        assert_eq!((error.code, error.index), (code, Some(1)));
+        assert_eq!(store.get(&account, &table, &Key::new("p", "n")).await.unwrap(), None);
+    }
+}
+
+/// Groups that name the same rows in opposite orders wait, but not in a circle.
+pub async fn crossing_groups<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let rks = ["a", "b", "c", "d", "e"];
+    let tasks = (0..8).map(|task| {
+        let (account, table) = (&account, &table);
+        async move {
+            for round in 0..8 {
+                let mut group = rks.map(|rk| write(UPSERT, "p", rk, number("N", task * 100 + round)));
+                if task % 2 == 1 {
+                    group.reverse();
+                }
+                store.transact(account, table, &group, now()).await.expect("a crossing group");
+            }
+        }
+    });
+    join_all(tasks).await;
+    let rows = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
+    assert_eq!(rows.len(), rks.len());
+    assert!(rows.iter().all(|row| row.properties == rows[0].properties), "two groups were mixed");
+}
+
+pub async fn groups_of_upserts<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let group = |task: usize| -> Vec<Write> {
+        (0..20).map(|i| write(UPSERT, "p", &format!("{:02}", (i * 7 + task) % 20), number("N", 1))).collect()
+    };
+    for result in join_all((0..6).map(|task| {
+        let (account, table, group) = (&account, &table, group(task));
+        async move { store.transact(account, table, &group, now()).await }
+    }))
+    .await
+    {
+        result.expect("an upsert does not fail because another came first");
+    }
+}

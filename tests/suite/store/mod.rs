@@ -1,0 +1,13 @@
+//! What every store has to do, and what PostgreSQL has to do besides.
+
+mod contract;
+mod explain;
+mod groups;
+mod outages;
+mod pages;
+mod postgres;
+mod pushdown;
+mod statements;
+mod tables;
+mod values;
+mod writes;

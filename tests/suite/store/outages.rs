@@ -1,0 +1,112 @@
+//! Lost connections, abandoned work and a database that is busy or away.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rowhouse::model::{IfMatch, Key};
+use rowhouse::plan::WriteKind;
+use rowhouse::store::postgres::{PgOptions, PgStore, StartError};
+use rowhouse::store::{Backend, Failure, Fault};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+use super::contract::{insert, now, number, table, write};
+use super::postgres::open;
+use crate::support::postgres::fresh_database;
+
+async fn session(url: &str) -> PgConnection {
+    PgConnection::connect(url).await.unwrap()
+}
+
+async fn run(connection: &mut PgConnection, text: &str) {
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(text.to_owned()))).await.unwrap();
+}
+
+async fn impatient(url: &str, connections: u32) -> PgStore {
+    let mut options = PgOptions::new(url);
+    options.max_connections = connections;
+    options.acquire_timeout = Duration::from_millis(300);
+    options.operation_timeout = Duration::from_millis(900);
+    PgStore::connect(options).await.unwrap()
+}
+
+#[tokio::test]
+async fn dropped_futures_leave_the_pool_healthy() {
+    let url = fresh_database();
+    let store = open(&url, 1).await;
+    let (account, table) = table(&store).await;
+    let key = Key::new("p", "r");
+    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2));
+    for micros in 0..120 {
+        let limit = Duration::from_micros(micros * 25);
+        let group = [upsert.clone(), insert("p", &format!("x{micros}"))];
+        let _ = tokio::time::timeout(limit, store.get(&account, &table, &key)).await;
+        let _ = tokio::time::timeout(limit, store.write(&account, &table, &upsert, now())).await;
+        let _ = tokio::time::timeout(limit, store.transact(&account, &table, &group, now())).await;
+        let found = store.get(&account, &table, &key).await.unwrap();
+        assert_eq!(found.map(|row| row.key), Some(key.clone()));
+    }
+    // Every slot is there again and no lock was left behind.
+    let all = join_all((0..12).map(|_| store.write(&account, &table, &upsert, now()))).await;
+    assert!(all.iter().all(Result::is_ok), "{all:?}");
+}
+
+#[tokio::test]
+async fn killed_sessions_cost_at_most_one_answer_each() {
+    let url = fresh_database();
+    let store = open(&url, 1).await;
+    let (account, table) = table(&store).await;
+    let key = Key::new("p", "r");
+    let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2));
+    let mut admin = session(&url).await;
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    for _ in 0..3 {
+        assert!(
+            join_all((0..6).map(|_| store.write(&account, &table, &upsert, now())))
+                .await
+                .iter()
+                .all(Result::is_ok)
+        );
+        run(&mut admin, kill).await;
+        // Nothing can have been done by a read, so it is simply asked again.
+        store.get(&account, &table, &key).await.unwrap();
+        run(&mut admin, kill).await;
+        let lost = store.write(&account, &table, &upsert, now()).await;
+        assert!(matches!(lost, Ok(_) | Err(Failure::Fault(Fault::Timeout))), "{lost:?}");
+        store.write(&account, &table, &upsert, now()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_locked_for_too_long_is_busy() {
+    let url = fresh_database();
+    let store = impatient(&url, 2).await;
+    let (account, table) = table(&store).await;
+    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    let mut blocker = session(&url).await;
+    run(&mut blocker, "BEGIN; SELECT * FROM entities FOR UPDATE").await;
+    let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2));
+    let stuck = store.write(&account, &table, &upsert, now()).await;
+    assert_eq!(stuck, Err(Failure::Fault(Fault::Busy)));
+    let waiting = (0..3).map(|_| store.write(&account, &table, &upsert, now()));
+    let waiting = join_all(waiting).await;
+    assert!(waiting.iter().all(|result| *result == Err(Failure::Fault(Fault::Busy))), "{waiting:?}");
+    store.get(&account, &table, &Key::new("p", "r")).await.unwrap();
+    run(&mut blocker, "ROLLBACK").await;
+    store.write(&account, &table, &upsert, now()).await.unwrap();
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused_at_start() {
+    let start = async |change: fn(&mut PgOptions)| {
+        let mut options = PgOptions::new("postgres://nobody@127.0.0.1:1/none");
+        options.acquire_timeout = Duration::from_secs(2);
+        change(&mut options);
+        PgStore::connect(options).await.err()
+    };
+    assert!(matches!(start(|_| {}).await, Some(StartError::Connect(_))));
+    assert!(matches!(start(|o| o.spread = 0).await, Some(StartError::Options(_))));
+    assert!(matches!(start(|o| o.max_connections = 0).await, Some(StartError::Options(_))));
+    assert!(matches!(start(|o| o.url = "nonsense".into()).await, Some(StartError::Url(_))));
+}

@@ -1,0 +1,152 @@
+//! Pages and their bounds.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use rowhouse::model::{CompareOp, EdmValue, Key, Stored};
+use rowhouse::plan::{Field, Predicate, Projection, Span};
+use rowhouse::store::Backend;
+
+use super::contract::{WALKS, fill, number, scan, table, walk, write};
+use rowhouse::plan::WriteKind;
+
+const PARTS: [&str; 8] = ["", "A", "a", "aa", "b", "é", "漢", "😀"];
+
+fn keys() -> BTreeSet<Key> {
+    PARTS.iter().flat_map(|pk| PARTS.iter().map(|rk| Key::new(*pk, *rk))).collect()
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    let part = || prop::sample::select(PARTS.to_vec());
+    (part(), part(), any::<bool>())
+        .prop_map(|(pk, rk, after)| Key::new(pk, if after { format!("{rk}\u{1}") } else { rk.to_owned() }))
+}
+
+/// Ascending, disjoint spans; some of them single keys or partitions.
+fn spans() -> impl Strategy<Value = Vec<Span>> {
+    (prop::collection::btree_set(key(), 0..6), any::<bool>(), any::<u8>()).prop_map(
+        |(bounds, open, kinds)| {
+            let bounds: Vec<Key> = bounds.into_iter().collect();
+            let mut spans: Vec<Span> = Vec::new();
+            for (at, lower) in bounds.iter().enumerate() {
+                let upper = match kinds >> (at % 4 * 2) & 3 {
+                    0 => Some(Key::new(lower.partition.as_str(), format!("{}\u{1}", lower.row))),
+                    1 => Some(Key::new(format!("{}\u{1}", lower.partition), "")),
+                    _ => bounds.get(at + 1).cloned(),
+                };
+                let overlaps = spans.last().is_some_and(|s| s.upper.as_ref().is_none_or(|u| u > lower));
+                if !overlaps && upper.as_ref().is_none_or(|u| u > lower) {
+                    spans.push(Span { lower: lower.clone(), upper });
+                }
+            }
+            if !open {
+                spans.retain(|span| span.upper.is_some());
+            }
+            spans
+        },
+    )
+}
+
+fn inside(spans: &[Span], key: &Key) -> bool {
+    spans.iter().any(|s| s.lower <= *key && s.upper.as_ref().is_none_or(|u| key < u))
+}
+
+pub async fn walks<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let all = keys();
+    let writes = all
+        .iter()
+        .enumerate()
+        .map(|(n, key)| write(WriteKind::Insert, &key.partition, &key.row, number("N", (n % 3) as i32)));
+    fill(store, &account, &table, writes.collect()).await;
+    let case =
+        (spans(), 1_usize..12, prop::sample::select(vec![1, 60, 200, 1 << 20]), 0..3_u8, any::<bool>());
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..WALKS {
+        let (spans, rows, bytes, residual, system) = case.new_tree(&mut runner).unwrap().current();
+        let mut scan = scan(spans);
+        (scan.rows, scan.bytes) = (rows, bytes);
+        scan.residual = (residual > 0).then(|| {
+            let literal = if residual == 1 { EdmValue::Int32(1) } else { EdmValue::String("\u{0}".into()) };
+            Predicate::Compare { field: Field::Custom("N".into()), op: CompareOp::Ne, literal }
+        });
+        if system {
+            scan.projection = Projection::SystemOnly;
+        }
+        let expected: Vec<&Key> = all
+            .iter()
+            .enumerate()
+            .filter(|(n, key)| inside(&scan.spans, key) && (residual != 1 || n % 3 != 1))
+            .map(|(_, key)| key)
+            .collect();
+        let pages = walk(store, &account, &table, &scan).await;
+        assert!(pages.iter().all(|page| page.len() <= rows));
+        let rows: Vec<Stored> = pages.concat();
+        assert_eq!(rows.iter().map(|row| &row.key).collect::<Vec<_>>(), expected, "{scan:?}");
+        assert!(rows.iter().all(|row| (row.properties.as_str() == "{}") == system));
+    }
+}
+
+pub async fn limits<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let heavy = |i: i32| vec![("B".into(), EdmValue::Binary(vec![i as u8; 48 * 1024]))];
+    let writes = (0..60).map(|i| write(WriteKind::Insert, "p", &format!("{i:02}"), heavy(i)));
+    fill(store, &account, &table, writes.collect()).await;
+    // A stored row has about 64 KiB of base64.
+    for (bytes, rows_of_page) in [(1, 1), (200 * 1024, 3), (1 << 30, 60)] {
+        let mut scan = scan(vec![Span::everything()]);
+        scan.bytes = bytes;
+        let pages = walk(store, &account, &table, &scan).await;
+        assert_eq!(pages[0].len(), rows_of_page);
+        assert_eq!(pages.concat().len(), 60);
+    }
+    // A page that is exactly full and the last has no next.
+    let mut scan = scan(vec![Span::everything()]);
+    scan.rows = 60;
+    assert_eq!(store.query(&account, &table, &scan).await.unwrap().next, None);
+    scan.rows = 59;
+    assert_eq!(store.query(&account, &table, &scan).await.unwrap().next, Some(Key::new("p", "59")));
+}
+
+pub async fn points_and_ranges<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let writes: Vec<_> = (0..40)
+        .flat_map(|p| (0..5).map(move |r| (format!("{p:02}"), r.to_string())))
+        .map(|(p, r)| write(WriteKind::Insert, &p, &r, number("N", 1)))
+        .collect();
+    fill(store, &account, &table, writes).await;
+    let point = |p: String, r: &str| Span {
+        lower: Key::new(p.as_str(), r),
+        upper: Some(Key::new(p, format!("{r}\u{1}"))),
+    };
+    let one_partition = (0..9).map(|r| point("07".into(), &r.to_string())).collect();
+    assert_eq!(walk(store, &account, &table, &scan(one_partition)).await.concat().len(), 5);
+    let many: Vec<Span> = (0..50).map(|p| point(format!("{p:02}"), "3")).collect();
+    assert_eq!(walk(store, &account, &table, &scan(many.clone())).await.concat().len(), 40);
+    let mut by_sevens = scan(many);
+    by_sevens.rows = 7;
+    let pages = walk(store, &account, &table, &by_sevens).await;
+    assert_eq!((pages.len(), pages.concat().len()), (6, 40));
+}
+
+/// Without time a page still gets somewhere, and a walk to the end.
+pub async fn out_of_time<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let writes = (0..900).map(|i| write(WriteKind::Insert, "p", &format!("{i:03}"), number("N", i)));
+    fill(store, &account, &table, writes.collect()).await;
+    for literal in [EdmValue::Int32(899), EdmValue::String("\u{0}".into())] {
+        let found = usize::from(literal == EdmValue::Int32(899));
+        let mut scan = scan(vec![Span::everything()]);
+        scan.time = Duration::ZERO;
+        scan.residual =
+            Some(Predicate::Compare { field: Field::Custom("N".into()), op: CompareOp::Eq, literal });
+        let pages = walk(store, &account, &table, &scan).await;
+        assert_eq!(pages.concat().len(), found);
+    }
+    let mut scan = scan(vec![Span::everything()]);
+    scan.time = Duration::ZERO;
+    assert_eq!(walk(store, &account, &table, &scan).await.concat().len(), 900);
+}

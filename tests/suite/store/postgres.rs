@@ -1,0 +1,180 @@
+//! The contract on plain and on hash-partitioned tables, and what only several
+//! replicas over one database can show.
+
+use std::sync::LazyLock;
+
+use rowhouse::error::Code;
+use rowhouse::model::{EdmValue, IfMatch, Key, Ticks};
+use rowhouse::plan::{Span, WriteKind};
+use rowhouse::store::Backend;
+use rowhouse::store::postgres::{PgOptions, PgStore};
+use sqlx::{Connection, PgConnection};
+
+use super::contract::{account, contract, fill, insert, name, now, number, refusal, scan, walk, write};
+use crate::support::postgres::{fresh_database, migrate, partition_entities};
+
+static PLAIN_URL: LazyLock<String> = LazyLock::new(|| {
+    let url = fresh_database();
+    migrate(&url);
+    url
+});
+static PARTITIONED_URL: LazyLock<String> = LazyLock::new(|| {
+    let url = fresh_database();
+    partition_entities(&url);
+    url
+});
+
+/// A migrated database that tests share.
+pub fn plain_url() -> &'static str {
+    &PLAIN_URL
+}
+
+/// Its hash-partitioned twin.
+pub fn partitioned_url() -> &'static str {
+    &PARTITIONED_URL
+}
+
+/// A store over a database, with few connections.
+pub async fn open(url: &str, spread: u16) -> PgStore {
+    let mut options = PgOptions::new(url);
+    options.max_connections = 6;
+    options.spread = spread;
+    PgStore::connect(options).await.expect("a store")
+}
+
+async fn plain() -> PgStore {
+    open(plain_url(), 1).await
+}
+
+async fn plain_spread() -> PgStore {
+    open(plain_url(), 16).await
+}
+
+async fn partitioned() -> PgStore {
+    open(partitioned_url(), 1).await
+}
+
+async fn partitioned_spread() -> PgStore {
+    open(partitioned_url(), 16).await
+}
+
+contract!(on_plain_tables, super::plain);
+contract!(on_plain_tables_with_spread, super::plain_spread);
+contract!(on_hash_partitions, super::partitioned);
+contract!(on_hash_partitions_with_spread, super::partitioned_spread);
+
+#[tokio::test]
+async fn replicas_see_each_others_tables_come_and_go() {
+    let (here, there) = (open(plain_url(), 1).await, open(plain_url(), 16).await);
+    let (account, table) = (account(), name("Shared"));
+    let key = Key::new("p", "r");
+    let everything = scan(vec![Span::everything()]);
+    here.create_table(&account, &table, now()).await.unwrap();
+    let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 1));
+    let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r", number("M", 1));
+    for round in 0..4 {
+        // Both remember the table, then one of them replaces it.
+        let (one, other) = if round % 2 == 0 { (&here, &there) } else { (&there, &here) };
+        one.write(&account, &table, &upsert, now()).await.unwrap();
+        assert!(other.get(&account, &table, &key).await.unwrap().is_some());
+        one.delete_table(&account, &table, now()).await.unwrap();
+        assert_eq!(refusal(other.get(&account, &table, &key).await), Code::TableNotFound);
+        one.create_table(&account, &table, now()).await.unwrap();
+        assert_eq!(other.get(&account, &table, &key).await.unwrap(), None);
+
+        one.delete_table(&account, &table, now()).await.unwrap();
+        one.create_table(&account, &table, now()).await.unwrap();
+        match round {
+            0 => drop(other.write(&account, &table, &upsert, now()).await.unwrap()),
+            1 => assert_eq!(
+                refusal(other.write(&account, &table, &merge, now()).await),
+                Code::ResourceNotFound
+            ),
+            2 => assert!(other.query(&account, &table, &everything).await.unwrap().entities.is_empty()),
+            _ => drop(other.transact(&account, &table, &[insert("p", "r")], now()).await.unwrap()),
+        }
+        let seen = one.get(&account, &table, &key).await.unwrap().is_some();
+        assert_eq!(seen, round == 0 || round == 3);
+    }
+}
+
+#[tokio::test]
+async fn several_replicas_may_start_at_once() {
+    let url = fresh_database();
+    let starts = (0..4).map(|_| open(&url, 1));
+    futures_util::future::join_all(starts).await;
+}
+
+#[tokio::test]
+async fn a_schema_from_the_future_is_left_alone() {
+    let url = fresh_database();
+    migrate(&url);
+    crate::support::postgres::execute(
+        &url,
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+         VALUES (9999, 'later', true, '', 0)",
+    );
+    let mut options = PgOptions::new("postgres://nobody@localhost:1/none");
+    options.migrate_url = Some(url.clone());
+    PgStore::connect(options).await.expect("migrations run through their own URL");
+}
+
+async fn count(url: &str, query: &'static str) -> i64 {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+}
+
+#[tokio::test]
+async fn purging_removes_rows_of_deleted_tables_and_nothing_else() {
+    let url = fresh_database();
+    for spread in [1, 4] {
+        let store = open(&url, spread).await;
+        let account = account();
+        let (kept, dropped) = (name("Kept"), name("Dropped"));
+        for table in [&kept, &dropped] {
+            store.create_table(&account, table, now()).await.unwrap();
+        }
+        fill(&store, &account, &kept, (0..50).map(|i| insert(&i.to_string(), "r")).collect()).await;
+        let many = (0..6000).map(|i| insert(&(i % 60).to_string(), &i.to_string()));
+        fill(&store, &account, &dropped, many.collect()).await;
+        let before = count(&url, "SELECT count(*) FROM entities").await;
+        let deleted = now();
+        store.delete_table(&account, &dropped, deleted).await.unwrap();
+        let mut calls = 1;
+        while store.purge(deleted).await.unwrap() {
+            calls += 1;
+        }
+        assert_eq!(count(&url, "SELECT count(*) FROM entities").await, before - 6000);
+        assert!((2..10).contains(&calls) || spread > 1, "{calls} calls");
+        assert_eq!(walk(&store, &account, &kept, &scan(vec![Span::everything()])).await.concat().len(), 50);
+        // A write that was under way at the deletion is found after the grace time.
+        assert_eq!(count(&url, "SELECT count(*) FROM doomed").await, 1);
+        crate::support::postgres::execute(
+            &url,
+            "INSERT INTO entities SELECT table_no << 16, 'p', 'late', 0, '{}' FROM doomed",
+        );
+        assert!(!store.purge(deleted).await.unwrap());
+        let later = Ticks::from_raw(deleted.raw() + 2 * 3600 * 10_000_000).unwrap();
+        while store.purge(later).await.unwrap() {}
+        assert_eq!(count(&url, "SELECT count(*) FROM doomed").await, 0);
+        assert_eq!(count(&url, "SELECT count(*) FROM entities WHERE rk = 'late'").await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_walk_over_large_entities_keeps_its_connections() {
+    let store = open(plain_url(), 1).await;
+    let (account, table) = super::contract::table(&store).await;
+    let heavy = |i: i32| {
+        let values = (0..8).map(|p| (format!("P{p}"), EdmValue::Binary(vec![i as u8; 60 * 1024])));
+        write(WriteKind::Insert, "p", &format!("{i:02}"), values.collect())
+    };
+    for i in 0..30 {
+        store.write(&account, &table, &heavy(i), now()).await.unwrap();
+    }
+    let mut scan = scan(vec![Span::everything()]);
+    scan.bytes = 1 << 20;
+    let pages = walk(&store, &account, &table, &scan).await;
+    assert_eq!(pages.concat().len(), 30);
+    assert!(pages.iter().all(|page| page.len() == 1));
+}

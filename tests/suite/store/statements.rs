@@ -1,0 +1,27 @@
+//! What statement texts may not contain.
+
+use rowhouse::store::postgres::statements;
+
+#[test]
+fn every_statement_on_entities_names_its_bucket() {
+    for text in statements::all() {
+        // Each place that reads or writes the table, also inside one statement.
+        let uses = ["FROM entities", "JOIN entities", "INTO entities", "UPDATE entities"];
+        let uses: usize = uses.iter().map(|form| text.matches(form).count()).sum();
+        let buckets = text.matches("bucket").count();
+        assert!(buckets >= uses, "{text}");
+    }
+}
+
+#[test]
+fn no_statement_uses_a_form_that_sharding_engines_refuse() {
+    for text in statements::all() {
+        let lower = text.to_lowercase();
+        for form in
+            ["now()", "clock_timestamp", "current_", "ctid", "xmax", "merge into", "on constraint", "lateral"]
+        {
+            assert!(!lower.contains(form), "{form} in {text}");
+        }
+        assert!(!text.contains('\''), "a literal in {text}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Tables: names, pages, deletion.
+
+use rowhouse::error::Code;
+use rowhouse::model::{CompareOp, EdmValue, Key};
+use rowhouse::plan::{Field, Predicate, Span, TableScan};
+use rowhouse::store::Backend;
+
+use super::contract::{account, insert, name, now, refusal, scan, table};
+
+pub async fn creation_and_deletion<B: Backend>(store: &B) {
+    let account = account();
+    let created = now();
+    store.create_table(&account, &name("People"), created).await.unwrap();
+    let again = store.create_table(&account, &name("PEOPLE"), now()).await;
+    assert_eq!(refusal(again), Code::TableAlreadyExists);
+    let entry = store.get_table(&account, &name("people")).await.unwrap().unwrap();
+    assert_eq!((entry.name.as_str(), entry.created), ("People", created));
+    store.delete_table(&account, &name("pEOPLE"), now()).await.unwrap();
+    assert_eq!(store.get_table(&account, &name("People")).await.unwrap(), None);
+    assert_eq!(refusal(store.delete_table(&account, &name("People"), now()).await), Code::ResourceNotFound);
+}
+
+async fn names<B: Backend>(store: &B, account: &str, scan: &TableScan) -> (Vec<String>, Option<String>) {
+    let page = store.list_tables(account, scan).await.unwrap();
+    (page.tables.into_iter().map(|t| t.name).collect(), page.next.map(|t| t.name))
+}
+
+pub async fn pages_of_tables<B: Backend>(store: &B) {
+    let account = account();
+    for text in ["Beta", "alpha", "Delta", "gamma"] {
+        store.create_table(&account, &name(text), now()).await.unwrap();
+    }
+    let mut scan = TableScan { spans: vec![Span::everything()], residual: None, rows: 2 };
+    let first = names(store, &account, &scan).await;
+    assert_eq!(first, (vec!["alpha".into(), "Beta".into()], Some("Delta".into())));
+    scan.spans = vec![Span { lower: Key::new("delta", ""), upper: None }];
+    assert_eq!(names(store, &account, &scan).await, (vec!["Delta".into(), "gamma".into()], None));
+    scan.spans = vec![
+        Span { lower: Key::new("alpha", "x"), upper: Some(Key::new("beta", "x")) },
+        Span { lower: Key::new("gamma", ""), upper: None },
+    ];
+    assert_eq!(names(store, &account, &scan).await, (vec!["Beta".into(), "gamma".into()], None));
+    scan.spans = vec![];
+    assert_eq!(names(store, &account, &scan).await, (vec![], None));
+}
+
+pub async fn filtered_tables<B: Backend>(store: &B) {
+    let account = account();
+    for text in ["aaa", "bbb", "ccc", "ddd"] {
+        store.create_table(&account, &name(text), now()).await.unwrap();
+    }
+    let literal = EdmValue::String("bbb".into());
+    let residual = Predicate::Compare { field: Field::PartitionKey, op: CompareOp::Ne, literal };
+    let scan = TableScan { spans: vec![Span::everything()], residual: Some(residual), rows: 2 };
+    let page = names(store, &account, &scan).await;
+    assert_eq!(page, (vec!["aaa".into(), "ccc".into()], Some("ddd".into())));
+}
+
+pub async fn deleted_tables_are_empty_when_recreated<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let everything = scan(vec![Span::everything()]);
+    let key = Key::new("p", "r");
+    for _ in 0..3 {
+        store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+        assert!(store.get(&account, &table, &key).await.unwrap().is_some());
+        store.delete_table(&account, &table, now()).await.unwrap();
+        assert_eq!(refusal(store.get(&account, &table, &key).await), Code::TableNotFound);
+        assert_eq!(refusal(store.query(&account, &table, &everything).await), Code::TableNotFound);
+        store.create_table(&account, &table, now()).await.unwrap();
+        assert_eq!(store.get(&account, &table, &key).await.unwrap(), None);
+        assert!(store.query(&account, &table, &everything).await.unwrap().entities.is_empty());
+    }
+}

@@ -1,0 +1,231 @@
+//! A PostgreSQL server for tests: `DATABASE_URL`, a Docker engine, or a private
+//! cluster of a local installation, in this order.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rowhouse::store::postgres::{PgOptions, PgStore};
+use sqlx::{Connection, Executor, PgConnection, Row};
+
+const PREFIX: &str = "rowhouse_test_";
+/// Databases of runs that began this long ago are left-overs.
+const LEFT_OVER: u64 = 3600;
+
+/// URL of a database of the server that all tests of this process share. The
+/// server ends with the process, however that ends.
+pub fn server_url() -> &'static str {
+    static URL: OnceLock<String> = OnceLock::new();
+    URL.get_or_init(|| {
+        if let Ok(url) = std::env::var("DATABASE_URL") {
+            drop_left_overs(&url);
+            return url;
+        }
+        docker().or_else(local).unwrap_or_else(|| {
+            panic!(
+                "these tests need PostgreSQL 14 or newer: set DATABASE_URL, or start Docker, or install it \
+                 (Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; \
+                 macOS: brew install postgresql)"
+            )
+        })
+    })
+}
+
+/// Creates an empty database and returns its URL.
+pub fn fresh_database() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // The server makes one copy of a template at a time.
+    static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+    let url = server_url();
+    let _guard = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{PREFIX}{}_{}_{number}", now(), std::process::id());
+    execute(url, &format!("CREATE DATABASE {name}"));
+    with_database(url, &name)
+}
+
+/// Migrates a database and replaces its `entities` by one that is partitioned
+/// by hash, as a sharded database would hold it.
+pub fn partition_entities(url: &str) {
+    migrate(url);
+    let mut script = String::from(
+        "DROP TABLE entities; CREATE TABLE entities (bucket bigint NOT NULL, pk text COLLATE \"C\" NOT NULL, \
+         rk text COLLATE \"C\" NOT NULL, modified bigint NOT NULL, properties jsonb NOT NULL, \
+         PRIMARY KEY (bucket, pk, rk)) PARTITION BY HASH (bucket);",
+    );
+    for n in 0..8 {
+        script.push_str(&format!(
+            "CREATE TABLE entities_{n} PARTITION OF entities FOR VALUES WITH (MODULUS 8, REMAINDER {n});"
+        ));
+    }
+    execute(url, &script);
+}
+
+/// Brings the schema of a database up to date.
+pub fn migrate(url: &str) {
+    let options = PgOptions::new(url);
+    on_a_runtime(async move { PgStore::connect(options).await.map(drop) }).expect("migrations");
+}
+
+/// Runs a script on its own connection, from any context.
+pub fn execute(url: &str, script: &str) {
+    try_execute(url, script).unwrap_or_else(|error| panic!("{script}: {error}"));
+}
+
+fn try_execute(url: &str, script: &str) -> Result<(), sqlx::Error> {
+    let (url, script) = (url.to_owned(), script.to_owned());
+    on_a_runtime(async move {
+        let mut connection = PgConnection::connect(&url).await?;
+        connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script))).await?;
+        connection.close().await
+    })
+}
+
+/// A thread of its own, since a caller may be inside a runtime.
+fn on_a_runtime<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+    std::thread::spawn(run).join().expect("database helper")
+}
+
+fn with_database(url: &str, name: &str) -> String {
+    let (head, query) = url.split_once('?').map_or((url, ""), |(head, query)| (head, query));
+    let authority = head.find("://").map_or(0, |at| at + 3);
+    let end = head[authority..].find('/').map_or(head.len(), |at| authority + at);
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{}/{name}{mark}{query}", &head[..end])
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+fn drop_left_overs(url: &str) {
+    let server = url.to_owned();
+    let names: Vec<String> = on_a_runtime(async move {
+        let mut connection = PgConnection::connect(&server).await?;
+        let query = sqlx::query("SELECT datname::text FROM pg_database WHERE starts_with(datname::text, $1)");
+        let rows = query.bind(PREFIX).fetch_all(&mut connection).await?;
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, sqlx::Error>>()
+    })
+    .expect("DATABASE_URL");
+    for name in names {
+        let made = name[PREFIX.len()..].split('_').next().and_then(|text| text.parse::<u64>().ok());
+        if made.is_some_and(|made| made + LEFT_OVER < now()) {
+            // Another run may be dropping it as well.
+            let _ = try_execute(url, &format!("DROP DATABASE IF EXISTS {name}"));
+        }
+    }
+}
+
+/// Keeps a helper and the pipe that it waits on until the process ends.
+struct Keeper {
+    _child: Child,
+    _stdin: Option<ChildStdin>,
+}
+
+static KEEPER: OnceLock<Keeper> = OnceLock::new();
+
+fn keep(mut child: Child) {
+    let stdin = child.stdin.take();
+    let _ = KEEPER.set(Keeper { _child: child, _stdin: stdin });
+}
+
+fn docker() -> Option<String> {
+    use testcontainers::core::{IntoContainerPort, WaitFor};
+    use testcontainers::runners::AsyncRunner;
+    use testcontainers::{GenericImage, ImageExt};
+    if std::env::var_os("DOCKER_HOST").is_none() && !Path::new("/var/run/docker.sock").exists() {
+        return None;
+    }
+    let started = on_a_runtime(async {
+        let image = GenericImage::new("postgres", "17-alpine")
+            .with_exposed_port(5432.tcp())
+            .with_wait_for(WaitFor::message_on_stderr("database system is ready to accept connections"))
+            .with_env_var("POSTGRES_PASSWORD", "rowhouse")
+            .with_cmd(["postgres", "-c", "fsync=off", "-c", "max_connections=400"]);
+        let container = image.start().await?;
+        let (host, port) = (container.get_host().await?, container.get_host_port_ipv4(5432).await?);
+        let id = container.id().to_owned();
+        std::mem::forget(container);
+        Ok::<_, testcontainers::TestcontainersError>((id, format!("{host}:{port}")))
+    });
+    let (id, address) = started.map_err(|error| eprintln!("no PostgreSQL from Docker: {error}")).ok()?;
+    let remove = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' INT TERM HUP; while read -r _; do :; done; docker rm -fv \"$0\" >/dev/null",
+            &id,
+        ])
+        .stdin(Stdio::piped())
+        .spawn();
+    keep(remove.ok()?);
+    let url = format!("postgres://postgres:rowhouse@{address}/postgres");
+    // The image starts the server once to initialise it, then again.
+    for _ in 0..60 {
+        if try_execute(&url, "SELECT 1").is_ok() {
+            return Some(url);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    None
+}
+
+fn local() -> Option<String> {
+    let programs = installation()?;
+    let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+    let mut command = as_ordinary_user();
+    command.args(["sh", "-c", include_str!("cluster.sh"), "cluster.sh"]);
+    command.arg(&programs).arg(port.to_string());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+    let mut folder = String::new();
+    BufReader::new(child.stdout.take()?).read_line(&mut folder).ok()?;
+    let folder = folder.trim_end();
+    if folder.is_empty() {
+        return None;
+    }
+    keep(child);
+    Some(format!("postgres://rowhouse@localhost:{port}/postgres?host={folder}"))
+}
+
+/// Where `initdb` is: what `pg_config` says, the newest of Debian's folders, or
+/// a folder of PATH.
+fn installation() -> Option<PathBuf> {
+    let said = Command::new("pg_config").arg("--bindir").output().ok();
+    let said = said.map(|out| PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()));
+    let mut packaged: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .map(|dir| dir.flatten().map(|entry| entry.path().join("bin")).collect())
+        .unwrap_or_default();
+    packaged.sort_by_key(|path| {
+        let version = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        std::cmp::Reverse(version.and_then(|name| name.parse::<u32>().ok()))
+    });
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    said.into_iter()
+        .chain(packaged)
+        .chain(std::env::split_paths(&path))
+        .find(|dir| dir.join("initdb").is_file() && dir.join("pg_ctl").is_file())
+}
+
+/// PostgreSQL refuses to run as root.
+fn as_ordinary_user() -> Command {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
+    if !root {
+        return Command::new("env");
+    }
+    let has = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+    };
+    let words: &[&str] = if has("setpriv") {
+        &["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+    } else {
+        &["runuser", "-u", "postgres", "--"]
+    };
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
+}
