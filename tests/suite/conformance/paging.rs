@@ -20,7 +20,6 @@ cases![
     paging_is_live,
     a_row_token_may_be_absent_or_empty,
     a_malformed_token_is_refused,
-    a_row_token_without_its_partition_is_refused,
     a_token_past_the_end_finds_nothing,
     a_token_outside_the_filter_stays_inside_the_filter,
     a_page_of_fat_entities_ends_early_and_goes_on,
@@ -263,11 +262,6 @@ fn a_malformed_token_is_refused(client: &Client) {
         t.query(&format!("?NextPartitionKey={token}")).refused(INVALID_INPUT);
         t.query(&format!("?NextPartitionKey=1!4!cGs-&NextRowKey={token}")).refused(INVALID_INPUT);
     }
-}
-
-fn a_row_token_without_its_partition_is_refused(client: &Client) {
-    let t = client.table();
-    t.query("?NextRowKey=1!4!cGs-").refused(INVALID_INPUT);
 }
 
 fn a_token_past_the_end_finds_nothing(client: &Client) {

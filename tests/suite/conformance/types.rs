@@ -220,7 +220,6 @@ fn a_datetime_before_1601_is_out_of_range(client: &Client) {
     for (input, shown) in [
         ("0001-01-01T00:00:00Z", "01/01/0001 00:00:00"),
         ("1600-12-31T23:59:59.9999999Z", "12/31/1600 23:59:59"),
-        ("1601-01-01T00:00:00+01:00", "12/31/1600 23:00:00"),
     ] {
         let entity = with_keys("p", "r", json!({ "When@odata.type": "Edm.DateTime", "When": input }));
         let message = format!("The 'When' parameter of value '{shown}' is out of range.");

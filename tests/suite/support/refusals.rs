@@ -86,8 +86,6 @@ pub const CONDITION_FAILED: Refusal =
     (412, "UpdateConditionNotSatisfied", "The update condition specified in the request was not satisfied.");
 pub const BODY_TOO_LARGE: Refusal =
     (413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.");
-pub const ATOM: Refusal = (415, "AtomFormatNotSupported", "Atom format is not supported.");
-pub const JSON_TOO_EARLY: Refusal = (415, "JsonFormatNotSupported", "JSON format is not supported.");
 pub const VERBOSE_JSON: Refusal =
     (415, "JsonVerboseFormatNotSupported", "Verbose JSON format is not supported.");
 pub const MEDIA_TYPE: Refusal =

@@ -127,7 +127,7 @@ pub struct Process {
 const LEASH: &str = r#"
 trap : INT TERM HUP
 folder=$1; shift
-cd "$folder" || exit 1
+cd "$folder" && rm -f status pid || exit 1
 (
   sh -c 'echo $$ >pid; echo "pid $$"; exec "$@"' sh "$@" 2>log </dev/null
   echo $? >status
