@@ -58,19 +58,28 @@ fn sample(client: &Client) -> Table<'_> {
 #[track_caller]
 fn finds(client: &Client, pairs: &[(&str, &str)]) {
     let t = sample(client);
-    for (filter, rows) in pairs {
-        assert_eq!(&t.matching_rows(filter), rows, "{filter}");
+    let mut wrong = Vec::new();
+    for (filter, expected) in pairs {
+        let answer = t.filter(filter);
+        let found = (answer.status == 200).then(|| row_keys(&rows(answer.json())));
+        if found.as_deref() != Some(expected) {
+            wrong.push(format!("{filter}: {:?}, not {expected:?}", found.as_ref().ok_or(answer.status)));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[track_caller]
 fn refuses(client: &Client, filters: &[&str], status: u16, code: &str) {
     let t = sample(client);
+    let mut wrong = Vec::new();
     for filter in filters {
-        let answer = t.filter(filter);
-        assert_eq!(answer.status, status, "{filter}: {answer}");
-        answer.expect_error_code(status, code);
+        match t.filter(filter) {
+            answer if answer.status == status => drop(answer.expect_error_code(status, code)),
+            answer => wrong.push(format!("{filter}: {}, not {status}", answer.status)),
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 fn every_operator_compares(client: &Client) {
@@ -436,7 +445,6 @@ fn a_filter_in_a_raw_query_is_read_in_any_encoding(client: &Client) {
 }
 
 fn a_long_filter_is_read(client: &Client) {
-    let t = sample(client);
     let long = format!("S eq '{}' or I eq 1", "x".repeat(8000));
-    assert_eq!(t.matching_rows(&long), "1");
+    assert_eq!(sample(client).matching_rows(&long), "1");
 }

@@ -168,13 +168,14 @@ fn the_name_tables_is_reserved(client: &Client) {
 }
 
 fn create_without_a_name_is_refused(client: &Client) {
-    for body in ["{}", r#"{"TableName":null}"#] {
+    // UNVERIFIED: the service may say InvalidInput.
+    for body in ["{}", r#"{"TableName":null}"#, r#"{"TableName":1}"#] {
         client.request("POST", "/Tables").raw_json(body).send().refused(NEED_VALUE);
     }
 }
 
 fn create_with_a_body_that_is_no_table_is_refused(client: &Client) {
-    for body in ["", "[]", "null", "\"abc\"", "{", r#"{"TableName":1}"#, r#"{"TableName":["abc"]}"#] {
+    for body in ["", "[]", "null", "\"abc\"", "{", r#"{"TableName":["abc"]}"#] {
         let answer = client.request("POST", "/Tables").raw_json(body).send();
         assert!(answer.text().contains("\"InvalidInput\""), "{body}: {answer}");
         answer.expect_error_code(400, "InvalidInput");

@@ -121,7 +121,7 @@ pub struct Process {
     /// Process id of the server itself.
     pub pid: u32,
     /// Kept open, so that the server never writes into a closed pipe.
-    _output: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
 }
 
 const LEASH: &str = r#"
@@ -171,26 +171,33 @@ impl Process {
             .spawn()
             .expect("a shell starts");
         let leash = shell.stdin.take();
-        let mut output = BufReader::new(shell.stdout.take().expect("the output is piped"));
-        let mut pid = 0;
-        let mut announced = Vec::new();
+        let output = BufReader::new(shell.stdout.take().expect("the output is piped"));
+        let (announced, address) = (Vec::new(), String::new());
+        let mut process = Self { shell, leash, folder, announced, address, pid: 0, output };
+        match process.read_announcement() {
+            Some(address) => process.address = address,
+            None => return Err(process.log()),
+        }
+        Ok(process)
+    }
+
+    /// Reads lines until one names the address; `None` if none does in time.
+    fn read_announcement(&mut self) -> Option<String> {
         let deadline = Instant::now() + START;
-        let address = loop {
+        loop {
             let mut line = String::new();
-            let read = output.read_line(&mut line).unwrap_or(0);
-            if read == 0 || Instant::now() > deadline {
-                return Err(std::fs::read_to_string(folder.join("log")).unwrap_or_default());
+            if self.output.read_line(&mut line).unwrap_or(0) == 0 || Instant::now() > deadline {
+                return None;
             }
             if let Some(number) = line.strip_prefix("pid ") {
-                pid = number.trim().parse().expect("the shell prints a process id");
+                self.pid = number.trim().parse().expect("the shell prints a process id");
                 continue;
             }
-            announced.push(line.trim_end().to_owned());
+            self.announced.push(line.trim_end().to_owned());
             if let Some(address) = address_in(&line) {
-                break address;
+                return Some(address);
             }
-        };
-        Ok(Self { shell, leash, folder, announced, address, pid, _output: output })
+        }
     }
 
     /// `127.0.0.1:port`.
