@@ -75,7 +75,8 @@ impl Client {
         let answer = self.send("GET", &format!("/{table}()"), &query, "", b"");
         assert_eq!(answer.status, 200);
         let page: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
-        let text = |entity: &serde_json::Value, name: &str| entity[name].as_str().unwrap_or_default().to_owned();
+        let text =
+            |entity: &serde_json::Value, name: &str| entity[name].as_str().unwrap_or_default().to_owned();
         let entities = page["value"].as_array().expect("a feed");
         let keys = entities.iter().map(|e| (text(e, "PartitionKey"), text(e, "RowKey"))).collect();
         let header = |name: &str| answer.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
