@@ -10,6 +10,8 @@ use crate::request::{Head, Prefer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
+    /// The reason phrase, if it is not the standard one.
+    pub reason: Option<&'static str>,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
 }
@@ -25,7 +27,7 @@ const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 impl Answer {
     /// An answer of the table layer without a body.
     pub fn empty(status: u16) -> Self {
-        let mut answer = Self { status, headers: Vec::new(), body: Vec::new() };
+        let mut answer = Self { status, reason: None, headers: Vec::new(), body: Vec::new() };
         answer.push_pair(NO_CACHE);
         answer.push_pair(NOSNIFF);
         answer
@@ -65,7 +67,8 @@ impl Answer {
         if is_early(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         }
-        if let Some(prefer) = prefer {
+        // As recorded: a missing table is found out before the preference is read.
+        if let Some(prefer) = prefer.filter(|_| error.code != Code::TableNotFound) {
             answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
         }
         if matches!(error.code, Code::ServerBusy) {
@@ -84,7 +87,9 @@ impl Answer {
         } else {
             ("application/xml", failure::xml(error, occasion))
         };
-        let answer = Self { status: facts.status, headers: Vec::new(), body: body.into_bytes() }
+        // As recorded: the message is the reason phrase too.
+        let reason = Some(facts.message);
+        let answer = Self { status: facts.status, reason, headers: Vec::new(), body: body.into_bytes() }
             .with(CONTENT_TYPE, content_type)
             .with("x-ms-error-code", facts.code);
         match error.code {

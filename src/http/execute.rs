@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::print::Printer;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::plan::{EntityPage, Plan, Scan, TablePage};
 use crate::request::Operation;
@@ -57,7 +57,14 @@ pub async fn execute(
             printer.written(table.as_given(), write, written)
         }
         Plan::BelowTable(table) => match store.get_table(account, table).await? {
-            Some(_) => Err(Code::KeyCountMismatch.into()),
+            Some(_) => Err(Error::with_message(
+                Code::KeyCountMismatch,
+                format!(
+                    "The number of keys specified in the URI does not match number of key properties for the \
+                     resource '{account}.{}'.",
+                    table.as_given()
+                ),
+            )),
             None => Err(Code::TableNotFound.into()),
         },
         Plan::Transact { .. } | Plan::Nothing => Err(Code::InternalError.into()),

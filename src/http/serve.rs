@@ -179,6 +179,9 @@ fn log(head: &Head, answer: &Answer, request_id: &str, started: Instant) {
 fn respond(answer: Answer, head: &Head, request_id: &str) -> HttpResponse {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = HttpResponse::new(status).set_body(actix_web::body::BoxBody::new(answer.body));
+    if let Some(reason) = answer.reason {
+        response.head_mut().reason = Some(reason);
+    }
     let headers = response.headers_mut();
     for (name, value) in &answer.headers {
         insert(headers, name, value);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
 const ORDER: [&str; 12] =
-    ["error", "config", "model", "odata", "codec", "request", "auth", "plan", "store", "http", "app", "cli"];
+    ["error", "model", "odata", "codec", "request", "auth", "plan", "store", "http", "config", "app", "cli"];
 
 /// Crates that only some modules may name.
 const RESERVED: [(&str, &[&str]); 4] = [

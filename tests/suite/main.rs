@@ -5,7 +5,8 @@
 //! the real service, `process` what an operator sees, `store` the contract of
 //! the databases, `architecture` the direction of the imports. To judge another
 //! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
-//! `ROWHOUSE_TEST_KEY` and run `cargo test --test suite external:: -- --ignored`.
+//! `ROWHOUSE_TEST_KEY` and run
+//! `cargo test --test suite --features external-tests external::`.
 
 #[macro_use]
 mod support;

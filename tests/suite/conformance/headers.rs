@@ -24,7 +24,7 @@ cases![
     an_unknown_verb_is_refused,
     a_head_request_has_no_body,
     features_of_later_issues_are_not_implemented_yet,
-    an_answer_without_content_says_so_in_its_length,
+    an_answer_without_content_has_no_length,
 ];
 
 fn each_answer_has_a_request_id_of_its_own(client: &Client) {
@@ -218,9 +218,10 @@ fn features_of_later_issues_are_not_implemented_yet(client: &Client) {
     }
 }
 
-fn an_answer_without_content_says_so_in_its_length(client: &Client) {
-    // Recorded with every 204, though HTTP asks servers to leave it out.
+fn an_answer_without_content_has_no_length(client: &Client) {
+    // The service sends a zero with every 204. HTTP forbids servers to (RFC 9110, 8.6), and no
+    // client looks: a known difference, listed in docs/compatibility.md.
     let t = client.table();
     let answer = t.replace("p", "r", &json!({}), None).expect_no_content();
-    assert_eq!(answer.header("Content-Length"), Some("0"), "{answer}");
+    assert_eq!(answer.header("Content-Length"), None, "{answer}");
 }

@@ -25,23 +25,20 @@ macro_rules! cases {
         stamp!(sqlite, Sqlite, [$($case)*]);
         stamp!(postgres, Postgres, [$($case)*]);
         stamp!(partitioned, Partitioned, [$($case)*]);
-        stamp!(#[ignore = "needs ROWHOUSE_TEST_ENDPOINT"] external, External, [$($case)*]);
+        #[cfg(feature = "external-tests")]
+        stamp!(external, External, [$($case)*]);
     };
 }
 
 /// The tests of one backend.
 macro_rules! stamp {
-    ($(#[$meta:meta])* $module:ident, $backend:ident, [$($case:ident)*]) => {
-        stamp!(@ [$(#[$meta])*] $module, $backend, [$($case)*]);
-    };
-    (@ $meta:tt $module:ident, $backend:ident, [$($case:ident)*]) => {
+    ($module:ident, $backend:ident, [$($case:ident)*]) => {
         mod $module {
-            $(stamp!(@@ $meta $backend, $case);)*
+            $(stamp!(@ $backend, $case);)*
         }
     };
-    (@@ [$($meta:tt)*] $backend:ident, $case:ident) => {
+    (@ $backend:ident, $case:ident) => {
         #[test]
-        $($meta)*
         fn $case() {
             super::$case(&$crate::support::server::Backend::$backend.client());
         }

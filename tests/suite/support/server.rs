@@ -30,6 +30,7 @@ pub enum Backend {
     /// over many buckets, as on a sharded database.
     Partitioned,
     /// Another server, named by `ROWHOUSE_TEST_ENDPOINT`.
+    #[cfg(feature = "external-tests")]
     External,
 }
 
@@ -49,6 +50,7 @@ impl Backend {
                 static SERVER: OnceLock<Server> = OnceLock::new();
                 SERVER.get_or_init(|| Server::start(&partitioned_database(), "16")).fresh_client()
             }
+            #[cfg(feature = "external-tests")]
             Backend::External => external(),
         }
     }
@@ -95,6 +97,7 @@ pub fn fresh_folder() -> PathBuf {
     tempfile::Builder::new().prefix("rowhouse-suite-").tempdir().expect("a temporary folder").keep()
 }
 
+#[cfg(feature = "external-tests")]
 fn external() -> Client {
     let need = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} must be set"));
     let key = need("ROWHOUSE_TEST_KEY");
