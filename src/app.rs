@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use actix_web::dev::Server;
+use actix_web::rt::System;
 use actix_web::web::{self, Data};
 use actix_web::{App, HttpServer};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
@@ -39,18 +41,14 @@ pub enum AppError {
 }
 
 /// A server that accepts connections, not yet waited for.
-pub struct Running {
-    pub server: Server,
+struct Running {
+    server: Server,
     /// Where it listens, the port being the real one.
-    pub address: SocketAddr,
+    address: SocketAddr,
 }
 
-/// Opens the database and starts to listen; once this returns, requests are
-/// answered as soon as the server is awaited.
-///
-/// # Errors
-/// [`AppError`], to be shown to whoever starts the server.
-pub async fn start(config: &Config) -> Result<Running, AppError> {
+/// Opens the database and starts to listen.
+async fn start(config: &Config) -> Result<Running, AppError> {
     let store = match &config.database {
         Database::Sqlite(location) => Store::Sqlite(SqliteStore::open(location, SQLITE_TIMEOUT)?),
         Database::Postgres(options) => Store::Postgres(Box::new(PgStore::connect(options.clone()).await?)),
@@ -77,6 +75,31 @@ pub async fn start(config: &Config) -> Result<Running, AppError> {
     let server = server.bind(config.listen).map_err(listen)?;
     let address = server.addrs().first().copied().unwrap_or(config.listen);
     Ok(Running { server: server.run(), address })
+}
+
+/// Serves until SIGTERM or SIGINT, then finishes what is in flight. `ready` is
+/// called once requests are answered.
+///
+/// # Errors
+/// [`AppError`], to be shown to whoever starts the server.
+pub fn run(config: &Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppError> {
+    System::new().block_on(async {
+        // Before anyone can know that there is something to stop.
+        let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Run)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Run)?;
+        let running = start(config).await?;
+        ready(running.address);
+        let handle = running.server.handle();
+        actix_web::rt::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping; requests in flight are finished first");
+            handle.stop(true).await;
+        });
+        running.server.await.map_err(AppError::Run)
+    })
 }
 
 /// Removes the entities of deleted tables, a few at a time, for as long as the

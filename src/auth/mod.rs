@@ -32,12 +32,7 @@ pub enum Credentials {
 /// for a header of no known form; [`Code::AuthenticationFailed`] for a wrong
 /// signature or a date off by more than 15 minutes; [`Code::NotImplemented`] for
 /// tokens, which Rowhouse does not read yet.
-pub fn credentials(
-    head: &Head,
-    target: &Target,
-    accounts: &AccountSet,
-    now: Ticks,
-) -> Result<Credentials> {
+pub fn credentials(head: &Head, target: &Target, accounts: &AccountSet, now: Ticks) -> Result<Credentials> {
     let Some(header) = head.header("authorization") else {
         return signature(head);
     };

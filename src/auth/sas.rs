@@ -17,13 +17,30 @@ use crate::request::options::Options;
 
 /// Fields that signatures for tables and accounts may have.
 const FIELDS: [&str; 18] = [
-    "sv", "tn", "st", "se", "sp", "spk", "srk", "epk", "erk", "si", "sip", "spr", "sig", "ss", "srt", "ses",
-    "api-version", "comp",
+    "sv",
+    "tn",
+    "st",
+    "se",
+    "sp",
+    "spk",
+    "srk",
+    "epk",
+    "erk",
+    "si",
+    "sip",
+    "spr",
+    "sig",
+    "ss",
+    "srt",
+    "ses",
+    "api-version",
+    "comp",
 ];
 /// Fields of other services' signatures, and of delegated ones, which tables
 /// do not have: a signature with one of them is not ours.
 const FOREIGN: [&str; 14] = [
-    "sr", "sdd", "snapshot", "rscc", "rscd", "rsce", "rscl", "rsct", "skoid", "sktid", "skt", "ske", "sks", "skv",
+    "sr", "sdd", "snapshot", "rscc", "rscd", "rsce", "rscl", "rsct", "skoid", "sktid", "skt", "ske", "sks",
+    "skv",
 ];
 
 /// A signature as it stands in a query string, nothing verified.
@@ -175,9 +192,7 @@ impl Claim {
                     self.field("erk"),
                 ),
             }),
-            Kind::Account if !self.text("ss").contains('t') => {
-                Err(Code::AuthorizationServiceMismatch.into())
-            }
+            Kind::Account if !self.text("ss").contains('t') => Err(Code::AuthorizationServiceMismatch.into()),
             Kind::Account => {
                 Ok(Identity::AccountSas { permissions, resource_types: self.text("srt").to_owned() })
             }
@@ -210,7 +225,8 @@ impl Claim {
         let join = |names: &[&str]| names.iter().map(|n| self.text(n)).collect::<Vec<_>>().join("\n");
         match &self.kind {
             Kind::Account => {
-                let tail = if version >= "2020-12-06" { format!("{}\n", self.text("ses")) } else { String::new() };
+                let tail =
+                    if version >= "2020-12-06" { format!("{}\n", self.text("ses")) } else { String::new() };
                 let fields = join(&["sp", "ss", "srt", "st", "se", "sip", "spr", "sv"]);
                 format!("{account}\n{fields}\n{tail}")
             }
@@ -246,11 +262,15 @@ mod tests {
 
     #[test]
     fn each_version_signs_its_own_string() {
-        let table = "tn=MyTable&sp=raud&st=2020-01-01&se=2030-01-01T00:00:00Z&si=id&spk=a&srk=b&epk=c&erk=d&sig=AAAA";
+        let table =
+            "tn=MyTable&sp=raud&st=2020-01-01&se=2030-01-01T00:00:00Z&si=id&spk=a&srk=b&epk=c&erk=d&sig=AAAA";
         let string = |rest: &str| claim(&format!("{table}&{rest}")).unwrap().string_to_sign("acct");
         let head = "raud\n2020-01-01\n2030-01-01T00:00:00Z";
         assert_eq!(string("sv=2014-02-14"), format!("{head}\n/acct/mytable\nid\n2014-02-14\na\nb\nc\nd"));
-        assert_eq!(string("sv=2015-02-21"), format!("{head}\n/table/acct/mytable\nid\n2015-02-21\na\nb\nc\nd"));
+        assert_eq!(
+            string("sv=2015-02-21"),
+            format!("{head}\n/table/acct/mytable\nid\n2015-02-21\na\nb\nc\nd")
+        );
         assert_eq!(
             string("sv=2019-02-02&sip=1.2.3.4&spr=https"),
             format!("{head}\n/table/acct/mytable\nid\n1.2.3.4\nhttps\n2019-02-02\na\nb\nc\nd")
@@ -268,13 +288,23 @@ mod tests {
     #[test]
     fn malformed_signatures_are_refused_before_anything_is_computed() {
         for query in [
-            "sig=AAAA", "sig=!&tn=abc&sv=2019-02-02", "tn=abc&sig=AAAA", "tn=abc&sv=latest&sig=AAAA",
-            "tn=abc&sv=2011-08-18&sig=AAAA", "tn=a&sv=2019-02-02&sig=AAAA", "tn=abc&sv=2019-02-02&sig=AAAA&sig=AAAA",
-            "tn=abc&sv=2019-02-02&sp=r&sp=raud&sig=AAAA", "tn=abc&sv=2019-02-02&srk=x&sig=AAAA",
-            "tn=abc&sv=2019-02-02&erk=x&sig=AAAA", "tn=abc&ss=t&sv=2019-02-02&sig=AAAA",
-            "ss=t&srt=o&spk=a&sv=2019-02-02&sig=AAAA", "ss=t&srt=o&sv=2014-02-14&sig=AAAA",
-            "tn=abc&sv=2019-02-02&skoid=x&sig=AAAA", "tn=abc&sv=2019-02-02&sr=b&sig=AAAA",
-            "tn=abc&sv=2019-02-02&spr=http&sig=AAAA", "tn=abc&sv=2014-02-14&sip=1.1.1.1&sig=AAAA",
+            "sig=AAAA",
+            "sig=!&tn=abc&sv=2019-02-02",
+            "tn=abc&sig=AAAA",
+            "tn=abc&sv=latest&sig=AAAA",
+            "tn=abc&sv=2011-08-18&sig=AAAA",
+            "tn=a&sv=2019-02-02&sig=AAAA",
+            "tn=abc&sv=2019-02-02&sig=AAAA&sig=AAAA",
+            "tn=abc&sv=2019-02-02&sp=r&sp=raud&sig=AAAA",
+            "tn=abc&sv=2019-02-02&srk=x&sig=AAAA",
+            "tn=abc&sv=2019-02-02&erk=x&sig=AAAA",
+            "tn=abc&ss=t&sv=2019-02-02&sig=AAAA",
+            "ss=t&srt=o&spk=a&sv=2019-02-02&sig=AAAA",
+            "ss=t&srt=o&sv=2014-02-14&sig=AAAA",
+            "tn=abc&sv=2019-02-02&skoid=x&sig=AAAA",
+            "tn=abc&sv=2019-02-02&sr=b&sig=AAAA",
+            "tn=abc&sv=2019-02-02&spr=http&sig=AAAA",
+            "tn=abc&sv=2014-02-14&sip=1.1.1.1&sig=AAAA",
         ] {
             assert_eq!(claim(query).unwrap_err(), Code::AuthenticationFailed, "{query}");
         }
@@ -328,7 +358,8 @@ mod tests {
         let full = policy(Some("2026-01-03"), Some("r"));
         let base = "tn=abc&sv=2019-02-02";
         let failed = Err(Code::AuthenticationFailed);
-        let outcome = |rest: &str, policies: &[Policy]| used(&format!("{base}&{rest}"), policies, &now).map(drop);
+        let outcome =
+            |rest: &str, policies: &[Policy]| used(&format!("{base}&{rest}"), policies, &now).map(drop);
         assert_eq!(outcome("si=id", &full), Ok(()));
         assert_eq!(outcome("si=id&sp=r", &policy(Some("2026-01-03"), None)), Ok(()));
         assert_eq!(outcome("si=id&sp=r", &full), failed);
@@ -353,9 +384,16 @@ mod tests {
         };
         assert!(verify(query).is_ok());
         for (from, to) in [
-            ("tn=abc", "tn=abd"), ("sp=r", "sp=raud"), ("se=2026-01-03", "se=2027-01-03"), ("spk=a", "spk="),
-            ("&srk=b", ""), ("epk=c", "epk=z"), ("erk=d", "erk=z"), ("sv=2019-02-02", "sv=2020-12-06"),
-            ("sp=r", "sp=r&st=2025-01-01"), ("sp=r", "sp=r&si=x"),
+            ("tn=abc", "tn=abd"),
+            ("sp=r", "sp=raud"),
+            ("se=2026-01-03", "se=2027-01-03"),
+            ("spk=a", "spk="),
+            ("&srk=b", ""),
+            ("epk=c", "epk=z"),
+            ("erk=d", "erk=z"),
+            ("sv=2019-02-02", "sv=2020-12-06"),
+            ("sp=r", "sp=r&st=2025-01-01"),
+            ("sp=r", "sp=r&si=x"),
         ] {
             assert!(verify(&query.replace(from, to)).is_err(), "{from} became {to}");
         }

@@ -141,6 +141,7 @@ mod tests {
             query: query.into(),
             headers: vec![("host".into(), "127.0.0.1".into()), ("x-ms-date".into(), DATE.into())],
             secure: false,
+            peer: None,
         }
     }
 

@@ -1,12 +1,11 @@
 //! `rowhouse serve`.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::net::SocketAddr;
 
-use actix_web::rt::System;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::app::{self, AppError, Running};
+use crate::app::{self, AppError};
 use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::config::{Config, ConfigError, LogFormat, Settings};
 
@@ -28,18 +27,7 @@ pub enum ServeError {
 pub fn run(settings: &Settings) -> Result<(), ServeError> {
     start_logging(settings)?;
     let config = settings.read()?;
-    System::new().block_on(async {
-        let running = app::start(&config).await?;
-        announce(&config, &running);
-        let handle = running.server.handle();
-        actix_web::rt::spawn(async move {
-            stop_signal().await;
-            tracing::info!("stopping; requests in flight are finished first");
-            handle.stop(true).await;
-        });
-        running.server.await.map_err(AppError::Run)?;
-        Ok(())
-    })
+    Ok(app::run(&config, |address| announce(&config, address))?)
 }
 
 fn start_logging(settings: &Settings) -> Result<(), ServeError> {
@@ -58,8 +46,7 @@ fn start_logging(settings: &Settings) -> Result<(), ServeError> {
 }
 
 /// One line that says where the server is, where it stores, and how to connect.
-fn announce(config: &Config, running: &Running) {
-    let address = running.address;
+fn announce(config: &Config, address: SocketAddr) {
     let (name, key) = match config.accounts.sample() {
         // Only the key that everybody knows is shown.
         Some((name, key)) if config.is_development => (name, key),
@@ -76,18 +63,4 @@ fn announce(config: &Config, running: &Running) {
         config.database.shown(),
     );
     let _ = out.flush();
-}
-
-/// Completes at the first SIGTERM or SIGINT.
-async fn stop_signal() {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        tracing::error!("signals cannot be received; stop the process by force");
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
 }

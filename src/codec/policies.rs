@@ -55,7 +55,9 @@ pub fn read(body: &[u8]) -> Result<Vec<Policy>> {
     }
     let root = xml::parse(body).map_err(|_| Code::InvalidXmlDocument)?;
     let known = |e: &Element| e.name == "SignedIdentifier";
-    if root.name != "SignedIdentifiers" || !root.children.iter().all(known) || root.children.len() > MAX_POLICIES
+    if root.name != "SignedIdentifiers"
+        || !root.children.iter().all(known)
+        || root.children.len() > MAX_POLICIES
     {
         return Err(Code::InvalidXmlDocument.into());
     }
@@ -73,9 +75,8 @@ fn policy(element: &Element) -> Result<Policy> {
         return Err(Code::InvalidXmlNodeValue.into());
     }
     let access = element.child("AccessPolicy");
-    let value = |name: &str| {
-        access.and_then(|a| a.child(name)).map(Element::trimmed).filter(|text| !text.is_empty())
-    };
+    let value =
+        |name: &str| access.and_then(|a| a.child(name)).map(Element::trimmed).filter(|text| !text.is_empty());
     let time = |name: &str| -> Result<Option<String>> {
         value(name)
             .map(|text| read_time(text).ok_or(Code::InvalidXmlNodeValue).map(Ticks::to_canonical))
@@ -186,19 +187,30 @@ mod tests {
     fn limits_and_values_are_checked() {
         let list = |inner: &str| format!("<SignedIdentifiers>{inner}</SignedIdentifiers>");
         let id = |id: &str| format!("<SignedIdentifier><Id>{id}</Id></SignedIdentifier>");
-        let with = |p: &str| list(&format!("<SignedIdentifier><Id>a</Id><AccessPolicy>{p}</AccessPolicy></SignedIdentifier>"));
+        let with = |p: &str| {
+            list(&format!("<SignedIdentifier><Id>a</Id><AccessPolicy>{p}</AccessPolicy></SignedIdentifier>"))
+        };
         let six: String = (0..6).map(|n| id(&n.to_string())).collect();
         let document = Some(Code::InvalidXmlDocument);
         let value = Some(Code::InvalidXmlNodeValue);
         for (body, expected) in [
-            (list(&six), document), ("<Other/>".into(), document), ("nonsense".into(), document),
-            (list("<Other/>"), document), (list("<SignedIdentifier/>"), document),
-            (list(&(id("a") + &id("a"))), document), (list(&id("")), value), (list(&id(&"x".repeat(65))), value),
-            (list(&id(&"x".repeat(64))), None), (with("<Permission>x</Permission>"), value),
-            (with("<Permission>ar</Permission>"), value), (with("<Permission>rr</Permission>"), value),
-            (with("<Start>yesterday</Start>"), value), (with("<Expiry>2020-01-01T00:00</Expiry>"), value),
+            (list(&six), document),
+            ("<Other/>".into(), document),
+            ("nonsense".into(), document),
+            (list("<Other/>"), document),
+            (list("<SignedIdentifier/>"), document),
+            (list(&(id("a") + &id("a"))), document),
+            (list(&id("")), value),
+            (list(&id(&"x".repeat(65))), value),
+            (list(&id(&"x".repeat(64))), None),
+            (with("<Permission>x</Permission>"), value),
+            (with("<Permission>ar</Permission>"), value),
+            (with("<Permission>rr</Permission>"), value),
+            (with("<Start>yesterday</Start>"), value),
+            (with("<Expiry>2020-01-01T00:00</Expiry>"), value),
             (with("<Expiry>2020-01-01T00:00:00.12345678Z</Expiry>"), value),
-            (with("<Start></Start><Permission/>"), None), (with("<Start>2020-01-01T00:00+02:00</Start>"), None),
+            (with("<Start></Start><Permission/>"), None),
+            (with("<Start>2020-01-01T00:00+02:00</Start>"), None),
         ] {
             assert_eq!(code(&body), expected, "{body}");
         }

@@ -167,7 +167,8 @@ fn headers_fit(headers: &[String]) -> bool {
 pub fn write(properties: &Properties) -> String {
     let mut out = String::from(DECLARATION);
     out.push_str("<StorageServiceProperties>");
-    let logging = properties.logging.clone().unwrap_or_else(|| Logging { version: "1.0".into(), ..Logging::default() });
+    let logging =
+        properties.logging.clone().unwrap_or_else(|| Logging { version: "1.0".into(), ..Logging::default() });
     out.push_str("<Logging>");
     push(&mut out, "Version", &logging.version);
     push(&mut out, "Read", &logging.read.to_string());
@@ -300,31 +301,47 @@ mod tests {
         assert_eq!(set.cors.as_ref().unwrap()[0].methods, ["GET", "PUT"]);
         assert_eq!(from_stored(&to_stored(&set).unwrap()).unwrap(), set);
         let again = read(write(&set).as_bytes()).unwrap();
-        assert_eq!((again.logging, again.hour_metrics, again.cors), (set.logging, set.hour_metrics, set.cors));
+        assert_eq!(
+            (again.logging, again.hour_metrics, again.cors),
+            (set.logging, set.hour_metrics, set.cors)
+        );
     }
 
     #[test]
     fn limits_are_those_of_the_service() {
-        let metrics = |days: &str| format!(
-            "<MinuteMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>\
-             <RetentionPolicy><Enabled>true</Enabled><Days>{days}</Days></RetentionPolicy></MinuteMetrics>");
+        let metrics = |days: &str| {
+            format!(
+                "<MinuteMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>\
+             <RetentionPolicy><Enabled>true</Enabled><Days>{days}</Days></RetentionPolicy></MinuteMetrics>"
+            )
+        };
         let cors = |rules: String| format!("<Cors>{rules}</Cors>");
         let rule = || cors_rule("GET", "a", "", "0");
-        let many = |n: usize, suffix: &str| (0..n).map(|i| format!("h{i}{suffix}")).collect::<Vec<_>>().join(",");
+        let many =
+            |n: usize, suffix: &str| (0..n).map(|i| format!("h{i}{suffix}")).collect::<Vec<_>>().join(",");
         let (doc, value) = (Some(Code::InvalidXmlDocument), Some(Code::InvalidXmlNodeValue));
         for (inner, expected) in [
-            (metrics("365"), None), (metrics("366"), doc), (metrics("0"), doc), (metrics("x"), doc),
-            (cors(rule().repeat(5)), None), (cors(rule().repeat(6)), doc), (cors(String::new()), None),
+            (metrics("365"), None),
+            (metrics("366"), doc),
+            (metrics("0"), doc),
+            (metrics("x"), doc),
+            (cors(rule().repeat(5)), None),
+            (cors(rule().repeat(6)), doc),
+            (cors(String::new()), None),
             (cors(cors_rule("GET", &many(64, ""), "", "0")), None),
             (cors(cors_rule("GET", &many(65, ""), "", "0")), value),
             (cors(cors_rule("GET", "a", &many(64, ""), "0")), None),
             (cors(cors_rule("GET", "a", &many(65, ""), "0")), value),
             (cors(cors_rule("GET", "a", &many(2, "*"), "0")), None),
             (cors(cors_rule("GET", "a", &many(3, "*"), "0")), value),
-            (cors(cors_rule("BREW", "a", "", "0")), value), (cors(cors_rule("", "a", "", "0")), value),
-            (cors(cors_rule("GET", "", "", "0")), value), (cors(cors_rule("GET", "a", "", "-1")), value),
+            (cors(cors_rule("BREW", "a", "", "0")), value),
+            (cors(cors_rule("", "a", "", "0")), value),
+            (cors(cors_rule("GET", "", "", "0")), value),
+            (cors(cors_rule("GET", "a", "", "-1")), value),
             (cors(cors_rule("GET", &"o".repeat(257), "", "0")), value),
-            ("<Nonsense/>".into(), doc), ("<Logging/>".into(), doc), (String::new(), None),
+            ("<Nonsense/>".into(), doc),
+            ("<Logging/>".into(), doc),
+            (String::new(), None),
         ] {
             assert_eq!(code(&inner), expected, "{inner}");
         }

@@ -187,8 +187,19 @@ mod tests {
         let deep = "<a>".repeat(100_000);
         let wide = format!("<a>{}</a>", "<b/>".repeat(MAX_ELEMENTS));
         for bad in [
-            "", "x", "<a>", "<a></b>", "<a/><b/>", "<a>&nope;</a>", "<a b=c/>", "<a/>x", "<a b='1' b='2'/>",
-            "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>", "<a>&#xD800;</a>", deep.as_str(), wide.as_str(),
+            "",
+            "x",
+            "<a>",
+            "<a></b>",
+            "<a/><b/>",
+            "<a>&nope;</a>",
+            "<a b=c/>",
+            "<a/>x",
+            "<a b='1' b='2'/>",
+            "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>",
+            "<a>&#xD800;</a>",
+            deep.as_str(),
+            wide.as_str(),
         ] {
             assert_eq!(parse(bad.as_bytes()), Err(Malformed), "{}", &bad[..bad.len().min(60)]);
         }

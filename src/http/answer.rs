@@ -1,7 +1,7 @@
 //! Answers as plain data, and the headers that they share (protocol §2.2).
 
-use crate::codec::failure::{self, Occasion};
 use crate::codec::atom::write::Style;
+use crate::codec::failure::{self, Occasion};
 use crate::codec::multipart::InnerAnswer;
 use crate::error::{Code, Error};
 use crate::request::{Head, Prefer, Representation};
@@ -10,6 +10,8 @@ use crate::request::{Head, Prefer, Representation};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
+    /// The reason phrase, if it is not the standard one.
+    pub reason: Option<&'static str>,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
 }
@@ -25,7 +27,7 @@ const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 impl Answer {
     /// An answer of the table layer without a body.
     pub fn empty(status: u16) -> Self {
-        let mut answer = Self { status, headers: Vec::new(), body: Vec::new() };
+        let mut answer = Self { status, reason: None, headers: Vec::new(), body: Vec::new() };
         answer.push_pair(NO_CACHE);
         answer.push_pair(NOSNIFF);
         answer
@@ -39,7 +41,7 @@ impl Answer {
     /// An answer of an operation that speaks XML: none of the headers of the
     /// table layer.
     pub fn bare(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new() }
+        Self { status, reason: None, headers: Vec::new(), body: Vec::new() }
     }
 
     /// A document of an operation that speaks XML.
@@ -86,7 +88,8 @@ impl Answer {
         if is_early(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         }
-        if let Some(prefer) = prefer {
+        // As recorded: a missing table is found out before the preference is read.
+        if let Some(prefer) = prefer.filter(|_| error.code != Code::TableNotFound) {
             answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
         }
         if matches!(error.code, Code::ServerBusy) {
@@ -105,7 +108,9 @@ impl Answer {
         } else {
             ("application/xml", failure::xml(error, occasion))
         };
-        let answer = Self { status: facts.status, headers: Vec::new(), body: body.into_bytes() }
+        // As recorded: the message is the reason phrase too.
+        let reason = Some(facts.message);
+        let answer = Self { status: facts.status, reason, headers: Vec::new(), body: body.into_bytes() }
             .with(CONTENT_TYPE, content_type)
             .with("x-ms-error-code", facts.code);
         match error.code {

@@ -79,7 +79,8 @@ pub fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> Headers {
     if rules.is_empty() {
         return headers;
     }
-    let rule = head.header("origin").and_then(|origin| Some((origin, find(rules, origin, &head.method).next()?)));
+    let rule =
+        head.header("origin").and_then(|origin| Some((origin, find(rules, origin, &head.method).next()?)));
     let mut varies = head.method == "GET";
     if let Some((origin, rule)) = rule {
         if rule.origins.iter().any(|o| o == "*") {
@@ -146,11 +147,14 @@ mod tests {
     fn a_preflight_takes_the_first_rule_that_matches_everything() {
         let rules = [rule("http://a", "GET", "x-ms-*", ""), rule("*", "PUT", "*", "")];
         let ask = |origin: &str, method: &str, headers: &str| {
-            let head = head("OPTIONS", &[
-                ("origin", origin),
-                ("access-control-request-method", method),
-                ("access-control-request-headers", headers),
-            ]);
+            let head = head(
+                "OPTIONS",
+                &[
+                    ("origin", origin),
+                    ("access-control-request-method", method),
+                    ("access-control-request-headers", headers),
+                ],
+            );
             preflight(&head, &rules).map_err(|e| e.code)
         };
         let granted = ask("http://a", "GET", "X-MS-Date, x-ms-version").unwrap();
@@ -158,9 +162,12 @@ mod tests {
         assert_eq!(get(&granted, "Access-Control-Max-Age").as_deref(), Some("7"));
         assert_eq!(get(&granted, "Access-Control-Allow-Headers").as_deref(), Some("X-MS-Date, x-ms-version"));
         assert!(ask("http://b", "PUT", "anything").is_ok());
-        for (origin, method, headers) in
-            [("http://A", "GET", ""), ("http://a", "GET", "other"), ("http://b", "GET", ""), ("http://a", "get", "")]
-        {
+        for (origin, method, headers) in [
+            ("http://A", "GET", ""),
+            ("http://a", "GET", "other"),
+            ("http://b", "GET", ""),
+            ("http://a", "get", ""),
+        ] {
             assert_eq!(ask(origin, method, headers), Err(Code::CorsPreflightFailure), "{origin} {method}");
         }
         let bare = head("OPTIONS", &[("origin", "http://a")]);

@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::print::Printer;
 use crate::codec::{policies, properties};
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::plan::{EntityPage, Plan, Scan, TablePage};
 use crate::request::Operation;
 use crate::store::{Backend, Failure};
@@ -79,7 +79,14 @@ pub async fn execute<'a>(
         }
         Plan::GetStats => Err(Code::InvalidQueryParameterValue.into()),
         Plan::BelowTable(table) => match store.get_table(account, table).await? {
-            Some(_) => Err(Code::KeyCountMismatch.into()),
+            Some(_) => Err(Error::with_message(
+                Code::KeyCountMismatch,
+                format!(
+                    "The number of keys specified in the URI does not match number of key properties for the \
+                     resource '{account}.{}'.",
+                    table.as_given()
+                ),
+            )),
             None => Err(Code::TableNotFound.into()),
         },
         Plan::Transact { .. } | Plan::Nothing => Err(Code::InternalError.into()),

@@ -137,9 +137,9 @@ impl<'a> Printer<'a> {
     /// 201 with the document, or 204 without, as the client prefers.
     fn created(&self, location: String, document: impl FnOnce() -> Result<Answer>) -> Result<Answer> {
         let answer = match self.prefer {
-            Some(Prefer::NoContent) => Answer::empty(204)
-                .with(LOCATION, location.clone())
-                .with(DATA_SERVICE_ID, location),
+            Some(Prefer::NoContent) => {
+                Answer::empty(204).with(LOCATION, location.clone()).with(DATA_SERVICE_ID, location)
+            }
             _ => document()?.with(LOCATION, location),
         };
         Ok(match self.prefer {

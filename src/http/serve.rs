@@ -122,11 +122,13 @@ impl Pipeline<'_> {
         };
         let policies = match claim.policy() {
             None => Vec::new(),
-            Some((table, _)) => match service.store.policies(&target.account, table).await.map_err(Error::from) {
-                Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text))?,
-                Err(error) if error.code == Code::TableNotFound => Vec::new(),
-                Err(error) => return Err(error),
-            },
+            Some((table, _)) => {
+                match service.store.policies(&target.account, table).await.map_err(Error::from) {
+                    Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text))?,
+                    Err(error) if error.code == Code::TableNotFound => Vec::new(),
+                    Err(error) => return Err(error),
+                }
+            }
         };
         let usage = sas::Use { now, secure: self.head.secure, peer: self.head.peer };
         let keys = service.accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
@@ -137,7 +139,9 @@ impl Pipeline<'_> {
         self.service.cors.forget(&target.account);
         let rules = self.cors_rules(&target.account).await;
         match cors::preflight(self.head, &rules) {
-            Ok(headers) => headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value)),
+            Ok(headers) => {
+                headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
+            }
             Err(error) => Answer::front_door(&error, self.head, &self.occasion),
         }
     }
@@ -254,6 +258,9 @@ fn respond(answer: Answer, rules: &[CorsRule], head: &Head, request_id: &str) ->
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let cors = cors::actual(head, rules, &names_sent(&answer, head));
     let mut response = HttpResponse::new(status).set_body(actix_web::body::BoxBody::new(answer.body));
+    if let Some(reason) = answer.reason {
+        response.head_mut().reason = Some(reason);
+    }
     let headers = response.headers_mut();
     for (name, value) in answer.headers.iter().chain(&cors) {
         insert(headers, name, value);

@@ -61,10 +61,10 @@ impl Lexer {
             '\'' => Token::Literal(EdmValue::String(self.quoted()?)),
             '0'..='9' | '.' => self.number()?,
             '-' if self.chars[self.at + 1..].starts_with(&['I', 'N', 'F']) => self.minus_infinity(),
-            '-' if self.chars.get(self.at + 1).is_some_and(|c| c.is_ascii_digit() || *c == '.') => {
-                self.number()?
-            }
-            '-' | '/' | ',' => self.single(Token::Unsupported),
+            '-' | '+' if self.following(|c| c.is_ascii_digit() || c == '.') => self.number()?,
+            // A negated operand, a member path.
+            '-' if self.following(|c| c == '(' || is_identifier_start(c)) => self.single(Token::Unsupported),
+            '/' => self.single(Token::Unsupported),
             c if is_identifier_start(c) => self.word()?,
             _ => return Err(BadToken { end: self.at + 1 }),
         };
@@ -77,6 +77,10 @@ impl Lexer {
 
     fn peek(&self) -> Option<char> {
         self.chars.get(self.at).copied()
+    }
+
+    fn following(&self, test: impl Fn(char) -> bool) -> bool {
+        self.chars.get(self.at + 1).is_some_and(|c| test(*c))
     }
 
     fn single(&mut self, token: Token) -> Token {
@@ -150,7 +154,7 @@ impl Lexer {
     /// Digits with an optional sign, fraction, exponent and suffix `L` or `D`.
     fn number(&mut self) -> Result<Token, BadToken> {
         let start = self.at;
-        if self.peek() == Some('-') {
+        if matches!(self.peek(), Some('-' | '+')) {
             self.at += 1;
         }
         while let Some(c) = self.peek() {
@@ -164,17 +168,18 @@ impl Lexer {
             self.at += 1;
         }
         let text: String = self.chars[start..self.at].iter().collect();
+        let text = text.trim_start_matches('+');
         let suffix = self.peek().filter(|c| matches!(c, 'L' | 'l' | 'D' | 'd'));
         if suffix.is_some() {
             self.at += 1;
         }
         let value = match suffix {
-            Some('L' | 'l') => lexical::parse_integer(&text).map(EdmValue::Int64),
-            Some(_) => lexical::parse_double(&text).map(EdmValue::Double),
-            None if text.contains(['.', 'e', 'E']) => lexical::parse_double(&text).map(EdmValue::Double),
-            None => lexical::parse_integer(&text)
+            Some('L' | 'l') => lexical::parse_integer(text).map(EdmValue::Int64),
+            Some(_) => lexical::parse_double(text).map(EdmValue::Double),
+            None if text.contains(['.', 'e', 'E']) => lexical::parse_double(text).map(EdmValue::Double),
+            None => lexical::parse_integer(text)
                 .map(EdmValue::Int32)
-                .or_else(|| lexical::parse_integer(&text).map(EdmValue::Int64)),
+                .or_else(|| lexical::parse_integer(text).map(EdmValue::Int64)),
         };
         let glued = self.peek().is_some_and(unicode_ident::is_xid_continue);
         if glued { Err(BadToken { end: self.at + 1 }) } else { Ok(()) }?;

@@ -43,7 +43,7 @@ pub fn parse(text: &str, max_comparisons: usize) -> Result<Expr> {
         lexer: Lexer::new(text),
         current: Spanned { token: Token::End, end: 0 },
         depth: 0,
-        operands_left: max_comparisons,
+        comparisons_left: max_comparisons,
     };
     parser.advance()?;
     let expr = parser.or()?;
@@ -59,7 +59,7 @@ struct Parser<'a> {
     lexer: Lexer,
     current: Spanned,
     depth: usize,
-    operands_left: usize,
+    comparisons_left: usize,
 }
 
 impl Parser<'_> {
@@ -124,6 +124,10 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Expr> {
+        if matches!(self.current.token, Token::Word(_) | Token::Literal(_)) {
+            let left = self.comparisons_left.checked_sub(1);
+            self.comparisons_left = left.ok_or_else(|| self.unexpected())?;
+        }
         let left = self.primary()?;
         let Token::Compare(op) = self.current.token else { return Ok(left) };
         self.advance()?;
@@ -152,7 +156,6 @@ impl Parser<'_> {
     }
 
     fn operand(&mut self) -> Result<Expr> {
-        self.operands_left = self.operands_left.checked_sub(1).ok_or_else(|| self.unexpected())?;
         let operand = match self.advance()? {
             Token::Word(_) if self.current.token == Token::Open => {
                 return Err(Code::NotImplemented.into());
@@ -274,6 +277,8 @@ mod tests {
             ("a eq 1e400", 10),
             ("é eq 'ß' x", 10),
             ("", 0),
+            (",", 1),
+            ("a eq 1--", 7),
         ] {
             assert_eq!(
                 refused(text),
@@ -308,8 +313,9 @@ mod tests {
         assert_eq!(refused(&deep(100_000)).0, Code::FilterSyntax);
         assert_eq!(refused(&"not ".repeat(100_000)).0, Code::FilterSyntax);
         let long = vec!["a eq 1"; 500].join(" or ");
-        assert!(parse(&long, 1000).is_ok());
-        assert!(parse(&long, 999).is_err());
+        assert!(parse(&long, 500).is_ok());
+        assert!(parse(&long, 499).is_err());
+        assert!(parse("(a) eq 1", 1).is_ok());
     }
 
     proptest! {

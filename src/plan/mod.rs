@@ -50,7 +50,10 @@ pub enum Plan {
     /// The empty change set.
     Nothing,
     GetPolicies(TableName),
-    SetPolicies { table: TableName, policies: Vec<Policy> },
+    SetPolicies {
+        table: TableName,
+        policies: Vec<Policy>,
+    },
     GetProperties,
     SetProperties(Properties),
     GetStats,

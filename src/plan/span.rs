@@ -45,6 +45,12 @@ impl Span {
     }
 }
 
+/// The least table name at or above a bound. The keys of tables have an empty
+/// row part, so a bound with a row lies just above its name.
+pub fn least_name(bound: &Key) -> String {
+    if bound.row.is_empty() { bound.partition.clone() } else { successor(&bound.partition) }
+}
+
 /// The smallest text above `text` that is not `text` itself, among texts
 /// without U+0000.
 fn successor(text: &str) -> String {

@@ -13,9 +13,8 @@ use crate::request::operation::{EntityWrite, WriteVerb};
 /// Plans one write.
 ///
 /// # Errors
-/// [`Code::PropertiesNeedValue`] for an insert without keys,
-/// [`Code::InvalidInput`] for a body whose keys are not those of the URL
-/// (UNVERIFIED 5), and the errors of keys, properties and table names.
+/// [`Code::PropertiesNeedValue`] for an insert without keys, and the errors of
+/// keys, properties and table names.
 pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
     let kind = match entity.verb {
         WriteVerb::Insert => WriteKind::Insert,
@@ -25,7 +24,7 @@ pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
     };
     let key = match (&entity.key, &entity.body) {
         (None, body) => key_of_body(body.as_ref())?,
-        (Some(key), body) => key_of_url(key, body.as_ref())?,
+        (Some(key), body) => key_of_url(key, body.is_some())?,
     };
     let properties = entity.body.as_ref().map(|body| body.properties.clone()).unwrap_or_default();
     check_properties(&properties)?;
@@ -44,14 +43,12 @@ fn key_of_body(body: Option<&EntityBody>) -> Result<Key> {
     }
 }
 
-fn key_of_url(key: &Key, body: Option<&EntityBody>) -> Result<Key> {
+/// The key of an update. Whatever keys its body repeats do not matter: the
+/// service is recorded to ignore them even where they differ.
+fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
     check_url_key(&key.partition)?;
     check_url_key(&key.row)?;
-    if let Some(body) = body {
-        let differs = |given: &Option<String>, url: &String| given.as_ref().is_some_and(|g| g != url);
-        if differs(&body.partition, &key.partition) || differs(&body.row, &key.row) {
-            return Err(Code::InvalidInput.into());
-        }
+    if has_body {
         // A delete of a key that cannot exist finds nothing, so only writes of
         // entities are held to the length.
         check_key_length(&key.partition)?;
@@ -128,10 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn updates_take_their_keys_from_the_url_and_bodies_must_agree() {
+    fn updates_take_their_keys_from_the_url_whatever_the_body_says() {
         assert_eq!(code(&replace(Key::new("p", "r"), None)), None);
         assert_eq!(code(&replace(Key::new("p", "r"), Some("p"))), None);
-        assert_eq!(code(&replace(Key::new("p", "r"), Some("q"))), Some(Code::InvalidInput));
+        let (_, write) = single(&replace(Key::new("p", "r"), Some("q"))).unwrap();
+        assert_eq!(write.key, Key::new("p", "r"));
         assert_eq!(code(&replace(Key::new("a/b", "r"), None)), Some(Code::QuerySyntax));
         let long = Key::new("p".repeat(1025), "r");
         assert_eq!(code(&replace(long.clone(), None)), Some(Code::PropertyValueTooLarge));

@@ -95,7 +95,10 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
     }
     let failure = (parts.len() > MAX_OPERATIONS).then(|| FailedPart {
         error: Error::from(Code::TooManyBatchOperations).at(MAX_OPERATIONS - 1),
-        printing: Printing { format: format_of(context.head), prefer: None, content_id: None },
+        printing: understood.last().map_or_else(
+            || Printing { format: format_of(context.head), prefer: None, content_id: None },
+            |last| last.printing.clone(),
+        ),
     });
     if failure.is_some() {
         understood.clear();

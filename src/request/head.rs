@@ -39,7 +39,8 @@ impl Head {
     /// The version of a shared access signature: `api-version`, else `sv`. A
     /// version needs no escapes, so none are read.
     fn signed_version(&self) -> Option<&str> {
-        let parameter = |name: &str| self.query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='));
+        let parameter =
+            |name: &str| self.query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='));
         parameter("sig").and_then(|_| parameter("api-version").or_else(|| parameter("sv")))
     }
 

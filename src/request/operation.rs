@@ -39,8 +39,13 @@ pub enum Operation {
     },
     Write(EntityWrite),
     Batch(Batch),
-    GetPolicies { table: String },
-    SetPolicies { table: String, policies: Vec<Policy> },
+    GetPolicies {
+        table: String,
+    },
+    SetPolicies {
+        table: String,
+        policies: Vec<Policy>,
+    },
     GetProperties,
     SetProperties(Properties),
     GetStats,

@@ -201,11 +201,7 @@ pub trait Backend: Send + Sync {
 
     /// Replaces those members of the account's service properties that are
     /// given, and keeps the others.
-    fn set_properties(
-        &self,
-        account: &str,
-        members: &str,
-    ) -> impl Future<Output = StoreResult<()>> + Send;
+    fn set_properties(&self, account: &str, members: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Removes some rows of deleted tables; returns whether more is left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;

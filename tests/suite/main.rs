@@ -1,4 +1,18 @@
-//! One binary for every test that needs a database.
+//! Black-box tests of the real binary over real HTTP on every backend, and
+//! tests of what needs a database.
+//!
+//! `conformance` holds the rules of the protocol, `replay` the recordings of
+//! the real service, `process` what an operator sees, `store` the contract of
+//! the databases, `architecture` the direction of the imports. To judge another
+//! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
+//! `ROWHOUSE_TEST_KEY` and run
+//! `cargo test --test suite --features external-tests external::`.
 
-mod store;
+#[macro_use]
 mod support;
+
+mod architecture;
+mod conformance;
+mod process;
+mod replay;
+mod store;

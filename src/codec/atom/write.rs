@@ -263,7 +263,8 @@ mod tests {
         )
     }
     fn atom(style: Style, table: &str) -> Atom<'_> {
-        let context = Context { metadata: Metadata::Minimal, base: "http://h/a", account: "a", table, select: None };
+        let context =
+            Context { metadata: Metadata::Minimal, base: "http://h/a", account: "a", table, select: None };
         Atom { context, style, now: Ticks::parse("2011-05-02T01:02:03.4Z").unwrap() }
     }
 
@@ -316,6 +317,9 @@ mod tests {
         let mut atom = atom(Style::Modern, "T");
         atom.context.select = Some(&select);
         let text = atom.entity_document(&entity()).unwrap();
-        assert!(text.contains("<d:I m:type=\"Edm.Int32\">5</d:I><d:No m:null=\"true\" /></m:properties>"), "{text}");
+        assert!(
+            text.contains("<d:I m:type=\"Edm.Int32\">5</d:I><d:No m:null=\"true\" /></m:properties>"),
+            "{text}"
+        );
     }
 }

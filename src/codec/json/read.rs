@@ -61,7 +61,10 @@ pub fn entity(body: &[u8]) -> Result<EntityBody> {
 pub fn table_name(body: &[u8]) -> Result<String> {
     let members = Members::parse(body)?;
     let named = members.values.iter().find(|(name, _)| name == "TableName");
-    named.and_then(|(_, raw)| string(raw.get())).ok_or_else(|| Code::PropertiesNeedValue.into())
+    match named.map(|(_, raw)| raw.get()) {
+        Some(nested) if nested.starts_with(['{', '[']) => Err(Code::BodyNotUnderstood.into()),
+        raw => raw.and_then(string).ok_or_else(|| Code::PropertiesNeedValue.into()),
+    }
 }
 
 fn key(raw: &RawValue) -> Result<Option<String>> {

@@ -14,6 +14,7 @@ use super::statements;
 use crate::error::Code;
 use crate::model::{Key, TableName, Ticks};
 use crate::plan::predicate::View;
+use crate::plan::span::least_name;
 use crate::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
 use crate::store::{Fault, StoreResult};
@@ -160,8 +161,8 @@ impl PgStore {
         }
         let mut page = TablePage::default();
         for span in &scan.spans {
-            let mut lower = bound(&span.lower);
-            let upper = span.upper.as_ref().map(bound);
+            let mut lower = least_name(&span.lower);
+            let upper = span.upper.as_ref().map(least_name);
             // One row more than wanted shows where the next page starts.
             while page.next.is_none() {
                 let batch = list(&mut lease, account, &lower, upper.as_deref(), scan.rows + 1).await?;
@@ -189,12 +190,6 @@ impl PgStore {
         }
         Ok(page)
     }
-}
-
-/// The least name that an inclusive bound lets in; the keys of tables have an
-/// empty row part.
-fn bound(key: &Key) -> String {
-    if key.row.is_empty() { key.partition.clone() } else { format!("{}\u{1}", key.partition) }
 }
 
 fn admits(scan: &TableScan, name_lower: String, entry: &TableEntry) -> bool {

@@ -67,7 +67,7 @@ fn judge_state(state: &str, effect: Effect) -> Trouble {
         "55P03" => Fault::Busy.into(),
         // query_canceled; transaction_resolution_unknown, statement_completion_unknown
         "57014" | "08007" | "40003" => Fault::Timeout.into(),
-        _ if state.starts_with("08") || state.starts_with("57P0") => lost(effect),
+        _ if ends_session(state) => lost(effect),
         // insufficient_resources; read_only_sql_transaction: a former primary
         _ if state.starts_with("53") || state == "25006" => Fault::Unavailable.into(),
         _ => Fault::Other.into(),
@@ -86,12 +86,18 @@ pub fn breaks_connection(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());
-            state.starts_with("08") || state.starts_with("57P0") || state == "25006"
+            ends_session(&state) || state == "25006"
         }
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::WorkerCrashed | sqlx::Error::PoolClosed => true,
         _ => false,
     }
+}
+
+/// Connection exceptions, shutdowns, and a transaction that was idle for too
+/// long.
+fn ends_session(state: &str) -> bool {
+    state.starts_with("08") || state.starts_with("57P0") || state == "25P03"
 }
 
 fn sqlstate(error: &dyn DatabaseError) -> String {
@@ -113,6 +119,7 @@ mod tests {
             ("08007", Timeout, Timeout),
             ("08006", Unavailable, Timeout),
             ("57P01", Unavailable, Timeout),
+            ("25P03", Unavailable, Timeout),
             ("53300", Unavailable, Unavailable),
             ("25006", Unavailable, Unavailable),
             ("42P01", Other, Other),

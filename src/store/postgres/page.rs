@@ -172,10 +172,12 @@ impl Query<'_> {
         predicate: &Predicate,
         page: &mut Page,
     ) -> StoreResult<Option<Key>> {
-        let mut source = steps::range(facts, span, lower, page.window + 1, Projection::Full)?;
+        let mut source = steps::range(facts, span, lower, page.window, Projection::Full)?;
+        let after = steps::after(facts, span);
         let condition = filter::fragment(predicate, &mut source.binds)?;
-        let limit = source.binds.add(page.missing() as i64 + 1)?;
-        source.text = statements::window(&source.text, &condition, self.scan.projection, &limit).into();
+        let limit = source.binds.add(page.missing() as i64)?;
+        source.text =
+            statements::window(&source.text, &after, &condition, self.scan.projection, &limit).into();
         let mut edge = None;
         stream(lease, source, &mut |row| {
             if row.try_get("edge")? {

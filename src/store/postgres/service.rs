@@ -12,7 +12,11 @@ use crate::model::TableName;
 use crate::store::StoreResult;
 
 impl PgStore {
-    pub(super) async fn read_policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {
+    pub(super) async fn read_policies(
+        &self,
+        account: &str,
+        table: &TableName,
+    ) -> StoreResult<Option<String>> {
         let mut lease = self.pool.acquire().await?;
         let query = sqlx::query(statements::READ_POLICIES).bind(account).bind(table.lower());
         let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
@@ -20,7 +24,12 @@ impl PgStore {
         Ok(column.map(|StoredColumn(text)| text.as_str().to_owned()))
     }
 
-    pub(super) async fn write_policies(&self, account: &str, table: &TableName, policies: &str) -> StoreResult<()> {
+    pub(super) async fn write_policies(
+        &self,
+        account: &str,
+        table: &TableName,
+        policies: &str,
+    ) -> StoreResult<()> {
         let mut lease = self.pool.acquire().await?;
         let query = sqlx::query(statements::WRITE_POLICIES)
             .bind(account)

@@ -219,18 +219,28 @@ pub fn filtered(source: &str, filter: &str, projection: Projection, limit: &str)
     format!("SELECT {columns} FROM ({source}) AS r WHERE {filter} ORDER BY pk, rk LIMIT {limit}")
 }
 
-/// Those rows of a source that a filter keeps, and its row number $2 whatever
-/// the filter says: the `edge`, from which the next window starts.
-pub fn window(source: &str, filter: &str, projection: Projection, limit: &str) -> String {
-    let properties = match projection {
-        Projection::Full => ", CASE WHEN place < $2 THEN properties END AS properties",
-        Projection::SystemOnly => "",
+/// Those rows of a source that a filter keeps, and the `edge`: the key of the
+/// first row after the source's, from which the next window starts. The edge
+/// comes from the key index alone; numbering the rows instead costs half as
+/// much again as the filter.
+pub fn window(source: &str, after: &str, filter: &str, projection: Projection, limit: &str) -> String {
+    let (properties, none) = match projection {
+        Projection::Full => (", properties", ", NULL::jsonb"),
+        Projection::SystemOnly => ("", ""),
     };
     format!(
-        "SELECT pk, rk, modified{properties}, place = $2 AS edge FROM (SELECT *, {filter} AS hit, \
-         row_number() OVER (ORDER BY pk, rk) AS place FROM ({source}) AS r) AS w \
-         WHERE hit OR place = $2 ORDER BY pk, rk LIMIT {limit}"
+        "(SELECT pk, rk, modified{properties}, false AS edge FROM ({source}) AS r WHERE {filter} \
+         ORDER BY pk, rk LIMIT {limit}) UNION ALL (SELECT pk, rk, 0::bigint{none}, true FROM ({after}) AS a)"
     )
+}
+
+/// The key of the first row after those of the [`range`] with the same
+/// parameters.
+pub fn after(bounded: bool, buckets: usize) -> String {
+    let keys = range(Projection::SystemOnly, bounded, buckets)
+        .replace("SELECT pk, rk, modified FROM", "SELECT pk, rk FROM")
+        .replace("LIMIT $2", "LIMIT $2 + 1");
+    format!("SELECT pk, rk FROM ({keys}) AS k ORDER BY pk, rk OFFSET $2 LIMIT 1")
 }
 
 /// Every fixed text, and one of each shape of the composed ones.
@@ -275,7 +285,8 @@ pub fn all() -> Vec<Cow<'static, str>> {
             texts.push(range(projection, bounded, 1));
             texts.push(range(projection, bounded, 3));
             let source = range(Projection::Full, bounded, 1);
-            texts.push(window(&source, "true", projection, "$9").into());
+            let after = after(bounded, 1);
+            texts.push(window(&source, &after, "true", projection, "$9").into());
         }
     }
     texts

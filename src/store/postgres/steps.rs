@@ -76,10 +76,7 @@ pub fn range(
     limit: usize,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let buckets: Vec<i64> = match span.partition() {
-        Some(partition) => vec![facts.bucket(partition)],
-        None => facts.buckets().collect(),
-    };
+    let buckets = buckets(facts, span);
     let mut binds = Binds::default();
     binds.add(facts.table_no)?;
     binds.add(limit as i64)?;
@@ -92,6 +89,18 @@ pub fn range(
         binds.add(bucket)?;
     }
     Ok(Source { text, binds })
+}
+
+/// The text of the key after a [`range`] of this span.
+pub fn after(facts: Facts, span: &Span) -> String {
+    statements::after(span.upper.is_some(), buckets(facts, span).len())
+}
+
+fn buckets(facts: Facts, span: &Span) -> Vec<i64> {
+    match span.partition() {
+        Some(partition) => vec![facts.bucket(partition)],
+        None => facts.buckets().collect(),
+    }
 }
 
 /// At most `limit` of the rows with these keys.

@@ -10,6 +10,7 @@ use crate::error::{Code, Error};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, TableName};
 use crate::plan::predicate::View;
+use crate::plan::span::least_name;
 use crate::plan::{EntityPage, Projection, Scan, Span, TableEntry, TablePage, TableScan};
 use crate::store::StoreResult;
 
@@ -93,7 +94,7 @@ impl<'a> Page<'a> {
                     return Ok(true);
                 }
             }
-            if self.is_full() {
+            if self.is_full_for(&entity) {
                 self.found.next = Some(entity.key);
                 return Ok(true);
             }
@@ -108,9 +109,9 @@ impl<'a> Page<'a> {
             && self.started.elapsed() >= self.scan.time
     }
 
-    fn is_full(&self) -> bool {
+    fn is_full_for(&self, entity: &Stored) -> bool {
         let kept = self.found.entities.len();
-        kept >= self.scan.rows || (kept > 0 && self.bytes >= self.scan.bytes)
+        kept >= self.scan.rows || (kept > 0 && self.bytes + weight(entity) > self.scan.bytes)
     }
 
     fn matches(&self, entity: &Stored) -> Result<bool, Error> {
@@ -121,9 +122,14 @@ impl<'a> Page<'a> {
         if self.scan.projection == Projection::SystemOnly {
             entity.properties = StoredProperties::from_stored_text("{}".into());
         }
-        self.bytes += entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len();
+        self.bytes += weight(&entity);
         self.found.entities.push(entity);
     }
+}
+
+/// Bytes that an entity counts against its page.
+fn weight(entity: &Stored) -> usize {
+    entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len()
 }
 
 fn read(row: &Row<'_>) -> Sqlite<Stored> {
@@ -157,8 +163,8 @@ fn tables_in(
          WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
          ORDER BY name_lower",
     )?;
-    let upper = span.upper.as_ref().map(|key| key.partition.as_str());
-    let mut rows = statement.query(params![account, span.lower.partition, upper])?;
+    let upper = span.upper.as_ref().map(least_name);
+    let mut rows = statement.query(params![account, least_name(&span.lower), upper])?;
     while let Some(row) = rows.next()? {
         let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
         let key = Key { partition: row.get(0)?, row: String::new() };

@@ -88,10 +88,11 @@ async fn windows_stop_reading_early_and_are_not_sorted() {
     let types = "bigint, bigint, text, text, text, text, bigint, int, bigint";
     let source = statements::range(Projection::Full, true, 1);
     let filter = "(properties ->> 'N')::int4 = $8";
-    let text = statements::window(&source, filter, Projection::Full, "$9");
+    let text = statements::window(&source, &statements::after(true, 1), filter, Projection::Full, "$9");
     let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5, 1, 10").await;
     assert!(!plan.contains("Sort"), "{plan}");
-    assert_eq!(on_entities(&plan), 1, "{plan}");
+    assert_eq!(on_entities(&plan), 2, "{plan}");
+    assert!(plan.contains("Index Only Scan using entities_pkey"), "{plan}");
 }
 
 #[tokio::test]

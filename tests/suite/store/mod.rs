@@ -7,6 +7,7 @@ mod outages;
 mod pages;
 mod postgres;
 mod pushdown;
+mod sqlite;
 mod statements;
 mod tables;
 mod values;

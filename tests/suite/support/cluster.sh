@@ -3,8 +3,9 @@
 # which also holds its socket, once the server accepts connections.
 bin=$1
 port=$2
-# The end of input is the only signal: an interrupt must not leave the folder.
-trap '' INT TERM HUP
+# The end of input is the only signal: neither an interrupt nor a reader of our
+# output that is gone must leave the folder behind.
+trap '' INT TERM HUP PIPE
 cd /
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-pg.XXXXXX") || exit 1
 trap '"$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; rm -rf "$dir"' EXIT

@@ -1,3 +1,64 @@
-//! What tests share.
+//! What tests stand on: servers, databases, a raw HTTP client, a signing client.
 
+pub mod answer;
+pub mod batch;
+pub mod client;
+pub mod encode;
+pub mod http;
 pub mod postgres;
+pub mod recording;
+pub mod refusals;
+pub mod server;
+pub mod sign;
+pub mod table;
+
+pub use answer::{Answer, timestamp_of};
+pub use batch::{Batch, BatchAnswer};
+pub use client::{Auth, Client, fresh_name};
+pub use encode::{escape, printed_entity_path};
+pub use refusals::*;
+pub use table::{Table, custom, row_keys, rows, with_keys};
+
+/// Stamps cases, functions that take a client, into a test for each backend.
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => {
+        stamp!(sqlite, Sqlite, [$($case)*]);
+        stamp!(postgres, Postgres, [$($case)*]);
+        stamp!(partitioned, Partitioned, [$($case)*]);
+        #[cfg(feature = "external-tests")]
+        stamp!(external, External, [$($case)*]);
+    };
+}
+
+/// The tests of one backend.
+macro_rules! stamp {
+    ($module:ident, $backend:ident, [$($case:ident)*]) => {
+        mod $module {
+            $(stamp!(@ $backend, $case);)*
+        }
+    };
+    (@ $backend:ident, $case:ident) => {
+        #[test]
+        fn $case() {
+            super::$case(&$crate::support::server::Backend::$backend.client());
+        }
+    };
+}
+
+/// Stamps replays of recorded tests into a test for each of our backends.
+macro_rules! replays {
+    ($($name:ident => $test:literal),* $(,)?) => {
+        const REPLAYED: &[&str] = &[$($test),*];
+        replays!(@ sqlite, Sqlite, [$($name => $test)*]);
+        replays!(@ postgres, Postgres, [$($name => $test)*]);
+        replays!(@ partitioned, Partitioned, [$($name => $test)*]);
+    };
+    (@ $module:ident, $backend:ident, [$($name:ident => $test:literal)*]) => {
+        mod $module {
+            $(#[test]
+            fn $name() {
+                super::replay($test, &$crate::support::server::Backend::$backend.client());
+            })*
+        }
+    };
+}

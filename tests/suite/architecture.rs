@@ -1,0 +1,154 @@
+//! Who may import whom, and how long a file may be.
+
+use std::path::{Path, PathBuf};
+
+/// Modules from the leaves up: each may import what stands before it.
+const ORDER: [&str; 12] =
+    ["error", "model", "odata", "codec", "request", "auth", "plan", "store", "http", "config", "app", "cli"];
+
+/// Crates that only some modules may name.
+const RESERVED: [(&str, &[&str]); 4] = [
+    ("sqlx", &["store"]),
+    ("rusqlite", &["store"]),
+    ("rusqlite_migration", &["store"]),
+    ("actix_web", &["http", "app"]),
+];
+
+/// Lines of a file without its inline tests.
+const MAX_LINES: usize = 450;
+
+struct Source {
+    path: PathBuf,
+    module: String,
+    text: String,
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("src can be listed") {
+            let path = entry.expect("src can be listed").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).expect("sources are readable");
+                let inner = path.strip_prefix(&root).expect("it was found below src").to_path_buf();
+                let first = inner.iter().next().expect("a path has parts").to_string_lossy();
+                let module = first.trim_end_matches(".rs").to_owned();
+                found.push(Source { path: inner, module, text });
+            }
+        }
+    }
+    found
+}
+
+fn place(module: &str) -> Option<usize> {
+    ORDER.iter().position(|known| *known == module)
+}
+
+/// The source without comments and inline tests.
+fn code(text: &str) -> String {
+    let kept = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    kept.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// Modules of the crate that a source names: `crate::x` and the members of
+/// `crate::{x, y::z}`.
+fn imports(code: &str) -> Vec<String> {
+    let name = |text: &str| -> String {
+        text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+    };
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
+            continue;
+        }
+        let rest = &code[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(group) => found.extend(group_members(group).into_iter().map(|m| name(m.trim_start()))),
+            None => found.push(name(rest)),
+        }
+    }
+    found
+}
+
+/// Members of a brace group whose opening brace is already gone.
+fn group_members(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut members) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                members.push(&text[start..at]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                members.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    members
+}
+
+#[test]
+fn imports_are_read_from_paths_and_groups() {
+    let code =
+        "use crate::model::Key;\nuse crate::{error, plan::{span, scan},\n store};\nlet x = crate::auth::y;";
+    assert_eq!(imports(code), ["model", "error", "plan", "store", "auth"]);
+}
+
+#[test]
+fn no_import_runs_back() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let Some(own) = place(&source.module) else { continue };
+        for import in imports(&code(&source.text)) {
+            let Some(other) = place(&import) else { continue };
+            if other > own {
+                wrong.push(format!("{}: {} must not import {import}", source.path.display(), source.module));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_module_has_a_place() {
+    let known = |m: &str| matches!(m, "main" | "lib") || place(m).is_some();
+    let unknown: Vec<_> = sources().into_iter().filter(|s| !known(&s.module)).map(|s| s.path).collect();
+    assert!(unknown.is_empty(), "give these a place in ORDER: {unknown:?}");
+}
+
+#[test]
+fn databases_are_named_in_the_store_only_and_actix_in_the_shell_only() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let code = code(&source.text);
+        for (name, allowed) in RESERVED {
+            let named = code.contains(&format!("{name}::")) || code.contains(&format!("use {name}"));
+            if named && !allowed.contains(&source.module.as_str()) {
+                wrong.push(format!("{}: {name} belongs to {allowed:?}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_stay_short() {
+    let lines = |s: &Source| {
+        let kept = s.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(&s.text);
+        kept.lines().count()
+    };
+    let long: Vec<_> = sources()
+        .iter()
+        .filter(|s| lines(s) > MAX_LINES)
+        .map(|s| format!("{}: {} lines", s.path.display(), lines(s)))
+        .collect();
+    assert!(long.is_empty(), "more than {MAX_LINES} lines:\n{}", long.join("\n"));
+}

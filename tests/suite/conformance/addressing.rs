@@ -1,0 +1,364 @@
+//! Where things are (protocol §1).
+
+use crate::support::*;
+use serde_json::json;
+
+cases![
+    the_table_list_answers_with_and_without_parentheses,
+    an_entity_set_answers_with_and_without_parentheses,
+    an_insert_answers_with_and_without_parentheses,
+    table_names_are_addressed_without_regard_to_case,
+    key_predicates_are_accepted_in_either_order,
+    a_partial_key_reads_as_a_filter_on_the_partition,
+    a_partial_key_is_refused_on_writes,
+    quotes_in_keys_are_doubled_raw_or_encoded,
+    empty_keys_are_addressable,
+    a_plus_in_the_path_is_a_plus,
+    a_plus_in_the_query_is_a_space,
+    a_path_is_decoded_once,
+    awkward_keys_come_back_as_they_went,
+    the_dollar_of_an_option_may_be_encoded,
+    option_names_are_case_sensitive,
+    parameters_without_dollar_are_ignored,
+    a_batch_under_a_table_is_an_unsupported_media_type,
+    tables_below_a_table_is_an_operation_on_that_table,
+    a_wrong_verb_on_a_known_resource_is_not_allowed,
+    the_service_document_and_metadata_are_not_implemented,
+    a_path_that_means_nothing_is_refused,
+    keys_of_another_type_are_refused,
+    an_invalid_table_name_in_an_entity_address_is_named_as_such,
+    slashes_in_address_keys_are_a_syntax_error,
+    other_forbidden_characters_in_address_keys_are_out_of_range,
+    very_long_addresses_are_read,
+    a_host_name_may_name_the_account,
+    a_secondary_host_name_reads_but_does_not_write,
+    a_host_name_of_an_unknown_account_leaves_the_path_to_decide,
+];
+
+fn the_table_list_answers_with_and_without_parentheses(client: &Client) {
+    let t = client.table();
+    for path in ["/Tables", "/Tables()"] {
+        let answer = client.get(&format!("{path}?$filter=TableName%20eq%20'{}'", t.name));
+        assert_eq!(rows(answer.expect_json()).len(), 1, "{path}");
+    }
+}
+
+fn an_entity_set_answers_with_and_without_parentheses(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    for path in [format!("/{}", t.name), format!("/{}()", t.name)] {
+        assert_eq!(row_keys(&rows(client.get(&path).expect_json())), "r", "{path}");
+    }
+}
+
+fn an_insert_answers_with_and_without_parentheses(client: &Client) {
+    let t = client.table();
+    for (row, path) in [("1", format!("/{}", t.name)), ("2", format!("/{}()", t.name))] {
+        client.request("POST", &path).json(&with_keys("p", row, json!({}))).send().expect(201);
+    }
+    assert_eq!(t.count(), 2);
+}
+
+fn table_names_are_addressed_without_regard_to_case(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let loud = Table::new(client, t.name.to_uppercase());
+    assert_eq!(loud.properties(), json!({ "A": 1 }));
+    assert_eq!(loud.count(), 1);
+    loud.merge("p", "r", &json!({ "A": 2 }), Some("*")).expect(204);
+    assert_eq!(t.properties(), json!({ "A": 2 }));
+    let answer = client.get(&format!("/Tables('{}')", t.name.to_uppercase()));
+    answer.expect(200);
+}
+
+fn key_predicates_are_accepted_in_either_order(client: &Client) {
+    // UNVERIFIED 3
+    let t = client.table();
+    t.seed(with_keys("part", "row", json!({ "A": 1 })));
+    let entity = client.get(&format!("/{}(RowKey='row',PartitionKey='part')", t.name)).expect_json();
+    assert_eq!(custom(entity), json!({ "A": 1 }));
+}
+
+fn a_partial_key_reads_as_a_filter_on_the_partition(client: &Client) {
+    // UNVERIFIED 2
+    let t = client.table();
+    t.seed_rows("p", ["1", "2"]);
+    t.seed_rows("q", ["3"]);
+    let feed = client.get(&format!("/{}(PartitionKey='p')", t.name)).expect_json();
+    assert_eq!(row_keys(&rows(feed)), "1,2");
+    let feed = client.get(&format!("/{}(PartitionKey='p')?$top=1", t.name)).expect_json();
+    assert_eq!(row_keys(&rows(feed)), "1");
+}
+
+fn a_partial_key_is_refused_on_writes(client: &Client) {
+    // UNVERIFIED 2
+    let t = client.table();
+    t.seed_rows("p", ["1"]);
+    for verb in ["PUT", "MERGE", "PATCH", "DELETE"] {
+        let request = client.request(verb, &format!("/{}(PartitionKey='p')", t.name)).if_match(Some("*"));
+        let request = if verb == "DELETE" { request } else { request.json(&json!({ "A": 1 })) };
+        request.send().expect_error_code(400, "InvalidInput");
+    }
+    assert_eq!(t.entity("p", "1").get("A"), None);
+}
+
+fn quotes_in_keys_are_doubled_raw_or_encoded(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("a''b", "c'd", json!({ "A": 1 })));
+    for keys in [
+        "(PartitionKey='a''''b',RowKey='c''d')",
+        "(PartitionKey='a%27%27%27%27b',RowKey='c%27%27d')",
+        "(PartitionKey=%27a%27%27%27%27b%27,RowKey=%27c%27%27d%27)",
+    ] {
+        let entity = client.get(&format!("/{}{keys}", t.name)).expect_json();
+        assert_eq!(custom(entity), json!({ "A": 1 }), "{keys}");
+    }
+}
+
+fn empty_keys_are_addressable(client: &Client) {
+    let t = client.table();
+    for (partition, row) in [("", "rk"), ("pk", ""), ("", "")] {
+        t.seed(with_keys(partition, row, json!({ "Is": format!("{partition}/{row}") })));
+    }
+    for (partition, row) in [("", "rk"), ("pk", ""), ("", "")] {
+        let entity = t.entity(partition, row);
+        assert_eq!(entity["Is"], json!(format!("{partition}/{row}")));
+    }
+}
+
+fn a_plus_in_the_path_is_a_plus(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("a+b", "c+d", json!({})));
+    client.get(&format!("/{}(PartitionKey='a+b',RowKey='c+d')", t.name)).expect(200);
+    client.get(&format!("/{}(PartitionKey='a%2Bb',RowKey='c%2Bd')", t.name)).expect(200);
+    client.get(&format!("/{}(PartitionKey='a%20b',RowKey='c%20d')", t.name)).refused(NOT_FOUND);
+}
+
+fn a_plus_in_the_query_is_a_space(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("a b", "1", json!({})));
+    t.seed(with_keys("a+b", "2", json!({})));
+    let found = |query: &str| row_keys(&rows(t.query(query).expect_json()));
+    assert_eq!(found("?$filter=PartitionKey+eq+'a+b'"), "1");
+    assert_eq!(found("?$filter=PartitionKey+eq+'a%2Bb'"), "2");
+}
+
+fn a_path_is_decoded_once(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("p", "a%20b", json!({ "Is": "percent" })));
+    t.seed(with_keys("p", "a b", json!({ "Is": "space" })));
+    let is = |row: &str| {
+        let path = format!("/{}(PartitionKey='p',RowKey='{row}')", t.name);
+        client.get(&path).expect_json()["Is"].as_str().map(str::to_owned)
+    };
+    assert_eq!(is("a%2520b").as_deref(), Some("percent"));
+    assert_eq!(is("a%20b").as_deref(), Some("space"));
+}
+
+fn awkward_keys_come_back_as_they_went(client: &Client) {
+    let t = client.table();
+    for key in [
+        "%",
+        "%41",
+        "+",
+        "'",
+        "''",
+        "\"",
+        " ",
+        "  ",
+        "a,b",
+        "@&=:;",
+        "ô",
+        "ꀕ漢字",
+        "😀",
+        "\u{a0}",
+        "()",
+        "(PartitionKey='x',RowKey='y')",
+        "$batch",
+        "Tables",
+        "{}[]<>|^`~!*",
+        ".",
+        "..",
+        "ﾊﾝ\u{feff}",
+    ] {
+        t.insert(&with_keys(key, key, json!({ "A": 1 }))).expect(201);
+        let entity = t.entity(key, key);
+        assert_eq!((entity["PartitionKey"].as_str(), entity["RowKey"].as_str()), (Some(key), Some(key)));
+        t.merge(key, key, &json!({ "A": 2 }), Some("*")).expect(204);
+        assert_eq!(t.entity(key, key)["A"], 2, "{key}");
+        t.delete(key, key, Some("*")).expect(204);
+    }
+    assert_eq!(t.count(), 0);
+}
+
+fn the_dollar_of_an_option_may_be_encoded(client: &Client) {
+    let t = client.table();
+    t.seed_rows("p", ["1", "2"]);
+    assert_eq!(rows(t.query("?%24top=1").expect_json()).len(), 1);
+    assert_eq!(rows(t.query("?%24filter=RowKey%20eq%20'2'").expect_json()).len(), 1);
+}
+
+fn option_names_are_case_sensitive(client: &Client) {
+    let t = client.table();
+    t.seed_rows("p", ["1", "2"]);
+    t.query("?$TOP=1").expect_error_code(400, "InvalidInput");
+}
+
+fn parameters_without_dollar_are_ignored(client: &Client) {
+    let t = client.table();
+    t.seed_rows("p", ["1", "2"]);
+    assert_eq!(rows(t.query("?filter=x&top=1&unknown=&_=17").expect_json()).len(), 2);
+}
+
+fn a_batch_under_a_table_is_an_unsupported_media_type(client: &Client) {
+    let t = client.table();
+    let body = Batch::new().insert(&t, &with_keys("p", "r", json!({}))).body();
+    let request = client.request("POST", &format!("/{}/$batch", t.name)).body(body);
+    request.header("Content-Type", "multipart/mixed; boundary=batch_b").send().refused(MEDIA_TYPE);
+    assert_eq!(t.count(), 0);
+}
+
+fn tables_below_a_table_is_an_operation_on_that_table(client: &Client) {
+    let missing = fresh_name();
+    let send = |table: &str| {
+        let path = format!("/{table}/Tables('{table}')");
+        client.request("DELETE", &path).header("If-Match", "*").send()
+    };
+    send(&missing).refused(NO_TABLE);
+    let t = client.table();
+    let message = format!(
+        "The number of keys specified in the URI does not match number of key properties for the resource '{}.{}'.",
+        client.account.name, t.name
+    );
+    send(&t.name).expect_error(400, "InvalidInput", &message);
+    client.get(&format!("/Tables('{}')", t.name)).expect(200);
+}
+
+fn a_wrong_verb_on_a_known_resource_is_not_allowed(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    for (verb, path) in [
+        ("PUT", "/Tables".to_owned()),
+        ("DELETE", "/Tables".to_owned()),
+        ("PUT", format!("/Tables('{}')", t.name)),
+        ("MERGE", format!("/Tables('{}')", t.name)),
+        ("PUT", t.set()),
+        ("DELETE", t.set()),
+        ("GET", "/$batch".to_owned()),
+        ("POST", t.path("p", "r")),
+    ] {
+        client.request(verb, &path).send().refused(METHOD_NOT_ALLOWED);
+    }
+    assert_eq!(t.count(), 1);
+}
+
+fn the_service_document_and_metadata_are_not_implemented(client: &Client) {
+    // UNVERIFIED 1
+    client.get("/").refused(NOT_IMPLEMENTED);
+    client.get("/$metadata").refused(NOT_IMPLEMENTED);
+}
+
+fn a_path_that_means_nothing_is_refused(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    let count = |keys: &str| client.get(&format!("/{}{keys}", t.name));
+    for keys in
+        ["(", "(PartitionKey='p',RowKey='r'", "(PartitionKey=p,RowKey=r)", "(PartitionKey='p',RowKey='r)"]
+    {
+        count(keys).expect_error_code(400, "InvalidInput");
+    }
+    for keys in [
+        "(PartitionKey='p',RowKey='r',X='y')",
+        "(PartitionKey='p',PartitionKey='r')",
+        "(Foo='p',Bar='r')",
+        "('p','r')",
+    ] {
+        count(keys).expect_error_code(400, "InvalidInput");
+    }
+}
+
+fn keys_of_another_type_are_refused(client: &Client) {
+    let t = client.table();
+    client.get(&format!("/{}(PartitionKey=1,RowKey='r')", t.name)).expect_error_code(400, "InvalidInput");
+}
+
+fn an_invalid_table_name_in_an_entity_address_is_named_as_such(client: &Client) {
+    client.get("/my_table()").refused(TABLE_NAME);
+    client.get("/my-table(PartitionKey='p',RowKey='r')").refused(TABLE_NAME);
+    client.get("/ab()").refused(TABLE_NAME_LENGTH);
+    client.get(&format!("/{}()", "a".repeat(64))).refused(TABLE_NAME_LENGTH);
+}
+
+fn slashes_in_address_keys_are_a_syntax_error(client: &Client) {
+    let t = client.table();
+    for key in ["a%2Fb", "a%5Cb"] {
+        for verb in ["GET", "PUT", "MERGE", "DELETE"] {
+            let path = format!("/{}(PartitionKey='{key}',RowKey='r')", t.name);
+            let request = client.request(verb, &path).if_match((verb == "DELETE").then_some("*"));
+            let request = if matches!(verb, "PUT" | "MERGE") { request.json(&json!({})) } else { request };
+            request.send().refused(QUERY_SYNTAX);
+        }
+    }
+    assert_eq!(t.count(), 0);
+}
+
+fn other_forbidden_characters_in_address_keys_are_out_of_range(client: &Client) {
+    let t = client.table();
+    for key in ["a%23b", "a%3Fb", "a%C2%80b", "a%C2%9Fb", "a%09b", "a%7Fb", "a%00b"] {
+        for verb in ["GET", "PUT", "DELETE"] {
+            let path = format!("/{}(PartitionKey='p',RowKey='{key}')", t.name);
+            let request = client.request(verb, &path).if_match((verb == "DELETE").then_some("*"));
+            let request = if verb == "PUT" { request.json(&json!({})) } else { request };
+            request.send().refused(OUT_OF_RANGE);
+        }
+    }
+    assert_eq!(t.count(), 0);
+}
+
+fn very_long_addresses_are_read(client: &Client) {
+    let t = client.table();
+    let key = "漢".repeat(1024);
+    t.seed(with_keys(&key, &key, json!({ "A": 1 })));
+    assert_eq!(custom(t.entity(&key, &key)), json!({ "A": 1 }));
+}
+
+fn a_host_name_may_name_the_account(client: &Client) {
+    if client.neighbour().is_none() {
+        return;
+    }
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let host_style = client.host_style(&client.account.name);
+    let there = Table::new(&host_style, t.name.clone());
+    assert_eq!(there.properties(), json!({ "A": 1 }));
+    for auth in [Auth::SharedKey, Auth::SharedKeyLite] {
+        there.on("MERGE", "p", "r").json(&json!({ "B": 2 })).auth(auth).send().expect(204);
+    }
+    let answer = there.insert(&with_keys("p", "s", json!({})));
+    assert_eq!(answer.need("Location"), host_style.url(&t.path("p", "s")));
+    Batch::new().insert(&there, &with_keys("p", "b", json!({}))).commit(&host_style);
+    assert_eq!(there.count(), 3);
+}
+
+fn a_secondary_host_name_reads_but_does_not_write(client: &Client) {
+    if client.neighbour().is_none() {
+        return;
+    }
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let secondary = client.host_style(&format!("{}-secondary", client.account.name));
+    let there = Table::new(&secondary, t.name.clone());
+    assert_eq!(there.properties(), json!({ "A": 1 }));
+    there.insert(&with_keys("p", "s", json!({}))).refused(WRITE_ON_SECONDARY);
+    assert_eq!(t.count(), 1);
+}
+
+fn a_host_name_of_an_unknown_account_leaves_the_path_to_decide(client: &Client) {
+    if client.neighbour().is_none() {
+        return;
+    }
+    let t = client.table();
+    let host_style = client.host_style("nobody");
+    let path = client.target(&t.set());
+    host_style.get(&path).expect(200);
+}

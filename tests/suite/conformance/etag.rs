@@ -1,0 +1,204 @@
+//! ETags and conditions (protocol §9).
+
+use crate::support::*;
+use serde_json::json;
+
+cases![
+    an_etag_is_the_timestamp,
+    an_etag_is_the_same_wherever_it_is_shown,
+    etags_grow_with_every_write,
+    a_timestamp_is_about_now,
+    the_right_etag_admits_a_write,
+    a_star_admits_any_version,
+    an_old_etag_is_refused,
+    a_well_formed_foreign_etag_is_refused,
+    a_malformed_etag_is_quoted_in_the_refusal,
+    the_right_etag_as_a_strong_tag_is_malformed,
+    an_empty_condition_is_refused,
+    two_conditions_are_refused,
+    if_none_match_is_refused_on_put_and_delete,
+    conditions_on_tables_are_refused,
+    a_missing_entity_wins_over_a_wrong_etag,
+    a_malformed_etag_wins_over_a_missing_entity,
+    fast_writes_have_etags_of_their_own,
+];
+
+const WRITES: [&str; 4] = ["PUT", "MERGE", "PATCH", "DELETE"];
+
+/// A conditional write of `p`, `r`.
+fn conditional(t: &Table, verb: &str, header: &str, value: &str) -> Answer {
+    let request = t.on(verb, "p", "r").header(header, value);
+    if verb == "DELETE" { request.send() } else { request.json(&json!({ "A": 2 })).send() }
+}
+
+fn an_etag_is_the_timestamp(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({}));
+    let entity = t.entity("p", "r");
+    assert_eq!(entity["odata.etag"], json!(etag));
+    assert_eq!(entity["Timestamp"], json!(timestamp_of(&etag)));
+}
+
+fn an_etag_is_the_same_wherever_it_is_shown(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({}));
+    assert_eq!(t.get("p", "r").need("ETag"), etag);
+    assert_eq!(t.matches("RowKey eq 'r'")[0]["odata.etag"], json!(etag));
+    let full = t.on("GET", "p", "r").level("fullmetadata").send().expect_json();
+    assert_eq!(full["odata.etag"], json!(etag));
+}
+
+fn etags_grow_with_every_write(client: &Client) {
+    let t = client.table();
+    let mut stamps = vec![timestamp_of(&t.seed_one(json!({})))];
+    for i in 0..50 {
+        let verb = ["PUT", "MERGE", "PATCH"][i % 3];
+        let answer = t.on(verb, "p", "r").json(&json!({ "A": 1 })).send().expect(204);
+        stamps.push(timestamp_of(answer.need("ETag")));
+    }
+    let parsed = |s: &String| chrono::DateTime::parse_from_rfc3339(s).expect("a time");
+    assert!(stamps.windows(2).all(|w| parsed(&w[0]) < parsed(&w[1])), "{stamps:?}");
+}
+
+fn a_timestamp_is_about_now(client: &Client) {
+    let t = client.table();
+    let stamp = timestamp_of(&t.seed_one(json!({})));
+    let age = chrono::Utc::now()
+        .signed_duration_since(chrono::DateTime::parse_from_rfc3339(&stamp).expect("a time"));
+    assert!(age.num_minutes().abs() < 5, "{stamp}");
+}
+
+fn the_right_etag_admits_a_write(client: &Client) {
+    for verb in WRITES {
+        let t = client.table();
+        let etag = t.seed_one(json!({ "A": 1 }));
+        conditional(&t, verb, "If-Match", &etag).expect(204);
+    }
+}
+
+fn a_star_admits_any_version(client: &Client) {
+    for verb in WRITES {
+        let t = client.table();
+        t.seed_one(json!({ "A": 1 }));
+        conditional(&t, verb, "If-Match", "*").expect(204);
+    }
+}
+
+fn an_old_etag_is_refused(client: &Client) {
+    for verb in WRITES {
+        let t = client.table();
+        let old = t.seed_one(json!({ "A": 0 }));
+        t.merge("p", "r", &json!({ "A": 1 }), Some(&old)).expect(204);
+        let answer = conditional(&t, verb, "If-Match", &old).refused(CONDITION_FAILED);
+        assert_eq!(answer.need("Cache-Control"), "no-cache");
+        assert_eq!(t.properties(), json!({ "A": 1 }), "{verb}");
+    }
+}
+
+fn a_well_formed_foreign_etag_is_refused(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    for tag in [
+        "W/\"datetime'2012-06-15T22%3A51%3A44.9662825Z'\"",
+        "W/\"anything\"",
+        "W/\"\"",
+        "w/\"datetime'2012-06-15T22%3A51%3A44.9662825Z'\"",
+        "W/\"datetime'garbage'\"",
+        "W/\"datetime'99999-99-99T99%3A99%3A99Z'\"",
+    ] {
+        for verb in WRITES {
+            conditional(&t, verb, "If-Match", tag).refused(CONDITION_FAILED);
+        }
+    }
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+}
+
+fn a_malformed_etag_is_quoted_in_the_refusal(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    for tag in ["\"strong\"", "text", "\"", "W/\"a\",W/\"b\"", "W/text", "W/\""] {
+        let message = format!(
+            "The etag value '{tag}' specified in one of the request headers is not valid. Please make sure only one etag value is specified and is valid."
+        );
+        for verb in WRITES {
+            conditional(&t, verb, "If-Match", tag).expect_error(400, "InvalidInput", &message);
+        }
+    }
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+}
+
+fn the_right_etag_as_a_strong_tag_is_malformed(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({ "A": 1 }));
+    conditional(&t, "PUT", "If-Match", &etag[2..]).expect_error_code(400, "InvalidInput");
+}
+
+fn an_empty_condition_is_refused(client: &Client) {
+    // UNVERIFIED 4
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    for verb in WRITES {
+        conditional(&t, verb, "If-Match", "").expect_error_code(400, "InvalidInput");
+    }
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+}
+
+fn two_conditions_are_refused(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({ "A": 1 }));
+    for verb in WRITES {
+        let request = t.on(verb, "p", "r").header("If-Match", &etag).header("If-None-Match", "*");
+        let request = if verb == "DELETE" { request } else { request.json(&json!({ "A": 2 })) };
+        request.send().refused(BOTH_CONDITIONS);
+    }
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+}
+
+fn if_none_match_is_refused_on_put_and_delete(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    for verb in ["PUT", "DELETE"] {
+        let message = format!("If-None-Match HTTP header cannot be specified for {verb} operations.");
+        conditional(&t, verb, "If-None-Match", "*").expect_error(400, "InvalidInput", &message);
+    }
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+}
+
+fn conditions_on_tables_are_refused(client: &Client) {
+    let t = client.table();
+    let message = "If-Match or If-None-Match headers cannot be specified if the target type does not have etag properties defined.";
+    for header in ["If-Match", "If-None-Match"] {
+        let request = client.request("DELETE", &format!("/Tables('{}')", t.name)).header(header, "*");
+        request.send().expect_error(400, "InvalidInput", message);
+    }
+    assert_eq!(t.count(), 0);
+}
+
+fn a_missing_entity_wins_over_a_wrong_etag(client: &Client) {
+    let t = client.table();
+    for verb in WRITES {
+        conditional(&t, verb, "If-Match", "W/\"anything\"").refused(NOT_FOUND);
+    }
+}
+
+fn a_malformed_etag_wins_over_a_missing_entity(client: &Client) {
+    let t = client.table();
+    for verb in WRITES {
+        conditional(&t, verb, "If-Match", "text").expect_error_code(400, "InvalidInput");
+    }
+}
+
+fn fast_writes_have_etags_of_their_own(client: &Client) {
+    let t = client.table();
+    let mut etags: Vec<String> = std::thread::scope(|scope| {
+        let upsert = |i: i32| {
+            let write = |n| t.replace("p", "r", &json!({ "A": i * 100 + n }), None);
+            (0..10).map(|n| write(n).expect(204).need("ETag").to_owned()).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..4).map(|i| scope.spawn(move || upsert(i))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no write panics")).collect()
+    });
+    etags.sort();
+    etags.dedup();
+    assert_eq!(etags.len(), 40);
+}

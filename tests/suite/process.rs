@@ -1,0 +1,348 @@
+//! What an operator sees: starting, stopping, crashing, settings.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::client::Account;
+use crate::support::http::read_answer;
+use crate::support::postgres::fresh_database;
+use crate::support::server::{Process, account, fresh_folder};
+use crate::support::*;
+
+/// How long a server may take to end.
+const END: Duration = Duration::from_secs(40);
+
+/// The account that everybody knows.
+fn development() -> Account {
+    let key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+    Account { name: "devstoreaccount1".into(), keys: [key.into(), key.into()] }
+}
+
+/// A server on a free port with account 1 and a SQLite file in its folder.
+fn server(folder: &Path) -> Process {
+    let accounts = account(1).setting();
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite://data.db", "--accounts", &accounts];
+    Process::spawn(folder.to_path_buf(), &arguments, &[])
+}
+
+fn client(server: &Process) -> Client {
+    Client::path_style(server.address(), account(1))
+}
+
+/// Runs the binary to its end, which must come soon.
+fn run(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(env!("CARGO_BIN_EXE_rowhouse")).args(arguments).current_dir(folder);
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.envs(variables.iter().copied()).output().expect("the binary runs")
+}
+
+/// Demands that the binary refuses to start, saying why in one line that holds
+/// all the given words.
+#[track_caller]
+fn refuses_to_start(arguments: &[&str], variables: &[(&str, &str)], words: &[&str]) {
+    let folder = fresh_folder();
+    let output = run(&folder, arguments, variables);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(matches!(output.status.code(), Some(1..=2)), "{arguments:?}: {:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(said.lines().count(), 1, "one line is enough: {said}");
+    for word in words {
+        assert!(last.contains(word), "{word:?} in {last:?}");
+    }
+    assert!(!last.contains("panicked"), "{last}");
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn an_unknown_option_is_refused_in_one_line() {
+    refuses_to_start(&["serve", "--frob"], &[], &["--frob"]);
+}
+
+#[test]
+fn an_unknown_command_is_refused_in_one_line() {
+    refuses_to_start(&["frob"], &[], &["frob"]);
+}
+
+#[test]
+fn an_address_that_is_none_is_refused_in_one_line() {
+    refuses_to_start(&["serve", "--listen", "nowhere"], &[], &["--listen", "nowhere"]);
+}
+
+#[test]
+fn a_database_of_another_kind_is_refused_in_one_line() {
+    refuses_to_start(&["serve", "--database-url", "mysql://x"], &[], &["--database-url"]);
+}
+
+#[test]
+fn accounts_that_are_none_are_refused_in_one_line() {
+    for accounts in ["x", "ab:AAAA", "UPPER:AAAA", "name:*", "name:"] {
+        refuses_to_start(&["serve", "--listen", "127.0.0.1:0", "--accounts", accounts], &[], &["--accounts"]);
+    }
+}
+
+#[test]
+fn a_key_is_not_repeated_in_the_refusal() {
+    let folder = fresh_folder();
+    let output = run(&folder, &["serve", "--accounts", "BAD:c2VjcmV0c2VjcmV0"], &[]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("c2VjcmV0"), "{output:?}");
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_refused_in_one_line() {
+    let url = "postgres://someone:secret@127.0.0.1:1/none";
+    refuses_to_start(&["serve", "--listen", "127.0.0.1:0", "--database-url", url], &[], &[]);
+    let folder = fresh_folder();
+    let output = run(&folder, &["serve", "--listen", "127.0.0.1:0", "--database-url", url], &[]);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"), "passwords are not shown");
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_refused_in_one_line() {
+    let url = "sqlite:///nonexistent/folder/x.db";
+    refuses_to_start(&["serve", "--listen", "127.0.0.1:0", "--database-url", url], &[], &[]);
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused_in_one_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it listens").to_string();
+    refuses_to_start(&["serve", "--listen", &address, "--database-url", "sqlite::memory:"], &[], &[&address]);
+}
+
+#[test]
+fn help_and_version_are_answered() {
+    let folder = fresh_folder();
+    for option in ["--help", "--version"] {
+        let output = run(&folder, &[option], &[]);
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).to_lowercase().contains("rowhouse"), "{output:?}");
+    }
+    let help = run(&folder, &["serve", "--help"], &[]);
+    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    for option in
+        ["--listen", "--database-url", "--accounts", "ROWHOUSE_LISTEN", "ROWHOUSE_ACCOUNTS", "DATABASE_URL"]
+    {
+        assert!(text.contains(option), "{option} in {text}");
+    }
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn sigterm_and_sigint_end_an_idle_server_with_success() {
+    for signal in ["TERM", "INT"] {
+        let server = server(&fresh_folder());
+        client(&server).table();
+        server.signal(signal);
+        assert_eq!(server.exit_status(END), Some(0), "SIG{signal}: {}", server.log());
+    }
+}
+
+#[test]
+fn a_request_in_flight_is_finished_before_the_end() {
+    for signal in ["TERM", "INT"] {
+        let server = server(&fresh_folder());
+        let client = client(&server);
+        let t = client.table();
+        let bytes = t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes();
+        let mut stream = client.wire().connect();
+        let (head, tail) = bytes.split_at(bytes.len() - 5);
+        stream.write_all(head).expect("the server listens");
+        std::thread::sleep(Duration::from_millis(300));
+        server.signal(signal);
+        std::thread::sleep(Duration::from_millis(300));
+        stream.write_all(tail).expect("the server still listens to this request");
+        let (answer, _) = read_answer(&mut stream, "POST").expect("an answer");
+        assert_eq!(answer.status, 201, "SIG{signal}");
+        drop(stream);
+        assert_eq!(server.exit_status(END), Some(0), "SIG{signal}: {}", server.log());
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill() {
+    let mut folder = fresh_folder();
+    let name = fresh_name();
+    for round in 0..3 {
+        let server = server(&folder);
+        let client = client(&server);
+        let t = Table::new(&client, name.clone());
+        if round == 0 {
+            client.create_table(&name).expect(201);
+        }
+        assert_eq!(t.count(), round * 20);
+        for i in 0..20 {
+            t.insert(&with_keys(&format!("{round}"), &format!("{i:02}"), json!({ "A": i }))).expect(201);
+        }
+        folder = server.kill();
+    }
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn a_change_set_cut_off_by_a_kill_is_whole_or_absent() {
+    let folder = fresh_folder();
+    let name = fresh_name();
+    let first = server(&folder);
+    client(&first).create_table(&name).expect(201);
+    std::thread::scope(|scope| {
+        let (name, there) = (name.as_str(), client(&first));
+        scope.spawn(move || {
+            let t = Table::new(&there, name);
+            // Until the server is gone, in the middle of a change set or between two.
+            for partition in 0.. {
+                let key = partition.to_string();
+                let batch = (0..50)
+                    .fold(Batch::new(), |b, i| b.insert(&t, &with_keys(&key, &i.to_string(), json!({}))));
+                let attempt = std::panic::AssertUnwindSafe(|| batch.send(&there));
+                if std::panic::catch_unwind(attempt).is_err() {
+                    break;
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(1500));
+        first.signal("KILL");
+    });
+    let folder = first.kill();
+    let second = server(&folder);
+    let there = client(&second);
+    let t = Table::new(&there, name.as_str());
+    let mut partition = 0;
+    loop {
+        let found = t.matches(&format!("PartitionKey eq '{partition}'")).len();
+        if found == 0 {
+            break;
+        }
+        assert_eq!(found, 50, "partition {partition}");
+        partition += 1;
+    }
+    assert!(partition > 0, "nothing was written in time");
+}
+
+#[test]
+fn the_development_account_serves_when_there_is_no_other_and_is_announced() {
+    let folder = fresh_folder();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+    let server = Process::spawn(folder, &arguments, &[]);
+    let said = server.announced.join("\n");
+    assert!(said.starts_with("Rowhouse is ready at http://127.0.0.1:"), "{said}");
+    for word in ["devstoreaccount1", "development account"] {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+    Client::path_style(server.address(), development()).table();
+}
+
+#[test]
+fn the_development_account_is_gone_when_there_is_another() {
+    let server = server(&fresh_folder());
+    let said = server.announced.join("\n");
+    assert!(!said.contains("devstoreaccount1"), "{said}");
+    for key in account(1).keys {
+        assert!(!said.contains(&key), "keys are not shown: {said}");
+    }
+    let stranger = Client::path_style(server.address(), development());
+    assert_eq!(stranger.get("/Tables").status, 404);
+}
+
+#[test]
+fn serve_is_what_is_meant_without_a_command() {
+    let arguments = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+    let server = Process::spawn(fresh_folder(), &arguments, &[]);
+    Client::path_style(server.address(), development()).table();
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it listens").port()
+}
+
+#[test]
+fn flag_variable_and_dotenv_line_are_equivalent() {
+    let accounts = account(7).setting();
+    for way in ["flag", "variable", "dotenv"] {
+        let folder = fresh_folder();
+        let listen = format!("127.0.0.1:{}", free_port());
+        let mut arguments = vec!["serve", "--database-url", "sqlite::memory:"];
+        let mut variables = Vec::new();
+        match way {
+            "flag" => arguments.extend(["--listen", listen.as_str(), "--accounts", accounts.as_str()]),
+            "variable" => {
+                variables
+                    .extend([("ROWHOUSE_LISTEN", listen.as_str()), ("ROWHOUSE_ACCOUNTS", accounts.as_str())]);
+            }
+            _ => {
+                let lines = format!("ROWHOUSE_LISTEN={listen}\nROWHOUSE_ACCOUNTS='{accounts}'\n");
+                std::fs::write(folder.join(".env"), lines).expect("the folder is writable");
+            }
+        }
+        let server = Process::spawn(folder, &arguments, &variables);
+        assert_eq!(server.address(), listen, "{way}");
+        Client::path_style(server.address(), account(7)).table();
+        let stranger = Client::path_style(server.address(), development());
+        assert_eq!(stranger.get("/Tables").status, 404, "{way}");
+    }
+}
+
+#[test]
+fn a_flag_wins_over_a_variable_and_a_variable_over_dotenv() {
+    let settings = [account(1), account(2), account(3)].map(|a| a.setting());
+    for (with_variable, with_flag) in [(false, false), (true, false), (true, true)] {
+        let folder = fresh_folder();
+        let line = format!("ROWHOUSE_ACCOUNTS='{}'\n", settings[0]);
+        std::fs::write(folder.join(".env"), line).expect("the folder is writable");
+        let variables = [("ROWHOUSE_ACCOUNTS", settings[1].as_str())];
+        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+        if with_flag {
+            arguments.extend(["--accounts", settings[2].as_str()]);
+        }
+        let server = Process::spawn(folder, &arguments, &variables[..usize::from(with_variable)]);
+        let winner = usize::from(with_variable) + usize::from(with_flag);
+        for number in 0..3 {
+            let status = Client::path_style(server.address(), account(number + 1)).get("/Tables").status;
+            assert_eq!(status, if number == winner { 200 } else { 404 }, "account {number}, winner {winner}");
+        }
+    }
+}
+
+#[test]
+fn two_replicas_start_at_once_on_one_fresh_database() {
+    let url = fresh_database();
+    let accounts = account(1).setting();
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--database-url", url.as_str(), "--accounts", accounts.as_str()];
+    let servers: Vec<Process> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| Process::spawn(fresh_folder(), &arguments, &[]))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("both come up")).collect()
+    });
+    let [one, other] = [client(&servers[0]), client(&servers[1])];
+    let t = one.table();
+    let etag = t.seed_one(json!({ "A": 1 }));
+    let there = Table::new(&other, t.name.clone());
+    assert_eq!(there.properties(), json!({ "A": 1 }));
+    there.merge("p", "r", &json!({ "A": 2 }), Some(&etag)).expect(204);
+    assert_eq!(t.properties(), json!({ "A": 2 }));
+    other.delete_table(&t.name).expect(204);
+    t.insert(&with_keys("p", "s", json!({}))).refused(NO_TABLE);
+    other.create_table(&t.name).expect(201);
+    assert_eq!(t.count(), 0);
+}
+
+#[test]
+fn a_crash_of_the_tests_leaves_no_server_behind() {
+    let server = server(&fresh_folder());
+    let pid = server.pid;
+    let there = || Path::new(&format!("/proc/{pid}")).exists();
+    assert!(!Path::new("/proc/self").exists() || there());
+    drop(server);
+    assert!(!there());
+}

@@ -1,0 +1,173 @@
+//! One table and what cases do with it.
+
+use serde_json::{Value, json};
+
+use super::answer::Answer;
+use super::client::{Client, Request};
+use super::encode::{entity_path, escape};
+
+/// A table made for one case.
+pub struct Table<'a> {
+    pub client: &'a Client,
+    pub name: String,
+}
+
+impl<'a> Table<'a> {
+    /// Names a table that exists, or one that does not.
+    pub fn new(client: &'a Client, name: impl Into<String>) -> Self {
+        Self { client, name: name.into() }
+    }
+
+    /// Path of the entity set.
+    pub fn set(&self) -> String {
+        format!("/{}", self.name)
+    }
+
+    /// Path of one entity.
+    pub fn path(&self, partition: &str, row: &str) -> String {
+        entity_path(&self.name, partition, row)
+    }
+
+    /// A request for one entity.
+    pub fn on(&self, verb: &str, partition: &str, row: &str) -> Request<'a> {
+        self.client.request(verb, &self.path(partition, row))
+    }
+
+    /// An insert, not yet sent.
+    pub fn inserting(&self, entity: &Value) -> Request<'a> {
+        self.client.request("POST", &self.set()).json(entity)
+    }
+
+    /// Inserts.
+    #[track_caller]
+    pub fn insert(&self, entity: &Value) -> Answer {
+        self.inserting(entity).send()
+    }
+
+    /// Inserts what must succeed; returns the ETag.
+    #[track_caller]
+    pub fn seed(&self, entity: Value) -> String {
+        let answer = self.inserting(&entity).header("Prefer", "return-no-content").send().expect(204);
+        answer.need("ETag").to_owned()
+    }
+
+    /// Inserts entities without properties under these row keys.
+    #[track_caller]
+    pub fn seed_rows<'r>(&self, partition: &str, rows: impl IntoIterator<Item = &'r str>) {
+        for row in rows {
+            self.seed(json!({ "PartitionKey": partition, "RowKey": row }));
+        }
+    }
+
+    /// Inserts one entity under `p`, `r`, with the given properties in
+    /// addition; returns the ETag.
+    #[track_caller]
+    pub fn seed_one(&self, properties: Value) -> String {
+        self.seed(with_keys("p", "r", properties))
+    }
+
+    /// Reads one entity.
+    #[track_caller]
+    pub fn get(&self, partition: &str, row: &str) -> Answer {
+        self.on("GET", partition, row).send()
+    }
+
+    /// The entity as minimal metadata shows it.
+    #[track_caller]
+    pub fn entity(&self, partition: &str, row: &str) -> Value {
+        self.get(partition, row).expect_json()
+    }
+
+    /// The custom properties of `p`, `r`, with their annotations.
+    #[track_caller]
+    pub fn properties(&self) -> Value {
+        custom(self.entity("p", "r"))
+    }
+
+    /// PUT.
+    #[track_caller]
+    pub fn replace(&self, partition: &str, row: &str, entity: &Value, etag: Option<&str>) -> Answer {
+        self.on("PUT", partition, row).json(entity).if_match(etag).send()
+    }
+
+    /// MERGE.
+    #[track_caller]
+    pub fn merge(&self, partition: &str, row: &str, entity: &Value, etag: Option<&str>) -> Answer {
+        self.on("MERGE", partition, row).json(entity).if_match(etag).send()
+    }
+
+    /// DELETE.
+    #[track_caller]
+    pub fn delete(&self, partition: &str, row: &str, etag: Option<&str>) -> Answer {
+        self.on("DELETE", partition, row).if_match(etag).send()
+    }
+
+    /// A query with these options, sent as they are.
+    #[track_caller]
+    pub fn query(&self, options: &str) -> Answer {
+        self.client.get(&format!("/{}(){options}", self.name))
+    }
+
+    /// A query by filter.
+    #[track_caller]
+    pub fn filter(&self, filter: &str) -> Answer {
+        self.query(&format!("?$filter={}", escape(filter)))
+    }
+
+    /// Entities that match, all on one page.
+    #[track_caller]
+    pub fn matches(&self, filter: &str) -> Vec<Value> {
+        let answer = self.filter(filter);
+        assert_eq!(answer.header("x-ms-continuation-NextPartitionKey"), None, "{answer}");
+        rows(answer.expect_json())
+    }
+
+    /// RowKeys of what matches, joined by commas.
+    #[track_caller]
+    pub fn matching_rows(&self, filter: &str) -> String {
+        row_keys(&self.matches(filter))
+    }
+
+    /// Number of entities in the table, as far as one page goes.
+    #[track_caller]
+    pub fn count(&self) -> usize {
+        rows(self.query("").expect_json()).len()
+    }
+}
+
+/// The items of a feed.
+#[track_caller]
+pub fn rows(feed: Value) -> Vec<Value> {
+    match feed {
+        Value::Object(mut feed) => match feed.remove("value") {
+            Some(Value::Array(rows)) => rows,
+            other => panic!("not a feed: {other:?}"),
+        },
+        other => panic!("not a feed: {other}"),
+    }
+}
+
+/// RowKeys of entities, joined by commas.
+#[track_caller]
+pub fn row_keys(entities: &[Value]) -> String {
+    let key = |e: &Value| e["RowKey"].as_str().unwrap_or_else(|| panic!("no RowKey in {e}")).to_owned();
+    entities.iter().map(key).collect::<Vec<_>>().join(",")
+}
+
+/// The properties with keys in front.
+pub fn with_keys(partition: &str, row: &str, mut properties: Value) -> Value {
+    properties["PartitionKey"] = partition.into();
+    properties["RowKey"] = row.into();
+    properties
+}
+
+/// What is left of an entity without metadata and system properties.
+#[track_caller]
+pub fn custom(mut entity: Value) -> Value {
+    let members = entity.as_object_mut().unwrap_or_else(|| panic!("not an entity"));
+    members.retain(|name, _| {
+        !name.starts_with("odata.")
+            && !["PartitionKey", "RowKey", "Timestamp", "Timestamp@odata.type"].contains(&name.as_str())
+    });
+    entity
+}
