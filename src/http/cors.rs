@@ -16,7 +16,10 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// Rules as last read, by account.
 #[derive(Default)]
-pub struct CorsCache(Mutex<HashMap<String, (Instant, Arc<[CorsRule]>)>>);
+pub struct CorsCache(Mutex<HashMap<String, Remembered>>);
+
+/// Rules and when they were read.
+type Remembered = (Instant, Arc<[CorsRule]>);
 
 impl CorsCache {
     /// The account's rules, unless they are unknown or too old.
