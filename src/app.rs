@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{CorsCache, Service, serve};
+use crate::http::{CorsCache, Issuer, Service, serve};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
@@ -58,6 +58,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         accounts: config.accounts.clone(),
         clock: Clock::default(),
         cors: CorsCache::default(),
+        issuer: config.trust.clone().map(Issuer::new),
         max_comparisons: config.max_filter_comparisons,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));

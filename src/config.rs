@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
+use crate::auth::bearer::{Assignment, AssignmentError, Trust};
 use crate::store::postgres::PgOptions;
 use crate::store::sqlite::Location;
 
@@ -49,6 +50,22 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_clients: u32,
 
+    /// OpenID Connect issuer whose bearer tokens are accepted
+    #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]
+    pub oidc_issuer: Option<String>,
+
+    /// Audience that tokens must be meant for
+    #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = "https://storage.azure.com")]
+    pub oidc_audience: String,
+
+    /// principal=reader|contributor[@account[/table]], several separated by ';'
+    #[arg(long, env = "ROWHOUSE_OIDC_ROLES", default_value = "")]
+    pub oidc_roles: String,
+
+    /// Accept tokens over plain HTTP: for development, or behind a proxy that ends TLS
+    #[arg(long, env = "ROWHOUSE_OIDC_OVER_HTTP")]
+    pub oidc_over_http: bool,
+
     /// Comparisons in one $filter at most
     #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_filter_comparisons: u32,
@@ -81,6 +98,8 @@ pub struct Config {
     pub accounts: AccountSet,
     /// Whether the accounts are the well-known one that everybody can open.
     pub is_development: bool,
+    /// Whose tokens are trusted, if any are.
+    pub trust: Option<Trust>,
     pub workers: Option<u16>,
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
@@ -101,6 +120,10 @@ pub enum ConfigError {
     Listen(String),
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
+    #[error("--oidc-issuer: must begin with https:, or with http: together with --oidc-over-http")]
+    Issuer,
+    #[error("--oidc-roles: {0}")]
+    Roles(#[from] AssignmentError),
     #[error("--accounts: {0}")]
     Accounts(#[from] AccountError),
 }
@@ -124,11 +147,27 @@ impl Settings {
             database: self.database()?,
             accounts,
             is_development: given.is_none(),
+            trust: self.trust()?,
             workers: self.workers,
             max_clients: self.max_clients,
             max_filter_comparisons: self.max_filter_comparisons as usize,
             shutdown_seconds: self.shutdown_seconds,
         })
+    }
+
+    fn trust(&self) -> Result<Option<Trust>, ConfigError> {
+        let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
+            return Ok(None);
+        };
+        if !issuer.starts_with("https://") && !(self.oidc_over_http && issuer.starts_with("http://")) {
+            return Err(ConfigError::Issuer);
+        }
+        Ok(Some(Trust {
+            issuer: issuer.to_owned(),
+            audience: self.oidc_audience.clone(),
+            assignments: Assignment::parse_list(&self.oidc_roles)?,
+            over_http: self.oidc_over_http,
+        }))
     }
 
     fn database(&self) -> Result<Database, ConfigError> {

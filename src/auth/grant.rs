@@ -1,6 +1,7 @@
 //! What an identity may do: permissions, a table, a range of keys
 //! (protocol §10.5, §10.6).
 
+use super::bearer::Role;
 use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
 
@@ -87,6 +88,9 @@ pub enum Identity {
         permissions: String,
         range: KeyRange,
     },
+    /// A holder of a token, with roles in the whole account or, where a table
+    /// is named in lower case, in that table.
+    Bearer { grants: Vec<(Role, Option<String>)> },
     /// A holder of a signature for the account.
     AccountSas { permissions: String, resource_types: String },
 }
@@ -108,6 +112,7 @@ pub fn allows(
 ) -> Result<()> {
     match identity {
         Identity::AccountKey => Ok(()),
+        Identity::Bearer { grants } => bearer(grants, action, table),
         Identity::AccountSas { permissions, resource_types } => {
             account_sas(permissions, resource_types, action)
         }
@@ -133,6 +138,24 @@ pub fn allows(
                 _ => Ok(()),
             }
         }
+    }
+}
+
+/// Roles (protocol §10.7). Policies are out of reach for tokens, as recorded.
+fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&TableName>) -> Result<()> {
+    if matches!(action, Action::ReadPolicies | Action::WritePolicies) {
+        return Err(Code::ResourceNotFound.into());
+    }
+    let covers = |own: &Option<String>| match own {
+        None => true,
+        Some(own) => table.is_some_and(|table| table.lower() == own),
+    };
+    let granted = grants.iter().filter(|(_, own)| covers(own));
+    let enough = |role: Role| role == Role::Contributor || action.is_read();
+    if granted.into_iter().any(|(role, _)| enough(*role)) {
+        Ok(())
+    } else {
+        Err(Code::AuthorizationPermissionMismatch.into())
     }
 }
 
@@ -173,7 +196,7 @@ impl Identity {
     pub const fn range(&self) -> Option<&KeyRange> {
         match self {
             Identity::TableSas { range, .. } => Some(range),
-            Identity::AccountKey | Identity::AccountSas { .. } => None,
+            Identity::AccountKey | Identity::AccountSas { .. } | Identity::Bearer { .. } => None,
         }
     }
 }
@@ -214,6 +237,28 @@ mod tests {
         {
             assert!(verdict(&sas("raud"), action, "abc", ("p", "r")).is_some(), "{action:?}");
         }
+    }
+
+    #[test]
+    fn roles_read_or_write_where_they_are_given() {
+        let bearer =
+            |role, table: Option<&str>| Identity::Bearer { grants: vec![(role, table.map(str::to_owned))] };
+        for action in Action::ALL {
+            let policies = matches!(action, Action::ReadPolicies | Action::WritePolicies);
+            let allowed =
+                |identity: &Identity, table: &str| verdict(identity, action, table, ("p", "r")).is_none();
+            assert_eq!(allowed(&bearer(Role::Contributor, None), "abc"), !policies, "{action:?}");
+            assert_eq!(
+                allowed(&bearer(Role::Reader, None), "abc"),
+                action.is_read() && !policies,
+                "{action:?}"
+            );
+            assert_eq!(allowed(&bearer(Role::Contributor, Some("abc")), "ABC"), !policies, "{action:?}");
+            assert!(!allowed(&bearer(Role::Contributor, Some("abc")), "xyz"), "{action:?}");
+            assert!(!allowed(&Identity::Bearer { grants: vec![] }, "abc"), "{action:?}");
+        }
+        let service = allows(&bearer(Role::Contributor, Some("abc")), Action::ListTables, None, None);
+        assert_eq!(service.unwrap_err().code, Code::AuthorizationPermissionMismatch);
     }
 
     #[test]

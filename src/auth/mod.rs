@@ -1,6 +1,7 @@
 //! Who is asking, and may they (protocol §10).
 
 pub mod accounts;
+pub mod bearer;
 pub mod grant;
 pub mod sas;
 pub mod shared_key;
@@ -19,6 +20,8 @@ use crate::request::{Head, Target};
 pub enum Credentials {
     /// Proven.
     Verified(Identity),
+    /// A token, to be verified with the issuer's keys.
+    Token(String),
     /// A shared access signature, whose proof may need a stored policy first.
     Signature(sas::Claim),
 }
@@ -30,14 +33,15 @@ pub enum Credentials {
 /// [`Code::NoCredentials`] or [`Code::AuthenticationFailed`] without
 /// credentials, depending on the version; [`Code::InvalidAuthenticationInfo`]
 /// for a header of no known form; [`Code::AuthenticationFailed`] for a wrong
-/// signature or a date off by more than 15 minutes; [`Code::NotImplemented`] for
-/// tokens, which Rowhouse does not read yet.
+/// signature or a date off by more than 15 minutes.
 pub fn credentials(head: &Head, target: &Target, accounts: &AccountSet, now: Ticks) -> Result<Credentials> {
     let Some(header) = head.header("authorization") else {
         return signature(head);
     };
-    if header.split(' ').next().is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer")) {
-        return Err(Code::NotImplemented.into());
+    if let Some((scheme, token)) = header.trim().split_once(' ')
+        && scheme.eq_ignore_ascii_case("bearer")
+    {
+        return Ok(Credentials::Token(token.trim().to_owned()));
     }
     let credentials = shared_key::Credentials::parse(header)?;
     let keys = accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;

@@ -100,7 +100,12 @@ impl Answer {
 
     /// A refusal before the table layer is reached: authentication. JSON where
     /// the client speaks it, else XML; always with the code as a header.
-    pub fn front_door(error: &Error, head: &Head, occasion: &Occasion<'_>) -> Self {
+    pub fn front_door(
+        error: &Error,
+        head: &Head,
+        challenge: Option<String>,
+        occasion: &Occasion<'_>,
+    ) -> Self {
         let facts = error.code.facts();
         let speaks_json = head.header("accept").is_some_and(|accept| accept.contains("json"));
         let (content_type, body) = if speaks_json {
@@ -114,7 +119,10 @@ impl Answer {
             .with(CONTENT_TYPE, content_type)
             .with("x-ms-error-code", facts.code);
         match error.code {
-            Code::NoCredentials => answer.with("WWW-Authenticate", CHALLENGE),
+            Code::NoCredentials => {
+                answer.with("WWW-Authenticate", challenge.unwrap_or_else(|| CHALLENGE.to_owned()))
+            }
+            Code::ServerBusy => answer.with("Retry-After", "1"),
             _ => answer,
         }
     }
@@ -142,7 +150,7 @@ impl Answer {
     }
 }
 
-/// What a client without credentials is told to fetch.
+/// What a client without credentials is told where no issuer is configured.
 const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize \
                          resource_id=https://storage.azure.com";
 

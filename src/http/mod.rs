@@ -5,10 +5,12 @@ mod batch;
 pub mod clock;
 mod cors;
 mod execute;
+mod issuer;
 mod permit;
 mod print;
 mod serve;
 
 pub use answer::Answer;
 pub use cors::CorsCache;
+pub use issuer::Issuer;
 pub use serve::{Service, serve};

@@ -16,6 +16,7 @@ use super::batch::Run;
 use super::clock::Clock;
 use super::cors::{self, CorsCache};
 use super::execute::execute;
+use super::issuer::Issuer;
 use super::permit::permit;
 use super::print::Printer;
 use crate::auth::{self, AccountSet, Credentials, Identity, sas};
@@ -45,6 +46,8 @@ pub struct Service {
     pub accounts: AccountSet,
     pub clock: Clock,
     pub cors: CorsCache,
+    /// Whose tokens are trusted, if any are.
+    pub issuer: Option<Issuer>,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
 }
@@ -103,7 +106,7 @@ impl Pipeline<'_> {
         let (service, head) = (self.service, self.head);
         let identity = match self.authenticate(target).await {
             Ok(identity) => identity,
-            Err(error) => return Answer::front_door(&error, head, &self.occasion),
+            Err(error) => return self.front_door(&error),
         };
         let operate = async {
             let body = read_body(head, body).await?;
@@ -119,6 +122,10 @@ impl Pipeline<'_> {
         let claim = match auth::credentials(self.head, target, &service.accounts, now)? {
             Credentials::Verified(identity) => return Ok(identity),
             Credentials::Signature(claim) => claim,
+            Credentials::Token(token) => {
+                let issuer = service.issuer.as_ref().ok_or(Code::NoCredentials)?;
+                return issuer.identify(&token, &target.account, self.head.secure, now).await;
+            }
         };
         let policies = match claim.policy() {
             None => Vec::new(),
@@ -142,7 +149,7 @@ impl Pipeline<'_> {
             Ok(headers) => {
                 headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
             }
-            Err(error) => Answer::front_door(&error, self.head, &self.occasion),
+            Err(error) => self.front_door(&error),
         }
     }
 
@@ -181,6 +188,11 @@ impl Pipeline<'_> {
             self.service.cors.forget(&target.account);
         }
         Ok(answer)
+    }
+
+    fn front_door(&self, error: &Error) -> Answer {
+        let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
+        Answer::front_door(error, self.head, challenge, &self.occasion)
     }
 
     /// The one door that errors of the table layer leave through.

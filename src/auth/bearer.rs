@@ -1,0 +1,292 @@
+//! Tokens of an OpenID Connect issuer (protocol §10.7).
+
+use jsonwebtoken::jwk::JwkSet;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde::Deserialize;
+
+use super::grant::Identity;
+use crate::error::{Code, Error, Result};
+use crate::model::Ticks;
+
+/// Algorithms that are accepted: signatures with a public key. `none` and HMAC,
+/// which a public key would satisfy, never are.
+const ALGORITHMS: [Algorithm; 8] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+];
+/// Characters of a token at most.
+const MAX_TOKEN: usize = 16 * 1024;
+/// Seconds that the issuer's clock may be ahead of or behind ours.
+const LEEWAY: i64 = 60;
+
+/// What a principal may do with entities and tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Read entities, list tables.
+    Reader,
+    /// Also write entities, create and delete tables.
+    Contributor,
+}
+
+/// A role given to a principal, in an account or one of its tables, or
+/// everywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// A subject, object id, application id, or one of a token's roles or
+    /// groups.
+    pub principal: String,
+    pub role: Role,
+    pub account: Option<String>,
+    /// Lower case; only with an account.
+    pub table: Option<String>,
+}
+
+/// Which tokens are trusted, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trust {
+    pub issuer: String,
+    pub audience: String,
+    pub assignments: Vec<Assignment>,
+    /// Whether tokens may come over a connection that is not encrypted.
+    pub over_http: bool,
+}
+
+/// Why a list of assignments was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("assignment number {0} is not of the form principal=reader|contributor[@account[/table]]")]
+pub struct AssignmentError(usize);
+
+impl Assignment {
+    /// Reads `principal=role[@account[/table]]`, several separated by `;`.
+    ///
+    /// # Errors
+    /// [`AssignmentError`] for the first that is wrong.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, AssignmentError> {
+        let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
+        given.enumerate().map(|(at, one)| Self::parse(one).ok_or(AssignmentError(at + 1))).collect()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (principal, rest) = text.rsplit_once('=')?;
+        let (role, scope) = match rest.split_once('@') {
+            Some((role, scope)) => (role, Some(scope)),
+            None => (rest, None),
+        };
+        let role = match role {
+            "reader" => Role::Reader,
+            "contributor" => Role::Contributor,
+            _ => return None,
+        };
+        let (account, table) = match scope.map(|s| s.split_once('/').map_or((s, None), |(a, t)| (a, Some(t))))
+        {
+            None => (None, None),
+            Some((account, table)) => (Some(account), table),
+        };
+        let named = |text: Option<&str>| text.is_none_or(|t| !t.is_empty());
+        (!principal.is_empty() && named(account) && named(table)).then(|| Self {
+            principal: principal.to_owned(),
+            role,
+            account: account.map(str::to_owned),
+            table: table.map(str::to_ascii_lowercase),
+        })
+    }
+}
+
+/// What we read of a token.
+#[derive(Debug, Deserialize)]
+struct Claims {
+    exp: i64,
+    nbf: Option<i64>,
+    sub: Option<String>,
+    oid: Option<String>,
+    appid: Option<String>,
+    azp: Option<String>,
+    #[serde(default)]
+    roles: Vec<String>,
+    #[serde(default)]
+    groups: Vec<String>,
+}
+
+impl Claims {
+    fn principals(&self) -> impl Iterator<Item = &str> {
+        [&self.sub, &self.oid, &self.appid, &self.azp]
+            .into_iter()
+            .flatten()
+            .chain(&self.roles)
+            .chain(&self.groups)
+            .map(String::as_str)
+    }
+}
+
+/// The id of the key that a token says it is signed with.
+///
+/// # Errors
+/// [`Code::InvalidAuthenticationInfo`] for what is no signed token;
+/// [`Code::NoCredentials`] for one without a key id or with an algorithm that
+/// is not accepted.
+pub fn key_id(token: &str) -> Result<String> {
+    if token.len() > MAX_TOKEN {
+        return Err(Code::InvalidAuthenticationInfo.into());
+    }
+    let header = decode_header(token).map_err(|_| Error::from(Code::InvalidAuthenticationInfo))?;
+    match header.kid {
+        Some(kid) if ALGORITHMS.contains(&header.alg) => Ok(kid),
+        _ => Err(Code::NoCredentials.into()),
+    }
+}
+
+/// Verifies a token and says what its bearer may do in an account.
+///
+/// # Errors
+/// [`Code::NoCredentials`] for a token that does not verify, is expired, not
+/// yet valid, or meant for somebody else.
+pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Ticks) -> Result<Identity> {
+    let refused = || Error::from(Code::NoCredentials);
+    let header = decode_header(token).map_err(|_| refused())?;
+    let jwk = header.kid.as_deref().and_then(|kid| keys.find(kid)).ok_or_else(refused)?;
+    let key = DecodingKey::from_jwk(jwk).map_err(|_| refused())?;
+    if !ALGORITHMS.contains(&header.alg) || key.family() != header.alg.family() {
+        return Err(refused());
+    }
+    let mut validation = Validation::new(header.alg);
+    validation.set_issuer(&[&trust.issuer]);
+    validation.set_audience(&[&trust.audience]);
+    validation.set_required_spec_claims(&["exp", "iss", "aud"]);
+    // Compared below with a time that is an argument.
+    validation.validate_exp = false;
+    let claims = decode::<Claims>(token, &key, &validation).map_err(|_| refused())?.claims;
+    let now = now.unix_seconds();
+    if claims.exp + LEEWAY <= now || claims.nbf.is_some_and(|nbf| nbf - LEEWAY > now) {
+        return Err(refused());
+    }
+    let grants = trust
+        .assignments
+        .iter()
+        .filter(|a| a.account.as_deref().is_none_or(|own| own == account))
+        .filter(|a| claims.principals().any(|principal| principal == a.principal))
+        .map(|a| (a.role, a.table.clone()))
+        .collect();
+    Ok(Identity::Bearer { grants })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use jsonwebtoken::jwk::Jwk;
+    use jsonwebtoken::{EncodingKey, Header, encode};
+    use serde_json::{Value, json};
+
+    const NOW: i64 = 1_800_000_000;
+
+    fn rsa() -> EncodingKey {
+        EncodingKey::from_rsa_der(include_bytes!("../../tests/fixtures/issuer/first.rsa.der"))
+    }
+    fn ec() -> EncodingKey {
+        EncodingKey::from_ec_der(include_bytes!("../../tests/fixtures/issuer/ec.p8.der"))
+    }
+    fn keys() -> JwkSet {
+        let jwk = |key: &EncodingKey, algorithm, id: &str| {
+            let mut jwk = Jwk::from_encoding_key(key, algorithm).unwrap();
+            jwk.common.key_id = Some(id.into());
+            jwk
+        };
+        JwkSet { keys: vec![jwk(&rsa(), Algorithm::RS256, "rsa"), jwk(&ec(), Algorithm::ES256, "ec")] }
+    }
+    fn claims() -> Value {
+        json!({"iss": "https://issuer", "aud": "https://storage.azure.com", "sub": "alice", "exp": NOW + 600,
+               "roles": ["writers"]})
+    }
+    fn token(algorithm: Algorithm, id: &str, key: &EncodingKey, claims: &Value) -> String {
+        let mut header = Header::new(algorithm);
+        header.kid = Some(id.into());
+        encode(&header, claims, key).unwrap()
+    }
+    fn trust() -> Trust {
+        Trust {
+            issuer: "https://issuer".into(),
+            audience: "https://storage.azure.com".into(),
+            assignments: Assignment::parse_list("alice=reader;writers=contributor@acct/Abc;bob=contributor").unwrap(),
+            over_http: false,
+        }
+    }
+    fn outcome(token: &str, account: &str) -> Result<Identity, Code> {
+        let now = Ticks::from_utc(chrono::DateTime::from_timestamp(NOW, 0).unwrap());
+        key_id(token)
+            .and_then(|_| verify(token, &keys(), &trust(), account, now))
+            .map_err(|e| e.code)
+    }
+
+    #[test]
+    fn tokens_of_both_kinds_carry_their_roles() {
+        let everywhere = (Role::Reader, None);
+        let in_table = (Role::Contributor, Some("abc".to_owned()));
+        for token in [
+            token(Algorithm::RS256, "rsa", &rsa(), &claims()),
+            token(Algorithm::ES256, "ec", &ec(), &claims()),
+            token(Algorithm::PS256, "rsa", &rsa(), &claims()),
+        ] {
+            let here = Identity::Bearer { grants: vec![everywhere.clone(), in_table.clone()] };
+            assert_eq!(outcome(&token, "acct"), Ok(here));
+            assert_eq!(outcome(&token, "other"), Ok(Identity::Bearer { grants: vec![everywhere.clone()] }));
+        }
+    }
+
+    #[test]
+    fn whatever_is_wrong_with_a_token_is_refused() {
+        let refused = Err(Code::NoCredentials);
+        for (name, value) in [
+            ("exp", json!(NOW - 61)), ("exp", Value::Null), ("nbf", json!(NOW + 61)), ("iss", json!("https://other")),
+            ("aud", json!("https://other")), ("iss", Value::Null), ("aud", Value::Null),
+        ] {
+            let mut claims = claims();
+            claims[name] = value.clone();
+            if value.is_null() {
+                claims.as_object_mut().unwrap().remove(name);
+            }
+            assert_eq!(outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct"), refused, "{name} {value}");
+        }
+        assert_eq!(outcome(&token(Algorithm::RS256, "unknown", &rsa(), &claims()), "acct"), refused);
+        assert_eq!(outcome(&token(Algorithm::RS256, "ec", &rsa(), &claims()), "acct"), refused);
+        let other = EncodingKey::from_rsa_der(include_bytes!("../../tests/fixtures/issuer/second.rsa.der"));
+        assert_eq!(outcome(&token(Algorithm::RS256, "rsa", &other, &claims()), "acct"), refused);
+        let good = token(Algorithm::RS256, "rsa", &rsa(), &claims());
+        let (head, signature) = good.rsplit_once('.').unwrap();
+        let (header, _) = head.split_once('.').unwrap();
+        let forged = URL_SAFE_NO_PAD.encode(json!({"exp": NOW + 9999, "sub": "bob"}).to_string());
+        assert_eq!(outcome(&format!("{header}.{forged}.{signature}"), "acct"), refused);
+    }
+
+    #[test]
+    fn shared_secrets_and_unsigned_tokens_never_pass() {
+        let secret = EncodingKey::from_secret(include_bytes!("../../tests/fixtures/issuer/first.rsa.der"));
+        let hmac = token(Algorithm::HS256, "rsa", &secret, &claims());
+        assert_eq!(outcome(&hmac, "acct"), Err(Code::NoCredentials));
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let unsigned = format!("{}.{}.", part(json!({"alg": "none", "kid": "rsa"})), part(claims()));
+        assert!(outcome(&unsigned, "acct").is_err());
+        for bogus in ["", "abc", "a.b.c", &"x".repeat(20_000)] {
+            assert_eq!(outcome(bogus, "acct"), Err(Code::InvalidAuthenticationInfo));
+        }
+    }
+
+    #[test]
+    fn assignments_read_as_documented() {
+        let read = |text: &str| Assignment::parse_list(text);
+        let one = read("cn=x=contributor@acct/MyTable").unwrap().remove(0);
+        assert_eq!((one.principal.as_str(), one.role), ("cn=x", Role::Contributor));
+        assert_eq!((one.account.as_deref(), one.table.as_deref()), (Some("acct"), Some("mytable")));
+        assert_eq!(read(" a=reader ; b=reader@acct;").unwrap().len(), 2);
+        assert_eq!(read("a=reader;b=owner"), Err(AssignmentError(2)));
+        for bad in ["a", "=reader", "a=reader@", "a=reader@acct/", "a="] {
+            assert_eq!(read(bad), Err(AssignmentError(1)), "{bad}");
+        }
+    }
+}
