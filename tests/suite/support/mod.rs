@@ -8,6 +8,7 @@ pub mod http;
 pub mod postgres;
 pub mod recording;
 pub mod refusals;
+pub mod sas;
 pub mod server;
 pub mod sign;
 pub mod table;
@@ -17,6 +18,7 @@ pub use batch::{Batch, BatchAnswer};
 pub use client::{Auth, Client, fresh_name};
 pub use encode::{escape, printed_entity_path};
 pub use refusals::*;
+pub use sas::Sas;
 pub use table::{Table, custom, row_keys, rows, with_keys};
 
 /// Stamps cases, functions that take a client, into a test for each backend.
