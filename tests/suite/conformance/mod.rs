@@ -2,6 +2,7 @@
 
 mod access_patterns;
 mod addressing;
+mod atom;
 mod auth;
 mod batch_failures;
 mod batch_format;

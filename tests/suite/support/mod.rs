@@ -1,6 +1,7 @@
 //! What tests stand on: servers, databases, a raw HTTP client, a signing client.
 
 pub mod answer;
+pub mod atom;
 pub mod batch;
 pub mod client;
 pub mod encode;
