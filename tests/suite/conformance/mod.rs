@@ -3,6 +3,7 @@
 mod access_patterns;
 mod addressing;
 mod atom;
+mod atom_format;
 mod auth;
 mod batch_failures;
 mod batch_format;
