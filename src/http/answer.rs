@@ -52,7 +52,9 @@ impl Answer {
     /// A refusal by an operation that speaks XML.
     pub fn xml_refusal(error: &Error, occasion: &Occasion<'_>) -> Self {
         let facts = error.code.facts();
-        Self::xml(facts.status, failure::xml(error, occasion)).with("x-ms-error-code", facts.code)
+        let answer = Self::xml(facts.status, failure::xml(error, occasion));
+        // As recorded: the message is the reason phrase too.
+        Self { reason: Some(facts.message), ..answer }.with("x-ms-error-code", facts.code)
     }
 
     /// The same answer with one more header.

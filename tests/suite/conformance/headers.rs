@@ -23,7 +23,6 @@ cases![
     a_tunnel_needs_one_verb,
     an_unknown_verb_is_refused,
     a_head_request_has_no_body,
-    features_of_later_issues_are_not_implemented_yet,
     an_answer_without_content_has_no_length,
 ];
 
@@ -203,19 +202,6 @@ fn a_head_request_has_no_body(client: &Client) {
     let answer = t.on("HEAD", "p", "r").unchecked().send();
     assert_eq!(answer.status, 405, "{answer}");
     assert!(answer.body.is_empty());
-}
-
-fn features_of_later_issues_are_not_implemented_yet(client: &Client) {
-    let t = client.table();
-    for (verb, path) in [
-        ("GET", format!("{}?comp=acl", t.set())),
-        ("GET", "/?restype=service&comp=properties".to_owned()),
-        ("GET", "/?restype=service&comp=stats".to_owned()),
-    ] {
-        let answer = client.request(verb, &path).send();
-        assert_eq!(answer.status, 501, "{answer}");
-        assert!(answer.text().contains("NotImplemented"), "{answer}");
-    }
 }
 
 fn an_answer_without_content_has_no_length(client: &Client) {

@@ -2,10 +2,13 @@
 
 mod access_patterns;
 mod addressing;
+mod atom;
+mod atom_format;
 mod auth;
 mod batch_failures;
 mod batch_format;
 mod batch_rules;
+mod cors;
 mod delete;
 mod entities_get;
 mod entities_insert;
@@ -18,7 +21,14 @@ mod json_input;
 mod json_output;
 mod limits;
 mod paging;
+mod policies;
+mod sas_account;
+mod sas_fields;
+mod sas_policies;
+mod sas_ranges;
+mod sas_table;
 mod select_top;
+mod service_properties;
 mod tables;
 mod types;
 mod update_merge;

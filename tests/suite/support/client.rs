@@ -40,18 +40,32 @@ pub struct Client {
     host: String,
     /// Path before every resource: `/account` in path style.
     root: String,
+    /// The shared access signature that stands in every query, in place of a
+    /// signature by key.
+    token: Option<String>,
     pub account: Account,
 }
 
 impl Client {
     /// A client of any server.
     pub fn new(address: String, host: String, root: String, account: Account) -> Self {
-        Self { wire: Wire::new(address), host, root, account }
+        Self { wire: Wire::new(address), host, root, token: None, account }
     }
 
     /// `http://address/account`.
     pub fn path_style(address: &str, account: Account) -> Self {
         Self::new(address.to_owned(), address.to_owned(), format!("/{}", account.name), account)
+    }
+
+    /// The same once more, with connections of its own.
+    pub fn same(&self) -> Self {
+        let (address, host, root) = (self.wire.address().into(), self.host.clone(), self.root.clone());
+        Self::new(address, host, root, self.account.clone())
+    }
+
+    /// A client that has nothing but this shared access signature.
+    pub fn bearing(&self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self.same() }
     }
 
     /// A client of another account of the same server, if it is one of ours.
@@ -96,7 +110,11 @@ impl Client {
     /// A request to a path below the account, given exactly as it is to go
     /// over the wire, query included.
     pub fn request(&self, verb: &str, path: &str) -> Request<'_> {
-        let target = self.target(path);
+        let mut target = self.target(path);
+        if let Some(token) = &self.token {
+            target.push(if target.contains('?') { '&' } else { '?' });
+            target.push_str(token);
+        }
         let headers = [
             ("x-ms-version", "2019-02-02"),
             ("DataServiceVersion", "3.0"),
@@ -110,8 +128,8 @@ impl Client {
             target,
             headers,
             body: None,
-            auth: Auth::SharedKey,
-            date: Some(http_date(0)),
+            auth: if self.token.is_none() { Auth::SharedKey } else { Auth::None },
+            date: self.token.is_none().then(|| http_date(0)),
             unchecked: false,
         }
     }

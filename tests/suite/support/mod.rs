@@ -1,6 +1,7 @@
 //! What tests stand on: servers, databases, a raw HTTP client, a signing client.
 
 pub mod answer;
+pub mod atom;
 pub mod batch;
 pub mod client;
 pub mod encode;
@@ -8,6 +9,7 @@ pub mod http;
 pub mod postgres;
 pub mod recording;
 pub mod refusals;
+pub mod sas;
 pub mod server;
 pub mod sign;
 pub mod table;
@@ -17,6 +19,7 @@ pub use batch::{Batch, BatchAnswer};
 pub use client::{Auth, Client, fresh_name};
 pub use encode::{escape, printed_entity_path};
 pub use refusals::*;
+pub use sas::Sas;
 pub use table::{Table, custom, row_keys, rows, with_keys};
 
 /// Stamps cases, functions that take a client, into a test for each backend.

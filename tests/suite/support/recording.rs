@@ -12,6 +12,8 @@ use super::batch::split;
 /// The address under which the recordings know their account.
 pub const RECORDED_HOST: &str = "https://acct.table.example";
 
+const RECORDED_SECONDARY: &str = "https://acct-secondary.table.example";
+
 /// One line of the file.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Exchange {
@@ -49,7 +51,14 @@ pub fn recordings() -> Vec<Exchange> {
 impl Exchange {
     /// Path and query below the account.
     pub fn path(&self) -> &str {
-        self.request.url.strip_prefix(RECORDED_HOST).unwrap_or(&self.request.url)
+        let url = self.request.url.as_str();
+        let rest = url.strip_prefix(RECORDED_HOST).or_else(|| url.strip_prefix(RECORDED_SECONDARY));
+        rest.unwrap_or(url)
+    }
+
+    /// Whether it went to the account's secondary address.
+    pub fn on_secondary(&self) -> bool {
+        self.request.url.starts_with(RECORDED_SECONDARY)
     }
 
     /// The recorded body of the answer.
@@ -128,6 +137,9 @@ fn neutral_body(text: &str) -> String {
     if let Ok(json) = serde_json::from_str::<Value>(text) {
         return neutral_json(json).to_string();
     }
+    if text.starts_with(['<', '\u{feff}']) {
+        return neutral_xml(text);
+    }
     let boundary = text.strip_prefix("--").and_then(|t| t.split("\r\n").next()).unwrap_or_default();
     let Some((in_change_set, parts)) = split(text, boundary) else { return text.to_owned() };
     let mut out = format!("in a change set: {in_change_set}\n");
@@ -142,6 +154,17 @@ fn neutral_body(text: &str) -> String {
         }
     }
     out
+}
+
+/// XML without request id, time and the time of the last synchronization.
+fn neutral_xml(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (open, close) in [("\nRequestId:", "</m:message>"), ("<LastSyncTime>", "</LastSyncTime>")] {
+        if let (Some(from), Some(to)) = (text.find(open), text.find(close)) {
+            text.replace_range(from..to, "*");
+        }
+    }
+    text
 }
 
 fn neutral_json(mut json: Value) -> Value {

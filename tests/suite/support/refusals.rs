@@ -92,3 +92,36 @@ pub const MEDIA_TYPE: Refusal =
     (415, "MediaTypeNotSupported", "None of the provided media types are supported");
 pub const NOT_IMPLEMENTED: Refusal =
     (501, "NotImplemented", "The requested operation is not implemented on the specified resource.");
+pub const ATOM_FORMAT: Refusal = (415, "AtomFormatNotSupported", "Atom format is not supported.");
+pub const JSON_FORMAT: Refusal = (415, "JsonFormatNotSupported", "JSON format is not supported.");
+pub const PERMISSION: Refusal = (
+    403,
+    "AuthorizationPermissionMismatch",
+    "This request is not authorized to perform this operation using this permission.",
+);
+pub const RESOURCE_TYPE: Refusal = (
+    403,
+    "AuthorizationResourceTypeMismatch",
+    "This request is not authorized to perform this operation using this resource type.",
+);
+pub const WRONG_SERVICE: Refusal = (
+    403,
+    "AuthorizationServiceMismatch",
+    "This request is not authorized to perform this operation using this service.",
+);
+pub const WRONG_PROTOCOL: Refusal = (
+    403,
+    "AuthorizationProtocolMismatch",
+    "This request is not authorized to perform this operation using this protocol.",
+);
+pub const OUTSIDE: Refusal =
+    (403, "AuthorizationFailure", "This request is not authorized to perform this operation.");
+pub const XML_DOCUMENT: Refusal = (400, "InvalidXmlDocument", "XML specified is not syntactically valid.");
+pub const XML_VALUE: Refusal = (
+    400,
+    "InvalidXmlNodeValue",
+    "The value provided for one of the XML nodes in the request body was not in the correct format.",
+);
+pub const NO_PREFLIGHT: Refusal =
+    (403, "CorsPreflightFailure", "CORS not enabled or no matching rule found for this request.");
+pub const CORS_HEADER: Refusal = (400, "InvalidHeaderValue", "A required CORS header is not present.");

@@ -50,7 +50,8 @@ impl Signed<'_> {
     }
 }
 
-fn hmac_base64(key: &str, text: &str) -> String {
+/// base64(HMAC-SHA256(key, text)).
+pub fn hmac_base64(key: &str, text: &str) -> String {
     let key = STANDARD.decode(key).expect("account keys are base64");
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("HMAC takes keys of any length");
     mac.update(text.as_bytes());

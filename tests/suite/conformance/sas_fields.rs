@@ -1,0 +1,211 @@
+//! What signatures are made of: tampering, restrictions, fields that clash
+//! (protocol §10.5, §10.6).
+
+use serde_json::json;
+
+use crate::support::*;
+
+cases![
+    no_signed_field_may_be_changed,
+    no_signed_field_may_be_added_or_left_out,
+    a_signature_that_is_none_is_refused,
+    encrypted_connections_may_be_demanded,
+    the_source_address_may_be_restricted,
+    restrictions_before_their_version_are_refused,
+    fields_given_twice_are_refused,
+    fields_of_other_services_are_refused,
+    contradictory_fields_are_refused,
+    row_bounds_need_their_partition,
+    versions_that_had_no_signatures_are_refused,
+    other_parameters_are_not_signed,
+    a_signature_does_not_help_a_bad_key,
+    refusals_speak_the_language_of_the_client,
+];
+
+/// A table with an entity and everything that a signature can have.
+fn full<'a>(client: &'a Client) -> (Table<'a>, Sas) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let sas = Sas::table(&t.name, "raud").set("st", "2020-01-01").set("se", "2090-01-01");
+    let sas = sas.set("spr", "https,http").set("sip", "0.0.0.0-255.255.255.255");
+    let sas = sas.range((Some("p"), Some("a")), (Some("p"), Some("z")));
+    (t, sas)
+}
+
+/// Reads the entity under this query.
+fn read(client: &Client, t: &Table, query: &str) -> Answer {
+    Table::new(&client.bearing(query), &t.name).get("p", "r")
+}
+
+fn no_signed_field_may_be_changed(client: &Client) {
+    let (t, sas) = full(client);
+    let signature = sas.signature(&client.account);
+    read(client, &t, &sas.query_signed(&signature)).expect(200);
+    for (name, value) in [
+        ("sv", "2020-12-06"),
+        ("sp", "r"),
+        ("st", "2020-01-02"),
+        ("se", "2091-01-01"),
+        ("spr", "https"),
+        ("sip", "0.0.0.0-255.255.255.254"),
+        ("spk", "o"),
+        ("srk", ""),
+        ("epk", "q"),
+        ("erk", "zz"),
+        ("tn", "othertable"),
+    ] {
+        let changed = sas.clone().set(name, value).query_signed(&signature);
+        let answer = read(client, &t, &changed);
+        assert_eq!(answer.status, 403, "{name} {answer}");
+        answer.turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn no_signed_field_may_be_added_or_left_out(client: &Client) {
+    let (t, sas) = full(client);
+    let signature = sas.signature(&client.account);
+    for name in ["st", "sip", "spr", "erk", "srk"] {
+        let changed = sas.clone().without(name).query_signed(&signature);
+        read(client, &t, &changed).turned_away(NOT_AUTHENTICATED);
+    }
+    let changed = sas.clone().without("epk").without("erk").query_signed(&signature);
+    read(client, &t, &changed).turned_away(NOT_AUTHENTICATED);
+    let changed = sas.set("si", "policy").query_signed(&signature);
+    read(client, &t, &changed).turned_away(NOT_AUTHENTICATED);
+}
+
+fn a_signature_that_is_none_is_refused(client: &Client) {
+    let (t, sas) = full(client);
+    let right = sas.signature(&client.account);
+    let short = &right[..right.len() - 4];
+    let zeros = format!("{}=", "A".repeat(43));
+    for signature in ["", "x", "====", "AAAA", short, &zeros, &right.to_lowercase()] {
+        read(client, &t, &sas.query_signed(signature)).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn encrypted_connections_may_be_demanded(client: &Client) {
+    let (t, sas) = full(client);
+    let with = |spr: &str| read(client, &t, &sas.clone().set("spr", spr).query(&client.account));
+    assert_eq!(with("https").status, 403);
+    assert!(with("https").text().contains(WRONG_PROTOCOL.1));
+    with("https,http").expect(200);
+    for spr in ["http", "ftp", "https,", "http,https"] {
+        with(spr).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn the_source_address_may_be_restricted(client: &Client) {
+    let (t, sas) = full(client);
+    let with = |sip: &str| read(client, &t, &sas.clone().set("sip", sip).query(&client.account));
+    for sip in ["127.0.0.1", "127.0.0.1-127.0.0.1", "127.0.0.0-127.0.0.255"] {
+        with(sip).expect(200);
+    }
+    for sip in ["127.0.0.2", "10.0.0.1", "127.0.0.2-127.0.0.9", "127.0.0.9-127.0.0.0", "126.0.0.0-127.0.0.0"]
+    {
+        let answer = with(sip).expect(403);
+        assert!(answer.text().contains("AuthorizationSourceIPMismatch"), "{answer}");
+        assert!(answer.text().contains("using this source IP 127.0.0.1."), "{answer}");
+    }
+    for sip in ["localhost", "127.0.0", "127.0.0.1-", "-127.0.0.1", "127.0.0.1/8", "1-2-3"] {
+        with(sip).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn restrictions_before_their_version_are_refused(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    // What older versions do not sign must not look as if it restricted anything.
+    for (name, value) in [("spr", "https,http"), ("sip", "127.0.0.1")] {
+        let sas = Sas::table(&t.name, "r").set("sv", "2014-02-14").set(name, value);
+        read(client, &t, &sas.query(&client.account)).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn fields_given_twice_are_refused(client: &Client) {
+    let (t, sas) = full(client);
+    let query = sas.query(&client.account);
+    for pair in query.split('&') {
+        for twice in [format!("{query}&{pair}"), format!("{pair}&{query}")] {
+            read(client, &t, &twice).turned_away(NOT_AUTHENTICATED);
+        }
+    }
+    for other in ["sp=raud", "se=2099-01-01", "tn=other", "spk=", "sig=AAAA"] {
+        read(client, &t, &format!("{query}&{other}")).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn fields_of_other_services_are_refused(client: &Client) {
+    let (t, sas) = full(client);
+    let query = sas.query(&client.account);
+    for name in ["sr", "sdd", "rscc", "rscd", "skoid", "sktid", "skt", "ske", "sks", "skv"] {
+        read(client, &t, &format!("{query}&{name}=x")).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn contradictory_fields_are_refused(client: &Client) {
+    let (t, sas) = full(client);
+    for (name, value) in [("ss", "t"), ("srt", "sco"), ("ses", "x")] {
+        let query = format!("{}&{name}={value}", sas.query(&client.account));
+        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
+        let query = sas.clone().set(name, value).query(&client.account);
+        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
+    }
+    let neither = sas.clone().without("tn").query(&client.account);
+    read(client, &t, &neither).turned_away(NOT_AUTHENTICATED);
+    for (name, value) in [("tn", t.name.as_str()), ("spk", "p"), ("epk", "p"), ("si", "id")] {
+        let query = Sas::account("o", "r").set(name, value).query(&client.account);
+        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn row_bounds_need_their_partition(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    for name in ["srk", "erk"] {
+        let query = Sas::table(&t.name, "r").set(name, "r").query(&client.account);
+        read(client, &t, &query).turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn versions_that_had_no_signatures_are_refused(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    for version in ["2009-09-19", "2011-08-18", "x", "2019", "2019-02-30", ""] {
+        let sas = Sas::table(&t.name, "r").set("sv", version);
+        read(client, &t, &sas.query(&client.account)).turned_away(NOT_AUTHENTICATED);
+    }
+    let sas = Sas::account("o", "r").set("sv", "2014-02-14");
+    read(client, &t, &sas.query(&client.account)).turned_away(NOT_AUTHENTICATED);
+}
+
+fn other_parameters_are_not_signed(client: &Client) {
+    let (t, sas) = full(client);
+    let there = client.bearing(&sas.query(&client.account));
+    let there = Table::new(&there, &t.name);
+    there.query("?$filter=A%20eq%201&$top=1&timeout=20&other=1").expect(200);
+}
+
+fn a_signature_does_not_help_a_bad_key(client: &Client) {
+    let (t, sas) = full(client);
+    let bearer = sas.of(client);
+    let bad = Auth::Header(format!("SharedKey {}:AAAA", client.account.name));
+    bearer.request("GET", &t.path("p", "r")).auth(bad).send().turned_away(NOT_AUTHENTICATED);
+}
+
+fn refusals_speak_the_language_of_the_client(client: &Client) {
+    let (t, sas) = full(client);
+    let wrong = client.bearing(&sas.query_signed("AAAA"));
+    let get = |client: &Client, accept: &str| {
+        client.request("GET", &t.path("p", "r")).header("Accept", accept).send()
+    };
+    let answer = get(&wrong, "application/xml").turned_away(NOT_AUTHENTICATED);
+    assert_eq!(answer.reason, NOT_AUTHENTICATED.2, "{answer}");
+    get(&wrong, "application/json;odata=nometadata").turned_away(NOT_AUTHENTICATED);
+    // What the signature does not permit is found out by the table layer.
+    let blind = sas.set("sp", "a").of(client);
+    for level in ["nometadata", "fullmetadata"] {
+        let answer = blind.request("GET", &t.path("p", "r")).level(level).send().refused(PERMISSION);
+        assert_eq!(answer.reason, "Forbidden", "{answer}");
+    }
+}
