@@ -16,3 +16,4 @@ mod conformance;
 mod process;
 mod replay;
 mod store;
+mod tokens;

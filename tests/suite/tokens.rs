@@ -1,0 +1,199 @@
+//! Bearer tokens of a real issuer: keys fetched, remembered, rotated.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::{Value, json};
+
+use crate::support::server::{Process, account, fresh_folder};
+use crate::support::*;
+
+const FIRST: &[u8] = include_bytes!("../fixtures/issuer/first.rsa.der");
+const SECOND: &[u8] = include_bytes!("../fixtures/issuer/second.rsa.der");
+const AUDIENCE: &str = "https://storage.azure.com";
+
+/// An OpenID Connect issuer, as far as keys are concerned.
+struct Issuer {
+    address: String,
+    keys: Arc<Mutex<JwkSet>>,
+    /// How often its keys were asked for.
+    asked: Arc<AtomicUsize>,
+}
+
+impl Issuer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let keys = Arc::new(Mutex::new(JwkSet { keys: vec![public("first", FIRST)] }));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (issuer, served, counter) = (address.clone(), Arc::clone(&keys), Arc::clone(&asked));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut line = String::new();
+                let mut reader = BufReader::new(&stream);
+                if reader.read_line(&mut line).is_err() {
+                    continue;
+                }
+                let body = if line.contains("/.well-known/openid-configuration") {
+                    json!({"issuer": issuer, "jwks_uri": format!("{issuer}/keys")}).to_string()
+                } else {
+                    counter.fetch_add(1, Ordering::SeqCst);
+                    serde_json::to_string(&*served.lock().expect("keys")).expect("JSON")
+                };
+                let mut header = String::new();
+                while reader.read_line(&mut header).is_ok_and(|n| n > 2) {
+                    header.clear();
+                }
+                let _ = write!(
+                    &stream,
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\
+                     Content-Length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+            }
+        });
+        Self { address, keys, asked }
+    }
+
+    fn token(&self, key: &str, change: impl FnOnce(&mut Value)) -> String {
+        let soon = chrono::Utc::now().timestamp() + 600;
+        let mut claims = json!({"iss": self.address, "aud": AUDIENCE, "sub": "alice", "exp": soon});
+        change(&mut claims);
+        let mut header = Header::new(Algorithm::RS256);
+        header.kid = Some(key.to_owned());
+        let der = if key == "second" { SECOND } else { FIRST };
+        encode(&header, &claims, &EncodingKey::from_rsa_der(der)).expect("a token")
+    }
+}
+
+fn public(id: &str, der: &[u8]) -> Jwk {
+    let mut jwk = Jwk::from_encoding_key(&EncodingKey::from_rsa_der(der), Algorithm::RS256).expect("a key");
+    jwk.common.key_id = Some(id.to_owned());
+    jwk
+}
+
+fn server(issuer: &Issuer, roles: &str, more: &[&str]) -> Process {
+    let accounts = account(1).setting();
+    let arguments = [
+        &["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts][..],
+        &["--oidc-issuer", &issuer.address, "--oidc-roles", roles],
+        more,
+    ];
+    Process::spawn(fresh_folder(), &arguments.concat(), &[])
+}
+
+fn client(server: &Process) -> Client {
+    Client::path_style(server.address(), account(1))
+}
+
+fn bearing(token: &str) -> Auth {
+    Auth::Header(format!("Bearer {token}"))
+}
+
+#[test]
+fn a_contributor_works_with_tables_and_entities_and_leaves_policies_alone() {
+    let issuer = Issuer::start();
+    let server = server(&issuer, "alice=contributor", &["--oidc-over-http"]);
+    let client = client(&server);
+    let auth = || bearing(&issuer.token("first", |_| {}));
+    client.request("POST", "/Tables").json(&json!({"TableName": "People"})).auth(auth()).send().expect(201);
+    let entity = json!({"PartitionKey": "p", "RowKey": "r", "A": 1});
+    client.request("POST", "/People").json(&entity).auth(auth()).send().expect(201);
+    let found = client.request("GET", "/People()").auth(auth()).send().expect_json();
+    assert_eq!(found["value"][0]["A"], 1);
+    for verb in ["GET", "PUT"] {
+        let request = client.request(verb, "/People?comp=acl").header("Accept", "application/xml");
+        request.auth(auth()).send().expect(404);
+    }
+    client.request("DELETE", "/Tables('People')").auth(auth()).send().expect(204);
+    assert_eq!(issuer.asked.load(Ordering::SeqCst), 1, "keys are remembered");
+}
+
+#[test]
+fn a_reader_reads_and_a_stranger_does_nothing() {
+    let issuer = Issuer::start();
+    let server = server(&issuer, "alice=reader;writers=contributor@acct0001/other", &["--oidc-over-http"]);
+    let client = client(&server);
+    client.create_table("People").expect(201);
+    client.create_table("Other").expect(201);
+    let alice = || bearing(&issuer.token("first", |_| {}));
+    let writer = || bearing(&issuer.token("first", |c| c["roles"] = json!(["writers"])));
+    let stranger = || bearing(&issuer.token("first", |c| c["sub"] = json!("mallory")));
+    let insert = |table: &str, auth: Auth| {
+        let entity = json!({"PartitionKey": "p", "RowKey": "r"});
+        client.request("POST", &format!("/{table}")).json(&entity).auth(auth).send()
+    };
+    client.request("GET", "/People()").auth(alice()).send().expect(200);
+    client.request("GET", "/Tables").auth(alice()).send().expect(200);
+    insert("People", alice()).expect_error_code(403, "AuthorizationPermissionMismatch");
+    insert("People", writer()).expect_error_code(403, "AuthorizationPermissionMismatch");
+    insert("OTHER", writer()).expect(201);
+    for path in ["/People()", "/Tables"] {
+        let refused = client.request("GET", path).auth(stranger()).send();
+        refused.expect_error_code(403, "AuthorizationPermissionMismatch");
+    }
+}
+
+#[test]
+fn tokens_that_do_not_verify_are_challenged() {
+    let issuer = Issuer::start();
+    let server = server(&issuer, "alice=contributor", &["--oidc-over-http"]);
+    let client = client(&server);
+    let ask = |token: &str| client.request("GET", "/Tables").auth(bearing(token)).unchecked().send();
+    for token in [
+        issuer.token("first", |c| c["exp"] = json!(1)),
+        issuer.token("first", |c| c["aud"] = json!("https://other")),
+        issuer.token("first", |c| c["iss"] = json!("https://other")),
+        issuer.token("second", |_| {}),
+    ] {
+        let answer = ask(&token).expect(401);
+        let challenge = answer.need("WWW-Authenticate");
+        assert!(challenge.contains(&issuer.address) && challenge.contains(AUDIENCE), "{challenge}");
+        assert_eq!(answer.header("x-ms-error-code"), Some("InvalidAuthenticationInfo"));
+    }
+    assert_eq!(ask("bogus").expect(400).header("x-ms-error-code"), Some("InvalidAuthenticationInfo"));
+}
+
+#[test]
+fn a_key_that_the_issuer_has_added_is_fetched() {
+    let issuer = Issuer::start();
+    issuer.keys.lock().expect("keys").keys.push(public("second", SECOND));
+    let server = server(&issuer, "alice=reader", &["--oidc-over-http"]);
+    let client = client(&server);
+    let ask = |key: &str| client.request("GET", "/Tables").auth(bearing(&issuer.token(key, |_| {}))).send();
+    ask("first").expect(200);
+    ask("second").expect(200);
+    for _ in 0..20 {
+        client.request("GET", "/Tables").auth(bearing(&issuer.token("third", |_| {}))).unchecked().send().expect(401);
+    }
+    assert_eq!(issuer.asked.load(Ordering::SeqCst), 1, "unknown keys do not turn into questions to the issuer");
+}
+
+#[test]
+fn tokens_need_an_issuer_and_an_encrypted_connection() {
+    let issuer = Issuer::start();
+    let token = issuer.token("first", |_| {});
+    let https_only = Process::spawn(
+        fresh_folder(),
+        &[
+            "serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts",
+            &account(1).setting(), "--oidc-issuer", "https://issuer.invalid",
+        ],
+        &[],
+    );
+    let refused = client(&https_only).request("GET", "/Tables").auth(bearing(&token)).unchecked().send();
+    assert_eq!(refused.expect(403).header("x-ms-error-code"), Some("AuthenticationFailed"));
+    let nobody = Process::spawn(
+        fresh_folder(),
+        &[
+            "serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts",
+            &account(1).setting(),
+        ],
+        &[],
+    );
+    client(&nobody).request("GET", "/Tables").auth(bearing(&token)).unchecked().send().expect(401);
+}
