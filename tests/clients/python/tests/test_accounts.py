@@ -2,7 +2,7 @@
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential
-from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
+from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundError
 from azure.data.tables import TableServiceClient
 from rowhouse import Server, code_of, new_key
 
@@ -103,9 +103,3 @@ def test_the_connection_string_that_the_server_prints_works(tmp_path):
             assert len(list(table.list_entities())) == 1
     finally:
         assert server.stop() == 0
-
-
-def test_what_is_not_there_yet_says_so(service):
-    with pytest.raises(HttpResponseError) as caught:
-        service.get_service_properties()
-    assert caught.value.status_code == 501
