@@ -11,6 +11,8 @@ import signal
 import subprocess
 import threading
 
+from azure.core.credentials import AzureNamedKeyCredential
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[4]
 READY = re.compile(r"Rowhouse is ready at (http://\S+?),? ")
 START_SECONDS = 60
@@ -53,9 +55,6 @@ class Server:
         return self.folder / "server.log"
 
     def credential(self, key=0):
-        # The legacy client, which has no azure-core, starts servers too.
-        from azure.core.credentials import AzureNamedKeyCredential
-
         return AzureNamedKeyCredential(self.account, self.keys[key])
 
     def start(self, accounts=None):
