@@ -1,18 +1,29 @@
 """The asynchronous client, alone and against itself."""
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from azure.core import MatchConditions
-from azure.core.credentials import AzureNamedKeyCredential
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.exceptions import (
     ClientAuthenticationError,
+    HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
     ResourceNotFoundError,
 )
-from azure.data.tables import TableTransactionError, UpdateMode
-from azure.data.tables.aio import TableServiceClient
+from azure.data.tables import (
+    AccountSasPermissions,
+    ResourceTypes,
+    TableAccessPolicy,
+    TableCorsRule,
+    TableTransactionError,
+    UpdateMode,
+    generate_account_sas,
+    generate_table_sas,
+)
+from azure.data.tables.aio import TableClient, TableServiceClient
 from rowhouse import code_of, new_key
 
 
@@ -171,5 +182,53 @@ def test_parallel_transactions_never_mix(run):
 
         await asyncio.gather(*(table.submit_transaction(batch(writer)) for writer in range(12)))
         assert len({e["Writer"] for e in await everything(table.list_entities())}) == 1
+
+    run(test)
+
+
+def test_signatures_and_policies(server, run):
+    async def test(service, table):
+        entity = {"PartitionKey": "p", "RowKey": "r"}
+        await table.create_entity(entity)
+        soon = datetime.now(timezone.utc) + timedelta(hours=1)
+        await table.set_table_access_policy({"read": TableAccessPolicy(permission="r", expiry=soon)})
+        assert (await table.get_table_access_policy())["read"].permission == "r"
+        token = generate_table_sas(server.credential(), table.table_name, policy_id="read")
+        async with TableClient(
+            server.endpoint, table.table_name, credential=AzureSasCredential(token), retry_total=0
+        ) as reader:
+            assert [dict(e) for e in await everything(reader.list_entities())] == [entity]
+            with pytest.raises(HttpResponseError) as caught:
+                await reader.create_entity({"PartitionKey": "p", "RowKey": "s"})
+            assert code_of(caught.value) == "AuthorizationPermissionMismatch"
+        token = generate_account_sas(
+            server.credential(), ResourceTypes(object=True, container=True), AccountSasPermissions(list=True), soon
+        )
+        async with TableServiceClient(
+            server.endpoint, credential=AzureSasCredential(token), retry_total=0
+        ) as holder:
+            assert table.table_name in [t.name async for t in holder.list_tables()]
+            with pytest.raises(HttpResponseError):
+                await holder.get_table_client(table.table_name).get_entity("p", "r")
+        await table.set_table_access_policy({})
+
+    run(test)
+
+
+def test_properties_and_stats(server, run):
+    async def test(service, table):
+        assert (await service.get_service_properties())["cors"] == []
+        rule = TableCorsRule(["http://a.example"], ["GET"], max_age_in_seconds=5)
+        await service.set_service_properties(cors=[rule])
+        [read] = (await service.get_service_properties())["cors"]
+        assert (read.allowed_origins, read.max_age_in_seconds) == (["http://a.example"], 5)
+        await service.set_service_properties(cors=[])
+        async with TableServiceClient(
+            f"{server.endpoint}-secondary",
+            credential=server.credential(),
+            secondary_hostname=server.origin.removeprefix("http://"),
+            retry_total=0,
+        ) as secondary:
+            assert (await secondary.get_service_stats())["geo_replication"]["status"] == "live"
 
     run(test)
