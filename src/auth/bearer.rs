@@ -213,15 +213,14 @@ mod tests {
         Trust {
             issuer: "https://issuer".into(),
             audience: "https://storage.azure.com".into(),
-            assignments: Assignment::parse_list("alice=reader;writers=contributor@acct/Abc;bob=contributor").unwrap(),
+            assignments: Assignment::parse_list("alice=reader;writers=contributor@acct/Abc;bob=contributor")
+                .unwrap(),
             over_http: false,
         }
     }
     fn outcome(token: &str, account: &str) -> Result<Identity, Code> {
         let now = Ticks::from_utc(chrono::DateTime::from_timestamp(NOW, 0).unwrap());
-        key_id(token)
-            .and_then(|_| verify(token, &keys(), &trust(), account, now))
-            .map_err(|e| e.code)
+        key_id(token).and_then(|_| verify(token, &keys(), &trust(), account, now)).map_err(|e| e.code)
     }
 
     #[test]
@@ -243,15 +242,24 @@ mod tests {
     fn whatever_is_wrong_with_a_token_is_refused() {
         let refused = Err(Code::NoCredentials);
         for (name, value) in [
-            ("exp", json!(NOW - 61)), ("exp", Value::Null), ("nbf", json!(NOW + 61)), ("iss", json!("https://other")),
-            ("aud", json!("https://other")), ("iss", Value::Null), ("aud", Value::Null),
+            ("exp", json!(NOW - 61)),
+            ("exp", Value::Null),
+            ("nbf", json!(NOW + 61)),
+            ("iss", json!("https://other")),
+            ("aud", json!("https://other")),
+            ("iss", Value::Null),
+            ("aud", Value::Null),
         ] {
             let mut claims = claims();
             claims[name] = value.clone();
             if value.is_null() {
                 claims.as_object_mut().unwrap().remove(name);
             }
-            assert_eq!(outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct"), refused, "{name} {value}");
+            assert_eq!(
+                outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct"),
+                refused,
+                "{name} {value}"
+            );
         }
         assert_eq!(outcome(&token(Algorithm::RS256, "unknown", &rsa(), &claims()), "acct"), refused);
         assert_eq!(outcome(&token(Algorithm::RS256, "ec", &rsa(), &claims()), "acct"), refused);

@@ -224,12 +224,19 @@ fn push_cors(out: &mut String, rules: &[CorsRule]) {
         out.push_str("<CorsRule>");
         push(out, "AllowedMethods", &rule.methods.join(","));
         push(out, "AllowedOrigins", &rule.origins.join(","));
-        push(out, "AllowedHeaders", &rule.allowed_headers.join(","));
-        push(out, "ExposedHeaders", &rule.exposed_headers.join(","));
+        push(out, "AllowedHeaders", &header_list(&rule.allowed_headers));
+        push(out, "ExposedHeaders", &header_list(&rule.exposed_headers));
         push(out, "MaxAgeInSeconds", &rule.max_age.to_string());
         out.push_str("</CorsRule>");
     }
     out.push_str("</Cors>");
+}
+
+/// Names as recorded: literal ones first, then prefixes, each in the order sent.
+fn header_list(names: &[String]) -> String {
+    let (prefixes, literals): (Vec<&str>, Vec<&str>) =
+        names.iter().map(String::as_str).partition(|name| name.len() > 1 && name.ends_with('*'));
+    [literals, prefixes].concat().join(",")
 }
 
 /// Prints the stats of a secondary that lags behind nothing: it reads the same
@@ -294,8 +301,8 @@ mod tests {
              <RetentionPolicy><Enabled>true</Enabled><Days>5</Days></RetentionPolicy></Logging>\
              <HourMetrics><RetentionPolicy><Enabled>false</Enabled></RetentionPolicy><Enabled>true</Enabled>\
              <IncludeAPIs>true</IncludeAPIs><Version>1.0</Version></HourMetrics>\
-             <Cors><CorsRule><AllowedOrigins>*</AllowedOrigins><AllowedMethods>GET, PUT</AllowedMethods><AllowedHeaders>x-ms-*,\
-             content-type</AllowedHeaders><ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>500</MaxAgeInSeconds></CorsRule></Cors>",
+             <Cors><CorsRule><AllowedOrigins>*</AllowedOrigins><AllowedMethods>GET, PUT</AllowedMethods><AllowedHeaders>content-type,\
+             x-ms-*</AllowedHeaders><ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>500</MaxAgeInSeconds></CorsRule></Cors>",
         ).as_bytes()).unwrap();
         assert_eq!(set.minute_metrics, None);
         assert_eq!(set.cors.as_ref().unwrap()[0].methods, ["GET", "PUT"]);

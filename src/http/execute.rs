@@ -57,12 +57,13 @@ pub async fn execute<'a>(
             printer.written(table.as_given(), write, written)
         }
         Plan::GetPolicies(table) => {
-            let stored = store.policies(account, table).await?;
+            let stored = store.policies(account, table).await.map_err(no_such_resource)?;
             let found = stored.map(|text| policies::from_stored(&text)).transpose()?.unwrap_or_default();
             Ok(Answer::xml(200, policies::write(&found)))
         }
         Plan::SetPolicies { table, policies: new } => {
-            store.set_policies(account, table, &policies::to_stored(new)?).await?;
+            let new = policies::to_stored(new)?;
+            store.set_policies(account, table, &new).await.map_err(no_such_resource)?;
             Ok(Answer::bare(204))
         }
         Plan::GetProperties => {
@@ -90,6 +91,14 @@ pub async fn execute<'a>(
             None => Err(Code::TableNotFound.into()),
         },
         Plan::Transact { .. } | Plan::Nothing => Err(Code::InternalError.into()),
+    }
+}
+
+/// As recorded: for policies a missing table is a missing resource.
+fn no_such_resource(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(error) if error.code == Code::TableNotFound => Code::ResourceNotFound.into(),
+        other => other,
     }
 }
 

@@ -168,9 +168,18 @@ fn a_key_that_the_issuer_has_added_is_fetched() {
     ask("first").expect(200);
     ask("second").expect(200);
     for _ in 0..20 {
-        client.request("GET", "/Tables").auth(bearing(&issuer.token("third", |_| {}))).unchecked().send().expect(401);
+        client
+            .request("GET", "/Tables")
+            .auth(bearing(&issuer.token("third", |_| {})))
+            .unchecked()
+            .send()
+            .expect(401);
     }
-    assert_eq!(issuer.asked.load(Ordering::SeqCst), 1, "unknown keys do not turn into questions to the issuer");
+    assert_eq!(
+        issuer.asked.load(Ordering::SeqCst),
+        1,
+        "unknown keys do not turn into questions to the issuer"
+    );
 }
 
 #[test]
@@ -180,8 +189,15 @@ fn tokens_need_an_issuer_and_an_encrypted_connection() {
     let https_only = Process::spawn(
         fresh_folder(),
         &[
-            "serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts",
-            &account(1).setting(), "--oidc-issuer", "https://issuer.invalid",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--database-url",
+            "sqlite::memory:",
+            "--accounts",
+            &account(1).setting(),
+            "--oidc-issuer",
+            "https://issuer.invalid",
         ],
         &[],
     );
@@ -190,7 +206,12 @@ fn tokens_need_an_issuer_and_an_encrypted_connection() {
     let nobody = Process::spawn(
         fresh_folder(),
         &[
-            "serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--database-url",
+            "sqlite::memory:",
+            "--accounts",
             &account(1).setting(),
         ],
         &[],
