@@ -159,7 +159,8 @@ impl Settings {
         let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
             return Ok(None);
         };
-        if !issuer.starts_with("https://") && !(self.oidc_over_http && issuer.starts_with("http://")) {
+        let plain = issuer.starts_with("http://") && self.oidc_over_http;
+        if !(plain || issuer.starts_with("https://")) {
             return Err(ConfigError::Issuer);
         }
         Ok(Some(Trust {
