@@ -51,10 +51,11 @@ test("a missing table is reported", async () => {
     () => missing.getEntity("p", "r"),
     () => all(missing.listEntities()),
     () => missing.submitTransaction([["create", entity]]),
-    () => missing.getAccessPolicy(),
   ]) {
     assert.deepEqual(await refusal(attempt), [404, "TableNotFound"]);
   }
+  // As recorded: for its policies a missing table is a missing resource.
+  assert.deepEqual(await refusal(() => missing.getAccessPolicy()), [404, "ResourceNotFound"]);
 });
 
 test("lists are ordered and come in pages that a token continues", async () => {
