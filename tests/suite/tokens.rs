@@ -77,13 +77,14 @@ fn public(id: &str, der: &[u8]) -> Jwk {
 }
 
 fn server(issuer: &Issuer, roles: &str, more: &[&str]) -> Process {
+    started(&[&["--oidc-issuer", issuer.address.as_str(), "--oidc-roles", roles], more].concat())
+}
+
+fn started(more: &[&str]) -> Process {
     let accounts = account(1).setting();
-    let arguments = [
-        &["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts][..],
-        &["--oidc-issuer", &issuer.address, "--oidc-roles", roles],
-        more,
-    ];
-    Process::spawn(fresh_folder(), &arguments.concat(), &[])
+    let arguments =
+        ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts];
+    Process::spawn(fresh_folder(), &[&arguments[..], more].concat(), &[])
 }
 
 fn client(server: &Process) -> Client {
@@ -186,35 +187,9 @@ fn a_key_that_the_issuer_has_added_is_fetched() {
 fn tokens_need_an_issuer_and_an_encrypted_connection() {
     let issuer = Issuer::start();
     let token = issuer.token("first", |_| {});
-    let https_only = Process::spawn(
-        fresh_folder(),
-        &[
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--database-url",
-            "sqlite::memory:",
-            "--accounts",
-            &account(1).setting(),
-            "--oidc-issuer",
-            "https://issuer.invalid",
-        ],
-        &[],
-    );
+    let https_only = started(&["--oidc-issuer", "https://issuer.invalid"]);
     let refused = client(&https_only).request("GET", "/Tables").auth(bearing(&token)).unchecked().send();
     assert_eq!(refused.expect(403).header("x-ms-error-code"), Some("AuthenticationFailed"));
-    let nobody = Process::spawn(
-        fresh_folder(),
-        &[
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--database-url",
-            "sqlite::memory:",
-            "--accounts",
-            &account(1).setting(),
-        ],
-        &[],
-    );
+    let nobody = started(&[]);
     client(&nobody).request("GET", "/Tables").auth(bearing(&token)).unchecked().send().expect(401);
 }

@@ -145,12 +145,8 @@ impl Atom<'_> {
     fn push_selected(&self, out: &mut String, entity: &Stored, select: &Select) -> Result<()> {
         self.push_system(out, entity, |name| select.includes(name));
         let fields = stored::fields(&entity.properties)?;
-        for (at, name) in select.names.iter().enumerate() {
-            let system = matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp");
-            if system || select.names[..at].contains(name) {
-                continue;
-            }
-            match fields.iter().find(|field| field.name == *name) {
+        for name in select.custom_names() {
+            match fields.iter().find(|field| field.name == name) {
                 Some(field) => push_property(out, name, &field.value()?),
                 // A name that cannot be an element was never stored either.
                 None if crate::model::names::is_identifier(name) => {

@@ -49,6 +49,14 @@ pub struct Select {
 }
 
 impl Select {
+    /// The custom properties among the names, each once.
+    pub fn custom_names(&self) -> impl Iterator<Item = &str> {
+        let system = |name: &str| matches!(name, "PartitionKey" | "RowKey" | "Timestamp");
+        let fresh = |at: usize| !self.names[..at].contains(&self.names[at]);
+        let named = self.names.iter().map(String::as_str).enumerate();
+        named.filter(move |(at, name)| !system(name) && fresh(*at)).map(|(_, name)| name)
+    }
+
     /// Whether a member is printed.
     pub fn includes(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|n| n == name)
@@ -205,12 +213,8 @@ fn push_system(
 fn push_selected(out: &mut String, context: &Context<'_>, entity: &Stored, select: &Select) -> Result<()> {
     push_system(out, context, &entity.key, entity.modified, |name| select.includes(name));
     let fields = stored::fields(&entity.properties)?;
-    for (at, name) in select.names.iter().enumerate() {
-        let system = matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp");
-        if system || select.names[..at].contains(name) {
-            continue;
-        }
-        match fields.iter().find(|field| field.name == *name) {
+    for name in select.custom_names() {
+        match fields.iter().find(|field| field.name == name) {
             Some(field) => push_field(out, context.metadata, field),
             None => {
                 push_string(out, name);
