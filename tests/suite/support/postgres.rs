@@ -135,25 +135,16 @@ fn keep(mut child: Child) {
 }
 
 fn docker() -> Option<String> {
-    use testcontainers::core::{IntoContainerPort, WaitFor};
-    use testcontainers::runners::AsyncRunner;
-    use testcontainers::{GenericImage, ImageExt};
-    if std::env::var_os("DOCKER_HOST").is_none() && !Path::new("/var/run/docker.sock").exists() {
-        return None;
-    }
-    let started = on_a_runtime(async {
-        let image = GenericImage::new("postgres", "17-alpine")
-            .with_exposed_port(5432.tcp())
-            .with_wait_for(WaitFor::message_on_stderr("database system is ready to accept connections"))
-            .with_env_var("POSTGRES_PASSWORD", "rowhouse")
-            .with_cmd(["postgres", "-c", "fsync=off", "-c", "max_connections=400"]);
-        let container = image.start().await?;
-        let (host, port) = (container.get_host().await?, container.get_host_port_ipv4(5432).await?);
-        let id = container.id().to_owned();
-        std::mem::forget(container);
-        Ok::<_, testcontainers::TestcontainersError>((id, format!("{host}:{port}")))
-    });
-    let (id, address) = started.map_err(|error| eprintln!("no PostgreSQL from Docker: {error}")).ok()?;
+    let id = docker_says(&[
+        "run",
+        "--detach",
+        "--publish=127.0.0.1::5432",
+        "--env=POSTGRES_PASSWORD=rowhouse",
+        "postgres:17-alpine",
+        "postgres",
+        "-cfsync=off",
+        "-cmax_connections=400",
+    ])?;
     let remove = Command::new("sh")
         .args([
             "-c",
@@ -163,15 +154,22 @@ fn docker() -> Option<String> {
         .stdin(Stdio::piped())
         .spawn();
     keep(remove.ok()?);
-    let url = format!("postgres://postgres:rowhouse@{address}/postgres");
+    let address = docker_says(&["port", &id, "5432/tcp"])?;
+    let url = format!("postgres://postgres:rowhouse@{}/postgres", address.lines().next()?);
     // The image starts the server once to initialise it, then again.
-    for _ in 0..60 {
+    for _ in 0..120 {
         if try_execute(&url, "SELECT 1").is_ok() {
             return Some(url);
         }
         std::thread::sleep(Duration::from_millis(500));
     }
     None
+}
+
+/// What a command of the Docker client prints, if there is one and it succeeds.
+fn docker_says(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("docker").args(arguments).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn local() -> Option<String> {
