@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 
 use crate::request::target::Accounts;
 
@@ -14,13 +16,30 @@ pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// A decoded account key. Never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct AccountKey(Vec<u8>);
+#[derive(Clone)]
+pub struct AccountKey {
+    bytes: Vec<u8>,
+    /// HMAC-SHA256 with the key already worked in.
+    keyed: Hmac<Sha256>,
+}
 
 impl AccountKey {
-    /// The key's bytes, for signing.
+    /// A key; HMAC takes any length, so there always is one.
+    pub(super) fn new(bytes: Vec<u8>) -> Option<Self> {
+        let keyed = Hmac::new_from_slice(&bytes).ok()?;
+        Some(Self { bytes, keyed })
+    }
+
+    /// The key's bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    /// HMAC-SHA256 of a text, given in pieces.
+    pub fn sign<'a>(&self, pieces: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
+        let mut mac = self.keyed.clone();
+        pieces.into_iter().for_each(|piece| mac.update(piece.as_bytes()));
+        mac.finalize().into_bytes().into()
     }
 }
 
@@ -53,8 +72,8 @@ pub enum AccountError {
 impl AccountSet {
     /// The well-known development account and nothing else.
     pub fn development(host_suffixes: Vec<String>) -> Self {
-        let key = STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default();
-        let accounts = HashMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), vec![AccountKey(key)])]);
+        let key = STANDARD.decode(DEVELOPMENT_KEY).ok().and_then(AccountKey::new);
+        let accounts = HashMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), key.into_iter().collect())]);
         Self { accounts, host_suffixes }
     }
 
@@ -77,7 +96,7 @@ impl AccountSet {
             }
             let keys = keys
                 .into_iter()
-                .map(|key| STANDARD.decode(key).ok().filter(|k| !k.is_empty()).map(AccountKey))
+                .map(|key| STANDARD.decode(key).ok().filter(|k| !k.is_empty()).and_then(AccountKey::new))
                 .collect::<Option<Vec<_>>>()
                 .ok_or_else(|| AccountError::Key(name.to_owned()))?;
             if set.accounts.insert(name.to_owned(), keys).is_some() {

@@ -9,7 +9,6 @@ use subtle::ConstantTimeEq;
 
 use super::accounts::AccountKey;
 use super::grant::{Identity, KeyRange};
-use super::shared_key::sign;
 use crate::codec::policies::{Policy, is_permission, read_time};
 use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
@@ -161,7 +160,7 @@ impl Claim {
         usage: &Use,
     ) -> Result<Identity> {
         let text = self.string_to_sign(account);
-        let signed = |key: &AccountKey| bool::from(sign(key.bytes(), &text).ct_eq(&self.signature));
+        let signed = |key: &AccountKey| bool::from(key.sign([text.as_str()]).ct_eq(&self.signature));
         if !keys.iter().any(signed) {
             return Err(failed());
         }
@@ -314,7 +313,8 @@ mod tests {
     fn used(query: &str, policies: &[Policy], usage: &Use) -> Result<Identity, Code> {
         let key = [7_u8; 32];
         let text = claim(&format!("{query}&sig=AAAA")).unwrap().string_to_sign("acct");
-        let signature = STANDARD.encode(sign(&key, &text)).replace('+', "%2B");
+        let signature =
+            STANDARD.encode(AccountKey::new(key.to_vec()).unwrap().sign([text.as_str()])).replace('+', "%2B");
         let keys = crate::auth::AccountSet::parse(&format!("acct:{}", STANDARD.encode(key)), vec![]).unwrap();
         claim(&format!("{query}&sig={signature}"))
             .unwrap()
@@ -377,7 +377,9 @@ mod tests {
         let keys = crate::auth::AccountSet::parse("acct:AQID", vec![]).unwrap();
         let query = "tn=abc&sv=2019-02-02&sp=r&se=2026-01-03&spk=a&srk=b&epk=c&erk=d";
         let text = claim(&format!("{query}&sig=AAAA")).unwrap().string_to_sign("acct");
-        let signature = STANDARD.encode(sign(&[1, 2, 3], &text)).replace('+', "%2B");
+        let signature = STANDARD
+            .encode(AccountKey::new(vec![1, 2, 3]).unwrap().sign([text.as_str()]))
+            .replace('+', "%2B");
         let verify = |query: &str| {
             claim(&format!("{query}&sig={signature}"))
                 .and_then(|c| c.verify("acct", keys.keys("acct").unwrap(), &[], &now).map_err(|e| e.code))

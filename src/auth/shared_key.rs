@@ -1,10 +1,10 @@
 //! SharedKey and SharedKeyLite (protocol §10.1 to §10.4).
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use super::accounts::AccountKey;
@@ -14,6 +14,10 @@ use crate::request::{Head, Target};
 
 /// How far a request's date may be from ours, in seconds.
 const MAX_SKEW: i64 = 15 * 60;
+
+/// Room for a decoded signature; base64 of 32 bytes may decode to 33 before its
+/// padding is seen.
+const SIGNATURE_BYTES: usize = 33;
 
 /// Which string is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,58 +76,46 @@ pub fn verify(
     if (sent - now.unix_seconds()).abs() > MAX_SKEW {
         return Err(failed.into());
     }
-    let given = STANDARD.decode(credentials.signature).map_err(|_| failed)?;
+    let mut given = [0; SIGNATURE_BYTES];
+    let length = STANDARD.decode_slice(credentials.signature, &mut given).map_err(|_| failed)?;
     for path in signed_paths(head, target) {
-        let resource = canonical_resource(&target.account, &path, &head.query);
-        let text = string_to_sign(credentials.scheme, head, date, &resource);
-        if keys.iter().any(|key| bool::from(sign(key.bytes(), &text).ct_eq(&given))) {
+        let pieces = signed_pieces(credentials.scheme, head, date, &target.account, &path);
+        if keys.iter().any(|key| bool::from(key.sign(pieces).ct_eq(&given[..length]))) {
             return Ok(());
         }
     }
     Err(failed.into())
 }
 
-/// HMAC-SHA256.
-pub fn sign(key: &[u8], text: &str) -> Vec<u8> {
-    // HMAC takes keys of any length, so there is no error to meet.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Vec::new() };
-    mac.update(text.as_bytes());
-    mac.finalize().into_bytes().to_vec()
-}
-
 /// The paths that clients may have signed: as sent, and on the secondary
 /// address in path style also without the suffix.
-fn signed_paths(head: &Head, target: &Target) -> Vec<String> {
-    let mut paths = vec![head.path.clone()];
-    if target.secondary && target.path_style {
-        paths.push(head.path.replacen("-secondary", "", 1));
-    }
-    paths
+fn signed_paths<'a>(head: &'a Head, target: &Target) -> impl Iterator<Item = Cow<'a, str>> {
+    let primary = (target.secondary && target.path_style).then(|| head.path.replacen("-secondary", "", 1));
+    std::iter::once(Cow::Borrowed(head.path.as_ref())).chain(primary.map(Cow::Owned))
 }
 
-/// `"/" + account + path + ("?comp=" + value, if given)` (protocol §10.3).
-fn canonical_resource(account: &str, path: &str, query: &str) -> String {
-    let comp = query.split('&').find_map(|parameter| {
+/// What is signed: for SharedKey `verb, Content-MD5, Content-Type, date,
+/// resource`, for SharedKeyLite `date, resource`, a line each (protocol §10.1,
+/// §10.2). The resource is `"/" + account + path + ("?comp=" + value, if given)`
+/// (§10.3).
+fn signed_pieces<'a>(
+    scheme: Scheme,
+    head: &'a Head,
+    date: &'a str,
+    account: &'a str,
+    path: &'a str,
+) -> [&'a str; 13] {
+    let header = |name| head.header(name).unwrap_or_default();
+    let [verb, md5, content_type, end] = match scheme {
+        Scheme::SharedKey => [head.method.as_ref(), header("content-md5"), header("content-type"), "\n"],
+        Scheme::SharedKeyLite => [""; 4],
+    };
+    let comp = head.query.split('&').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         name.eq_ignore_ascii_case("comp").then_some(value)
     });
-    match comp {
-        Some(value) => format!("/{account}{path}?comp={value}"),
-        None => format!("/{account}{path}"),
-    }
-}
-
-fn string_to_sign(scheme: Scheme, head: &Head, date: &str, resource: &str) -> String {
-    let header = |name| head.header(name).unwrap_or_default();
-    match scheme {
-        Scheme::SharedKeyLite => format!("{date}\n{resource}"),
-        Scheme::SharedKey => format!(
-            "{}\n{}\n{}\n{date}\n{resource}",
-            head.method,
-            header("content-md5"),
-            header("content-type"),
-        ),
-    }
+    let (mark, value) = comp.map_or(("", ""), |value| ("?comp=", value));
+    [verb, end, md5, end, content_type, end, date, "\n", "/", account, path, mark, value]
 }
 
 #[cfg(test)]
@@ -150,28 +142,31 @@ mod tests {
         let mut h = head("MERGE", "/acct/T(PartitionKey='%27')", "Comp=acl&x=1");
         h.headers.push(("content-type".into(), "application/json".into()));
         h.headers.push(("date".into(), "ignored".into()));
-        let resource = canonical_resource("acct", &h.path, &h.query);
-        assert_eq!(resource, "/acct/acct/T(PartitionKey='%27')?comp=acl");
-        assert_eq!(canonical_resource("acct", "/Tables", "restype=service"), "/acct/Tables");
-        assert_eq!(
-            string_to_sign(Scheme::SharedKey, &h, DATE, &resource),
-            format!("MERGE\n\napplication/json\n{DATE}\n{resource}")
-        );
-        assert_eq!(string_to_sign(Scheme::SharedKeyLite, &h, DATE, &resource), format!("{DATE}\n{resource}"));
+        let resource = "/acct/acct/T(PartitionKey='%27')?comp=acl";
+        let text = |scheme, h: &Head| signed_pieces(scheme, h, DATE, "acct", &h.path).concat();
+        assert_eq!(text(Scheme::SharedKey, &h), format!("MERGE\n\napplication/json\n{DATE}\n{resource}"));
+        assert_eq!(text(Scheme::SharedKeyLite, &h), format!("{DATE}\n{resource}"));
+        h.query = "restype=service".into();
+        h.path = "/Tables".into();
+        assert_eq!(text(Scheme::SharedKeyLite, &h), format!("{DATE}\n/acct/Tables"));
         // Computed with an independent implementation of HMAC-SHA256.
         assert_eq!(
-            STANDARD.encode(sign(b"key", "The quick brown fox jumps over the lazy dog")),
+            STANDARD.encode(key(b"key").sign(["The quick brown fox ", "jumps over the lazy dog"])),
             "97yD9DBThCSxMpjmqm+xQ+9NWaFJRhdZl0edvC0aPNg="
         );
+    }
+
+    fn key(bytes: &[u8]) -> AccountKey {
+        AccountKey::new(bytes.to_vec()).unwrap()
     }
 
     fn outcome(scheme: &str, change: impl FnOnce(&mut Head), key: usize, minutes: i64) -> Result<(), Code> {
         let accounts = AccountSet::parse("acct:AQID:BAUG", vec![]).unwrap();
         let mut h = head("GET", "/acct/T()", "");
         let kind = if scheme == "SharedKey" { Scheme::SharedKey } else { Scheme::SharedKeyLite };
-        let text = string_to_sign(kind, &h, DATE, "/acct/acct/T()");
+        let text = signed_pieces(kind, &h, DATE, "acct", &h.path).concat();
         let secret: &[u8] = [&[1, 2, 3][..], &[4, 5, 6], &[9]][key];
-        let signature = STANDARD.encode(sign(secret, &text));
+        let signature = STANDARD.encode(self::key(secret).sign([text.as_str()]));
         h.headers.push(("authorization".into(), format!("{scheme} acct:{signature}")));
         change(&mut h);
         let target = resolve(&h, &accounts).unwrap();

@@ -3,6 +3,7 @@
 pub mod atom;
 pub mod failure;
 pub mod json;
+mod members;
 pub mod multipart;
 pub mod policies;
 pub mod properties;

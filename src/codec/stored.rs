@@ -13,12 +13,8 @@
 //! jsonb reorders members, so an annotation may stand anywhere in the object.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-
+use super::members::{Member, members, string};
 use crate::error::{Code, Result};
 use crate::model::entity::{Properties, StoredProperties};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
@@ -30,6 +26,8 @@ pub const ANNOTATION: &str = "@odata.type";
 #[derive(Debug)]
 pub struct StoredField<'a> {
     pub name: Cow<'a, str>,
+    /// JSON text of the name, with its quotes.
+    pub quoted: &'a str,
     pub edm_type: EdmType,
     /// JSON text of the value.
     pub raw: &'a str,
@@ -142,22 +140,54 @@ pub fn fields(stored: &StoredProperties) -> Result<Vec<StoredField<'_>>> {
     if stored.as_str() == "{}" {
         return Ok(Vec::new());
     }
-    let members: Members<'_> = serde_json::from_str(stored.as_str()).map_err(|_| Code::InternalError)?;
-    let mut fields = Vec::with_capacity(members.values.len());
-    for (name, raw) in members.values {
-        let raw = raw.get();
-        let annotated = members.types.iter().find(|(of, _)| *of == name).map(|(_, t)| *t);
-        let edm_type = match (annotated, raw.as_bytes().first()) {
-            (Some(edm_type), _) => edm_type,
-            (None, Some(b'"')) => EdmType::String,
-            (None, Some(b't' | b'f')) => EdmType::Boolean,
-            (None, Some(b'-' | b'0'..=b'9')) => EdmType::Int32,
-            (None, _) => return Err(Code::InternalError.into()),
-        };
-        let escaped = annotated == Some(EdmType::String);
-        fields.push(StoredField { name, edm_type, raw, escaped });
+    read_fields(stored.as_str()).ok_or_else(|| Code::InternalError.into())
+}
+
+fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
+    let members = members(text)?;
+    let mut types = Vec::new();
+    let mut fields = Vec::with_capacity(members.len());
+    for Member { name: quoted, value: raw } in members {
+        let name = string(quoted)?;
+        if let Some(base) = annotated(&name) {
+            types.push((base, EdmType::from_name(&string(raw)?)?));
+        } else {
+            // What it is where no annotation says otherwise.
+            let edm_type = match raw.as_bytes().first() {
+                Some(b't' | b'f') => EdmType::Boolean,
+                Some(b'-' | b'0'..=b'9') => EdmType::Int32,
+                Some(b'"') => EdmType::String,
+                _ => return None,
+            };
+            fields.push(StoredField { name, quoted, edm_type, raw, escaped: false });
+        }
     }
-    Ok(fields)
+    annotate(&mut fields, &types);
+    Some(fields)
+}
+
+/// The property that a member annotates, if it annotates one.
+fn annotated<'a>(name: &Cow<'a, str>) -> Option<Cow<'a, str>> {
+    match name {
+        Cow::Borrowed(name) => name.strip_suffix(ANNOTATION).map(Cow::Borrowed),
+        Cow::Owned(name) => name.strip_suffix(ANNOTATION).map(|base| Cow::Owned(base.to_owned())),
+    }
+}
+
+/// Gives the fields the types of their annotations. Both come in the same order
+/// from either database, so that each annotation is looked for from where the
+/// last one was found.
+fn annotate(fields: &mut [StoredField<'_>], types: &[(Cow<'_, str>, EdmType)]) {
+    let mut from = 0;
+    for (name, edm_type) in types {
+        let ahead = fields[from..].iter().position(|field| field.name == *name).map(|at| from + at);
+        let found = ahead.or_else(|| fields[..from].iter().position(|field| field.name == *name));
+        if let Some(at) = found {
+            fields[at].edm_type = *edm_type;
+            fields[at].escaped = *edm_type == EdmType::String;
+            from = at + 1;
+        }
+    }
 }
 
 /// Reads every property.
@@ -213,88 +243,6 @@ impl StoredField<'_> {
             }
             EdmType::Double => EdmValue::Double(lexical::parse_double(self.raw)?),
         })
-    }
-}
-
-/// A JSON string's content, borrowed where nothing was escaped.
-fn string(raw: &str) -> Option<Cow<'_, str>> {
-    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    if !inner.contains('\\') {
-        return Some(Cow::Borrowed(inner));
-    }
-    serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
-}
-
-/// Members of a stored object with the annotations sorted out.
-struct Members<'a> {
-    values: Vec<(Cow<'a, str>, &'a RawValue)>,
-    types: Vec<(Cow<'a, str>, EdmType)>,
-}
-
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object in stored form")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Members { values: Vec::with_capacity(16), types: Vec::new() };
-        while let Some(Name(name)) = map.next_key()? {
-            if !name.ends_with(ANNOTATION) {
-                members.values.push((name, map.next_value()?));
-                continue;
-            }
-            let type_name: &str = map.next_value()?;
-            let edm_type = EdmType::from_name(type_name)
-                .ok_or_else(|| serde::de::Error::custom("unknown type in stored form"))?;
-            let base = name.len() - ANNOTATION.len();
-            let name = match name {
-                Cow::Borrowed(name) => Cow::Borrowed(&name[..base]),
-                Cow::Owned(mut name) => {
-                    name.truncate(base);
-                    Cow::Owned(name)
-                }
-            };
-            members.types.push((name, edm_type));
-        }
-        Ok(members)
-    }
-}
-
-/// A member name that borrows from the input where it can; serde's own
-/// `Cow` never borrows.
-pub(in crate::codec) struct Name<'a>(pub(in crate::codec) Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(NameVisitor)
-    }
-}
-
-struct NameVisitor;
-
-impl<'de> Visitor<'de> for NameVisitor {
-    type Value = Name<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a member name")
-    }
-
-    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
-        Ok(Name(Cow::Borrowed(name)))
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(Name(Cow::Owned(name.to_owned())))
     }
 }
 

@@ -7,7 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::codec::stored::{ANNOTATION, Name};
+use crate::codec::stored::ANNOTATION;
 use crate::error::{Code, Error, Result};
 use crate::model::entity::Properties;
 use crate::model::ticks::DateTimeError;
@@ -210,6 +210,34 @@ impl<'a> Members<'a> {
         } else if !name.starts_with("odata.") && !name.contains("@odata.") {
             self.values.push((name, raw));
         }
+    }
+}
+
+/// A member name that borrows from the input where it can; serde's own
+/// `Cow` never borrows.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl<'de> Visitor<'de> for NameVisitor {
+    type Value = Name<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
     }
 }
 

@@ -234,18 +234,20 @@ fn push_field(out: &mut String, metadata: Metadata, field: &StoredField<'_>) {
         EdmType::String | EdmType::Boolean | EdmType::Int32 => false,
     };
     if annotated && metadata != Metadata::None {
-        push_string(out, &format!("{}{}", field.name, stored::ANNOTATION));
-        out.push_str(":\"");
+        out.push_str(&field.quoted[..field.quoted.len() - 1]);
+        out.push_str(stored::ANNOTATION);
+        out.push_str("\":\"");
         out.push_str(field.edm_type.name());
         out.push_str("\",");
     }
-    push_string(out, &field.name);
+    out.push_str(field.quoted);
     out.push(':');
-    match (field.edm_type, field.value()) {
-        (EdmType::Double, _) if !is_special_double(field.raw) => {
-            out.push_str(field.raw.trim_matches('"'));
-        }
-        (EdmType::String, Ok(EdmValue::String(text))) if field.escaped => push_string(out, &text),
+    match field.edm_type {
+        EdmType::Double if !annotated => out.push_str(field.raw.trim_matches('"')),
+        EdmType::String if field.escaped => match field.value() {
+            Ok(EdmValue::String(text)) => push_string(out, &text),
+            _ => out.push_str(field.raw),
+        },
         _ => out.push_str(field.raw),
     }
     out.push(',');

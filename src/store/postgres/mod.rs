@@ -4,24 +4,30 @@ mod catalog;
 mod fault;
 mod filter;
 mod jsonb;
+mod lane;
 mod options;
 mod page;
 mod pool;
 mod purge;
 mod read;
+mod reads;
 mod schema;
 mod service;
 pub mod statements;
 mod steps;
 mod transact;
 mod write;
+mod writes;
 
 use std::future::Future;
 use std::time::Duration;
 
 use catalog::{Facts, Remembered};
+use lane::Lanes;
 pub use options::{PgOptions, StartError};
-use pool::Pool;
+use pool::{Dial, Pool};
+use reads::Reads;
+use writes::Writes;
 
 use crate::error::Code;
 use crate::model::{Key, Stored, TableName, Ticks};
@@ -35,6 +41,10 @@ const ATTEMPTS: u32 = 8;
 /// number of them may share one database.
 pub struct PgStore {
     pool: Pool,
+    /// Where point reads and single writes meet; none where each is to have a
+    /// statement of its own.
+    reads: Option<Lanes<Reads>>,
+    writes: Option<Lanes<Writes>>,
     remembered: Remembered,
     spread: u16,
 }
@@ -46,8 +56,18 @@ impl PgStore {
     /// [`StartError`], to be shown to whoever starts the server.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
-        schema::migrate(&options).await?;
-        Ok(Self { pool: Pool::new(&options)?, remembered: Remembered::default(), spread: options.spread })
+        let sharded = schema::migrate(&options).await?;
+        // A sharding engine can route a statement of one bucket only.
+        let coalesce = options.coalesce && !sharded;
+        let dial = Dial::new(&options)?;
+        let (reading, writing) = (dial.clone(), dial.clone().waiting_for_locks(writes::LOCK_TIMEOUT));
+        Ok(Self {
+            reads: coalesce.then(|| Lanes::new(reading)),
+            writes: coalesce.then(|| Lanes::new(writing)),
+            pool: Pool::new(dial, options.max_connections as usize),
+            remembered: Remembered::default(),
+            spread: options.spread,
+        })
     }
 
     /// Runs an attempt against the table's facts: again with fresh facts where

@@ -31,6 +31,11 @@ pub struct PgOptions {
     pub acquire_timeout: Duration,
     /// How long one statement may take; at most [`MAX_OPERATION_TIMEOUT`].
     pub operation_timeout: Duration,
+    /// Whether requests that wait for the database at the same time share
+    /// statements. Each thread that answers requests then has two connections
+    /// more, one for point reads and one for single writes. Never so on a
+    /// database that Citus spreads over several servers.
+    pub coalesce: bool,
 }
 
 impl PgOptions {
@@ -43,6 +48,7 @@ impl PgOptions {
             spread: 1,
             acquire_timeout: Duration::from_secs(5),
             operation_timeout: Duration::from_secs(30),
+            coalesce: true,
         }
     }
 

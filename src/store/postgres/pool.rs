@@ -31,27 +31,51 @@ const GRACE: Duration = Duration::from_secs(2);
 /// connection is cheaper.
 const DRAIN: usize = 512 * 1024;
 
-/// A bounded stack of connections.
-pub struct Pool {
-    slots: Semaphore,
-    idle: Mutex<Vec<(PgConnection, Instant)>>,
+/// How connections are made, and how long anyone waits for one.
+#[derive(Clone)]
+pub struct Dial {
     connect: PgConnectOptions,
     session: String,
     acquire_timeout: Duration,
     statement_timeout: Duration,
 }
 
-impl Pool {
-    /// An empty pool; connections are made as they are needed.
+impl Dial {
+    /// What the settings say.
     pub fn new(options: &PgOptions) -> Result<Self, StartError> {
         Ok(Self {
-            slots: Semaphore::new(options.max_connections as usize),
-            idle: Mutex::new(Vec::new()),
             connect: PgOptions::connect_options(&options.url)?,
             session: options.session(),
             acquire_timeout: options.acquire_timeout,
             statement_timeout: options.operation_timeout + GRACE,
         })
+    }
+
+    /// The same, but statements give up on a held row after `limit`.
+    pub fn waiting_for_locks(mut self, limit: Duration) -> Self {
+        self.session.push_str(&format!("; SET lock_timeout = {}", limit.as_millis()));
+        self
+    }
+
+    async fn open(&self) -> Result<PgConnection, sqlx::Error> {
+        let mut connection = PgConnection::connect_with(&self.connect).await?;
+        // Fixed text with numbers of ours in it.
+        sqlx::raw_sql(sqlx::AssertSqlSafe(self.session.clone())).execute(&mut connection).await?;
+        Ok(connection)
+    }
+}
+
+/// A bounded stack of connections.
+pub struct Pool {
+    slots: Semaphore,
+    idle: Mutex<Vec<(PgConnection, Instant)>>,
+    dial: Dial,
+}
+
+impl Pool {
+    /// An empty pool; connections are made as they are needed.
+    pub fn new(dial: Dial, max_connections: usize) -> Self {
+        Self { slots: Semaphore::new(max_connections), idle: Mutex::new(Vec::new()), dial }
     }
 
     /// Waits for a slot and hands out a connection.
@@ -62,7 +86,7 @@ impl Pool {
     pub async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
         let slot = match self.slots.try_acquire() {
             Ok(slot) => slot,
-            Err(_) => timeout(self.acquire_timeout, self.slots.acquire())
+            Err(_) => timeout(self.dial.acquire_timeout, self.slots.acquire())
                 .await
                 .map_err(|_| Fault::Busy)?
                 .map_err(|_| Fault::Unavailable)?,
@@ -75,7 +99,7 @@ impl Pool {
                 return Ok(lease);
             }
         }
-        let opened = timeout(self.acquire_timeout, self.open()).await.map_err(|_| {
+        let opened = timeout(self.dial.acquire_timeout, self.dial.open()).await.map_err(|_| {
             tracing::warn!("connecting to the database took too long");
             Fault::Unavailable
         })?;
@@ -84,13 +108,6 @@ impl Pool {
             Fault::Unavailable
         })?);
         Ok(lease)
-    }
-
-    async fn open(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut connection = PgConnection::connect_with(&self.connect).await?;
-        // Fixed text with numbers of ours in it.
-        sqlx::raw_sql(sqlx::AssertSqlSafe(self.session.clone())).execute(&mut connection).await?;
-        Ok(connection)
     }
 
     fn pop(&self) -> Option<(PgConnection, Instant)> {
@@ -127,7 +144,7 @@ impl Lease<'_> {
     /// Runs a statement and returns its rows once the server is done with it:
     /// a write has then been committed, unless a transaction is open.
     pub async fn rows(&mut self, statement: Statement<'_>, effect: Effect) -> Result<Vec<PgRow>, Trouble> {
-        let limit = self.pool.statement_timeout;
+        let limit = self.pool.dial.statement_timeout;
         let connection = self.start()?;
         let result = timeout(limit, statement.fetch_all(connection)).await;
         self.settle(result, effect)
@@ -135,7 +152,7 @@ impl Lease<'_> {
 
     /// Like [`Lease::rows`], for at most one row.
     pub async fn row(&mut self, statement: Statement<'_>, effect: Effect) -> Result<Option<PgRow>, Trouble> {
-        let limit = self.pool.statement_timeout;
+        let limit = self.pool.dial.statement_timeout;
         let connection = self.start()?;
         let result = timeout(limit, statement.fetch_optional(connection)).await;
         self.settle(result, effect)
@@ -147,7 +164,7 @@ impl Lease<'_> {
         statement: Statement<'_>,
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
     ) -> Result<(), Trouble> {
-        let limit = self.pool.statement_timeout;
+        let limit = self.pool.dial.statement_timeout;
         let connection = self.start()?;
         let drained = timeout(limit, async {
             let mut rows = statement.fetch(connection);
@@ -214,14 +231,14 @@ impl Lease<'_> {
     }
 
     async fn control(&mut self, text: &'static str, effect: Effect) -> Result<(), Trouble> {
-        let limit = self.pool.statement_timeout;
+        let limit = self.pool.dial.statement_timeout;
         let connection = self.start()?;
         let result = timeout(limit, sqlx::raw_sql(text).execute(connection)).await;
         self.settle(result, effect).map(|_| ())
     }
 
     async fn answers(&mut self) -> bool {
-        let limit = self.pool.acquire_timeout;
+        let limit = self.pool.dial.acquire_timeout;
         let Ok(connection) = self.start() else { return false };
         let result = timeout(limit, connection.ping()).await;
         self.settle(result, Effect::Undone).is_ok()

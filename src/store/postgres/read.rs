@@ -7,6 +7,7 @@ use super::catalog::Facts;
 use super::fault::{Effect, Trouble};
 use super::jsonb::StoredColumn;
 use super::pool::Lease;
+use super::reads::Lookup;
 use super::{Attempt, PgStore, statements};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, Ticks};
@@ -21,8 +22,19 @@ impl Attempt for Get<'_> {
     type Done = Option<Stored>;
 
     async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Option<Stored>>> {
-        let mut lease = store.pool.acquire().await?;
-        Ok(read(&mut lease, facts, self.key).await?)
+        Ok(store.lookup(facts, self.key).await?)
+    }
+}
+
+impl PgStore {
+    /// What is stored under a key, read together with what others ask for; the
+    /// outer `None` if the table is gone.
+    pub(super) async fn lookup(&self, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
+        if let Some(reads) = &self.reads {
+            return reads.submit(Lookup { facts, key: key.clone() }).await;
+        }
+        let mut lease = self.pool.acquire().await?;
+        read(&mut lease, facts, key).await
     }
 }
 
@@ -34,8 +46,13 @@ pub async fn read(lease: &mut Lease<'_>, facts: Facts, key: &Key) -> Result<Opti
         .bind(&key.row)
         .bind(facts.table_no);
     let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
+    Ok(Some(found(&row, key.clone())?))
+}
+
+/// The entity of a row whose columns are null where there is none.
+pub fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, Trouble> {
     let missing = row.try_get_raw("modified").map_err(broken_row)?.is_null();
-    Ok(Some(if missing { None } else { Some(version(&row, key.clone())?) }))
+    if missing { Ok(None) } else { version(row, key).map(Some) }
 }
 
 /// The entity of a row that carries version and properties.

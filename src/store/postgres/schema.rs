@@ -3,11 +3,16 @@
 use sqlx::{Connection, PgConnection};
 
 use super::options::{PgOptions, StartError};
+use super::statements;
+
+/// The extension that makes tables of several servers one.
+const SHARDING: &str = "citus";
 
 /// Brings the schema up to date, one process at a time. A schema that is newer
 /// than this program is left as it is: migrations only ever add, so that
-/// replicas of two versions can run side by side.
-pub async fn migrate(options: &PgOptions) -> Result<(), StartError> {
+/// replicas of two versions can run side by side. Says whether the tables may be
+/// spread over several servers by an extension.
+pub async fn migrate(options: &PgOptions) -> Result<bool, StartError> {
     let url = options.migrate_url.as_ref().unwrap_or(&options.url);
     let connect = PgOptions::connect_options(url)?;
     let connected = tokio::time::timeout(options.acquire_timeout, PgConnection::connect_with(&connect)).await;
@@ -18,5 +23,8 @@ pub async fn migrate(options: &PgOptions) -> Result<(), StartError> {
     migrator.set_ignore_missing(true);
     // Not `run`, whose future cannot be shown to be Send.
     migrator.run_direct(None, &mut connection, false).await.map_err(StartError::Migrate)?;
-    connection.close().await.map_err(StartError::Connect)
+    let sharded = sqlx::query(statements::HAS_EXTENSION).bind(SHARDING).fetch_optional(&mut connection);
+    let sharded = sharded.await.map_err(StartError::Connect)?.is_some();
+    connection.close().await.map_err(StartError::Connect)?;
+    Ok(sharded)
 }

@@ -16,6 +16,8 @@ macro_rules! table_exists {
     };
 }
 
+pub const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
+
 // Tables.
 
 pub const CREATE_TABLE: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, created) \
@@ -77,6 +79,48 @@ pub const DELETE: &str = concat!(
     table_exists!("$4"),
     " RETURNING modified"
 );
+
+// Rows of several requests, which have nothing to do with each other. $1
+// buckets, $2 pks, $3 rks, $4 table numbers, side by side and in key order, so
+// that two statements never wait for each other in a circle.
+
+/// A row for each request whose table exists, with its place; the entity
+/// columns are null where there is no entity.
+pub const READ_EACH: &str = "SELECT u.n, e.modified, e.properties \
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS u (bucket, pk, rk, table_no, n) \
+     JOIN tables AS t ON t.table_no = u.table_no \
+     LEFT JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk";
+/// $5 versions, no two alike, by which the rows are told apart; $6 properties.
+pub const INSERT_EACH: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
+     SELECT u.bucket, u.pk, u.rk, u.modified, u.properties \
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[]) \
+     AS u (bucket, pk, rk, table_no, modified, properties) \
+     JOIN tables AS t ON t.table_no = u.table_no \
+     ON CONFLICT DO NOTHING RETURNING modified";
+/// $5 versions, $6 properties.
+pub const UPSERT_EACH: &str = "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) \
+     SELECT u.bucket, u.pk, u.rk, u.modified, u.properties \
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[]) \
+     AS u (bucket, pk, rk, table_no, modified, properties) \
+     JOIN tables AS t ON t.table_no = u.table_no \
+     ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = excluded.properties, \
+     modified = greatest(e.modified + 1, excluded.modified) RETURNING bucket, pk, rk, modified";
+/// $5 versions, $6 properties, $7 the versions that must be stored; null for
+/// any.
+pub const UPDATE_EACH: &str = "UPDATE entities AS e \
+     SET properties = u.properties, modified = greatest(e.modified + 1, u.modified) \
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::bigint[]) \
+     WITH ORDINALITY AS u (bucket, pk, rk, table_no, modified, properties, wanted, n) \
+     JOIN tables AS t ON t.table_no = u.table_no \
+     WHERE e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk \
+     AND e.modified = coalesce(u.wanted, e.modified) RETURNING u.n, e.modified";
+/// $5 the versions that must be stored; null for any.
+pub const DELETE_EACH: &str = "DELETE FROM entities AS e \
+     USING unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
+     WITH ORDINALITY AS u (bucket, pk, rk, table_no, wanted, n) \
+     JOIN tables AS t ON t.table_no = u.table_no \
+     WHERE e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk \
+     AND e.modified = coalesce(u.wanted, e.modified) RETURNING u.n, e.modified";
 
 // Many rows of one partition, arrays ordered by rk. $1 bucket, $2 pk, $3 rks,
 // $4 table number.
@@ -246,6 +290,7 @@ pub fn after(bounded: bool, buckets: usize) -> String {
 /// Every fixed text, and one of each shape of the composed ones.
 pub fn all() -> Vec<Cow<'static, str>> {
     let mut texts: Vec<Cow<'static, str>> = [
+        HAS_EXTENSION,
         CREATE_TABLE,
         DROP_TABLE,
         DOOM_TABLE,
@@ -263,6 +308,11 @@ pub fn all() -> Vec<Cow<'static, str>> {
         UPSERT,
         UPDATE,
         DELETE,
+        READ_EACH,
+        INSERT_EACH,
+        UPSERT_EACH,
+        UPDATE_EACH,
+        DELETE_EACH,
         LOCK_MANY,
         INSERT_MANY,
         INSERT_MISSING,

@@ -7,13 +7,12 @@
 //! to read first.
 
 use sqlx::Row;
-use sqlx::postgres::PgRow;
 
 use super::catalog::{Facts, exists};
-use super::fault::{Effect, Trouble};
-use super::jsonb::JsonText;
-use super::pool::{Lease, Statement};
-use super::read::{broken_row, read, ticks, version};
+use super::fault::Effect;
+use super::pool::Lease;
+use super::read::{broken_row, ticks, version};
+use super::writes::{Effort, Speculation};
 use super::{Attempt, PgStore, statements};
 use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Stored, Ticks};
@@ -33,29 +32,30 @@ impl Attempt for One<'_> {
     type Done = Written;
 
     async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
-        let mut lease = store.pool.acquire().await?;
         for _ in 0..LOST_RACES {
             if let Some(assumed) = self.assumption() {
                 let change = match decide(self.write, assumed.as_ref(), self.now) {
                     Ok(change) => change,
                     // Refused whatever is stored; a missing table comes first.
-                    Err(error) if exists(&mut lease, facts).await? => return Err(error.into()),
+                    Err(error) if exists(&mut store.pool.acquire().await?, facts).await? => {
+                        return Err(error.into());
+                    }
                     Err(_) => return Ok(None),
                 };
-                let row = lease.row(self.speculate(facts, &change), Effect::Unknown).await?;
-                if let Some(row) = row {
-                    return Ok(Some(written(&row, &change)?));
+                if let Some(version) = store.speculate(self.assuming(facts, change)).await? {
+                    return Ok(Some(self.written(version)));
                 }
             }
-            let Some(found) = read(&mut lease, facts, &self.write.key).await? else { return Ok(None) };
+            let Some(found) = store.lookup(facts, &self.write.key).await? else { return Ok(None) };
             let change = decide(self.write, found.as_ref(), self.now)?;
             if matches!(self.write.kind, WriteKind::Merge(_)) {
-                let statement = self.guarded(facts, &change, found.as_ref());
-                if let Some(row) = lease.row(statement, Effect::Unknown).await? {
-                    return Ok(Some(written(&row, &change)?));
+                let guarded = self.guarded(facts, change, found.as_ref());
+                if let Some(version) = store.speculate(guarded).await? {
+                    return Ok(Some(self.written(version)));
                 }
             }
         }
+        let mut lease = store.pool.acquire().await?;
         lease.begin().await?;
         let result = self.locked(&mut lease, facts).await;
         match result {
@@ -91,64 +91,64 @@ impl One<'_> {
         Stored { key: self.write.key.clone(), modified, properties }
     }
 
-    fn speculate<'q>(&'q self, facts: Facts, change: &'q Change) -> Statement<'q> {
-        match (self.write.kind, change) {
-            (WriteKind::Insert, Change::Put { properties, .. }) => {
-                self.put(statements::INSERT, facts, properties)
-            }
-            (WriteKind::Replace(IfMatch::Absent), Change::Put { properties, .. }) => {
-                self.put(statements::UPSERT, facts, properties)
-            }
-            (kind, Change::Put { properties, .. }) => {
-                self.put(statements::UPDATE, facts, properties).bind(wanted(kind))
-            }
-            (kind, Change::Delete) => self.address(statements::DELETE, facts).bind(wanted(kind)),
-        }
+    /// The change, under the guard that it assumed.
+    fn assuming(&self, facts: Facts, change: Change) -> Speculation {
+        self.speculation(
+            facts,
+            match (self.write.kind, change) {
+                (WriteKind::Insert, Change::Put { properties, .. }) => Effort::Insert(properties),
+                (WriteKind::Replace(IfMatch::Absent), Change::Put { properties, .. }) => {
+                    Effort::Upsert(properties)
+                }
+                (kind, Change::Put { properties, .. }) => Effort::Update(properties, wanted(kind)),
+                (kind, Change::Delete) => Effort::Delete(wanted(kind)),
+            },
+        )
     }
 
     /// The change, provided that what was found is still what is stored.
-    fn guarded<'q>(&'q self, facts: Facts, change: &'q Change, found: Option<&Stored>) -> Statement<'q> {
+    fn guarded(&self, facts: Facts, change: Change, found: Option<&Stored>) -> Speculation {
         let guard = found.map(|f| f.modified.raw());
-        match (change, guard) {
-            (Change::Put { properties, .. }, None) => self.put(statements::INSERT, facts, properties),
-            (Change::Put { properties, .. }, guard) => {
-                self.put(statements::UPDATE, facts, properties).bind(guard)
-            }
-            (Change::Delete, guard) => self.address(statements::DELETE, facts).bind(guard),
-        }
+        self.speculation(
+            facts,
+            match (change, guard) {
+                (Change::Put { properties, .. }, None) => Effort::Insert(properties),
+                (Change::Put { properties, .. }, guard) => Effort::Update(properties, guard),
+                (Change::Delete, guard) => Effort::Delete(guard),
+            },
+        )
+    }
+
+    fn speculation(&self, facts: Facts, effort: Effort) -> Speculation {
+        Speculation { facts, key: self.write.key.clone(), effort, now: self.now }
     }
 
     async fn locked(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Option<Written>> {
-        let row = lease.row(self.address(statements::LOCK_ONE, facts), Effect::Undone).await?;
-        let found = row.map(|row| version(&row, self.write.key.clone())).transpose()?;
+        let key = &self.write.key;
+        let look = sqlx::query(statements::LOCK_ONE)
+            .bind(facts.bucket(&key.partition))
+            .bind(&key.partition)
+            .bind(&key.row)
+            .bind(facts.table_no);
+        let row = lease.row(look, Effect::Undone).await?;
+        let found = row.map(|row| version(&row, key.clone())).transpose()?;
         if found.is_none() && !exists(lease, facts).await? {
             return Ok(None);
         }
         let change = decide(self.write, found.as_ref(), self.now)?;
-        let row = lease.row(self.guarded(facts, &change, found.as_ref()), Effect::Undone).await?;
-        match row {
-            Some(row) => Ok(Some(written(&row, &change)?)),
+        let guarded = self.guarded(facts, change, found.as_ref());
+        match lease.row(guarded.statement(), Effect::Undone).await? {
+            Some(row) => Ok(Some(self.written(ticks(row.try_get("modified").map_err(broken_row)?)?))),
             // Inserted by another, or the table went, since the look.
             None => Err(Failure::Fault(Fault::Serialization)),
         }
     }
 
-    fn put<'q>(
-        &'q self,
-        text: &'static str,
-        facts: Facts,
-        properties: &'q StoredProperties,
-    ) -> Statement<'q> {
-        self.address(text, facts).bind(self.now.raw()).bind(JsonText(properties.as_str()))
-    }
-
-    fn address(&self, text: &'static str, facts: Facts) -> Statement<'_> {
-        let key = &self.write.key;
-        sqlx::query(text)
-            .bind(facts.bucket(&key.partition))
-            .bind(&key.partition)
-            .bind(&key.row)
-            .bind(facts.table_no)
+    const fn written(&self, version: Ticks) -> Written {
+        match self.write.kind {
+            WriteKind::Delete(_) => Written { modified: None },
+            _ => Written { modified: Some(version) },
+        }
     }
 }
 
@@ -159,12 +159,4 @@ fn wanted(kind: WriteKind) -> Option<i64> {
         }
         _ => None,
     }
-}
-
-fn written(row: &PgRow, change: &Change) -> Result<Written, Trouble> {
-    let modified = match change {
-        Change::Put { .. } => Some(ticks(row.try_get("modified").map_err(broken_row)?)?),
-        Change::Delete => None,
-    };
-    Ok(Written { modified })
 }

@@ -72,6 +72,38 @@ async fn hot_statements_scan_the_key_index() {
     }
 }
 
+/// Statements of several requests at once: text, types after the four that make
+/// the address, and values.
+const EACH: [(&str, &str, &str); 5] = [
+    (statements::READ_EACH, "", ""),
+    (statements::INSERT_EACH, ", bigint[], jsonb[]", ", '{1}', array['{}'::jsonb]"),
+    (statements::UPSERT_EACH, ", bigint[], jsonb[]", ", '{1}', array['{}'::jsonb]"),
+    (statements::UPDATE_EACH, ", bigint[], jsonb[], bigint[]", ", '{1}', array['{}'::jsonb], '{null}'"),
+    (statements::DELETE_EACH, ", bigint[]", ", '{1}'"),
+];
+
+#[tokio::test]
+async fn requests_that_share_a_statement_look_up_their_keys_in_its_order() {
+    for (text, types, values) in EACH {
+        let types = format!("bigint[], text[], text[], bigint[]{types}");
+        let values = format!("'{{5}}', '{{p}}', '{{r}}', '{{0}}'{values}");
+        for url in [plain_url(), partitioned_url()] {
+            let plan = plan(url, text, &types, &values).await;
+            for bad in ["Seq Scan", "Bitmap", "Hash", "Merge Join", "Sort", "Materialize"] {
+                assert!(!plan.contains(bad), "{bad}: {text}\n{plan}");
+            }
+            if on_entities(&plan) > 0 {
+                let condition = "Index Cond: ((bucket = u.bucket) AND (pk = u.pk) AND (rk = u.rk))";
+                let plain = plan.replace("(u.pk)::text", "u.pk").replace("(u.rk)::text", "u.rk");
+                assert!(plain.contains(condition), "{text}\n{plan}");
+            }
+            // The keys drive the join, so rows are locked in their order.
+            let first_scan = plan.lines().find(|line| line.contains("Scan")).unwrap();
+            assert!(first_scan.contains("Function Scan"), "{text}\n{plan}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_page_is_bounded_by_its_index_conditions_and_not_sorted() {
     let types = "bigint, bigint, text, text, text, text, bigint";

@@ -1,5 +1,6 @@
 //! What every store has to do, and what PostgreSQL has to do besides.
 
+mod coalesce;
 mod contract;
 mod explain;
 mod groups;

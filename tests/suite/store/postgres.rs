@@ -46,6 +46,13 @@ async fn plain() -> PgStore {
     open(plain_url(), 1).await
 }
 
+async fn plain_alone() -> PgStore {
+    let mut options = PgOptions::new(plain_url());
+    options.max_connections = 6;
+    options.coalesce = false;
+    PgStore::connect(options).await.expect("a store")
+}
+
 async fn plain_spread() -> PgStore {
     open(plain_url(), 16).await
 }
@@ -59,6 +66,7 @@ async fn partitioned_spread() -> PgStore {
 }
 
 contract!(on_plain_tables, super::plain);
+contract!(on_plain_tables_with_a_statement_a_request, super::plain_alone);
 contract!(on_plain_tables_with_spread, super::plain_spread);
 contract!(on_hash_partitions, super::partitioned);
 contract!(on_hash_partitions_with_spread, super::partitioned_spread);

@@ -1,0 +1,177 @@
+//! The members of a JSON object as slices of its text, for text that is known to
+//! be the output of a JSON printer: nothing is decoded, copied or judged.
+
+use std::borrow::Cow;
+
+/// One member: its name and its value, both as JSON text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// With its quotes.
+    pub name: &'a str,
+    pub value: &'a str,
+}
+
+/// Splits an object into its members, whose values are no objects or arrays.
+/// `None` where the text is something else.
+pub fn members(text: &str) -> Option<Vec<Member<'_>>> {
+    let mut scanner = Scanner { text, at: 0 };
+    let mut members = Vec::with_capacity(24);
+    scanner.expect(b'{')?;
+    if scanner.next_is(b'}') {
+        return scanner.is_done().then_some(members);
+    }
+    loop {
+        let name = scanner.string()?;
+        scanner.expect(b':')?;
+        members.push(Member { name, value: scanner.value()? });
+        if scanner.next_is(b',') {
+            continue;
+        }
+        scanner.expect(b'}')?;
+        return scanner.is_done().then_some(members);
+    }
+}
+
+/// What a JSON string says, borrowed where nothing was escaped. `None` for what
+/// is no string.
+pub fn string(json: &str) -> Option<Cow<'_, str>> {
+    let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(inner));
+    }
+    serde_json::from_str::<String>(json).ok().map(Cow::Owned)
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+        bytes.get(self.at).copied()
+    }
+
+    fn next_is(&mut self, byte: u8) -> bool {
+        let is = self.peek() == Some(byte);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.next_is(byte).then_some(())
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// A string with its quotes.
+    fn string(&mut self) -> Option<&'a str> {
+        self.expect(b'"')?;
+        let (bytes, start) = (self.text.as_bytes(), self.at - 1);
+        loop {
+            let found = self.at + memchr::memchr2(b'"', b'\\', bytes.get(self.at..)?)?;
+            self.at = found + 1;
+            if bytes[found] == b'"' {
+                return self.text.get(start..self.at);
+            }
+            // Whatever is escaped, it does not end the string.
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self) -> Option<&'a str> {
+        match self.peek()? {
+            b'"' => self.string(),
+            b'{' | b'[' => None,
+            _ => {
+                let start = self.at;
+                let rest = self.text.as_bytes().get(start..)?;
+                let length =
+                    rest.iter().position(|b| matches!(b, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t'))?;
+                self.at += length;
+                if length == 0 { None } else { self.text.get(start..self.at) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn pairs(text: &str) -> Option<Vec<(&str, &str)>> {
+        members(text).map(|found| found.into_iter().map(|m| (m.name, m.value)).collect())
+    }
+
+    #[test]
+    fn members_are_slices_of_the_text() {
+        assert_eq!(pairs("{}"), Some(vec![]));
+        assert_eq!(pairs(" { } "), Some(vec![]));
+        assert_eq!(
+            pairs("{\"a\": 1, \"b\":\"x\\\"}, \",\"\\\\\":true}"),
+            Some(vec![("\"a\"", "1"), ("\"b\"", "\"x\\\"}, \""), ("\"\\\\\"", "true")])
+        );
+    }
+
+    #[test]
+    fn what_is_no_flat_object_is_told() {
+        for text in [
+            "",
+            "{",
+            "}",
+            "[]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1",
+            "{\"a\":1,}",
+            "{\"a\":[1]}",
+            "{\"a\":{}}",
+            "{\"a\":\"x}",
+            "{\"a\":\"x\\",
+            "{\"a\":1}x",
+            "{a:1}",
+            "{\"a\":1 2}",
+            "{,}",
+        ] {
+            assert_eq!(pairs(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_are_decoded_where_they_have_to_be() {
+        assert_eq!(string("\"ab\""), Some(Cow::Borrowed("ab")));
+        assert_eq!(string("\"a\\u0041\\n\""), Some(Cow::Owned("aA\n".into())));
+        for text in ["", "\"", "ab", "\"\\x\"", "\"\\ud800\""] {
+            assert_eq!(string(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn objects_of_any_printer_split_as_they_were_printed(
+            object in prop::collection::btree_map(any::<String>(), any::<Option<String>>(), 0..6),
+        ) {
+            let value = serde_json::to_value(&object).unwrap();
+            for text in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
+                let found: Vec<_> = members(&text).unwrap();
+                prop_assert_eq!(found.len(), object.len());
+                for (member, (name, value)) in found.iter().zip(&object) {
+                    prop_assert_eq!(&string(member.name).unwrap(), name);
+                    prop_assert_eq!(string(member.value).map(Cow::into_owned), value.clone());
+                }
+            }
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "[{}\\[\\]\",:\\\\a1é ]{0,24}") {
+            let _ = members(&text);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Requests that share round trips (design: adaptive coalescing).
+//!
+//! A lane is one connection with a queue. Whatever waits when the connection is
+//! free is done as one statement; a request that finds it free is done at once,
+//! alone. Each thread that works on the store has a lane of its own, so that no
+//! request pays for waking another thread.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use thread_local::ThreadLocal;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use super::fault::{Effect, Trouble};
+use super::pool::{Dial, Lease, Pool};
+use crate::store::Fault;
+
+/// Requests that may wait in one lane; more are refused as busy.
+const QUEUE: usize = 4096;
+
+/// What the requests of a lane have in common.
+pub trait Shared: Send + Sync + 'static {
+    type Request: Send + 'static;
+    type Reply: Send + 'static;
+    /// What a lost connection means for them.
+    const EFFECT: Effect;
+
+    /// Takes from the front of the queue what one statement can do, at least
+    /// one request of a queue that is not empty.
+    fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>>;
+
+    /// Does a round. Every job is to be answered.
+    fn run(lease: Lease<'_>, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
+}
+
+/// A request and the way to answer it.
+pub struct Job<S: Shared + ?Sized> {
+    pub request: S::Request,
+    reply: oneshot::Sender<Result<S::Reply, Trouble>>,
+}
+
+/// Jobs in the order in which they came.
+pub type Waiting<S> = VecDeque<Job<S>>;
+
+impl<S: Shared + ?Sized> Job<S> {
+    /// Answers the request with what `outcome` makes of it. Nobody minds a requester that has gone away.
+    pub fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, Trouble>) {
+        let _ = self.reply.send(outcome(self.request));
+    }
+
+    /// Answers the request.
+    pub fn answer(self, outcome: Result<S::Reply, Trouble>) {
+        self.answer_with(|_| outcome);
+    }
+}
+
+type Queue<S> = mpsc::Sender<Job<S>>;
+
+/// One lane for each thread, made when the thread first needs it.
+pub struct Lanes<S: Shared> {
+    queues: ThreadLocal<Mutex<Option<Queue<S>>>>,
+    dial: Dial,
+}
+
+impl<S: Shared> Lanes<S> {
+    /// No lanes yet; `dial` makes the one connection of each.
+    pub fn new(dial: Dial) -> Self {
+        Self { queues: ThreadLocal::new(), dial }
+    }
+
+    /// Hands a request to this thread's lane and waits for its answer.
+    ///
+    /// # Errors
+    /// [`Fault::Busy`] where too many wait already, and whatever became of the
+    /// statement.
+    pub async fn submit(&self, request: S::Request) -> Result<S::Reply, Trouble> {
+        let (reply, answer) = oneshot::channel();
+        self.enqueue(Job { request, reply })?;
+        answer.await.unwrap_or_else(|_| {
+            Err(Trouble::Fault(match S::EFFECT {
+                Effect::Undone => Fault::Unavailable,
+                Effect::Unknown => Fault::Timeout,
+            }))
+        })
+    }
+
+    fn enqueue(&self, job: Job<S>) -> Result<(), Trouble> {
+        let mut queue = self.queues.get_or_default().lock().unwrap_or_else(PoisonError::into_inner);
+        let job = match queue.as_ref().map(|open| open.try_reserve()) {
+            Some(Ok(place)) => {
+                place.send(job);
+                return Ok(());
+            }
+            Some(Err(TrySendError::Full(()))) => return Err(Fault::Busy.into()),
+            // None yet, or it died, or it went with the runtime that it ran on.
+            Some(Err(TrySendError::Closed(()))) | None => job,
+        };
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        sender.try_send(job).map_err(|_| Fault::Busy)?;
+        tokio::spawn(serve(Pool::new(self.dial.clone(), 1), receiver));
+        *queue = Some(sender);
+        Ok(())
+    }
+}
+
+/// Works until the last sender is gone.
+async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
+    let mut waiting = Waiting::<S>::new();
+    while let Some(first) = queue.recv().await {
+        waiting.push_back(first);
+        while !waiting.is_empty() {
+            let lease = pool.acquire().await;
+            // Requests that are ready by now shall not miss the round.
+            tokio::task::yield_now().await;
+            while let Ok(job) = queue.try_recv() {
+                waiting.push_back(job);
+            }
+            waiting.retain(|job| !job.reply.is_closed());
+            match lease {
+                Ok(lease) if !waiting.is_empty() => S::run(lease, S::round(&mut waiting)).await,
+                Ok(_) => {}
+                Err(trouble) => waiting.drain(..).for_each(|job| job.answer(Err(trouble))),
+            }
+        }
+    }
+}

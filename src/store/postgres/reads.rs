@@ -1,0 +1,72 @@
+//! Point reads that share a statement.
+
+use std::ops::ControlFlow;
+
+use sqlx::Row;
+
+use super::catalog::Facts;
+use super::fault::{Effect, Trouble};
+use super::lane::{Job, Shared, Waiting};
+use super::pool::Lease;
+use super::read::{found, read};
+use super::statements;
+use crate::model::{Key, Stored};
+
+/// Reads of one statement at most.
+const MAX_ROUND: usize = 128;
+
+/// The read of one entity.
+pub struct Lookup {
+    pub facts: Facts,
+    pub key: Key,
+}
+
+/// The lane of point reads. Its reply is what is stored; the outer `None` says
+/// that the table is gone.
+pub struct Reads;
+
+impl Shared for Reads {
+    type Request = Lookup;
+    type Reply = Option<Option<Stored>>;
+    const EFFECT: Effect = Effect::Undone;
+
+    fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>> {
+        waiting.drain(..waiting.len().min(MAX_ROUND)).collect()
+    }
+
+    async fn run(mut lease: Lease<'_>, mut round: Vec<Job<Self>>) {
+        match round.pop() {
+            Some(only) if round.is_empty() => {
+                let Lookup { facts, key } = &only.request;
+                let outcome = read(&mut lease, *facts, key).await;
+                only.answer(outcome);
+            }
+            last => {
+                round.extend(last);
+                read_each(&mut lease, round).await;
+            }
+        }
+    }
+}
+
+/// Answers each read as its row comes in, those without a row at the end.
+async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
+    let buckets: Vec<i64> = round.iter().map(|j| j.request.facts.bucket(&j.request.key.partition)).collect();
+    let pks: Vec<&str> = round.iter().map(|j| j.request.key.partition.as_str()).collect();
+    let rks: Vec<&str> = round.iter().map(|j| j.request.key.row.as_str()).collect();
+    let tables: Vec<i64> = round.iter().map(|j| j.request.facts.table_no).collect();
+    let query = sqlx::query(statements::READ_EACH).bind(buckets).bind(pks).bind(rks).bind(tables);
+    let mut open: Vec<Option<Job<Reads>>> = round.into_iter().map(Some).collect();
+    let outcome = lease
+        .stream(query, &mut |row| {
+            let place = usize::try_from(row.try_get::<i64, _>("n")?).unwrap_or(0);
+            let job = place.checked_sub(1).and_then(|at| open.get_mut(at)).and_then(Option::take);
+            if let Some(job) = job {
+                job.answer_with(|lookup| found(row, lookup.key).map(Some));
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .await;
+    let rest: Result<(), Trouble> = outcome;
+    open.into_iter().flatten().for_each(|job| job.answer(rest.map(|()| None)));
+}

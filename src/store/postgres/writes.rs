@@ -1,0 +1,265 @@
+//! Independent writes that share a statement, and with it a commit.
+//!
+//! A round holds writes of one kind and never two of one key. Its statement
+//! commits by itself; each write learns whether its own guard held. If the
+//! statement fails and nothing was done, every write of it goes its own way: the
+//! bad row or the row that somebody holds fails only the request that it
+//! belongs to.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::catalog::Facts;
+use super::fault::{Effect, Trouble};
+use super::jsonb::JsonText;
+use super::lane::{Job, Shared, Waiting};
+use super::pool::{Lease, Statement};
+use super::read::{broken_row, ticks};
+use super::{PgStore, statements};
+use crate::model::entity::StoredProperties;
+use crate::model::{Key, Ticks};
+use crate::store::Fault;
+
+/// Writes of one statement at most.
+const MAX_ROUND: usize = 128;
+/// Bytes of properties in one statement, past which no further write joins.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+/// How long a round waits for a row that somebody holds, before its writes go
+/// their own ways.
+pub const LOCK_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// What a statement does, and the guard under which it does so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effort {
+    /// Stores a new row if there is none.
+    Insert(StoredProperties),
+    /// Stores a row whatever is there.
+    Upsert(StoredProperties),
+    /// Replaces a row of this version; of any, without one.
+    Update(StoredProperties, Option<i64>),
+    /// Removes a row of this version; of any, without one.
+    Delete(Option<i64>),
+}
+
+/// One guarded write of one row.
+pub struct Speculation {
+    pub facts: Facts,
+    pub key: Key,
+    pub effort: Effort,
+    /// The version to store, unless the stored one is as new.
+    pub now: Ticks,
+}
+
+/// What became of a speculation.
+pub enum Verdict {
+    /// Done and durable, under this version (of a delete: the last one); `None`
+    /// if the guard did not hold, or the table is gone.
+    Tried(Option<Ticks>),
+    /// Nothing was done: the write is handed back, to be tried by itself.
+    Alone(Box<Speculation>),
+}
+
+impl PgStore {
+    /// Does a guarded write, together with those of others; `None` if the guard
+    /// did not hold, or the table is gone.
+    pub(super) async fn speculate(&self, speculation: Speculation) -> Result<Option<Ticks>, Trouble> {
+        let alone = match &self.writes {
+            None => Box::new(speculation),
+            Some(writes) => match writes.submit(speculation).await? {
+                Verdict::Tried(outcome) => return Ok(outcome),
+                Verdict::Alone(speculation) => speculation,
+            },
+        };
+        let mut lease = self.pool.acquire().await?;
+        run_alone(&mut lease, &alone).await
+    }
+}
+
+async fn run_alone(lease: &mut Lease<'_>, speculation: &Speculation) -> Result<Option<Ticks>, Trouble> {
+    lease.row(speculation.statement(), Effect::Unknown).await?.as_ref().map(version).transpose()
+}
+
+/// The lane of single writes.
+pub struct Writes;
+
+impl Shared for Writes {
+    type Request = Speculation;
+    type Reply = Verdict;
+    const EFFECT: Effect = Effect::Unknown;
+
+    fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>> {
+        let mut round: Vec<Job<Self>> = Vec::with_capacity(waiting.len().min(MAX_ROUND));
+        let mut later = Waiting::new();
+        let (mut bytes, mut keys) = (0, HashSet::new());
+        while let Some(job) = waiting.pop_front() {
+            let fits = round.first().is_none_or(|first| {
+                bytes < MAX_BYTES
+                    && round.len() < MAX_ROUND
+                    && std::mem::discriminant(&first.request.effort)
+                        == std::mem::discriminant(&job.request.effort)
+            });
+            // A write that waits keeps later ones of its key waiting.
+            if keys.insert(job.request.fingerprint()) && fits {
+                bytes += job.request.properties().len();
+                round.push(job);
+            } else {
+                later.push_back(job);
+            }
+        }
+        *waiting = later;
+        round
+    }
+
+    async fn run(mut lease: Lease<'_>, mut round: Vec<Job<Self>>) {
+        let outcome = if let [only] = round.as_slice() {
+            run_alone(&mut lease, &only.request).await.map(|version| vec![Ok(version)])
+        } else {
+            round.sort_unstable_by(|a, b| a.request.address().cmp(&b.request.address()));
+            tell_apart(&mut round);
+            let rows = lease.rows(statement_for_each(&round), Effect::Unknown).await;
+            rows.map(|rows| versions(&round, &rows))
+        };
+        match outcome {
+            Ok(versions) => {
+                round.into_iter().zip(versions).for_each(|(job, v)| job.answer(v.map(Verdict::Tried)));
+            }
+            Err(trouble) if undone(trouble) => round
+                .into_iter()
+                .for_each(|job| job.answer_with(|speculation| Ok(Verdict::Alone(Box::new(speculation))))),
+            Err(trouble) => round.into_iter().for_each(|job| job.answer(Err(trouble))),
+        }
+    }
+}
+
+impl Speculation {
+    fn bucket(&self) -> i64 {
+        self.facts.bucket(&self.key.partition)
+    }
+
+    fn address(&self) -> (i64, &str, &str) {
+        (self.bucket(), &self.key.partition, &self.key.row)
+    }
+
+    /// Equal for equal addresses. Where it is equal for others too, one of them
+    /// waits for a round in vain, and no more.
+    fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.address().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn properties(&self) -> &str {
+        match &self.effort {
+            Effort::Insert(p) | Effort::Upsert(p) | Effort::Update(p, _) => p.as_str(),
+            Effort::Delete(_) => "",
+        }
+    }
+
+    const fn wanted(&self) -> Option<i64> {
+        match &self.effort {
+            Effort::Update(_, wanted) | Effort::Delete(wanted) => *wanted,
+            Effort::Insert(_) | Effort::Upsert(_) => None,
+        }
+    }
+
+    /// The statement that does this write and no other.
+    pub fn statement(&self) -> Statement<'_> {
+        let text = match &self.effort {
+            Effort::Insert(_) => statements::INSERT,
+            Effort::Upsert(_) => statements::UPSERT,
+            Effort::Update(..) => statements::UPDATE,
+            Effort::Delete(_) => statements::DELETE,
+        };
+        let query = sqlx::query(text)
+            .bind(self.bucket())
+            .bind(&self.key.partition)
+            .bind(&self.key.row)
+            .bind(self.facts.table_no);
+        match &self.effort {
+            Effort::Insert(p) | Effort::Upsert(p) => query.bind(self.now.raw()).bind(JsonText(p.as_str())),
+            Effort::Update(p, wanted) => query.bind(self.now.raw()).bind(JsonText(p.as_str())).bind(*wanted),
+            Effort::Delete(wanted) => query.bind(*wanted),
+        }
+    }
+}
+
+fn version(row: &PgRow) -> Result<Ticks, Trouble> {
+    ticks(row.try_get("modified").map_err(broken_row)?)
+}
+
+/// Whether the server said that the statement failed, so that each of its writes
+/// may be tried by itself.
+const fn undone(trouble: Trouble) -> bool {
+    matches!(trouble, Trouble::Duplicate | Trouble::Fault(Fault::Busy | Fault::Serialization | Fault::Other))
+}
+
+/// Rows of an insert are told apart by their versions.
+fn tell_apart(round: &mut [Job<Writes>]) {
+    let mut used = HashSet::with_capacity(round.len());
+    for job in round {
+        while !used.insert(job.request.now) {
+            job.request.now = job.request.now.next();
+        }
+    }
+}
+
+fn statement_for_each(round: &[Job<Writes>]) -> Statement<'_> {
+    let requests = || round.iter().map(|job| &job.request);
+    let buckets: Vec<i64> = requests().map(|r| r.facts.bucket(&r.key.partition)).collect();
+    let pks: Vec<&str> = requests().map(|r| r.key.partition.as_str()).collect();
+    let rks: Vec<&str> = requests().map(|r| r.key.row.as_str()).collect();
+    let tables: Vec<i64> = requests().map(|r| r.facts.table_no).collect();
+    let address = |text| sqlx::query(text).bind(buckets).bind(pks).bind(rks).bind(tables);
+    let versions = || requests().map(|r| r.now.raw()).collect::<Vec<i64>>();
+    let properties = || requests().map(|r| JsonText(r.properties())).collect::<Vec<_>>();
+    let wanted = || requests().map(Speculation::wanted).collect::<Vec<_>>();
+    match round.first().map(|job| &job.request.effort) {
+        Some(Effort::Upsert(_)) => address(statements::UPSERT_EACH).bind(versions()).bind(properties()),
+        Some(Effort::Update(..)) => {
+            address(statements::UPDATE_EACH).bind(versions()).bind(properties()).bind(wanted())
+        }
+        Some(Effort::Delete(_)) => address(statements::DELETE_EACH).bind(wanted()),
+        Some(Effort::Insert(_)) | None => {
+            address(statements::INSERT_EACH).bind(versions()).bind(properties())
+        }
+    }
+}
+
+/// What the rows of a statement say about each write of its round, in order.
+fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, Trouble>> {
+    let mut versions = vec![Ok(None); round.len()];
+    for row in rows {
+        match place(round, row) {
+            Ok(Some(at)) => versions[at] = version(row).map(Some),
+            // Committed, but for whom? Nobody may be told that nothing was done.
+            Ok(None) => return vec![Err(Fault::Timeout.into()); round.len()],
+            Err(error) => {
+                broken_row(error);
+                return vec![Err(Fault::Timeout.into()); round.len()];
+            }
+        }
+    }
+    versions
+}
+
+/// Which write of the round a row belongs to.
+fn place(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Error> {
+    Ok(match round.first().map(|job| &job.request.effort) {
+        Some(Effort::Insert(_)) | None => {
+            let modified: i64 = row.try_get("modified")?;
+            round.iter().position(|job| job.request.now.raw() == modified)
+        }
+        Some(Effort::Upsert(_)) => {
+            let address: (i64, &str, &str) = (row.try_get("bucket")?, row.try_get("pk")?, row.try_get("rk")?);
+            round.binary_search_by(|job| job.request.address().cmp(&address)).ok()
+        }
+        Some(Effort::Update(..) | Effort::Delete(_)) => {
+            let n: i64 = row.try_get("n")?;
+            usize::try_from(n - 1).ok().filter(|at| *at < round.len())
+        }
+    })
+}
