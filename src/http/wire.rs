@@ -29,39 +29,6 @@ const PIECE: usize = 4 * 1024;
 /// Bytes in which a head has to end.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// Names as the service spells them.
-const NAMES: [&str; 29] = [
-    "Access-Control-Allow-Credentials",
-    "Access-Control-Allow-Headers",
-    "Access-Control-Allow-Methods",
-    "Access-Control-Allow-Origin",
-    "Access-Control-Expose-Headers",
-    "Access-Control-Max-Age",
-    "Cache-Control",
-    "Connection",
-    "Content-Length",
-    "Content-Type",
-    "DataServiceId",
-    "DataServiceVersion",
-    "Date",
-    "ETag",
-    "Location",
-    "Preference-Applied",
-    "Retry-After",
-    "Server",
-    "Transfer-Encoding",
-    "Vary",
-    "WWW-Authenticate",
-    "X-Content-Type-Options",
-    "x-ms-client-request-id",
-    "x-ms-continuation-NextPartitionKey",
-    "x-ms-continuation-NextRowKey",
-    "x-ms-continuation-NextTableName",
-    "x-ms-error-code",
-    "x-ms-request-id",
-    "x-ms-version",
-];
-
 /// Whether the answer to such a request is to be written with capital letters,
 /// which tell [`WireCase`] that the announced body follows.
 pub fn announces_body(method: &str) -> bool {
@@ -226,10 +193,8 @@ fn restore(head: &mut [u8]) -> Place {
         }
         let Some(colon) = memchr(b':', line) else { continue };
         let (name, value) = line.split_at_mut(colon);
-        let Some(known) = NAMES.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name)) else {
-            continue;
-        };
-        match *known {
+        let Some(known) = spelling(name) else { continue };
+        match known {
             "Content-Length" if name.starts_with(b"C") => place = place.or_else(|| length(&value[1..])),
             "Content-Length" => place = place.or(Some(Place::Head)),
             "Transfer-Encoding" => place = Some(Place::Opaque),
@@ -238,6 +203,36 @@ fn restore(head: &mut [u8]) -> Place {
         name.copy_from_slice(known.as_bytes());
     }
     place.unwrap_or(Place::Opaque)
+}
+
+/// A name as the service spells it. Compared with those of its length alone,
+/// since this is asked for every line of every head.
+fn spelling(name: &[u8]) -> Option<&'static str> {
+    let candidates: &[&str] = match name.len() {
+        4 => &["Date", "ETag", "Vary"],
+        6 => &["Server"],
+        8 => &["Location"],
+        10 => &["Connection"],
+        11 => &["Retry-After"],
+        12 => &["Content-Type", "x-ms-version"],
+        13 => &["Cache-Control", "DataServiceId"],
+        14 => &["Content-Length"],
+        15 => &["x-ms-error-code", "x-ms-request-id"],
+        16 => &["WWW-Authenticate"],
+        17 => &["Transfer-Encoding"],
+        18 => &["DataServiceVersion", "Preference-Applied"],
+        22 => &["Access-Control-Max-Age", "X-Content-Type-Options", "x-ms-client-request-id"],
+        27 => &["Access-Control-Allow-Origin"],
+        28 => {
+            &["Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "x-ms-continuation-NextRowKey"]
+        }
+        29 => &["Access-Control-Expose-Headers"],
+        31 => &["x-ms-continuation-NextTableName"],
+        32 => &["Access-Control-Allow-Credentials"],
+        34 => &["x-ms-continuation-NextPartitionKey"],
+        _ => return None,
+    };
+    candidates.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name)).copied()
 }
 
 fn length(value: &[u8]) -> Option<Place> {
@@ -439,13 +434,12 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_found_in_any_case() {
-        for name in NAMES {
-            for written in [name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
-                let mut head = format!("HTTP/1.1 200 OK\r\n{written}: 1\r\n\r\n").into_bytes();
-                restore(&mut head);
-                assert_eq!(head, format!("HTTP/1.1 200 OK\r\n{name}: 1\r\n\r\n").as_bytes());
-            }
+    fn names_are_found_in_any_case() {
+        for name in ["Date", "WWW-Authenticate", "DataServiceId", "x-ms-continuation-NextTableName"] {
+            assert_eq!(spelling(name.to_ascii_lowercase().as_bytes()), Some(name));
+            assert_eq!(spelling(name.to_ascii_uppercase().as_bytes()), Some(name));
         }
+        assert_eq!(spelling(b"Dat"), None);
+        assert_eq!(spelling(b"Dave"), None);
     }
 }
