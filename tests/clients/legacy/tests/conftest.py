@@ -53,8 +53,9 @@ def cosmos(server):
 
 @pytest.fixture
 def new_name():
-    """Makes table names that no other test uses."""
-    return lambda prefix="T": f"{prefix}{next(_numbers):05}"
+    """Makes table names that no other test uses. Capitals in them would be signed by azure-storage as they
+    are, where the service wants signatures over lower case."""
+    return lambda prefix="t": f"{prefix}{next(_numbers):05}"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ def test_more_than_a_thousand_come_in_pages(sdk, table):
     # The SDK's own walk.
     if sdk.name == "azure-cosmosdb-table":
         assert len(list(sdk.query_entities(table))) == 2150
-        assert len(list(sdk.query_entities(table, num_results=1200))) == 1200
+        assert len(list(sdk.query_entities(table, num_results=700))) == 700
 
 
 def test_pages_keep_filter_and_select(sdk, table):
