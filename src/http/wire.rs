@@ -1,8 +1,8 @@
 //! The letters of header names on the wire.
 //!
 //! HTTP ignores their case, and the libraries below us write them in lower case.
-//! The service has its own spelling, though, and old clients look for that
-//! alone. [`WireCase`] lies between actix and a connection and restores it.
+//! The service has a spelling of its own, though, and whoever compares text sees
+//! the difference. [`WireCase`] lies between actix and a connection and restores it.
 //!
 //! It follows the answers through what is written: a head, the body that the
 //! head announces, the next head. Bodies are counted, never looked at, and case

@@ -60,9 +60,6 @@ def test_a_selection_has_only_what_was_named(sdk, table):
 
 def test_keys_of_many_kinds(sdk, table):
     for key in ("", "a b", "ü€😀", "50%", "a+b", "a&b=c", "x,y", "(z)", "<&>"):
-        if sdk.name == "azure-storage" and key == "":
-            # It leaves the text of an empty element out of what it reads.
-            continue
         sdk.insert(table, {"PartitionKey": key, "RowKey": key, "V": key})
         assert plain(sdk.get_entity(table, key, key))["V"] == key
         sdk.delete_entity(table, key, key)
