@@ -5,24 +5,18 @@ use std::time::Duration;
 
 use actix_web::dev::Server;
 use actix_web::rt::System;
-use actix_web::web::{self, Data};
-use actix_web::{App, HttpServer};
+use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{CorsCache, Issuer, Service, serve};
+use crate::http::{self, CorsCache, Issuer, Service};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
 
 /// Time that any single write may wait for the embedded database.
 const SQLITE_TIMEOUT: Duration = Duration::from_secs(25);
-/// Time that a connection may stay idle. Longer than the idle time of usual
-/// load balancers, so that they are the ones to close.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// Time that the head of a request may take to arrive.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause between two looks for deleted tables, and between two purge steps.
 const PURGE_IDLE: Duration = Duration::from_secs(5);
 const PURGE_PAUSE: Duration = Duration::from_millis(5);
@@ -62,20 +56,18 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         max_comparisons: config.max_filter_comparisons,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
-    let mut server =
-        HttpServer::new(move || App::new().app_data(service.clone()).default_service(web::to(serve)))
-            .disable_signals()
-            .keep_alive(KEEP_ALIVE)
-            .client_request_timeout(HEAD_TIMEOUT)
-            .max_connections(config.max_clients as usize)
-            .shutdown_timeout(u64::from(config.shutdown_seconds));
+    let listen = |error| AppError::Listen(config.listen, error);
+    let listener = http::bind(config.listen).map_err(listen)?;
+    let address = listener.local_addr().map_err(listen)?;
+    let mut server = Server::build()
+        .disable_signals()
+        .max_concurrent_connections(config.max_clients as usize)
+        .shutdown_timeout(u64::from(config.shutdown_seconds));
     if let Some(workers) = config.workers {
         server = server.workers(usize::from(workers));
     }
-    let listen = |error| AppError::Listen(config.listen, error);
-    let server = server.bind(config.listen).map_err(listen)?;
-    let address = server.addrs().first().copied().unwrap_or(config.listen);
-    Ok(Running { server: server.run(), address })
+    let server = http::listen(server, listener, service).map_err(listen)?.run();
+    Ok(Running { server, address })
 }
 
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight. `ready` is

@@ -91,9 +91,10 @@ fn required<'a>(element: &'a Element, name: &str) -> Result<&'a Element> {
 }
 
 fn boolean(element: &Element, name: &str) -> Result<bool> {
+    // Older Python clients send `True` and `False`.
     match required(element, name)?.trimmed() {
-        "true" => Ok(true),
-        "false" => Ok(false),
+        text if text.eq_ignore_ascii_case("true") => Ok(true),
+        text if text.eq_ignore_ascii_case("false") => Ok(false),
         _ => Err(Code::InvalidXmlDocument.into()),
     }
 }
@@ -312,6 +313,20 @@ mod tests {
             (again.logging, again.hour_metrics, again.cors),
             (set.logging, set.hour_metrics, set.cors)
         );
+    }
+
+    #[test]
+    fn booleans_are_read_in_any_case() {
+        let metrics = |enabled: &str| {
+            let inner = format!(
+                "<HourMetrics><Version>1.0</Version><Enabled>{enabled}</Enabled><IncludeAPIs>False</IncludeAPIs>\
+                 <RetentionPolicy><Enabled>FALSE</Enabled></RetentionPolicy></HourMetrics>"
+            );
+            read(document(&inner).as_bytes()).map(|p| p.hour_metrics.and_then(|m| m.include_apis))
+        };
+        assert_eq!(metrics("True"), Ok(Some(false)));
+        assert_eq!(metrics("False"), Ok(None));
+        assert!(metrics("1").is_err());
     }
 
     #[test]

@@ -6,11 +6,14 @@ pub mod clock;
 mod cors;
 mod execute;
 mod issuer;
+mod listen;
 mod permit;
 mod print;
 mod serve;
+mod wire;
 
 pub use answer::Answer;
 pub use cors::CorsCache;
 pub use issuer::Issuer;
-pub use serve::{Service, serve};
+pub use listen::{bind, listen};
+pub use serve::Service;

@@ -19,6 +19,7 @@ use super::execute::execute;
 use super::issuer::Issuer;
 use super::permit::permit;
 use super::print::Printer;
+use super::wire::announces_body;
 use crate::auth::{self, AccountSet, Credentials, Identity, sas};
 use crate::codec::failure::Occasion;
 use crate::codec::properties::CorsRule;
@@ -273,6 +274,7 @@ fn respond(answer: Answer, rules: &[CorsRule], head: &Head, request_id: &str) ->
     if let Some(reason) = answer.reason {
         response.head_mut().reason = Some(reason);
     }
+    response.head_mut().set_camel_case_headers(announces_body(&head.method));
     let headers = response.headers_mut();
     for (name, value) in answer.headers.iter().chain(&cors) {
         insert(headers, name, value);

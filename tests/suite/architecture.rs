@@ -7,10 +7,13 @@ const ORDER: [&str; 12] =
     ["error", "model", "odata", "codec", "request", "auth", "plan", "store", "http", "config", "app", "cli"];
 
 /// Crates that only some modules may name.
-const RESERVED: [(&str, &[&str]); 4] = [
+const RESERVED: [(&str, &[&str]); 7] = [
     ("sqlx", &["store"]),
     ("rusqlite", &["store"]),
     ("rusqlite_migration", &["store"]),
+    ("actix_http", &["http", "app"]),
+    ("actix_server", &["http", "app"]),
+    ("actix_service", &["http", "app"]),
     ("actix_web", &["http", "app"]),
 ];
 

@@ -1,6 +1,8 @@
 //! Headers of requests and answers, time-outs and tunnelled verbs (protocol
 //! §2, §3.9).
 
+use std::io::{Read, Write};
+
 use crate::support::*;
 use serde_json::json;
 
@@ -24,6 +26,8 @@ cases![
     an_unknown_verb_is_refused,
     a_head_request_has_no_body,
     an_answer_without_content_has_no_length,
+    continuations_are_named_to_the_letter,
+    answers_on_one_connection_are_named_to_the_letter,
 ];
 
 fn each_answer_has_a_request_id_of_its_own(client: &Client) {
@@ -210,4 +214,46 @@ fn an_answer_without_content_has_no_length(client: &Client) {
     let t = client.table();
     let answer = t.replace("p", "r", &json!({}), None).expect_no_content();
     assert_eq!(answer.header("Content-Length"), None, "{answer}");
+}
+
+fn continuations_are_named_to_the_letter(client: &Client) {
+    // Every other name is compared for every answer of these tests.
+    let t = client.table();
+    t.seed_rows("p", ["1", "2"]);
+    let other = client.table();
+    let names = |answer: Answer| -> Vec<String> {
+        answer.expect(200).headers.into_iter().map(|(n, _)| n).filter(|n| n.contains("ontinuation")).collect()
+    };
+    let mut entities = names(t.query("?$top=1"));
+    entities.sort();
+    assert_eq!(entities, ["x-ms-continuation-NextPartitionKey", "x-ms-continuation-NextRowKey"]);
+    assert_eq!(names(client.get("/Tables?$top=1")), ["x-ms-continuation-NextTableName"]);
+    client.delete_table(&other.name).expect(204);
+}
+
+fn answers_on_one_connection_are_named_to_the_letter(client: &Client) {
+    let t = client.table();
+    let text = "HTTP/1.1 200 OK\r\nx-ms-continuation-nextrowkey: 1\r\n\r\n";
+    let long = text.repeat(300);
+    t.seed(with_keys("p", "1", json!({ "Text": text, "Long": long })));
+    t.seed_rows("q", ["2"]);
+    let head = t.on("HEAD", "p", "1").bytes();
+    let write = t.on("PUT", "q", "2").json(&json!({})).header("Expect", "100-continue").bytes();
+    let page = || client.request("GET", &format!("{}?$top=1", t.set()));
+    let mut stream = client.wire().connect();
+    for request in [head, write, page().bytes(), page().header("Connection", "close").bytes()] {
+        stream.write_all(&request).expect("requests can be written ahead");
+    }
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).expect("the server ends the connection");
+    let count = |part: &str| answers.matches(part).count();
+    assert_eq!(count("HTTP/1.1 405 "), 1, "{answers}");
+    assert_eq!(count("HTTP/1.1 204 "), 1, "{answers}");
+    assert_eq!(count("\r\nx-ms-continuation-NextPartitionKey: "), 2, "{answers}");
+    assert_eq!(count("\r\nx-ms-continuation-nextpartitionkey: "), 0, "{answers}");
+    for (name, times) in [("x-ms-version", 4), ("Content-Length", 3), ("ETag", 1), ("Date", 4)] {
+        assert_eq!(count(&format!("\r\n{name}: ")), times, "{name} in {answers}");
+    }
+    // Text in bodies is not a header.
+    assert_eq!(count("x-ms-continuation-nextrowkey: 1"), 2 * 301, "{answers}");
 }

@@ -5,6 +5,39 @@ use serde_json::Value;
 use super::http::Raw;
 use super::refusals::Refusal;
 
+/// Names of headers in the letters of the service. HTTP ignores their case.
+const LETTERS: [&str; 29] = [
+    "Access-Control-Allow-Credentials",
+    "Access-Control-Allow-Headers",
+    "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Origin",
+    "Access-Control-Expose-Headers",
+    "Access-Control-Max-Age",
+    "Cache-Control",
+    "Connection",
+    "Content-Length",
+    "Content-Type",
+    "DataServiceId",
+    "DataServiceVersion",
+    "Date",
+    "ETag",
+    "Location",
+    "Preference-Applied",
+    "Retry-After",
+    "Server",
+    "Transfer-Encoding",
+    "Vary",
+    "WWW-Authenticate",
+    "X-Content-Type-Options",
+    "x-ms-client-request-id",
+    "x-ms-continuation-NextPartitionKey",
+    "x-ms-continuation-NextRowKey",
+    "x-ms-continuation-NextTableName",
+    "x-ms-error-code",
+    "x-ms-request-id",
+    "x-ms-version",
+];
+
 /// What the request asked for, as far as the answer has to repeat it.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
@@ -228,6 +261,7 @@ impl Answer {
         assert_eq!(self.header("Content-Encoding"), None, "the service does not compress: {self}");
         for (name, value) in &self.headers {
             assert!(value.bytes().all(|b| (0x20..0x7f).contains(&b)), "{name} is not plain text: {self}");
+            assert!(LETTERS.contains(&name.as_str()), "{name} is not how the service spells it: {self}");
         }
     }
 }

@@ -1,0 +1,75 @@
+//! From a listening socket to the handler of requests.
+//!
+//! `HttpServer` does the same, but leaves no room for a stream of ours between
+//! the connection and HTTP.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use actix_http::{HttpService, Protocol};
+use actix_server::ServerBuilder;
+use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, fn_service, map_config};
+use actix_web::dev::AppConfig;
+use actix_web::rt::net::{TcpSocket, TcpStream};
+use actix_web::web::{self, Data};
+use actix_web::{App, Error};
+
+use super::serve::{Service, serve};
+use super::wire::WireCase;
+
+/// Time that a connection may stay idle. Longer than the idle time of usual
+/// load balancers, so that they are the ones to close.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+/// Time that the head of a request may take to arrive.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time that a client may take to close its side.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Opens a socket for connections.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for connections of the time before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?.into_std()
+}
+
+/// Has the server answer plain HTTP/1.1 on this socket.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn listen(
+    server: ServerBuilder,
+    listener: TcpListener,
+    service: Data<Service>,
+) -> io::Result<ServerBuilder> {
+    let address = listener.local_addr()?;
+    let stop = server.graceful_shutdown_signal();
+    server.listen("http", listener, move || {
+        let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
+        // Hidden, but the only one that tells whether a connection is secure.
+        let config = move |()| AppConfig::__priv_test_new(false, address.to_string(), address);
+        let stop = stop.clone();
+        let http = HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let stop = stop.clone();
+                async move { stop.notified().await }
+            })
+            .keep_alive(KEEP_ALIVE)
+            .client_request_timeout(HEAD_TIMEOUT)
+            .client_disconnect_timeout(DISCONNECT_TIMEOUT)
+            .local_addr(address)
+            .finish(map_config(app.map_err(|error: Error| error.error_response()), config));
+        fn_service(|connection: TcpStream| async {
+            let peer = connection.peer_addr().ok();
+            Ok((WireCase::new(connection), Protocol::Http1, peer))
+        })
+        .and_then(http)
+    })
+}

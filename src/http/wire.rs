@@ -1,0 +1,445 @@
+//! The letters of header names on the wire.
+//!
+//! HTTP ignores their case, and the libraries below us write them in lower case.
+//! The service has a spelling of its own, though, and whoever compares text sees
+//! the difference. [`WireCase`] lies between actix and a connection and restores it.
+//!
+//! It follows the answers through what is written: a head, the body that the
+//! head announces, the next head. Bodies are counted, never looked at, and case
+//! does not change lengths, so whatever is accepted below is what the caller
+//! wrote. Three things about actix make that safe, and where they do not hold,
+//! the rest of a connection passes as it is:
+//!
+//! - A head is handed over whole.
+//! - An answer with a body that is not chunked has a Content-Length.
+//! - What answers a HEAD has a length, but no body. Our answers are written with
+//!   capital letters except to HEAD ([`announces_body`]), so that a capital C
+//!   announces a body.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use memchr::{memchr, memmem};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes that are copied to be written at once with the heads before them.
+/// Longer bodies are written from where they lie.
+const PIECE: usize = 4 * 1024;
+/// Bytes in which a head has to end.
+const MAX_HEAD: usize = 64 * 1024;
+
+/// Whether the answer to such a request is to be written with capital letters,
+/// which tell [`WireCase`] that the announced body follows.
+pub fn announces_body(method: &str) -> bool {
+    method != "HEAD"
+}
+
+/// What the next byte belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Head,
+    /// A body of which this much is to come, never nothing.
+    Body(u64),
+    /// Something whose end we cannot know, so there is no next head.
+    Opaque,
+}
+
+impl Place {
+    const fn body(length: u64) -> Self {
+        if length == 0 { Self::Head } else { Self::Body(length) }
+    }
+
+    /// How many of the bytes at hand are of this body.
+    fn within(self, at_hand: usize) -> usize {
+        match self {
+            Self::Head => 0,
+            Self::Body(left) => usize::try_from(left).map_or(at_hand, |left| left.min(at_hand)),
+            Self::Opaque => at_hand,
+        }
+    }
+
+    fn advance(&mut self, written: usize) {
+        if let Self::Body(left) = *self {
+            *self = Self::body(left.saturating_sub(written as u64));
+        }
+    }
+}
+
+/// A connection on which answers have the service's header names.
+#[derive(Debug)]
+pub struct WireCase<IO> {
+    io: IO,
+    /// Restored bytes, of which those before `sent` are written. What is left
+    /// stands for as many bytes of what the caller writes next.
+    ready: Vec<u8>,
+    sent: usize,
+    /// Where `ready` ends.
+    place: Place,
+}
+
+impl<IO> WireCase<IO> {
+    /// Wraps a connection on which nothing has been written.
+    pub const fn new(io: IO) -> Self {
+        Self { io, ready: Vec::new(), sent: 0, place: Place::Head }
+    }
+
+    /// Restores the heads in `bytes`, up to a body that is not worth copying.
+    fn prepare(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() && self.ready.len() < PIECE {
+            let take = match self.place {
+                Place::Head => head_length(rest),
+                // Nothing to write it together with, or too long.
+                _ if self.ready.is_empty() => return,
+                place => Some(place.within(rest.len())).filter(|length| *length <= PIECE),
+            };
+            let Some(take) = take else {
+                if self.place == Place::Head {
+                    self.place = Place::Opaque;
+                }
+                return;
+            };
+            let (piece, after) = rest.split_at(take);
+            let start = self.ready.len();
+            self.ready.extend_from_slice(piece);
+            match self.place {
+                Place::Head => self.place = restore(&mut self.ready[start..]),
+                _ => self.place.advance(take),
+            }
+            rest = after;
+        }
+    }
+
+    fn accepted(&mut self, written: usize, of_ready: usize) {
+        let ours = written.min(of_ready);
+        self.sent += ours;
+        if self.sent == self.ready.len() {
+            self.ready.clear();
+            self.sent = 0;
+        }
+        self.place.advance(written - ours);
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for WireCase<IO> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.ready.is_empty() {
+            this.prepare(bytes);
+        }
+        let ready = &this.ready[this.sent..];
+        // Callers may come back with less than they had.
+        let ready = &ready[..ready.len().min(bytes.len())];
+        let of_ready = ready.len();
+        let rest = &bytes[of_ready..];
+        let body = &rest[..this.place.within(rest.len())];
+        let io = Pin::new(&mut this.io);
+        let outcome = match (ready, body) {
+            (ready, []) => io.poll_write(cx, ready),
+            ([], body) => io.poll_write(cx, body),
+            (ready, body) => io.poll_write_vectored(cx, &[IoSlice::new(ready), IoSlice::new(body)]),
+        };
+        if let Poll::Ready(Ok(written)) = outcome {
+            this.accepted(written, of_ready);
+        }
+        outcome
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Nothing that we said was written is still here.
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for WireCase<IO> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_read(cx, buffer)
+    }
+}
+
+/// The length of the head that these bytes begin with, its empty line included.
+fn head_length(bytes: &[u8]) -> Option<usize> {
+    if !bytes.starts_with(b"HTTP/1.") {
+        return None;
+    }
+    memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n").map(|end| end + 4)
+}
+
+/// Restores the names in a head, and tells what follows it.
+fn restore(head: &mut [u8]) -> Place {
+    // "HTTP/1.1 200 OK"
+    let status: [u8; 3] = head.get(9..12).and_then(|s| s.try_into().ok()).unwrap_or_default();
+    let mut place = match &status {
+        b"101" => return Place::Opaque,
+        b"204" | b"304" | [b'1', ..] => Some(Place::Head),
+        _ => None,
+    };
+    let mut rest = head;
+    let mut first = true;
+    while let Some(end) = memchr(b'\n', rest) {
+        let (line, after) = rest.split_at_mut(end + 1);
+        rest = after;
+        if std::mem::take(&mut first) {
+            continue;
+        }
+        let Some(colon) = memchr(b':', line) else { continue };
+        let (name, value) = line.split_at_mut(colon);
+        let Some(known) = spelling(name) else { continue };
+        match known {
+            "Content-Length" if name.starts_with(b"C") => place = place.or_else(|| length(&value[1..])),
+            "Content-Length" => place = place.or(Some(Place::Head)),
+            "Transfer-Encoding" => place = Some(Place::Opaque),
+            _ => {}
+        }
+        name.copy_from_slice(known.as_bytes());
+    }
+    place.unwrap_or(Place::Opaque)
+}
+
+/// A name as the service spells it. Compared with those of its length alone,
+/// since this is asked for every line of every head.
+fn spelling(name: &[u8]) -> Option<&'static str> {
+    let candidates: &[&str] = match name.len() {
+        4 => &["Date", "ETag", "Vary"],
+        6 => &["Server"],
+        8 => &["Location"],
+        10 => &["Connection"],
+        11 => &["Retry-After"],
+        12 => &["Content-Type", "x-ms-version"],
+        13 => &["Cache-Control", "DataServiceId"],
+        14 => &["Content-Length"],
+        15 => &["x-ms-error-code", "x-ms-request-id"],
+        16 => &["WWW-Authenticate"],
+        17 => &["Transfer-Encoding"],
+        18 => &["DataServiceVersion", "Preference-Applied"],
+        22 => &["Access-Control-Max-Age", "X-Content-Type-Options", "x-ms-client-request-id"],
+        27 => &["Access-Control-Allow-Origin"],
+        28 => {
+            &["Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "x-ms-continuation-NextRowKey"]
+        }
+        29 => &["Access-Control-Expose-Headers"],
+        31 => &["x-ms-continuation-NextTableName"],
+        32 => &["Access-Control-Allow-Credentials"],
+        34 => &["x-ms-continuation-NextPartitionKey"],
+        _ => return None,
+    };
+    candidates.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name)).copied()
+}
+
+fn length(value: &[u8]) -> Option<Place> {
+    std::str::from_utf8(value).ok()?.trim().parse().ok().map(Place::body)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 71\r\nX-Ms-Continuation-Nextpartitionkey: Etag: a\r\n\
+                        Etag: W/\"etag:\"\r\nX-Unknown-name: Date\r\n\r\n";
+    const HEAD_RESTORED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 71\r\n\
+                                 x-ms-continuation-NextPartitionKey: Etag: a\r\nETag: W/\"etag:\"\r\n\
+                                 X-Unknown-name: Date\r\n\r\n";
+    /// Looks like an answer, but counts as 71 bytes.
+    const BODY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-ms-continuation-nextrowkey: 1\r\n\r\n";
+    /// Without capital letters: no body follows, as to HEAD.
+    const BODILESS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\nx-ms-version: 1\r\netag: 2\r\n\r\n";
+    const BODILESS_RESTORED: &str =
+        "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-ms-version: 1\r\nETag: 2\r\n\r\n";
+    const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+
+    /// Takes some bytes at a time, and none every other time.
+    struct Mock {
+        at_most: usize,
+        reluctant: bool,
+        busy: bool,
+        calls: usize,
+        taken: Vec<u8>,
+    }
+
+    impl AsyncWrite for Mock {
+        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+        }
+
+        fn poll_write_vectored(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            pieces: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            self.busy = self.reluctant && !self.busy;
+            if self.busy {
+                return Poll::Pending;
+            }
+            self.calls += 1;
+            let before = self.taken.len();
+            for piece in pieces {
+                let room = self.at_most - (self.taken.len() - before);
+                self.taken.extend_from_slice(&piece[..piece.len().min(room)]);
+            }
+            Poll::Ready(Ok(self.taken.len() - before))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn wire(at_most: usize, reluctant: bool) -> WireCase<Mock> {
+        WireCase::new(Mock { at_most, reluctant, busy: false, calls: 0, taken: Vec::new() })
+    }
+
+    /// Writes as actix does: what is left, until all of it is accepted.
+    fn write(wire: &mut WireCase<Mock>, mut bytes: &[u8]) {
+        let mut cx = Context::from_waker(Waker::noop());
+        while !bytes.is_empty() {
+            if let Poll::Ready(written) = Pin::new(&mut *wire).poll_write(&mut cx, bytes) {
+                let written = written.expect("the mock does not fail");
+                assert!(written > 0 && written <= bytes.len());
+                bytes = &bytes[written..];
+            }
+        }
+    }
+
+    /// What arrives if each of these is written in one piece, whatever the
+    /// connection takes at a time.
+    fn sent(writes: &[&str]) -> String {
+        let outcomes = [1, 2, 7, 100, 4096, usize::MAX].map(|at_most| {
+            [false, true].map(|reluctant| {
+                let mut wire = wire(at_most, reluctant);
+                writes.iter().for_each(|bytes| write(&mut wire, bytes.as_bytes()));
+                assert!(wire.ready.is_empty());
+                String::from_utf8(wire.io.taken).expect("only letters change")
+            })
+        });
+        let [first, ..] = outcomes.as_flattened() else { unreachable!() };
+        assert!(outcomes.as_flattened().iter().all(|outcome| outcome == first));
+        first.clone()
+    }
+
+    #[test]
+    fn names_are_restored_and_values_and_bodies_kept() {
+        assert_eq!(BODY.len(), 71);
+        assert_eq!(sent(&[&format!("{HEAD}{BODY}")]), format!("{HEAD_RESTORED}{BODY}"));
+        assert_eq!(sent(&[HEAD, BODY]), format!("{HEAD_RESTORED}{BODY}"));
+        let (one, other) = BODY.split_at(17);
+        assert_eq!(
+            sent(&[&format!("{HEAD}{one}"), other, HEAD]),
+            format!("{HEAD_RESTORED}{BODY}{HEAD_RESTORED}")
+        );
+    }
+
+    #[test]
+    fn each_of_many_answers_is_found() {
+        let answers = [HEAD, BODY, CONTINUE, BODILESS, HEAD, BODY, BODILESS, BODILESS].concat();
+        let restored = [
+            HEAD_RESTORED,
+            BODY,
+            CONTINUE,
+            BODILESS_RESTORED,
+            HEAD_RESTORED,
+            BODY,
+            BODILESS_RESTORED,
+            BODILESS_RESTORED,
+        ];
+        assert_eq!(sent(&[&answers]), restored.concat());
+        // Wherever actix happens to cut between two answers or in a body.
+        assert_eq!(sent(&[&answers.repeat(40), &answers]), restored.concat().repeat(41));
+    }
+
+    #[test]
+    fn answers_without_a_body_are_known() {
+        for status in ["204 No Content", "304 Not Modified", "100 Continue", "103 Early Hints"] {
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\ndate: x\r\n\r\n");
+            let restored = head.replace("date", "Date");
+            assert_eq!(sent(&[&format!("{head}{head}")]), format!("{restored}{restored}"));
+        }
+        let nothing = "HTTP/1.0 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let restored = "HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        assert_eq!(sent(&[nothing, nothing]), format!("{restored}{restored}"));
+    }
+
+    #[test]
+    fn what_cannot_be_counted_passes_as_it_is() {
+        for head in [
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\netag: 1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\nEtag: 1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\nEtag: 1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\netag: 1\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: many\r\netag: 1\r\n\r\n",
+        ] {
+            let restored = head.replace("etag", "ETag").replace("Etag", "ETag");
+            let restored = restored.replace("transfer-encoding", "Transfer-Encoding");
+            let expected = format!("{restored}{BODY}{HEAD}");
+            assert_eq!(sent(&[&format!("{head}{BODY}"), HEAD]), expected);
+        }
+        // Not HTTP/1, no end of the head in sight, or another protocol from here on.
+        for start in [
+            "PRI * HTTP/2.0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\netag: 1\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\netag: 1\r\n\r\n",
+        ] {
+            assert_eq!(sent(&[start, BODY, HEAD]), format!("{start}{BODY}{HEAD}"));
+        }
+        // A body that nobody announced.
+        assert_eq!(sent(&[BODILESS, "no head", HEAD]), format!("{BODILESS_RESTORED}no head{HEAD}"));
+    }
+
+    #[test]
+    fn a_long_body_is_neither_copied_nor_a_write_of_its_own() {
+        let body = "etag: x\r\n\r\n".repeat(1 << 16);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nEtag: 1\r\n\r\n", body.len());
+        let mut wire = wire(usize::MAX, false);
+        for _ in 0..3 {
+            write(&mut wire, format!("{head}{body}").as_bytes());
+        }
+        assert_eq!(wire.io.calls, 3);
+        assert!(wire.ready.capacity() < PIECE);
+        assert_eq!(wire.io.taken, format!("{}{body}", head.replace("Etag", "ETag")).repeat(3).as_bytes());
+    }
+
+    #[test]
+    fn small_answers_take_one_write_together() {
+        let mut wire = wire(usize::MAX, false);
+        write(&mut wire, format!("{CONTINUE}{HEAD}{BODY}{BODILESS}").as_bytes());
+        assert_eq!(wire.io.calls, 1);
+    }
+
+    #[test]
+    fn callers_may_come_back_with_less_or_with_more() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut wire = wire(usize::MAX, true);
+        let answer = format!("{HEAD}{BODY}");
+        let mut poll =
+            |bytes: &str| Pin::new(&mut wire).poll_write(&mut cx, bytes.as_bytes()).map(Result::ok);
+        assert_eq!(poll(&answer), Poll::Pending);
+        assert_eq!(poll(&answer[..20]), Poll::Ready(Some(20)));
+        assert_eq!(poll(&answer[20..40]), Poll::Pending);
+        assert_eq!(poll(&answer[20..]), Poll::Ready(Some(answer.len() - 20)));
+        assert_eq!(wire.io.taken, format!("{HEAD_RESTORED}{BODY}").as_bytes());
+    }
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        for name in ["Date", "WWW-Authenticate", "DataServiceId", "x-ms-continuation-NextTableName"] {
+            assert_eq!(spelling(name.to_ascii_lowercase().as_bytes()), Some(name));
+            assert_eq!(spelling(name.to_ascii_uppercase().as_bytes()), Some(name));
+        }
+        assert_eq!(spelling(b"Dat"), None);
+        assert_eq!(spelling(b"Dave"), None);
+    }
+}
