@@ -34,9 +34,15 @@ pub enum Credentials {
 /// credentials, depending on the version; [`Code::InvalidAuthenticationInfo`]
 /// for a header of no known form; [`Code::AuthenticationFailed`] for a wrong
 /// signature or a date off by more than 15 minutes.
-pub fn credentials(head: &Head, target: &Target, accounts: &AccountSet, now: Ticks) -> Result<Credentials> {
+pub fn credentials(
+    head: &Head,
+    options: &Options,
+    target: &Target,
+    accounts: &AccountSet,
+    now: Ticks,
+) -> Result<Credentials> {
     let Some(header) = head.header("authorization") else {
-        return signature(head);
+        return signature(head, options);
     };
     if let Some((scheme, token)) = header.trim().split_once(' ')
         && scheme.eq_ignore_ascii_case("bearer")
@@ -49,9 +55,8 @@ pub fn credentials(head: &Head, target: &Target, accounts: &AccountSet, now: Tic
     Ok(Credentials::Verified(Identity::AccountKey))
 }
 
-fn signature(head: &Head) -> Result<Credentials> {
-    let options = Options::parse(&head.query).unwrap_or_default();
-    match sas::Claim::read(&options)? {
+fn signature(head: &Head, options: &Options) -> Result<Credentials> {
+    match sas::Claim::read(options)? {
         Some(claim) => Ok(Credentials::Signature(claim)),
         None => Err(without_credentials(head)),
     }

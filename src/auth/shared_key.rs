@@ -122,11 +122,12 @@ fn signed_pieces<'a>(
 mod tests {
     use super::*;
     use crate::auth::AccountSet;
+    use crate::request::options::Options;
     use crate::request::target::resolve;
 
     const DATE: &str = "Fri, 20 Nov 2026 10:00:00 GMT";
 
-    fn head(method: &str, path: &str, query: &str) -> Head {
+    fn head<'a>(method: &'a str, path: &'a str, query: &'a str) -> Head<'a> {
         Head {
             method: method.into(),
             path: path.into(),
@@ -167,13 +168,19 @@ mod tests {
         let text = signed_pieces(kind, &h, DATE, "acct", &h.path).concat();
         let secret: &[u8] = [&[1, 2, 3][..], &[4, 5, 6], &[9]][key];
         let signature = STANDARD.encode(self::key(secret).sign([text.as_str()]));
-        h.headers.push(("authorization".into(), format!("{scheme} acct:{signature}")));
+        h.headers.push(("authorization".into(), format!("{scheme} acct:{signature}").into()));
         change(&mut h);
         let target = resolve(&h, &accounts).unwrap();
         let ticks = Ticks::parse("2026-11-20T10:00:00Z").unwrap().raw() + minutes * 600_000_000;
-        super::super::credentials(&h, &target, &accounts, Ticks::from_raw(ticks).unwrap())
-            .map(drop)
-            .map_err(|e| e.code)
+        super::super::credentials(
+            &h,
+            &Options::default(),
+            &target,
+            &accounts,
+            Ticks::from_raw(ticks).unwrap(),
+        )
+        .map(drop)
+        .map_err(|e| e.code)
     }
 
     #[test]
@@ -212,7 +219,7 @@ mod tests {
         ] {
             let change = |h: &mut Head| {
                 h.headers.remove(2);
-                h.headers.extend(version.map(|v| ("x-ms-version".to_owned(), v.to_owned())));
+                h.headers.extend(version.map(|v| ("x-ms-version".into(), v.into())));
             };
             assert_eq!(outcome("SharedKey", change, 0, 0), Err(code), "{version:?}");
         }

@@ -1,5 +1,7 @@
 //! The multipart form of batches, in and out (protocol §8.2, §8.3).
 
+use std::borrow::Cow;
+
 use crate::error::{Code, Result};
 
 /// Headers in the order sent, names in lower case.
@@ -169,7 +171,7 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
 pub struct InnerAnswer {
     pub status: u16,
     /// Headers in the order they are printed.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
 }
 
@@ -194,20 +196,20 @@ pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
 }
 
 fn push_answer(out: &mut Vec<u8>, boundary: &str, answer: &InnerAnswer) {
-    let mut head = format!(
-        "--{boundary}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
-         HTTP/1.1 {} {}\r\n",
-        answer.status,
-        reason(answer.status)
-    );
+    let mut push = |text: &str| out.extend_from_slice(text.as_bytes());
+    push("--");
+    push(boundary);
+    push("\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nHTTP/1.1 ");
+    push(&answer.status.to_string());
+    push(" ");
+    push(reason(answer.status));
     for (name, value) in &answer.headers {
-        head.push_str(name);
-        head.push_str(": ");
-        head.push_str(value);
-        head.push_str("\r\n");
+        push("\r\n");
+        push(name);
+        push(": ");
+        push(value);
     }
-    head.push_str("\r\n");
-    out.extend_from_slice(head.as_bytes());
+    push("\r\n\r\n");
     out.extend_from_slice(&answer.body);
     out.extend_from_slice(b"\r\n");
 }

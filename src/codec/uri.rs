@@ -1,5 +1,7 @@
 //! Addresses of entities as text (protocol §2.2, Location encoding).
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::model::Key;
@@ -20,7 +22,7 @@ fn literal(key: &str) -> String {
 
 /// Decodes percent escapes exactly once; `None` for a broken escape and for
 /// bytes that are not UTF-8.
-pub fn percent_decode(text: &str) -> Option<String> {
+pub fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     let bytes = text.as_bytes();
     let hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);
     let broken =
@@ -28,7 +30,7 @@ pub fn percent_decode(text: &str) -> Option<String> {
     if broken {
         return None;
     }
-    percent_decode_str(text).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+    percent_decode_str(text).decode_utf8().ok()
 }
 
 #[cfg(test)]

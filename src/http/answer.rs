@@ -1,5 +1,7 @@
 //! Answers as plain data, and the headers that they share (protocol §2.2).
 
+use std::borrow::Cow;
+
 use crate::codec::atom::write::Style;
 use crate::codec::failure::{self, Occasion};
 use crate::codec::multipart::InnerAnswer;
@@ -12,7 +14,7 @@ pub struct Answer {
     pub status: u16,
     /// The reason phrase, if it is not the standard one.
     pub reason: Option<&'static str>,
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
 }
 
@@ -27,7 +29,7 @@ const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 impl Answer {
     /// An answer of the table layer without a body.
     pub fn empty(status: u16) -> Self {
-        let mut answer = Self { status, reason: None, headers: Vec::new(), body: Vec::new() };
+        let mut answer = Self { status, reason: None, headers: Vec::with_capacity(8), body: Vec::new() };
         answer.push_pair(NO_CACHE);
         answer.push_pair(NOSNIFF);
         answer
@@ -58,7 +60,7 @@ impl Answer {
     }
 
     /// The same answer with one more header.
-    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
@@ -69,8 +71,8 @@ impl Answer {
         self
     }
 
-    fn push_pair(&mut self, (name, value): (&'static str, &str)) {
-        self.headers.push((name, value.to_owned()));
+    fn push_pair(&mut self, (name, value): (&'static str, &'static str)) {
+        self.headers.push((name, value.into()));
     }
 
     /// A refusal by the table layer. Errors raised before an operation starts
@@ -131,14 +133,14 @@ impl Answer {
 
     /// The same answer as a part of a batch. The data service version there
     /// tells inserts, queries and errors from updates (protocol §8.3).
-    pub fn into_inner(self, data_service_version: &str, content_id: Option<&str>) -> InnerAnswer {
+    pub fn into_inner(self, data_service_version: &'static str, content_id: Option<&str>) -> InnerAnswer {
         let mut headers = Vec::with_capacity(self.headers.len() + 2);
-        let take = |name: &str| -> Option<(&'static str, String)> {
+        let take = |name: &str| -> Option<(&'static str, Cow<'static, str>)> {
             self.headers.iter().find(|(n, _)| *n == name).cloned()
         };
         let (sniff, cache, kind) = (take(NOSNIFF.0), take(NO_CACHE.0), take(CONTENT_TYPE));
-        let version = Some(("DataServiceVersion", data_service_version.to_owned()));
-        let content_id = content_id.map(|id| ("Content-ID", id.to_owned()));
+        let version = Some(("DataServiceVersion", data_service_version.into()));
+        let content_id = content_id.map(|id| ("Content-ID", id.to_owned().into()));
         let applied = take(PREFERENCE_APPLIED);
         let first = match self.status {
             200 => [version, kind, sniff, cache, content_id, applied],

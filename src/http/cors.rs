@@ -128,8 +128,8 @@ fn matches_any(patterns: &[String], name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn head(method: &str, headers: &[(&str, &str)]) -> Head {
-        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    fn head<'a>(method: &'a str, headers: &[(&'a str, &'a str)]) -> Head<'a> {
+        let own = |(name, value): &(&'a str, &'a str)| ((*name).into(), (*value).into());
         Head { method: method.into(), headers: headers.iter().map(own).collect(), ..Head::default() }
     }
     fn rule(origin: &str, methods: &str, allowed: &str, exposed: &str) -> CorsRule {

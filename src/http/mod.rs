@@ -9,6 +9,8 @@ mod issuer;
 mod listen;
 mod permit;
 mod print;
+mod receive;
+mod respond;
 mod serve;
 mod wire;
 

@@ -99,31 +99,28 @@ impl Ticks {
         let (year, month, day) = civil(self.0 / PER_DAY);
         let in_day = self.0 % PER_DAY;
         let second = in_day / PER_SECOND;
-        digits(out, year, 4);
-        out.push('-');
-        digits(out, month, 2);
-        out.push('-');
-        digits(out, day, 2);
-        out.push('T');
-        digits(out, second / 3600, 2);
-        out.push_str(colon);
-        digits(out, second / 60 % 60, 2);
-        out.push_str(colon);
-        digits(out, second % 60, 2);
-        let rest = in_day % PER_SECOND;
-        match fraction {
-            Fraction::Trimmed if rest == 0 => {}
-            Fraction::Trimmed => {
-                out.push('.');
-                digits(out, rest, 7);
-                out.truncate(out.trim_end_matches('0').len());
-            }
-            Fraction::Full => {
-                out.push('.');
-                digits(out, rest, 7);
-            }
+        let mut text = *b"0000-00-00T00:00:00.0000000";
+        let fields = [
+            (0..4, year),
+            (5..7, month),
+            (8..10, day),
+            (11..13, second / 3600),
+            (14..16, second / 60 % 60),
+            (17..19, second % 60),
+            (20..27, in_day % PER_SECOND),
+        ];
+        for (place, value) in fields {
+            digits(&mut text[place], value);
         }
-        out.push('Z');
+        let text = std::str::from_utf8(&text).unwrap_or_default();
+        let (hour, minute, rest) = (&text[..13], &text[14..16], &text[17..]);
+        let second = match fraction {
+            Fraction::Full => rest,
+            Fraction::Trimmed => rest.trim_end_matches('0').trim_end_matches('.'),
+        };
+        for part in [hour, colon, minute, colon, second, "Z"] {
+            out.push_str(part);
+        }
     }
 }
 
@@ -133,14 +130,13 @@ enum Fraction {
     Full,
 }
 
-fn digits(out: &mut String, value: i64, width: usize) {
-    let mut buffer = [b'0'; 7];
+/// Writes a number into all of its place, with leading zeros.
+fn digits(place: &mut [u8], value: i64) {
     let mut rest = value;
-    for slot in buffer[..width].iter_mut().rev() {
+    for slot in place.iter_mut().rev() {
         *slot = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
-    out.extend(buffer[..width].iter().map(|b| char::from(*b)));
 }
 
 /// Year, month and day of a day count since 0001-01-01, by the proleptic

@@ -155,35 +155,26 @@ fn inner_operation(
 /// The head of an inner request: its own headers, under the version and, unless
 /// it has its own, the Accept header of the outer one. Inner versions, dates
 /// and request ids are ignored.
-fn inner_head(outer: &Head, request: &InnerRequest<'_>) -> Head {
+fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a> {
     let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
-    let mut headers: Vec<(String, String)> = request
-        .headers
-        .iter()
-        .filter(|(name, _)| name != "x-ms-version")
-        .map(|(name, value)| (name.clone(), (*value).to_owned()))
-        .collect();
-    let mut inherit = |name: &str| {
-        if let (None, Some(value)) = (header_owned(&headers, name), outer.header(name)) {
-            headers.push((name.to_owned(), value.to_owned()));
-        }
-    };
-    inherit("x-ms-version");
-    inherit("accept");
-    Head {
-        method: request.method.to_owned(),
-        path: path.to_owned(),
-        query: query.to_owned(),
-        headers,
+    let mut head = Head {
+        method: request.method.into(),
+        path: path.into(),
+        query: query.into(),
+        headers: Vec::with_capacity(request.headers.len() + 2),
         secure: outer.secure,
         peer: outer.peer,
+    };
+    let own = request.headers.iter().filter(|(name, _)| name != "x-ms-version");
+    head.headers.extend(own.map(|(name, value)| (name.into(), (*value).into())));
+    for name in ["x-ms-version", "accept"] {
+        if let (None, Some(value)) = (head.header(name), outer.header(name)) {
+            head.headers.push((name.into(), value.into()));
+        }
     }
+    head
 }
 
 fn header<'a>(headers: &[(String, &'a str)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
-}
-
-fn header_owned<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
 }

@@ -31,11 +31,11 @@ impl Format {
         };
         let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
         let chosen = match (wanted, head.header("accept")) {
-            (Some(format), _) => choose(&version, format),
-            (None, Some(accept)) if !accept.trim().is_empty() => choose(&version, accept),
-            (None, _) => Ok(default(&version)),
+            (Some(format), _) => choose(version, format),
+            (None, Some(accept)) if !accept.trim().is_empty() => choose(version, accept),
+            (None, _) => Ok(default(version)),
         };
-        Self { chosen, fallback: default(&version) }
+        Self { chosen, fallback: default(version) }
     }
 
     const fn refused(code: Code) -> Self {
@@ -57,7 +57,7 @@ impl Format {
 }
 
 /// What a client gets that does not say what it wants.
-fn default(version: &ApiVersion) -> Representation {
+fn default(version: ApiVersion) -> Representation {
     match atom(version) {
         Ok(style) => Representation::Atom(style),
         Err(_) => Representation::Json(Metadata::Minimal),
@@ -66,7 +66,7 @@ fn default(version: &ApiVersion) -> Representation {
 
 /// The layout of Atom documents, or why there are none: since 2015-12-11 by
 /// rule. A request without a version is one of the oldest (UNVERIFIED 17).
-fn atom(version: &ApiVersion) -> Result<Style, Code> {
+fn atom(version: ApiVersion) -> Result<Style, Code> {
     match version.is_named() {
         true if version.at_least(JSON_ONLY) => Err(Code::AtomFormatNotSupported),
         true if version.at_least(JSON) => Ok(Style::Modern),
@@ -74,20 +74,28 @@ fn atom(version: &ApiVersion) -> Result<Style, Code> {
     }
 }
 
+/// Media types of an Accept header that are looked at.
+const MAX_TYPES: usize = 32;
+
 /// The first media type, by quality and then by position, that can be served;
 /// if none can, the reason for the first.
-fn choose(version: &ApiVersion, accept: &str) -> Result<Representation, Code> {
-    let mut types: Vec<(f32, &str)> =
-        accept.split(',').take(32).map(|t| (quality(t), t)).filter(|(q, _)| *q > 0.0).collect();
-    types.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut refusal = None;
-    for (_, media_type) in types {
-        match serve(version, media_type) {
-            Ok(found) => return Ok(found),
-            Err(code) => refusal = refusal.or(Some(code)),
+fn choose(version: ApiVersion, accept: &str) -> Result<Representation, Code> {
+    let mut best: Option<(f32, Result<Representation, Code>)> = None;
+    for media_type in accept.split(',').take(MAX_TYPES) {
+        let quality = quality(media_type);
+        let better = |(so_far, found): &(f32, Result<_, _>), new: &Result<_, _>| match (found, new) {
+            (Ok(_), Err(_)) => false,
+            (Err(_), Ok(_)) => true,
+            _ => quality > *so_far,
+        };
+        if quality > 0.0 {
+            let new = serve(version, media_type);
+            if best.as_ref().is_none_or(|best| better(best, &new)) {
+                best = Some((quality, new));
+            }
         }
     }
-    Err(refusal.unwrap_or(Code::MediaTypeNotSupported))
+    best.map_or(Err(Code::MediaTypeNotSupported), |(_, found)| found)
 }
 
 fn quality(media_type: &str) -> f32 {
@@ -101,29 +109,34 @@ fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-fn serve(version: &ApiVersion, media_type: &str) -> Result<Representation, Code> {
-    let name = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match name.as_str() {
-        "application/json" | "json" => {
-            json(version, parameter(media_type, "odata")).map(Representation::Json)
-        }
-        "application/atom+xml" | "application/xml" | "text/xml" | "atom" => {
-            atom(version).map(Representation::Atom)
-        }
-        "*/*" | "application/*" => Ok(default(version)),
-        _ => Err(Code::MediaTypeNotSupported),
+fn serve(version: ApiVersion, media_type: &str) -> Result<Representation, Code> {
+    let name = media_type.split(';').next().unwrap_or_default().trim();
+    if is_any(name, &["application/json", "json"]) {
+        json(version, parameter(media_type, "odata")).map(Representation::Json)
+    } else if is_any(name, &["application/atom+xml", "application/xml", "text/xml", "atom"]) {
+        atom(version).map(Representation::Atom)
+    } else if is_any(name, &["*/*", "application/*"]) {
+        Ok(default(version))
+    } else {
+        Err(Code::MediaTypeNotSupported)
     }
 }
 
-fn json(version: &ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
+/// Whether a name is one of these, without case.
+fn is_any(name: &str, known: &[&str]) -> bool {
+    known.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
     if !version.at_least(JSON) {
         return Err(Code::JsonFormatNotSupported);
     }
-    match level.map(str::to_ascii_lowercase).as_deref() {
-        None | Some("minimalmetadata") => Ok(Metadata::Minimal),
-        Some("nometadata") => Ok(Metadata::None),
-        Some("fullmetadata") => Ok(Metadata::Full),
-        Some("verbose") => Err(Code::JsonVerboseFormatNotSupported),
+    match level {
+        None => Ok(Metadata::Minimal),
+        Some(level) if is_any(level, &["minimalmetadata"]) => Ok(Metadata::Minimal),
+        Some(level) if is_any(level, &["nometadata"]) => Ok(Metadata::None),
+        Some(level) if is_any(level, &["fullmetadata"]) => Ok(Metadata::Full),
+        Some(level) if is_any(level, &["verbose"]) => Err(Code::JsonVerboseFormatNotSupported),
         Some(_) => Err(Code::MediaTypeNotSupported),
     }
 }
@@ -165,9 +178,9 @@ mod tests {
     use super::*;
 
     fn negotiated(version: Option<&str>, accept: Option<&str>, format: &str) -> Result<Representation, Code> {
-        let header = |name: &str, value: Option<&str>| value.map(|v| (name.to_owned(), v.to_owned()));
-        let headers = [header("x-ms-version", version), header("accept", accept)];
-        let head = Head { headers: headers.into_iter().flatten().collect(), ..Head::default() };
+        let headers = [("x-ms-version", version), ("accept", accept)];
+        let given = headers.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into())));
+        let head = Head { headers: given.collect(), ..Head::default() };
         Format::negotiate(&head, &Options::parse(format).unwrap()).for_body()
     }
 

@@ -1,34 +1,37 @@
 //! The head of a request as plain data (protocol §2.1, §12).
 
+use std::borrow::Cow;
 use std::net::IpAddr;
+
+use chrono::NaiveDate;
 
 use crate::error::{Code, Result};
 
 /// Everything of a request but its body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Head {
-    pub method: String,
+pub struct Head<'a> {
+    pub method: Cow<'a, str>,
     /// The path as sent: still percent-encoded, which signatures cover.
-    pub path: String,
+    pub path: Cow<'a, str>,
     /// The query string as sent, without the question mark.
-    pub query: String,
-    /// Names in lower case, in the order sent.
-    pub headers: Vec<(String, String)>,
+    pub query: Cow<'a, str>,
+    /// Names in lower case; those of one name in the order sent.
+    pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// Whether the connection is encrypted.
     pub secure: bool,
     /// Where the connection comes from.
     pub peer: Option<IpAddr>,
 }
 
-impl Head {
+impl Head<'_> {
     /// The first header with this lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
     /// Every header with this lower-case name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
     /// The value of the Host header.
@@ -60,8 +63,11 @@ impl Head {
 
 /// An API version: a date. Absent means that the client named none; then
 /// formats follow the client's Accept header (UNVERIFIED 17).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApiVersion(Option<String>);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApiVersion(Option<Date>);
+
+/// `YYYY-MM-DD`.
+type Date = [u8; 10];
 
 /// First version with JSON, Prefer and `$format`.
 pub const JSON: &str = "2013-08-15";
@@ -78,18 +84,16 @@ const OLDEST: &str = "2009-04-14";
 impl ApiVersion {
     fn parse(header: Option<&str>) -> Result<Self> {
         let Some(text) = header else { return Ok(Self(None)) };
-        let date = chrono::NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok() && text.len() == 10;
-        if date && text >= OLDEST {
-            Ok(Self(Some(text.to_owned())))
-        } else {
-            Err(Code::InvalidHeaderValue.into())
+        match date(text) {
+            Some(date) if date.as_slice() >= OLDEST.as_bytes() => Ok(Self(Some(date))),
+            _ => Err(Code::InvalidHeaderValue.into()),
         }
     }
 
     /// Whether the request runs under rules that came with `version`. A request
     /// without a version has the newest rules.
     pub fn at_least(&self, version: &str) -> bool {
-        self.0.as_deref().is_none_or(|own| own >= version)
+        self.0.is_none_or(|own| own.as_slice() >= version.as_bytes())
     }
 
     /// Whether the request named a version.
@@ -99,8 +103,18 @@ impl ApiVersion {
 
     /// What the answer's `x-ms-version` says.
     pub fn echo(&self) -> &str {
-        self.0.as_deref().unwrap_or(DEFAULT)
+        self.0.as_ref().and_then(|date| std::str::from_utf8(date).ok()).unwrap_or(DEFAULT)
     }
+}
+
+fn date(text: &str) -> Option<Date> {
+    let date: Date = text.as_bytes().try_into().ok()?;
+    let number = |from: usize, to: usize| {
+        date[from..to].iter().try_fold(0_u16, |n, b| b.is_ascii_digit().then(|| n * 10 + u16::from(b - b'0')))
+    };
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let exists = NaiveDate::from_ymd_opt(year.into(), month.into(), day.into()).is_some();
+    (exists && date[4] == b'-' && date[7] == b'-').then_some(date)
 }
 
 #[cfg(test)]

@@ -29,12 +29,11 @@ pub struct Request {
 ///
 /// # Errors
 /// Whatever makes the request not understood; see the modules.
-pub fn read(head: &Head, target: &Target, body: &[u8], max_comparisons: usize) -> Result<Request> {
-    let options = options::Options::parse(&head.query)?;
+pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request> {
+    let operation::Context { head, options, .. } = context;
     let verb = verb::Verb::of(head)?;
-    let format = Format::negotiate(head, &options);
+    let format = Format::negotiate(head, options);
     let prefer = Prefer::of(head);
-    let context = operation::Context { head, options: &options, body, max_comparisons };
-    let operation = operation::read(&context, verb, target)?;
+    let operation = operation::read(context, verb, target)?;
     Ok(Request { operation, format, prefer })
 }

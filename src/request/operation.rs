@@ -78,8 +78,8 @@ pub enum WriteVerb {
 
 /// What reading an operation takes, inside a batch or outside.
 pub struct Context<'a> {
-    pub head: &'a Head,
-    pub options: &'a Options,
+    pub head: &'a Head<'a>,
+    pub options: &'a Options<'a>,
     pub body: &'a [u8],
     pub max_comparisons: usize,
 }
@@ -251,12 +251,17 @@ enum BodyForm {
 /// like (protocol §4.1).
 fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let declared = context.head.header("content-type").unwrap_or_default();
-    let name = declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let name = declared.split(';').next().unwrap_or_default().trim();
     let looks_like_xml = context.body.trim_ascii_start().starts_with(b"<");
     let version = context.head.version()?;
-    match name.as_str() {
-        "application/json" if !version.at_least(JSON) => Err(Code::JsonFormatNotSupported.into()),
-        "application/json" => Ok(BodyForm::Json),
+    if name.eq_ignore_ascii_case("application/json") {
+        return if version.at_least(JSON) {
+            Ok(BodyForm::Json)
+        } else {
+            Err(Code::JsonFormatNotSupported.into())
+        };
+    }
+    match name.to_ascii_lowercase().as_str() {
         "" if !looks_like_xml => Ok(BodyForm::Json),
         "" | "application/atom+xml" | "application/xml" | "text/xml" => {
             if version.is_named() && version.at_least(JSON_ONLY) {

@@ -1,5 +1,7 @@
 //! The query string (protocol §2.3, §6.1, §7.3).
 
+use std::borrow::Cow;
+
 use crate::codec::json::write::Select;
 use crate::codec::uri::percent_decode;
 use crate::error::{Code, Result};
@@ -7,8 +9,8 @@ use crate::odata::{self, Expr};
 
 /// Every parameter of a request, decoded once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
-    pairs: Vec<(String, String)>,
+pub struct Options<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 /// What a query asks for, each option still on its own.
@@ -26,7 +28,10 @@ pub struct QueryOptions {
 /// Parameters at most; more are refused.
 const MAX_PARAMETERS: usize = 64;
 
-impl Options {
+impl<'a> Options<'a> {
+    /// Those of an empty query string.
+    pub const NONE: Self = Self { pairs: Vec::new() };
+
     /// Splits and decodes a query string; `+` is a space here.
     ///
     /// # Errors
@@ -34,12 +39,10 @@ impl Options {
     /// not UTF-8 and a bad `timeout`; [`Code::InvalidInput`] for a system option
     /// given twice or unknown; [`Code::NotImplemented`] for those of OData that
     /// the service lacks (UNVERIFIED 10).
-    pub fn parse(query: &str) -> Result<Self> {
+    pub fn parse(query: &'a str) -> Result<Self> {
         let mut pairs = Vec::new();
         for parameter in query.split('&').filter(|p| !p.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let decode =
-                |text: &str| percent_decode(&text.replace('+', " ")).ok_or(Code::InvalidQueryParameterValue);
             pairs.push((decode(name)?, decode(value)?));
             if pairs.len() > MAX_PARAMETERS {
                 return Err(Code::InvalidInput.into());
@@ -77,17 +80,17 @@ impl Options {
 
     /// Every parameter in the order sent.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
     /// The value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
     /// The value of a parameter whose name may be in any case.
     pub fn any_case(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.pairs.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_ref())
     }
 
     /// The `$select` option, which point reads honour too.
@@ -118,6 +121,15 @@ impl Options {
             next_table: token("NextTableName"),
         })
     }
+}
+
+fn decode(text: &str) -> Result<Cow<'_, str>> {
+    let decoded = if text.contains('+') {
+        percent_decode(&text.replace('+', " ")).map(|text| Cow::Owned(text.into_owned()))
+    } else {
+        percent_decode(text)
+    };
+    decoded.ok_or_else(|| Code::InvalidQueryParameterValue.into())
 }
 
 fn top(text: &str) -> Result<usize> {

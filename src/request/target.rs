@@ -1,6 +1,8 @@
 //! Which account and which of its resources a request addresses
 //! (protocol §1).
 
+use std::borrow::Cow;
+
 use crate::codec::uri::percent_decode;
 use crate::error::{Code, Result};
 use crate::model::Key;
@@ -59,13 +61,13 @@ pub trait Accounts {
 /// [`Code::KeyCountMismatch`] for key predicates that are not keys.
 pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     let scheme = if head.secure { "https" } else { "http" };
-    let origin = format!("{scheme}://{}", head.host());
     if let Some((account, secondary)) = account_of_host(head.host(), accounts) {
         if !accounts.exists(&account) {
             return Err(Code::ResourceNotFound.into());
         }
         let resource = resource(head.path.strip_prefix('/').unwrap_or(&head.path))?;
-        return Ok(Target { account, secondary, base: origin, path_style: false, resource });
+        let base = [scheme, "://", head.host()].concat();
+        return Ok(Target { account, secondary, base, path_style: false, resource });
     }
     let path = head.path.strip_prefix('/').ok_or(Code::QuerySyntax)?;
     let (segment, rest) = path.split_once('/').unwrap_or((path, ""));
@@ -76,7 +78,7 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     Ok(Target {
         account: account.to_owned(),
         secondary,
-        base: format!("{origin}/{segment}"),
+        base: [scheme, "://", head.host(), "/", segment].concat(),
         path_style: true,
         resource: resource(rest)?,
     })
@@ -103,16 +105,23 @@ fn split_secondary(name: &str) -> (&str, bool) {
     name.strip_suffix("-secondary").map_or((name, false), |primary| (primary, true))
 }
 
+/// What follows the account in the service's own host names.
+const CONVENTION: &str = "table.";
+
 /// The account that a host name stands for, if it stands for one: its first
 /// label before a configured suffix, or before `.table.` if there is such an
 /// account.
 fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool)> {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let (label, rest) = name.split_once('.')?;
-    let (account, secondary) = split_secondary(label);
     let configured = accounts.host_suffixes().iter().any(|suffix| suffix.eq_ignore_ascii_case(rest));
-    let conventional = rest.starts_with("table.") && accounts.exists(account);
-    (configured || conventional).then(|| (account.to_owned(), secondary))
+    let conventional = rest.get(..CONVENTION.len()).is_some_and(|r| r.eq_ignore_ascii_case(CONVENTION));
+    if !configured && !conventional {
+        return None;
+    }
+    let label = label.to_ascii_lowercase();
+    let (account, secondary) = split_secondary(&label);
+    (configured || accounts.exists(account)).then(|| (account.to_owned(), secondary))
 }
 
 /// Reads the path below the account. Decoding comes first, so that `%27%27`
@@ -142,36 +151,37 @@ fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Resource> {
     if !tail.is_empty() {
         return Err(Code::QuerySyntax.into());
     }
-    let take = |wanted: &str| -> Option<String> {
-        keys.iter().find(|(name, _)| name.as_deref() == Some(wanted)).map(|(_, value)| value.clone())
-    };
     if is_tables {
         return match keys.as_slice() {
-            [(None, table)] => Ok(Resource::Table(table.clone())),
-            [(Some(key), table)] if key == "TableName" => Ok(Resource::Table(table.clone())),
+            [(None | Some("TableName"), table)] => Ok(Resource::Table(table.to_string())),
             _ => Err(Code::KeyCountMismatch.into()),
         };
     }
+    let find = |wanted: &str| keys.iter().find(|(name, _)| *name == Some(wanted));
     let table = name.to_owned();
-    match (keys.len(), take("PartitionKey"), take("RowKey")) {
-        (2, Some(partition), Some(row)) => Ok(Resource::Entity { table, key: Key { partition, row } }),
-        (1, Some(partition), None) => Ok(Resource::Partition { table, partition }),
+    match (keys.len(), find("PartitionKey"), find("RowKey")) {
+        (2, Some((_, partition)), Some((_, row))) => {
+            Ok(Resource::Entity { table, key: Key::new(partition.as_ref(), row.as_ref()) })
+        }
+        (1, Some((_, partition)), None) => {
+            Ok(Resource::Partition { table, partition: partition.to_string() })
+        }
         _ => Err(Code::KeyCountMismatch.into()),
     }
 }
 
 /// A key of a predicate: its name, if it has one, and its value.
-type NamedKey = (Option<String>, String);
+type NamedKey<'a> = (Option<&'a str>, Cow<'a, str>);
 
 /// Reads `(name='value',…)` or `('value')`; returns what follows it.
-fn key_predicate(text: &str) -> Result<(Vec<NamedKey>, &str)> {
+fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
     let mut rest = text.strip_prefix('(').ok_or(Code::QuerySyntax)?;
-    let mut keys = Vec::new();
+    let mut keys = Vec::with_capacity(2);
     loop {
         let quote = rest.find('\'').ok_or(Code::QuerySyntax)?;
         let name = rest[..quote].trim();
         let name = match name.strip_suffix('=').map(str::trim) {
-            Some(name) if !name.is_empty() => Some(name.to_owned()),
+            Some(name) if !name.is_empty() => Some(name),
             None if name.is_empty() => None,
             _ => return Err(Code::QuerySyntax.into()),
         };
@@ -187,16 +197,16 @@ fn key_predicate(text: &str) -> Result<(Vec<NamedKey>, &str)> {
 }
 
 /// Reads up to the closing quote; a quote inside is doubled.
-fn quoted(text: &str) -> Result<(String, &str)> {
-    let mut value = String::new();
+fn quoted(text: &str) -> Result<(Cow<'_, str>, &str)> {
+    let mut value = Cow::Borrowed("");
     let mut rest = text;
     loop {
         let quote = rest.find('\'').ok_or(Code::QuerySyntax)?;
-        value.push_str(&rest[..quote]);
+        value += &rest[..quote];
         rest = &rest[quote + 1..];
         match rest.strip_prefix('\'') {
             Some(after) => {
-                value.push('\'');
+                value += "'";
                 rest = after;
             }
             None => return Ok((value, rest)),

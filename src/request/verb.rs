@@ -21,8 +21,12 @@ impl Verb {
     /// # Errors
     /// [`Code::UnsupportedHttpVerb`], and the three errors of X-HTTP-Method.
     pub fn of(head: &Head) -> Result<Self> {
-        let tunnelled = head.all("x-http-method").collect::<Vec<_>>();
-        Self::tunnelled(&head.method, &tunnelled)
+        let mut overrides = head.all("x-http-method");
+        match (overrides.next(), overrides.next()) {
+            (None, _) => Self::tunnelled(&head.method, &[]),
+            (Some(verb), None) => Self::tunnelled(&head.method, &[verb]),
+            (Some(verb), Some(other)) => Self::tunnelled(&head.method, &[verb, other]),
+        }
     }
 
     /// The verb of a method and the X-HTTP-Method headers beside it.

@@ -72,7 +72,6 @@ pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String>
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
-        out.push(',');
     }
     push_entity_members(&mut out, context, entity)?;
     out.push('}');
@@ -101,7 +100,6 @@ pub fn table_document(context: &Context<'_>, name: &str) -> String {
     let mut out = String::from("{");
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
-        out.push(',');
     }
     push_table_members(&mut out, context, name);
     out.push('}');
@@ -125,15 +123,14 @@ fn open_feed(out: &mut String, context: &Context<'_>) {
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(out, context, "");
-        out.push(',');
     }
     out.push_str("\"value\":[");
 }
 
 fn push_context_url(out: &mut String, context: &Context<'_>, suffix: &str) {
-    let select = context.select.map(|s| format!("&$select={}", s.shown)).unwrap_or_default();
-    out.push_str("\"odata.metadata\":");
-    push_string(out, &format!("{}/$metadata#{}{suffix}{select}", context.base, context.table));
+    let (select, shown) = context.select.map_or(("", ""), |select| ("&$select=", select.shown.as_str()));
+    let url = [context.base, "/$metadata#", context.table, suffix, select, shown].concat();
+    push_known(out, "\"odata.metadata\":", &url);
 }
 
 fn push_table_members(out: &mut String, context: &Context<'_>, name: &str) {
@@ -152,7 +149,12 @@ fn push_table_members(out: &mut String, context: &Context<'_>, name: &str) {
 /// A member with a string value and the comma after it.
 fn push_member(out: &mut String, name: &str, value: &str) {
     push_string(out, name);
-    out.push(':');
+    push_known(out, ":", value);
+}
+
+/// The same, of which the name is there or given with its quotes and colon.
+fn push_known(out: &mut String, name: &str, value: &str) {
+    out.push_str(name);
     push_string(out, value);
     out.push(',');
 }
@@ -194,10 +196,10 @@ fn push_system(
     wanted: impl Fn(&str) -> bool,
 ) {
     if wanted("PartitionKey") {
-        push_member(out, "PartitionKey", &key.partition);
+        push_known(out, "\"PartitionKey\":", &key.partition);
     }
     if wanted("RowKey") {
-        push_member(out, "RowKey", &key.row);
+        push_known(out, "\"RowKey\":", &key.row);
     }
     if wanted("Timestamp") {
         if context.metadata == Metadata::Full {
