@@ -45,6 +45,8 @@ pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
     };
     match (trouble, error) {
         (Trouble::Duplicate | Trouble::Fault(Fault::Serialization), _) => {}
+        // Expected of rows that are fought over.
+        (Trouble::Fault(Fault::Busy), error) => tracing::debug!(%error, "a row is held by somebody else"),
         (Trouble::Fault(fault), sqlx::Error::Database(database)) => {
             let state = sqlstate(database.as_ref());
             // Messages of these classes quote values.

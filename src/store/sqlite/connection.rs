@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rusqlite_migration::{M, Migrations};
 
 /// Where a database lives.
@@ -44,11 +44,37 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Page cache of one connection, in KiB.
 const CACHE_KIB: i64 = 16 * 1024;
 
+/// How often a start that lost against another one is done again, and the
+/// pause before that.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Opens the database for reading and writing and applies the migrations.
 pub fn open(location: &Location) -> Result<Connection, OpenError> {
-    let mut connection = connect(location)?;
-    migrate(&mut connection)?;
-    Ok(connection)
+    let prepare = || {
+        let mut connection = connect(location)?;
+        migrate(&mut connection)?;
+        Ok(connection)
+    };
+    let mut attempt = 1;
+    loop {
+        match prepare() {
+            // Another process may be about to make the same new file. SQLite
+            // waits for nobody while it turns on the log, and two that found
+            // the same version both want to leave it.
+            Err(error) if attempt < ATTEMPTS && can_be_a_race(&error) => std::thread::sleep(PAUSE),
+            outcome => return outcome,
+        }
+        attempt += 1;
+    }
+}
+
+fn can_be_a_race(error: &OpenError) -> bool {
+    match error {
+        OpenError::Migrate(_) => true,
+        OpenError::Configure(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy),
+        OpenError::Open(..) | OpenError::Thread(_) => false,
+    }
 }
 
 /// Opens one more connection to a database file that [`open`] has prepared.
@@ -107,6 +133,20 @@ mod tests {
         assert_eq!(Location::parse("r.db"), Some(Location::File("r.db".into())));
         assert_eq!(Location::parse(":memory:"), Some(Location::Memory));
         assert_eq!(Location::parse("//"), None);
+    }
+
+    #[test]
+    fn many_may_open_one_new_file_at_once() {
+        for _ in 0..10 {
+            let folder = tempfile::tempdir().unwrap();
+            let location = Location::File(folder.path().join("a.db"));
+            std::thread::scope(|scope| {
+                let opened: Vec<_> = (0..8).map(|_| scope.spawn(|| open(&location))).collect();
+                for one in opened {
+                    one.join().unwrap().unwrap();
+                }
+            });
+        }
     }
 
     #[test]

@@ -81,10 +81,28 @@ fn in_snapshot<T>(
     read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
 ) -> StoreResult<T> {
     let run = || {
-        let snapshot = connection.unchecked_transaction()?;
-        let outcome = read(&snapshot)?;
-        snapshot.commit()?;
-        Ok(outcome)
+        let _snapshot = Snapshot::open(connection)?;
+        read(connection)
     };
     run().unwrap_or_else(|error| Err(fault(&error)))
+}
+
+/// A transaction that only reads. Its statements are prepared once for each
+/// connection, since a point read takes little longer than parsing them.
+struct Snapshot<'c>(&'c Connection);
+
+impl<'c> Snapshot<'c> {
+    fn open(connection: &'c Connection) -> rusqlite::Result<Self> {
+        connection.prepare_cached("BEGIN")?.execute([])?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        let ended = self.0.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
+        if let Err(error) = ended {
+            tracing::error!(%error, "a snapshot could not be ended");
+        }
+    }
 }
