@@ -23,8 +23,8 @@ def memory(bed):
         server = bed.new_server(store)
         try:
             read = lambda requests: bed.load(server, "read", "still", clients=64, requests=requests)  # noqa: E731
+            bed.load(server, "replace-any", "still", clients=64, requests=bed.options.requests // 20)
             first = read(bed.options.requests // 10)["resident_bytes"]
-            bed.load(server, "insert", "still", clients=64, requests=bed.options.requests // 20)
             rest = read(bed.options.requests)["resident_bytes"]
         finally:
             server.end()

@@ -235,15 +235,17 @@ impl Asking {
     fn change_set(&mut self, entities: impl Iterator<Item = (Key, u64)>) {
         self.reset("POST", Expect::Committed);
         self.path.push_str("/$batch");
-        self.content_type = "multipart/mixed; boundary=b";
-        self.body.extend_from_slice(b"--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n");
+        self.content_type = "multipart/mixed; boundary=batch_load";
+        self.body.extend_from_slice(
+            b"--batch_load\r\nContent-Type: multipart/mixed; boundary=changeset_load\r\n\r\n",
+        );
         let mut json = Vec::new();
         for (key, serial) in entities {
             json.clear();
             entity::write(&mut json, key, serial);
             let _ = write!(
                 self.body,
-                "--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+                "--changeset_load\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
                  POST http://load{}/{} HTTP/1.1\r\nContent-Type: application/json\r\nAccept: {NO_METADATA}\r\n\
                  Prefer: return-no-content\r\nDataServiceVersion: 3.0\r\nContent-Length: {}\r\n\r\n",
                 self.base,
@@ -253,7 +255,7 @@ impl Asking {
             self.body.extend_from_slice(&json);
             self.body.extend_from_slice(b"\r\n");
         }
-        self.body.extend_from_slice(b"--c--\r\n--b--\r\n");
+        self.body.extend_from_slice(b"--changeset_load--\r\n--batch_load--\r\n");
     }
 
     fn start(&mut self, method: &'static str, key: Key, expect: Expect) {
