@@ -62,12 +62,12 @@ pub struct Asking {
 }
 
 impl Asking {
-    pub fn new(run: Arc<Run>, number: u64, base: &str) -> Self {
+    pub fn new(run: Arc<Run>, number: u64, base: String) -> Self {
         Self {
             layout: run.layout,
             run,
             number,
-            base: base.to_owned(),
+            base,
             random: seed(number),
             known: Vec::new(),
             doomed: Vec::new(),
@@ -246,7 +246,7 @@ impl Asking {
             let _ = write!(
                 self.body,
                 "--changeset_load\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
-                 POST http://load{}/{} HTTP/1.1\r\nContent-Type: application/json\r\nAccept: {NO_METADATA}\r\n\
+                 POST {}/{} HTTP/1.1\r\nContent-Type: application/json\r\nAccept: {NO_METADATA}\r\n\
                  Prefer: return-no-content\r\nDataServiceVersion: 3.0\r\nContent-Length: {}\r\n\r\n",
                 self.base,
                 self.run.options.table,

@@ -63,8 +63,8 @@ impl Writer {
     }
 
     /// What addresses of this account start with.
-    pub fn base(&self) -> &str {
-        &self.base
+    pub fn address(&self) -> String {
+        format!("http://{}{}", self.host, self.base)
     }
 
     pub fn write(&mut self, ask: &Ask<'_>) -> &[u8] {

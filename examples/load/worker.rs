@@ -91,7 +91,7 @@ impl Worker {
         let writer = Writer::new(&run.options)?;
         Ok(Self {
             connection: Connection::open(writer.host()).await?,
-            asking: Asking::new(Arc::clone(&run), number as u64, writer.base()),
+            asking: Asking::new(Arc::clone(&run), number as u64, writer.address()),
             run,
             writer,
             meter: Meter::default(),
