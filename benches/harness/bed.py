@@ -4,7 +4,9 @@ import base64
 import hashlib
 import hmac
 import http.client
+import sqlite3
 import time
+from contextlib import closing
 from email.utils import formatdate
 
 from goals import TABLES
@@ -60,6 +62,13 @@ class Bed:
         if server is self.servers.get("postgres"):
             self.cluster.sql("VACUUM (FREEZE, ANALYZE) entities", "rowhouse")
             self.cluster.sql("CHECKPOINT")
+
+    def rows(self, store):
+        """All that are stored, those of deleted tables too."""
+        if store == "postgres":
+            return int(self.cluster.sql("SELECT count(*) FROM entities", "rowhouse"))
+        with closing(sqlite3.connect(f"file:{self.folder / 'rowhouse.db'}?mode=ro", uri=True)) as file:
+            return file.execute("SELECT count(*) FROM entities").fetchone()[0]
 
     def pgbench(self, table):
         entities, partitions = TABLES[table]

@@ -6,7 +6,7 @@ from statistics import median
 from bed import request
 from compare import Line
 from goals import TABLES
-from processes import say
+from processes import say, wait_for
 from runs import medians
 
 MEBI = 1024 * 1024
@@ -97,10 +97,17 @@ def purge(bed):
         before = medians([bed.load(server, "read", "still", clients=16, seconds=seconds)])
         took = request(server, "DELETE", "/Tables('large')") * 1000
         bed.filled.discard(("large", id(server)))
+        there = bed.rows(store)
+        # The purge looks for something to do every few seconds.
+        wait_for(lambda: bed.rows(store) < there, 30, "the purge", every=0.3)
+        there = bed.rows(store)
         during = medians([bed.load(server, "read", "still", clients=16, seconds=seconds)])
+        gone = there - bed.rows(store)
         what = f"deleting a table of {bed.options.entities:,} entities".replace(",", " ")
         lines.append(Line(store, what, 1, "≤ 10 ms", f"{took:.1f} ms", took <= 10))
         ratio = during["p99"] / before["p99"]
         what = "slowest 1 % of point reads while its rows go"
-        lines.append(Line(store, what, 16, "≤ 1.50 × before", f"{ratio:.2f} ×", ratio <= 1.5, during, before))
+        pace = f"{gone / seconds:,.0f}".replace(",", " ")
+        found = f"{ratio:.2f} ×, {pace} rows/s went" if gone else "no row went"
+        lines.append(Line(store, what, 16, "≤ 1.50 × before", found, gone > 0 and ratio <= 1.5, during, before))
     return lines

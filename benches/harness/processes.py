@@ -152,12 +152,12 @@ class Cluster:
         return self.url(name)
 
 
-def wait_for(condition, seconds, what):
+def wait_for(condition, seconds, what, every=0.05):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
             raise Failure(f"{what} did not start within {seconds} s")
-        time.sleep(0.05)
+        time.sleep(every)
 
 
 class Rowhouse:

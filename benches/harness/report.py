@@ -62,9 +62,8 @@ def facts(bed, busy):
         f"Linux {platform.release().split('-')[0]}",
         f"{postgres}, {version('rustc', '--version').split(' (')[0]}{azurite}",
         f"{options.pairs} turns of {options.seconds:g} s" + (" (`--quick`)" if options.quick else ""),
-        f"load average at the start {busy:.1f}" + (
-            ": **the machine was busy with other things, so these figures only show that the bench works**"
-            if busy > 0.5 else ""
+        f"other programs used {busy:.0%} of the processors before" + (
+            ": **on a busy machine these figures only show that the bench works**" if busy > 0.1 else ""
         ),
     ]
     return "; ".join(parts) + "."
