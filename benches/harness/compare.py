@@ -42,10 +42,7 @@ def take_turns(bed, row, clients, stores, needs_peer):
     runs = {store: [] for store in stores}
     if needs_peer:
         runs["peer"] = []
-        still = bed.pgbench("still") if ("still", id(bed.servers["postgres"])) in bed.filled else None
         peer = bed.pgbench(row.table)
-        if still:
-            peer.variables["properties"] = still.variables["properties"]
     for turn in range(bed.options.pairs):
         say(f"{row.title}, {clients} clients, turn {turn + 1} of {bed.options.pairs}")
         length = {"requests": bed.options.counted} if row.counted else {"seconds": bed.options.seconds}

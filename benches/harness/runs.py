@@ -41,7 +41,8 @@ class Pgbench:
         self.database = database
         found = cluster.sql(f"SELECT table_no, table_no << 16 FROM tables WHERE name_lower = '{table}'", database)
         table_no, bucket = found.split("|")
-        properties = cluster.sql(f"SELECT properties FROM entities WHERE bucket = {bucket} LIMIT 1", database)
+        first = f"SELECT properties FROM entities WHERE bucket = {bucket} ORDER BY pk, rk LIMIT 1"
+        properties = cluster.sql(first, database)
         self.variables = {
             "table": table_no,
             "bucket": bucket,
@@ -58,7 +59,11 @@ class Pgbench:
         """Transactions a second, and the median and 99th percentile in µs."""
         command = [self.cluster.programs / "pgbench", "-M", "prepared", "-n", "-c", str(clients), "-j", "1"]
         command += ["-f", SCRIPTS / f"{script}.sql"]
-        command += ["-T", str(max(1, round(seconds)))] if requests is None else ["-t", str(requests // clients)]
+        # The time that it takes to connect is part of -T, though not of the result.
+        command += (
+            ["-T", str(max(1, round(seconds)) + clients // 64)] if requests is None
+            else ["-t", str(requests // clients)]
+        )
         for name, value in self.variables.items():
             command += ["-D", f"{name}={value}"]
         prefix = folder / "pgbench"
@@ -66,13 +71,13 @@ class Pgbench:
         command += ["-l", "--log-prefix", prefix]
         command += ["--sampling-rate", str(sampled)] if sampled < 1 else []
         out = run([*command, *self.cluster.target(self.database)], env={"PGOPTIONS": SESSION}, cwd=folder)
-        line = next(line for line in out.splitlines() if line.startswith("tps = "))
+        line = next((line for line in out.splitlines() if line.startswith("tps = ")), None)
         times = sorted(
             int(entry.split()[2]) for log in folder.glob("pgbench.*") for entry in log.read_text().splitlines()
         )
         for log in folder.glob("pgbench.*"):
             log.unlink()
-        if not times:
+        if not times or not line:
             raise Failure(f"pgbench {script}: no transaction was done")
         return {
             "per_second": float(line.split()[2]),

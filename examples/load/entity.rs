@@ -77,9 +77,9 @@ pub fn write(out: &mut Vec<u8>, key: Key, serial: u64) {
         serial % 10_000,
         serial.is_multiple_of(2),
         serial % 1000,
-        serial * 3,
-        serial * 5,
-        serial * 7,
+        serial.wrapping_mul(3),
+        serial.wrapping_mul(5),
+        serial.wrapping_mul(7),
     );
     out.resize(start + SIZE - 2, b'x');
     out.extend_from_slice(b"\"}");
