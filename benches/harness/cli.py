@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -87,14 +86,22 @@ def measure(bed):
             yield from kind(bed)
 
 
-def busy_share():
-    """The share of the processors that others use, before we use any."""
+class Others:
+    """How much of the processors other programs use meanwhile."""
+
+    def __init__(self):
+        self.began = self.look()
+
+    @staticmethod
     def look():
-        numbers = [int(n) for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        return sum(numbers), numbers[3] + numbers[4]
-    (all_before, idle_before), _ = look(), time.sleep(2)
-    all_after, idle_after = look()
-    return 1 - (idle_after - idle_before) / max(1, all_after - all_before)
+        """Seconds of all processors, idle ones, and ours with those of children that have ended."""
+        numbers = [int(n) / 100 for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(numbers), numbers[3] + numbers[4], sum(os.times()[:4])
+
+    def share(self):
+        """Once every process that we started has ended."""
+        total, idle, ours = (now - then for now, then in zip(self.look(), self.began))
+        return max(0.0, (total - idle - ours) / max(total, 0.01))
 
 
 def main():
@@ -106,7 +113,7 @@ def main():
     try:
         target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
         made = programs(target) if chosen.no_build else build(target)
-        busy = busy_share()
+        others = Others()
         bed = Bed(chosen, made)
         try:
             for line in measure(bed):
@@ -114,7 +121,8 @@ def main():
         except (Failure, subprocess.TimeoutExpired) as problem:
             say(f"scripts/bench: {problem}")
             status = 1
-        text = f"{report.facts(bed, busy)}\n\n{report.table(lines)}"
+        end_all()
+        text = f"{report.facts(bed, others.share())}\n\n{report.table(lines)}"
         print(text)
         if chosen.markdown and status == 0:
             report.write_into(chosen.markdown, text)

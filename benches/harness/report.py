@@ -61,12 +61,13 @@ def facts(bed, busy):
         f"Commit {commit}{changed}; {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB, "
         f"Linux {platform.release().split('-')[0]}",
         f"{postgres}, {version('rustc', '--version').split(' (')[0]}{azurite}",
-        f"{options.pairs} turns of {options.seconds:g} s" + (" (`--quick`)" if options.quick else ""),
-        f"other programs used {busy:.0%} of the processors before" + (
-            ": **on a busy machine these figures only show that the bench works**" if busy > 0.1 else ""
-        ),
+        f"{options.pairs} turn{'s' if options.pairs > 1 else ''} of {options.seconds:g} s",
+        f"meanwhile other programs used {busy:.0%} of the processors",
     ]
-    return "; ".join(parts) + "."
+    doubt = "" if busy <= 0.05 and not options.quick else (
+        "\n\n**A short run or a busy machine: these figures only show that the bench works.**"
+    )
+    return "; ".join(parts) + "." + doubt
 
 
 def write_into(path, text):
