@@ -1,0 +1,98 @@
+"""The test bed: the stores, the servers over them, and their tables."""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import sqlite3
+import time
+from contextlib import closing
+from email.utils import formatdate
+
+from goals import TABLES
+from processes import Azurite, Cluster, Failure, Rowhouse, new_folder, say
+from runs import Pgbench, load
+
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+FILLERS = 4
+
+
+class Bed:
+    """Everything that rows share. Tables are made when a row first needs them."""
+
+    def __init__(self, options, programs):
+        self.options = options
+        self.rowhouse, self.loader = programs
+        self.folder = new_folder()
+        say("starting a private PostgreSQL")
+        self.cluster = Cluster()
+        self.urls = {
+            "postgres": self.cluster.new_database("rowhouse"),
+            "sqlite": f"sqlite://{self.folder / 'rowhouse.db'}",
+        }
+        # pgbench works on what Rowhouse stored, whichever store is asked for.
+        self.servers = {store: self.new_server(store) for store in {"postgres", *options.stores}}
+        self.filled = set()
+        self.azurite = None
+
+    def new_server(self, store):
+        return Rowhouse(self.rowhouse, self.urls[store])
+
+    def start_azurite(self):
+        self.azurite = self.azurite or Azurite()
+        return self.azurite
+
+    def load(self, server, operation, table, **more):
+        """Runs the load generator on one of the tables."""
+        entities, partitions = TABLES[table]
+        postgres = self.cluster.pid if server is self.servers.get("postgres") else None
+        return load(
+            self.loader, server, operation,
+            **{"table": table, "entities": entities, "partitions": partitions, "postgres": postgres, **more},
+        )
+
+    def need(self, table, server, **more):
+        """Makes and fills a table unless it is there."""
+        if (table, id(server)) in self.filled:
+            return
+        say(f"filling table {table}")
+        self.load(server, "fill", table, clients=FILLERS, create=True, **more)
+        self.filled.add((table, id(server)))
+        if server is self.servers.get("postgres"):
+            self.cluster.sql("VACUUM (FREEZE, ANALYZE) entities", "rowhouse")
+            self.cluster.sql("CHECKPOINT")
+
+    def rows(self, store):
+        """All that are stored, those of deleted tables too."""
+        if store == "postgres":
+            return int(self.cluster.sql("SELECT count(*) FROM entities", "rowhouse"))
+        with closing(sqlite3.connect(f"file:{self.folder / 'rowhouse.db'}?mode=ro", uri=True)) as file:
+            return file.execute("SELECT count(*) FROM entities").fetchone()[0]
+
+    def pgbench(self, table):
+        entities, partitions = TABLES[table]
+        return Pgbench(self.cluster, "rowhouse", table, entities, partitions)
+
+
+def request(server, method, path, body=None):
+    """One signed request on its own connection; its status and its seconds."""
+    date = formatdate(usegmt=True)
+    text = f"{date}\n/{ACCOUNT}/{ACCOUNT}{path}"
+    signature = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
+    headers = {
+        "x-ms-date": date,
+        "x-ms-version": "2019-02-02",
+        "Accept": "application/json;odata=nometadata",
+        "Authorization": f"SharedKeyLite {ACCOUNT}:{base64.b64encode(signature).decode()}",
+    }
+    connection = http.client.HTTPConnection(server.address, timeout=60)
+    began = time.monotonic()
+    connection.request(method, f"/{ACCOUNT}{path}", body, headers)
+    answer = connection.getresponse()
+    answer.read()
+    took = time.monotonic() - began
+    connection.close()
+    if answer.status >= 300:
+        raise Failure(f"{method} {path}: {answer.status}")
+    return took

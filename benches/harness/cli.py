@@ -1,0 +1,138 @@
+"""The command line of scripts/bench."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import extra
+import report
+from bed import Bed
+from compare import against_azurite, compare
+from goals import EXTRAS, LARGE, ROWS, STORES
+from processes import Failure, ROOT, end_all, end_with_us, say
+
+# Seconds after which everything ends, come what may.
+LIMIT = 3 * 3600
+
+
+def listed(known):
+    def read(text):
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name}: not one of {', '.join(known)}")
+        return names
+    return read
+
+
+def options():
+    names = [*(row.name for row in ROWS), *EXTRAS, *LARGE, "azurite"]
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description="Measures Rowhouse beside pgbench, and says which goals it reaches."
+    )
+    parser.add_argument("--quick", action="store_true", help="one turn of 1 s, to see that all works")
+    parser.add_argument("--pairs", type=int, metavar="N", help="turns of each row [5]")
+    parser.add_argument("--seconds", type=float, metavar="S", help="length of each turn [3]")
+    parser.add_argument("--only", type=listed(names), metavar="ROWS", help=f"some of: {', '.join(names)}")
+    parser.add_argument("--stores", type=listed(STORES), default=list(STORES), metavar="STORES", help="postgres, sqlite")
+    parser.add_argument("--azurite", action="store_true", help="also against Azurite in memory, which npm installs")
+    parser.add_argument("--large", action="store_true", help="also with a table of a million entities")
+    parser.add_argument("--entities", type=int, default=1_000_000, metavar="N", help="of the large table [1000000]")
+    parser.add_argument("--markdown", metavar="FILE", help="put the table between the marks in this file")
+    parser.add_argument("--json", metavar="FILE", help="write every figure here")
+    parser.add_argument("--no-build", action="store_true", help="use the programs as they are")
+    chosen = parser.parse_args()
+    chosen.pairs = chosen.pairs or (1 if chosen.quick else 5)
+    chosen.seconds = chosen.seconds or (1 if chosen.quick else 3)
+    chosen.requests = 100_000 if chosen.quick else 1_000_000
+    chosen.counted = 6_400 if chosen.quick else 25_600
+    return chosen
+
+
+def build(target):
+    """The server with its own features alone, then the load generator."""
+    for what in (["--bin", "rowhouse"], ["--example", "load"]):
+        say(f"cargo build --release {' '.join(what)}")
+        subprocess.run(["cargo", "build", "--locked", "--release", "-q", *what], cwd=ROOT, check=True)
+    return programs(target)
+
+
+def programs(target):
+    found = target / "release" / "rowhouse", target / "release" / "examples" / "load"
+    for program in found:
+        if not program.exists():
+            raise Failure(f"{program.name} is not built")
+    return found
+
+
+def measure(bed):
+    """The lines of every row that was asked for, one row after the other."""
+    chosen = bed.options
+    wanted = chosen.only or [*(row.name for row in ROWS), *EXTRAS]
+    if not chosen.only:
+        wanted += (["azurite"] if chosen.azurite else []) + (list(LARGE) if chosen.large else [])
+    for row in ROWS:
+        if row.name in wanted:
+            yield from compare(bed, row)
+    kinds = {"memory": extra.memory, "start": extra.start, "azurite": against_azurite,
+             "growth": extra.growth, "purge": extra.purge}
+    for name, kind in kinds.items():
+        if name in wanted:
+            yield from kind(bed)
+
+
+class Others:
+    """How much of the processors other programs use meanwhile."""
+
+    def __init__(self):
+        self.began = self.look()
+
+    @staticmethod
+    def look():
+        """Seconds of all processors, idle ones, and ours with those of children that have ended."""
+        numbers = [int(n) / 100 for n in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(numbers), numbers[3] + numbers[4], sum(os.times()[:4])
+
+    def share(self):
+        """Once every process that we started has ended."""
+        total, idle, ours = (now - then for now, then in zip(self.look(), self.began))
+        return max(0.0, (total - idle - ours) / max(total, 0.01))
+
+
+def main():
+    chosen = options()
+    end_with_us()
+    signal.alarm(LIMIT)
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit("scripts/bench: took too long"))
+    lines, status = [], 0
+    try:
+        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        made = programs(target) if chosen.no_build else build(target)
+        others = Others()
+        bed = Bed(chosen, made)
+        try:
+            for line in measure(bed):
+                lines.append(line)
+        except (Failure, subprocess.TimeoutExpired) as problem:
+            say(f"scripts/bench: {problem}")
+            status = 1
+        end_all()
+        text = f"{report.facts(bed, others.share())}\n\n{report.table(lines)}"
+        print(text)
+        if chosen.markdown and status == 0:
+            report.write_into(chosen.markdown, text)
+        if chosen.json:
+            Path(chosen.json).write_text(json.dumps([asdict(line) for line in lines], indent=1))
+    except (Failure, subprocess.SubprocessError) as problem:
+        say(f"scripts/bench: {problem}")
+        status = 1
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        end_all()
+    return status

@@ -1,0 +1,181 @@
+//! What single steps of a request cost.
+//!
+//! ```text
+//! cargo bench --bench micro
+//! cargo bench --bench micro -- json
+//! ```
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rowhouse::auth::accounts::DEVELOPMENT_ACCOUNT as ACCOUNT;
+use rowhouse::auth::{self, AccountSet};
+use rowhouse::codec::atom::{read as atom_read, write as atom_write};
+use rowhouse::codec::json::{read as json_read, write as json_write};
+use rowhouse::codec::{multipart, stored};
+use rowhouse::model::{Key, Stored, Ticks};
+use rowhouse::odata;
+use rowhouse::plan::filter::{Subject, predicate};
+use rowhouse::request::{self, Head, Target, target};
+
+const FILTER: &str = "PartitionKey eq 'Jones' and RowKey ge 'A' and RowKey lt 'B' and (Age gt 30 or not (Active eq true)) \
+                      and Seen ge datetime'2026-01-01T00:00:00Z' and Total ne 12L";
+const COMPARISONS: usize = 1000;
+
+/// Ten properties, 1 KiB.
+fn entity(row: usize) -> String {
+    let text = |n: usize| format!("{:0>150}", row * 7 + n);
+    format!(
+        "{{\"PartitionKey\":\"p\",\"RowKey\":\"r{row:04}\",\"Serial\":{row},\"Age\":{},\"Active\":true,\"Score\":1.5,\
+         \"Total@odata.type\":\"Edm.Int64\",\"Total\":\"{row}\",\
+         \"Seen@odata.type\":\"Edm.DateTime\",\"Seen\":\"2026-01-01T00:00:00Z\",\
+         \"T1\":\"{}\",\"T2\":\"{}\",\"T3\":\"{}\",\"T4\":\"{:0>300}\"}}",
+        row % 100,
+        text(1),
+        text(2),
+        text(3),
+        text(4),
+    )
+}
+
+fn now() -> Ticks {
+    Ticks::parse("2026-01-01T00:00:00.1234567Z").expect("a date")
+}
+
+fn stored_entity(row: usize) -> Stored {
+    let body = json_read::entity(entity(row).as_bytes()).expect("an entity");
+    let key = Key::new("p", format!("r{row:04}"));
+    Stored { key, modified: now(), properties: stored::encode(&body.properties) }
+}
+
+fn context(metadata: json_write::Metadata) -> json_write::Context<'static> {
+    json_write::Context {
+        metadata,
+        base: "http://127.0.0.1:10002/devstoreaccount1",
+        account: ACCOUNT,
+        table: "People",
+        select: None,
+    }
+}
+
+fn filters(c: &mut Criterion) {
+    let mut group = c.benchmark_group("filter");
+    group.bench_function("parse", |b| b.iter(|| odata::parse(black_box(FILTER), COMPARISONS)));
+    let expr = odata::parse(FILTER, COMPARISONS).expect("a filter");
+    group.bench_function("understand", |b| b.iter(|| predicate(black_box(&expr), Subject::Entities)));
+    let condition = predicate(&odata::parse("Age eq 37", COMPARISONS).expect("a filter"), Subject::Entities)
+        .expect("a predicate");
+    let (names, entity) = (condition.custom_names(), stored_entity(1));
+    group.bench_function("match", |b| b.iter(|| condition.matches(black_box(&entity), &names)));
+    group.finish();
+}
+
+fn json(c: &mut Criterion) {
+    use json_write::Metadata;
+    let (text, one) = (entity(1), stored_entity(1));
+    let page: Vec<Stored> = (0..1000).map(stored_entity).collect();
+    let mut group = c.benchmark_group("json");
+    group.bench_function("read", |b| b.iter(|| json_read::entity(black_box(text.as_bytes()))));
+    let properties = json_read::entity(text.as_bytes()).expect("an entity").properties;
+    group.bench_function("store", |b| b.iter(|| stored::encode(black_box(&properties))));
+    for (name, level) in [("none", Metadata::None), ("minimal", Metadata::Minimal), ("full", Metadata::Full)]
+    {
+        let context = context(level);
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(format!("write, {name}"), |b| {
+            b.iter(|| json_write::entity_document(&context, black_box(&one)));
+        });
+        group.throughput(Throughput::Elements(page.len() as u64));
+        group.bench_function(format!("write a page, {name}"), |b| {
+            b.iter(|| json_write::entity_feed(&context, black_box(&page)));
+        });
+    }
+    group.finish();
+}
+
+fn atom(c: &mut Criterion) {
+    let one = stored_entity(1);
+    let context = context(json_write::Metadata::Full);
+    let atom = atom_write::Atom { context, style: atom_write::Style::Modern, now: now() };
+    let text = atom.entity_document(&one).expect("an entry");
+    let mut group = c.benchmark_group("atom");
+    group.bench_function("read", |b| b.iter(|| atom_read::entity(black_box(text.as_bytes()))));
+    group.bench_function("write", |b| b.iter(|| atom.entity_document(black_box(&one))));
+    group.finish();
+}
+
+/// A transaction of 100 inserts.
+fn batch_body() -> String {
+    let mut body = String::from("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n");
+    for row in 0..100 {
+        let entity = entity(row);
+        let _ = write!(
+            body,
+            "--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+             POST /{ACCOUNT}/People HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{entity}\r\n",
+            entity.len()
+        );
+    }
+    body.push_str("--c--\r\n--b--\r\n");
+    body
+}
+
+fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> Head {
+    let fixed = [("host", "127.0.0.1:10002"), ("x-ms-version", "2019-02-02"), ("accept", "application/json")];
+    Head {
+        method: method.into(),
+        path: format!("/{ACCOUNT}{path}"),
+        headers: fixed.iter().chain(headers).map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+        ..Head::default()
+    }
+}
+
+fn resolve(head: &Head) -> Target {
+    target::resolve(head, &AccountSet::development(vec![])).expect("a target")
+}
+
+fn batches(c: &mut Criterion) {
+    let body = batch_body();
+    let head = head("POST", "/$batch", &[("content-type", "multipart/mixed; boundary=b")]);
+    let target = resolve(&head);
+    let mut group = c.benchmark_group("batch of 100");
+    group.throughput(Throughput::Elements(100));
+    group.bench_function("split", |b| {
+        b.iter(|| {
+            let outer = multipart::parts(black_box(body.as_bytes()), "b").expect("parts");
+            multipart::parts(outer[0].content, "c").map(|parts| parts.len())
+        });
+    });
+    group.bench_function("read", |b| {
+        b.iter(|| request::read(&head, &target, black_box(body.as_bytes()), COMPARISONS));
+    });
+    group.finish();
+}
+
+fn signatures(c: &mut Criterion) {
+    const DATE: &str = "Thu, 01 Jan 2026 00:00:00 GMT";
+    let accounts = AccountSet::development(vec![]);
+    let key = &accounts.keys(ACCOUNT).expect("the account")[0];
+    let path = "/People(PartitionKey='Jones',RowKey='Mary')";
+    let text = format!("{DATE}\n/{ACCOUNT}/{ACCOUNT}{path}");
+    let signature = STANDARD.encode(key.sign([text.as_str()]));
+    let authorization = format!("SharedKeyLite {ACCOUNT}:{signature}");
+    let head = head("GET", path, &[("x-ms-date", DATE), ("authorization", &authorization)]);
+    let target = resolve(&head);
+    let mut group = c.benchmark_group("signature");
+    group.bench_function("sign", |b| b.iter(|| key.sign([black_box(text.as_str())])));
+    assert!(auth::credentials(&head, &target, &accounts, now()).is_ok(), "the signature is valid");
+    group.bench_function("verify", |b| {
+        b.iter(|| auth::credentials(black_box(&head), &target, &accounts, now()));
+    });
+    group.bench_function("understand the request", |b| {
+        b.iter(|| request::read(black_box(&head), &target, b"", COMPARISONS));
+    });
+    group.finish();
+}
+
+criterion_group!(micro, filters, json, atom, batches, signatures);
+criterion_main!(micro);
