@@ -20,7 +20,7 @@ use rowhouse::model::{Key, Stored, Ticks};
 use rowhouse::odata;
 use rowhouse::plan::filter::{Subject, predicate};
 use rowhouse::request::operation::Context;
-use rowhouse::request::options::Options;
+use rowhouse::request::options::NO_OPTIONS;
 use rowhouse::request::{self, Head, Target, target};
 
 const FILTER: &str = "PartitionKey eq 'Jones' and RowKey ge 'A' and RowKey lt 'B' and (Age gt 30 or not (Active eq true)) \
@@ -136,7 +136,7 @@ fn head<'a>(method: &'a str, path: &str, headers: &[(&'a str, &'a str)]) -> Head
 }
 
 fn without_options<'a>(head: &'a Head<'a>, body: &'a [u8]) -> Context<'a> {
-    Context { head, options: &Options::NONE, body, max_comparisons: COMPARISONS }
+    Context { head, options: &NO_OPTIONS, body, max_comparisons: COMPARISONS }
 }
 
 fn resolve(head: &Head) -> Target {
@@ -174,11 +174,11 @@ fn signatures(c: &mut Criterion) {
     let mut group = c.benchmark_group("signature");
     group.bench_function("sign", |b| b.iter(|| key.sign([black_box(text.as_str())])));
     assert!(
-        auth::credentials(&head, &Options::NONE, &target, &accounts, now()).is_ok(),
+        auth::credentials(&head, &NO_OPTIONS, &target, &accounts, now()).is_ok(),
         "the signature is valid"
     );
     group.bench_function("verify", |b| {
-        b.iter(|| auth::credentials(black_box(&head), &Options::NONE, &target, &accounts, now()));
+        b.iter(|| auth::credentials(black_box(&head), &NO_OPTIONS, &target, &accounts, now()));
     });
     group.bench_function("understand the request", |b| {
         b.iter(|| request::read(&without_options(black_box(&head), b""), &target));

@@ -25,7 +25,7 @@ use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::plan;
 use crate::request::operation::Context;
-use crate::request::options::Options;
+use crate::request::options::{NO_OPTIONS, Options};
 use crate::request::target::{self, Target};
 use crate::request::{self, Format, Head, Operation, Prefer};
 use crate::store::{Backend, Store};
@@ -69,9 +69,6 @@ struct Pipeline<'a> {
     options: Result<Options<'a>>,
     occasion: Occasion<'a>,
 }
-
-/// What stands for options that were not understood.
-static NO_OPTIONS: Options<'static> = Options::NONE;
 
 impl Pipeline<'_> {
     fn options(&self) -> &Options<'_> {

@@ -13,6 +13,9 @@ pub struct Options<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
+/// The parameters of an empty query string.
+pub static NO_OPTIONS: Options<'static> = Options { pairs: Vec::new() };
+
 /// What a query asks for, each option still on its own.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct QueryOptions {
@@ -29,9 +32,6 @@ pub struct QueryOptions {
 const MAX_PARAMETERS: usize = 64;
 
 impl<'a> Options<'a> {
-    /// Those of an empty query string.
-    pub const NONE: Self = Self { pairs: Vec::new() };
-
     /// Splits and decodes a query string; `+` is a space here.
     ///
     /// # Errors
