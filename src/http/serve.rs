@@ -26,6 +26,7 @@ use crate::codec::properties::CorsRule;
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::plan;
+use crate::request::allow;
 use crate::request::head::DEFAULT;
 use crate::request::options::Options;
 use crate::request::target::{self, Target};
@@ -114,7 +115,7 @@ impl Pipeline<'_> {
             let request = request::read(head, target, &body, service.max_comparisons)?;
             self.operate(target, &identity, &request).await
         };
-        operate.await.unwrap_or_else(|error| self.refuse(&error))
+        operate.await.unwrap_or_else(|error| self.refuse_at(target, &error))
     }
 
     /// Keys prove themselves; a signature may need the policies of its table.
@@ -194,6 +195,17 @@ impl Pipeline<'_> {
     fn front_door(&self, error: &Error) -> Answer {
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
         Answer::front_door(error, self.head, challenge, &self.occasion)
+    }
+
+    /// A refusal by a resource that is known: a method that it does not answer
+    /// is told those that it does.
+    fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
+        let answer = self.refuse(error);
+        if answer.status != 405 {
+            return answer;
+        }
+        let options = Options::parse(&self.head.query).unwrap_or_default();
+        answer.with("Allow", allow::methods(&target.resource, &options))
     }
 
     /// The one door that errors of the table layer leave through.

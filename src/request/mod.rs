@@ -1,6 +1,7 @@
 //! Head and body to a [`Request`]: what the caller wants, without a promise
 //! that it is sensible; `plan` judges that.
 
+pub mod allow;
 pub mod batch;
 pub mod format;
 pub mod head;

@@ -255,9 +255,14 @@ fn parameters_must_fit_together(client: &Client) {
 
 fn other_verbs_are_refused(client: &Client) {
     for verb in ["POST", "DELETE", "MERGE"] {
-        client.request(verb, PATH).send().refused_in_xml(METHOD_NOT_ALLOWED);
+        let answer = client.request(verb, PATH).send().refused_in_xml(METHOD_NOT_ALLOWED);
+        assert_eq!(answer.need("Allow"), "GET, HEAD, PUT, OPTIONS", "{answer}");
     }
-    client.secondary().request("DELETE", STATS).send().refused_in_xml(METHOD_NOT_ALLOWED);
+    for verb in ["DELETE", "PUT"] {
+        let answer = client.secondary().request(verb, STATS).send().refused_in_xml(METHOD_NOT_ALLOWED);
+        assert_eq!(answer.need("Allow"), "GET, HEAD, OPTIONS", "{answer}");
+    }
+    client.request("FROB", PATH).send().refused_in_xml(UNKNOWN_VERB);
 }
 
 fn stats_are_on_the_secondary_alone(client: &Client) {

@@ -80,6 +80,8 @@ pub const NOT_FOUND: Refusal = (404, "ResourceNotFound", "The specified resource
 pub const NO_TABLE: Refusal = (404, "TableNotFound", "The table specified does not exist.");
 pub const METHOD_NOT_ALLOWED: Refusal =
     (405, "MethodNotAllowed", "The requested method is not allowed on the specified resource.");
+pub const UNKNOWN_VERB: Refusal =
+    (405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.");
 pub const TABLE_EXISTS: Refusal = (409, "TableAlreadyExists", "The table specified already exists.");
 pub const ENTITY_EXISTS: Refusal = (409, "EntityAlreadyExists", "The specified entity already exists.");
 pub const CONDITION_FAILED: Refusal =
