@@ -6,11 +6,11 @@ use std::net::TcpStream;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rowhouse::auth::accounts::{DEVELOPMENT_ACCOUNT as ACCOUNT, DEVELOPMENT_KEY};
-use rowhouse::auth::shared_key::sign;
+use rowhouse::auth::AccountSet;
+use rowhouse::auth::accounts::{AccountKey, DEVELOPMENT_ACCOUNT as ACCOUNT};
 
 pub struct Client {
-    key: Vec<u8>,
+    key: AccountKey,
     stream: BufReader<TcpStream>,
 }
 
@@ -31,7 +31,8 @@ impl Client {
     pub fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
         stream.set_nodelay(true).expect("an option of the socket");
-        let key = STANDARD.decode(DEVELOPMENT_KEY).expect("a key");
+        let accounts = AccountSet::development(Vec::new());
+        let key = accounts.keys(ACCOUNT).and_then(<[_]>::first).expect("a key").clone();
         Self { key, stream: BufReader::new(stream) }
     }
 
@@ -89,7 +90,8 @@ impl Client {
 
     fn send(&mut self, method: &str, path: &str, query: &str, content_type: &str, body: &[u8]) -> Answer {
         let date = chrono::Utc::now().format("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        let signature = STANDARD.encode(sign(&self.key, &format!("{date}\n/{ACCOUNT}/{ACCOUNT}{path}")));
+        let signature =
+            STANDARD.encode(self.key.sign([format!("{date}\n/{ACCOUNT}/{ACCOUNT}{path}").as_str()]));
         let separator = if query.is_empty() { "" } else { "?" };
         let mut head = format!(
             "{method} /{ACCOUNT}{path}{separator}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-ms-date: {date}\r\n\
