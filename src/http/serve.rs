@@ -30,7 +30,7 @@ use crate::request::allow;
 use crate::request::head::DEFAULT;
 use crate::request::options::Options;
 use crate::request::target::{self, Target};
-use crate::request::{self, Format, Head, Operation, Prefer};
+use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
 use crate::store::{Backend, Store};
 
 /// Bytes of a body at most (protocol §5.7, §8.1).
@@ -179,14 +179,17 @@ impl Pipeline<'_> {
         request: &request::Request,
     ) -> Result<Answer> {
         let (store, now) = (&self.service.store, self.occasion.now);
-        if let Operation::Batch(batch) = &request.operation {
-            let run = Run { store, target, identity, occasion: self.occasion, now };
-            return Ok(run.batch(&request.operation, batch).await);
-        }
-        let plan = permit(identity, target, plan::plan(&request.operation)?)?;
+        let operation = match &request.wanted {
+            Wanted::One(operation) => operation,
+            Wanted::Batch(batch) => {
+                let run = Run { store, target, identity, occasion: self.occasion, now };
+                return Ok(run.batch(batch).await);
+            }
+        };
+        let plan = permit(identity, target, plan::plan(operation)?)?;
         let printer = Printer { target, format: request.format, prefer: request.prefer, now };
-        let answer = execute(store, &plan, &request.operation, printer).await?;
-        if matches!(request.operation, Operation::SetProperties(_)) {
+        let answer = execute(store, &plan, operation, printer).await?;
+        if matches!(operation, Operation::SetProperties(_)) {
             self.service.cors.forget(&target.account);
         }
         Ok(answer)

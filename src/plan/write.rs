@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::ChangeSet;
 use super::decide::{Write, WriteKind};
 use crate::codec::json::read::EntityBody;
 use crate::error::{Code, Error, Result};
@@ -64,18 +65,16 @@ fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
 /// The first operation's error, with its index:
 /// [`Code::CommandsInBatchActOnDifferentPartitions`],
 /// [`Code::InvalidDuplicateRow`], and those of [`single`].
-pub fn transaction<'a>(
-    entities: impl Iterator<Item = &'a EntityWrite>,
-) -> Result<Option<(TableName, Vec<Write>)>> {
-    let mut planned: Option<(TableName, Vec<Write>)> = None;
+pub fn transaction<'a>(entities: impl Iterator<Item = &'a EntityWrite>) -> Result<Option<ChangeSet>> {
+    let mut planned: Option<ChangeSet> = None;
     let mut rows = HashSet::new();
     for (index, entity) in entities.enumerate() {
         let (table, write) = single(entity).map_err(|error| error.at(index))?;
         let fail = |code: Code| Err(Error::from(code).at(index));
         let fresh = rows.insert(write.key.row.clone());
         match &mut planned {
-            None => planned = Some((table, vec![write])),
-            Some((first_table, writes)) => {
+            None => planned = Some(ChangeSet { table, writes: vec![write] }),
+            Some(ChangeSet { table: first_table, writes }) => {
                 let same_group = first_table.lower() == table.lower()
                     && writes.first().is_none_or(|first| first.key.partition == write.key.partition);
                 if !same_group {
@@ -160,7 +159,7 @@ mod tests {
         let row = |r: &str| insert(Some("p"), Some(r));
         assert_eq!(transaction([].iter()).unwrap(), None);
         let lower = EntityWrite { table: "abc".into(), ..row("b") };
-        assert_eq!(transaction([row("a"), lower].iter()).unwrap().unwrap().1.len(), 2);
+        assert_eq!(transaction([row("a"), lower].iter()).unwrap().unwrap().writes.len(), 2);
         let other = insert(Some("q"), Some("b"));
         assert_eq!(failing(&[row("a"), other]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
         let table = EntityWrite { table: "Xyz".into(), ..row("b") };

@@ -12,7 +12,7 @@ pub mod verb;
 
 pub use format::{Format, Prefer, Representation};
 pub use head::{ApiVersion, Head};
-pub use operation::{EntityWrite, Operation};
+pub use operation::{EntityWrite, Operation, Wanted};
 pub use options::QueryOptions;
 pub use target::{Resource, Target};
 
@@ -21,7 +21,7 @@ use crate::error::Result;
 /// A request that was understood.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    pub operation: Operation,
+    pub wanted: Wanted,
     pub format: Format,
     pub prefer: Option<Prefer>,
 }
@@ -36,6 +36,6 @@ pub fn read(head: &Head, target: &Target, body: &[u8], max_comparisons: usize) -
     let format = Format::negotiate(head, &options);
     let prefer = Prefer::of(head);
     let context = operation::Context { head, options: &options, body, max_comparisons };
-    let operation = operation::read(&context, verb, target)?;
-    Ok(Request { operation, format, prefer })
+    let wanted = operation::read(&context, verb, target)?;
+    Ok(Request { wanted, format, prefer })
 }

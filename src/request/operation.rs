@@ -38,7 +38,6 @@ pub enum Operation {
         select: Option<Select>,
     },
     Write(EntityWrite),
-    Batch(Batch),
     GetPolicies {
         table: String,
     },
@@ -53,6 +52,13 @@ pub enum Operation {
     BelowTable {
         table: String,
     },
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wanted {
+    One(Operation),
+    Batch(Batch),
 }
 
 /// A write of one entity, as sent.
@@ -84,19 +90,19 @@ pub struct Context<'a> {
     pub max_comparisons: usize,
 }
 
-/// Reads an operation.
+/// Reads what a request wants done.
 ///
 /// # Errors
 /// [`Code::MethodNotAllowed`] for a verb that the resource does not know,
 /// [`Code::NotImplemented`] for what later versions of Rowhouse will answer, and
 /// the errors of bodies, options and conditions.
-pub fn read(context: &Context<'_>, verb: Verb, target: &Target) -> Result<Operation> {
+pub fn read(context: &Context<'_>, verb: Verb, target: &Target) -> Result<Wanted> {
     if verb == Verb::Options {
         return Err(Code::NotImplemented.into());
     }
     match (&target.resource, verb) {
-        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Operation::Batch),
-        (resource, verb) => on_resource(context, verb, resource),
+        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Wanted::Batch),
+        (resource, verb) => on_resource(context, verb, resource).map(Wanted::One),
     }
 }
 
