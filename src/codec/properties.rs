@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::xml::{self, Element};
 use crate::error::{Code, Result};
+use crate::model::Ticks;
 
 const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
@@ -240,13 +241,30 @@ fn header_list(names: &[String]) -> String {
     [literals, prefixes].concat().join(",")
 }
 
-/// Prints the stats of a secondary that lags behind nothing: it reads the same
-/// database. `last_sync` is an RFC 1123 date.
-pub fn write_stats(last_sync: &str) -> String {
-    format!(
-        "{DECLARATION}<StorageServiceStats><GeoReplication><Status>live</Status>\
-         <LastSyncTime>{last_sync}</LastSyncTime></GeoReplication></StorageServiceStats>"
-    )
+/// What is known about a secondary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replication {
+    /// Everything committed up to this time can be read.
+    Live(Ticks),
+    /// It answers, but has replayed nothing yet.
+    Bootstrap,
+    /// It does not answer.
+    Unavailable,
+}
+
+/// Prints the stats of a secondary; the time is an RFC 1123 date, and empty
+/// where there is none.
+pub fn write_stats(replication: Replication) -> String {
+    let mut out = format!("{DECLARATION}<StorageServiceStats><GeoReplication>");
+    let (status, time) = match replication {
+        Replication::Live(until) => ("live", until.to_http_date()),
+        Replication::Bootstrap => ("bootstrap", String::new()),
+        Replication::Unavailable => ("unavailable", String::new()),
+    };
+    push(&mut out, "Status", status);
+    push(&mut out, "LastSyncTime", &time);
+    out.push_str("</GeoReplication></StorageServiceStats>");
+    out
 }
 
 /// Prints the stored JSON: one member for each element that is set, so that a

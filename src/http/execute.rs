@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::print::Printer;
-use crate::codec::properties::Properties;
+use crate::codec::properties::{Properties, Replication};
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::model::TableName;
@@ -56,7 +56,7 @@ pub async fn execute<'a>(
         Plan::SetPolicies { table, policies } => set_policies(store, account, table, policies).await,
         Plan::GetProperties => get_properties(store, account).await,
         Plan::SetProperties(new) => set_properties(store, account, new).await,
-        Plan::GetStats => stats(printer),
+        Plan::GetStats => stats(store, printer).await,
         Plan::BelowTable(table) => Err(below_table(store, account, table).await?),
     }
 }
@@ -98,12 +98,18 @@ async fn set_properties(store: &impl Backend, account: &str, new: &Properties) -
     Ok(Answer::bare(202))
 }
 
-/// The primary has no stats to show (protocol §16).
-fn stats(printer: Printer<'_>) -> Result<Answer> {
+/// The primary has no stats to show (protocol §16). A secondary that cannot be
+/// asked is what its stats are there to tell.
+async fn stats(store: &impl Backend, printer: Printer<'_>) -> Result<Answer> {
     if !printer.target.secondary {
         return Err(Code::InvalidQueryParameterValue.into());
     }
-    Ok(Answer::xml(200, properties::write_stats(&printer.now.to_http_date())))
+    let replication = match store.current_until(printer.now).await {
+        Ok(Some(until)) => Replication::Live(until),
+        Ok(None) => Replication::Bootstrap,
+        Err(_) => Replication::Unavailable,
+    };
+    Ok(Answer::xml(200, properties::write_stats(replication)))
 }
 
 /// The error that a path below a table is, as recorded.

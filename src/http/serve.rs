@@ -44,14 +44,39 @@ const MAX_CLIENT_REQUEST_ID: usize = 1024;
 
 /// What answering requests takes; shared by all threads.
 pub struct Service {
-    pub store: Store,
+    pub primary: Place,
+    /// The read replica that `{account}-secondary` reads from, if there is one;
+    /// without it that is the primary.
+    pub secondary: Option<Place>,
     pub accounts: AccountSet,
     pub clock: Clock,
-    pub cors: CorsCache,
     /// Whose tokens are trusted, if any are.
     pub issuer: Option<Issuer>,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
+}
+
+/// A database, and what is remembered of it.
+pub struct Place {
+    pub store: Store,
+    pub cors: CorsCache,
+}
+
+impl From<Store> for Place {
+    fn from(store: Store) -> Self {
+        Self { store, cors: CorsCache::default() }
+    }
+}
+
+impl Service {
+    /// Where requests to an address go. Writes to a secondary are refused
+    /// before they get there.
+    fn place(&self, target: &Target) -> &Place {
+        match &self.secondary {
+            Some(place) if target.secondary => place,
+            _ => &self.primary,
+        }
+    }
 }
 
 /// Answers one request.
@@ -101,7 +126,7 @@ impl Pipeline<'_> {
             return (self.preflight(&target).await, Arc::default());
         }
         let answer = self.authenticated(&target, body).await;
-        (answer, self.cors_rules(&target.account).await)
+        (answer, self.cors_rules(&target).await)
     }
 
     async fn authenticated(&self, target: &Target, body: Payload) -> Answer {
@@ -132,7 +157,8 @@ impl Pipeline<'_> {
         let policies = match claim.policy() {
             None => Vec::new(),
             Some((table, _)) => {
-                match service.store.policies(&target.account, table).await.map_err(Error::from) {
+                match service.place(target).store.policies(&target.account, table).await.map_err(Error::from)
+                {
                     Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text))?,
                     Err(error) if error.code == Code::TableNotFound => Vec::new(),
                     Err(error) => return Err(error),
@@ -145,8 +171,8 @@ impl Pipeline<'_> {
     }
 
     async fn preflight(&self, target: &Target) -> Answer {
-        self.service.cors.forget(&target.account);
-        let rules = self.cors_rules(&target.account).await;
+        self.service.place(target).cors.forget(&target.account);
+        let rules = self.cors_rules(target).await;
         match cors::preflight(self.head, &rules) {
             Ok(headers) => {
                 headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
@@ -157,18 +183,19 @@ impl Pipeline<'_> {
 
     /// The account's rules, remembered for a moment. They are never a reason to
     /// fail a request.
-    async fn cors_rules(&self, account: &str) -> Arc<[CorsRule]> {
+    async fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
         let relevant = self.head.method == "GET" || self.head.header("origin").is_some();
         if !relevant {
             return Arc::default();
         }
-        if let Some(rules) = self.service.cors.get(account) {
+        let (place, account) = (self.service.place(target), target.account.as_str());
+        if let Some(rules) = place.cors.get(account) {
             return rules;
         }
-        let Ok(stored) = self.service.store.properties(account).await else { return Arc::default() };
+        let Ok(stored) = place.store.properties(account).await else { return Arc::default() };
         let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
         let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
-        self.service.cors.put(account, Arc::clone(&rules));
+        place.cors.put(account, Arc::clone(&rules));
         rules
     }
 
@@ -178,7 +205,7 @@ impl Pipeline<'_> {
         identity: &Identity,
         request: &request::Request,
     ) -> Result<Answer> {
-        let (store, now) = (&self.service.store, self.occasion.now);
+        let (Place { store, cors }, now) = (self.service.place(target), self.occasion.now);
         let operation = match &request.wanted {
             Wanted::One(operation) => operation,
             Wanted::Batch(batch) => {
@@ -190,7 +217,7 @@ impl Pipeline<'_> {
         let printer = Printer { target, format: request.format, prefer: request.prefer, now };
         let answer = execute(store, &plan, operation, printer).await?;
         if matches!(operation, Operation::SetProperties(_)) {
-            self.service.cors.forget(&target.account);
+            cors.forget(&target.account);
         }
         Ok(answer)
     }
