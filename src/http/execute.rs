@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::print::Printer;
-use crate::codec::properties::{Properties, Replication};
+use crate::codec::properties::{Layout, Properties, Replication};
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::model::TableName;
@@ -54,7 +54,7 @@ pub async fn execute<'a>(
         }
         Plan::GetPolicies(table) => get_policies(store, account, table).await,
         Plan::SetPolicies { table, policies } => set_policies(store, account, table, policies).await,
-        Plan::GetProperties => get_properties(store, account).await,
+        Plan::GetProperties(layout) => get_properties(store, account, *layout).await,
         Plan::SetProperties(new) => set_properties(store, account, new).await,
         Plan::GetStats => stats(store, printer).await,
         Plan::BelowTable(table) => Err(below_table(store, account, table).await?),
@@ -87,10 +87,10 @@ async fn set_policies(
     Ok(Answer::bare(204))
 }
 
-async fn get_properties(store: &impl Backend, account: &str) -> Result<Answer> {
+async fn get_properties(store: &impl Backend, account: &str, layout: Layout) -> Result<Answer> {
     let stored = store.properties(account).await?;
     let found = stored.map(|text| properties::from_stored(&text)).transpose()?.unwrap_or_default();
-    Ok(Answer::xml(200, properties::write(&found)))
+    Ok(Answer::xml(200, properties::write(&found, layout)))
 }
 
 async fn set_properties(store: &impl Backend, account: &str, new: &Properties) -> Result<Answer> {
@@ -168,7 +168,7 @@ const fn needs_body(operation: &Operation, prefer: Option<Prefer>) -> bool {
         Operation::DeleteTable { .. }
         | Operation::GetPolicies { .. }
         | Operation::SetPolicies { .. }
-        | Operation::GetProperties
+        | Operation::GetProperties(_)
         | Operation::SetProperties(_)
         | Operation::GetStats => false,
         Operation::QueryTables(_)

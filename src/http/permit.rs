@@ -26,7 +26,7 @@ pub fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> 
         Plan::Write { table, write } => check(action(write.kind), Some(table), Some(&write.key))?,
         Plan::GetPolicies(table) => check(Action::ReadPolicies, Some(table), None)?,
         Plan::SetPolicies { table, .. } => check(Action::WritePolicies, Some(table), None)?,
-        Plan::GetProperties | Plan::GetStats => check(Action::ReadService, None, None)?,
+        Plan::GetProperties(_) | Plan::GetStats => check(Action::ReadService, None, None)?,
         Plan::SetProperties(_) => check(Action::WriteService, None, None)?,
     }
     Ok(narrow(identity, plan))

@@ -16,7 +16,7 @@ pub use scan::{EntityPage, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
 
 use crate::codec::policies::Policy;
-use crate::codec::properties::Properties;
+use crate::codec::properties::{Layout, Properties};
 use crate::error::Result;
 use crate::model::{Key, TableName};
 use crate::request::batch::{BatchPart, FailedPart};
@@ -47,7 +47,7 @@ pub enum Plan {
         table: TableName,
         policies: Vec<Policy>,
     },
-    GetProperties,
+    GetProperties(Layout),
     SetProperties(Properties),
     GetStats,
     /// To be refused, with an error that depends on whether the table exists.
@@ -88,7 +88,7 @@ pub fn plan(operation: &Operation) -> Result<Plan> {
         Operation::SetPolicies { table, policies } => {
             Plan::SetPolicies { table: TableName::parse(table)?, policies: policies.clone() }
         }
-        Operation::GetProperties => Plan::GetProperties,
+        Operation::GetProperties(layout) => Plan::GetProperties(*layout),
         Operation::SetProperties(properties) => Plan::SetProperties(properties.clone()),
         Operation::GetStats => Plan::GetStats,
         Operation::BelowTable { table } => Plan::BelowTable(TableName::parse(table)?),
