@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::plan::{self, WriteKind};
 use crate::request::batch::{Batch, BatchPart, FailedPart, Printing};
-use crate::request::{EntityWrite, Operation, Target};
+use crate::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::Backend;
 
 /// Data service versions as the parts of a batch answer them.
@@ -103,8 +103,13 @@ impl<S: Backend> Run<'_, S> {
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
-        Answer::refusal(error, printing.format.for_errors(), printing.prefer, &self.occasion)
-            .into_inner(VERSION_3, printing.content_id.as_deref())
+        let representation = printing.format.for_errors();
+        let version = match representation {
+            Representation::Atom(style) => style.data_service_version(),
+            Representation::Json(_) => VERSION_3,
+        };
+        Answer::refusal(error, representation, printing.prefer, &self.occasion)
+            .into_inner(version, printing.content_id.as_deref())
     }
 }
 

@@ -3,6 +3,7 @@
 mod access_patterns;
 mod addressing;
 mod atom;
+mod atom_batch;
 mod atom_format;
 mod auth;
 mod batch_failures;
