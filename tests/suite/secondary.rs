@@ -19,7 +19,6 @@ use crate::support::*;
 
 const PROPERTIES: &str = "/?restype=service&comp=properties";
 const STATS: &str = "/?restype=service&comp=stats";
-const BUSY: Refusal = (503, "ServerBusy", "The server is busy.");
 
 /// A server over a database, and over a replica if one is named.
 fn server(url: &str, replica: Option<&str>) -> Process {

@@ -1,6 +1,8 @@
 //! Reading entities and table names from Atom entries.
 
-use crate::codec::json::read::{EntityBody, typed_value};
+use std::collections::HashSet;
+
+use crate::codec::json::read::{EntityBody, given_twice, typed_value};
 use crate::codec::xml::{self, Element};
 use crate::error::{Code, Error, Result};
 use crate::model::{EdmType, EdmValue};
@@ -12,9 +14,10 @@ use crate::model::{EdmType, EdmValue};
 pub fn entity(body: &[u8]) -> Result<EntityBody> {
     let properties = properties(body)?;
     let mut entity = EntityBody { partition: None, row: None, properties: Vec::new() };
-    for (at, element) in properties.children.iter().enumerate() {
-        if properties.children[..at].iter().any(|earlier| earlier.name == element.name) {
-            return Err(Code::DuplicatePropertiesSpecified.into());
+    let mut names = HashSet::new();
+    for element in &properties.children {
+        if !names.insert(element.name.as_str()) {
+            return Err(given_twice(&element.name).into());
         }
         match element.name.as_str() {
             "PartitionKey" => entity.partition = key(element)?,

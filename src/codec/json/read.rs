@@ -28,7 +28,8 @@ pub struct EntityBody {
 /// # Errors
 /// [`Code::BodyNotUnderstood`] for what is no JSON object of scalars, for
 /// unknown types and values that are not of their type;
-/// [`Code::DuplicatePropertiesSpecified`]; [`Code::InvalidInput`] for keys that
+/// [`Code::DuplicatePropertiesSpecified`] or
+/// [`Code::DuplicateKeyPropertySpecified`]; [`Code::InvalidInput`] for keys that
 /// are no strings; [`Code::OutOfRangeInput`] for dates before 1601.
 pub fn entity(body: &[u8]) -> Result<EntityBody> {
     let members = Members::parse(body)?;
@@ -140,6 +141,14 @@ fn out_of_range(name: &str, shown: &str) -> Error {
     )
 }
 
+/// What a member that occurs twice is refused with.
+pub const fn given_twice(name: &str) -> Code {
+    match name.as_bytes() {
+        b"PartitionKey" | b"RowKey" => Code::DuplicateKeyPropertySpecified,
+        _ => Code::DuplicatePropertiesSpecified,
+    }
+}
+
 fn string(raw: &str) -> Option<String> {
     serde_json::from_str(raw).ok()
 }
@@ -157,8 +166,8 @@ impl<'a> Members<'a> {
             serde_json::from_slice(body).map_err(|_| Error::from(Code::BodyNotUnderstood))?;
         let mut names: Vec<&str> = members.values.iter().map(|(name, _)| name.as_ref()).collect();
         names.sort_unstable();
-        if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(Code::DuplicatePropertiesSpecified.into());
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(given_twice(pair[0]).into());
         }
         members.types.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(members)
@@ -325,7 +334,10 @@ mod tests {
         }
         assert_eq!(refused(&format!("{{\"a\":{}", "[".repeat(100_000))), Code::BodyNotUnderstood);
         assert_eq!(refused(r#"{"a":1,"a":1}"#), Code::DuplicatePropertiesSpecified);
-        assert_eq!(refused(r#"{"PartitionKey":"a","PartitionKey":"a"}"#), Code::DuplicatePropertiesSpecified);
+        assert_eq!(
+            refused(r#"{"PartitionKey":"a","PartitionKey":"a"}"#),
+            Code::DuplicateKeyPropertySpecified
+        );
         assert_eq!(refused(r#"{"PartitionKey":5}"#), Code::InvalidInput);
         assert_eq!(refused(r#"{"RowKey":"5","RowKey@odata.type":"Edm.Int32"}"#), Code::InvalidInput);
         assert!(entity(b"{\"a\":\"\xff\"}").is_err());

@@ -20,6 +20,7 @@ cases![
     keys_are_needed_once_and_must_be_text,
     document_types_are_refused,
     deep_nesting_is_refused,
+    a_great_many_properties_are_refused,
     markup_inside_values_is_refused,
     prefixes_do_not_matter,
     tables_need_a_name,
@@ -263,6 +264,7 @@ fn keys_are_needed_once_and_must_be_text(client: &Client) {
     refused(send("<d:RowKey>r</d:RowKey>"), version, NEED_VALUE);
     refused(send("<d:PartitionKey>p</d:PartitionKey><d:RowKey m:null=\"true\" />"), version, NEED_VALUE);
     refused(send(&(keys("p", "r") + "<d:A>1</d:A><d:A>2</d:A>")), version, DUPLICATE_PROPERTY);
+    refused(send(&(keys("p", "r") + "<d:RowKey>r</d:RowKey>")), version, DUPLICATE_KEY);
     let number = "<d:PartitionKey m:type=\"Edm.Int32\">5</d:PartitionKey><d:RowKey>r</d:RowKey>";
     refused(send(number), version, INVALID_INPUT);
     assert_eq!(t.count(), 0);
@@ -282,6 +284,14 @@ fn document_types_are_refused(client: &Client) {
             with(""),
         ],
     );
+}
+
+fn a_great_many_properties_are_refused(client: &Client) {
+    let t = client.table();
+    let many = |count: i32| -> String { (0..count).map(|i| format!("<d:a{i}>1</d:a{i}>")).collect() };
+    refused(send_raw(&t, entry(&(keys("p", "r") + &many(253)))), Some("2012-02-12"), TOO_MANY_PROPERTIES);
+    refused(send_raw(&t, entry(&(keys("p", "r") + &many(150_000)))), Some("2012-02-12"), BAD_BODY);
+    assert_eq!(t.count(), 0);
 }
 
 fn deep_nesting_is_refused(client: &Client) {

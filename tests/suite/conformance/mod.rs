@@ -9,6 +9,7 @@ mod auth;
 mod batch_failures;
 mod batch_format;
 mod batch_rules;
+mod codes;
 mod cors;
 mod delete;
 mod entities_get;

@@ -30,6 +30,13 @@ pub const TUNNEL_UNKNOWN: Refusal = (400, "XMethodIncorrectValue", "The specifie
 pub const TUNNEL_TWICE: Refusal = (400, "XMethodIncorrectCount", "More than one X-HTTP-Method is specified.");
 pub const DUPLICATE_PROPERTY: Refusal =
     (400, "DuplicatePropertiesSpecified", "A property is specified more than once.");
+pub const DUPLICATE_KEY: Refusal =
+    (400, "DuplicateKeyPropertySpecified", "A key property is specified more than once.");
+pub const NO_HOST: Refusal = (
+    400,
+    "HostInformationNotPresent",
+    "The required host information is not present in the request. You must send a non-empty Host header or include the absolute URI in the request line.",
+);
 pub const ENTITY_TOO_LARGE: Refusal =
     (400, "EntityTooLarge", "The entity is larger than the maximum allowed size (1MB).");
 pub const NEED_VALUE: Refusal =
@@ -126,4 +133,14 @@ pub const XML_VALUE: Refusal = (
 );
 pub const NO_PREFLIGHT: Refusal =
     (403, "CorsPreflightFailure", "CORS not enabled or no matching rule found for this request.");
+pub const WRONG_ADDRESS: Refusal = (
+    403,
+    "AuthorizationSourceIPMismatch",
+    "This request is not authorized to perform this operation using this source IP 127.0.0.1.",
+);
+pub const BUSY: Refusal = (503, "ServerBusy", "The server is busy.");
+pub const TIMED_OUT: Refusal =
+    (500, "OperationTimedOut", "Operation could not be completed within the specified time.");
+pub const INTERNAL: Refusal =
+    (500, "InternalError", "The server encountered an internal error. Please retry the request.");
 pub const CORS_HEADER: Refusal = (400, "InvalidHeaderValue", "A required CORS header is not present.");
