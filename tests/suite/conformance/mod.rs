@@ -29,6 +29,7 @@ mod sas_fields;
 mod sas_policies;
 mod sas_ranges;
 mod sas_table;
+mod sas_tampering;
 mod select_top;
 mod service_properties;
 mod tables;
