@@ -6,7 +6,7 @@ use super::ChangeSet;
 use super::decide::{Write, WriteKind};
 use crate::codec::json::read::EntityBody;
 use crate::error::{Code, Error, Result};
-use crate::model::entity::check_properties;
+use crate::model::entity::{check_names, check_values};
 use crate::model::names::{KeyPart, check_body_key, check_key_length, check_url_key};
 use crate::model::{Key, TableName};
 use crate::request::operation::{EntityWrite, WriteVerb};
@@ -14,8 +14,9 @@ use crate::request::operation::{EntityWrite, WriteVerb};
 /// Plans one write.
 ///
 /// # Errors
-/// [`Code::PropertiesNeedValue`] for an insert without keys, and the errors of
-/// keys, properties and table names.
+/// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
+/// without keys, then the errors of keys, of the number and names of properties,
+/// of their values, of the values' sizes, and of the table's name.
 pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
     let kind = match entity.verb {
         WriteVerb::Insert => WriteKind::Insert,
@@ -28,7 +29,11 @@ pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
         (Some(key), body) => key_of_url(key, body.is_some())?,
     };
     let properties = entity.body.as_ref().map(|body| body.properties.clone()).unwrap_or_default();
-    check_properties(&properties)?;
+    check_names(&properties)?;
+    if let Some(flaw) = entity.body.as_ref().and_then(|body| body.flaw.clone()) {
+        return Err(flaw);
+    }
+    check_values(&properties)?;
     let table = TableName::parse(&entity.table)?;
     Ok((table, Write { kind, key, properties }))
 }
@@ -97,7 +102,7 @@ mod tests {
 
     fn insert(partition: Option<&str>, row: Option<&str>) -> EntityWrite {
         let own = |text: Option<&str>| text.map(str::to_owned);
-        let body = EntityBody { partition: own(partition), row: own(row), properties: vec![] };
+        let body = EntityBody { partition: own(partition), row: own(row), ..EntityBody::default() };
         EntityWrite {
             table: "Abc".into(),
             verb: WriteVerb::Insert,
