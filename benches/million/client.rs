@@ -31,8 +31,7 @@ impl Client {
     pub fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts");
         stream.set_nodelay(true).expect("an option of the socket");
-        let accounts = AccountSet::development(Vec::new());
-        let key = accounts.keys(ACCOUNT).and_then(<[_]>::first).expect("a key").clone();
+        let key = AccountSet::development(vec![]).keys(ACCOUNT).expect("an account")[0].clone();
         Self { key, stream: BufReader::new(stream) }
     }
 
