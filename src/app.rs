@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{self, CorsCache, Issuer, Service};
+use crate::http::{self, Issuer, Place, Service};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
@@ -41,21 +41,31 @@ struct Running {
     address: SocketAddr,
 }
 
+/// Opens the database and, if there is one, its read replica.
+async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
+    Ok(match database {
+        Database::Sqlite(location) => (Store::Sqlite(SqliteStore::open(location, SQLITE_TIMEOUT)?), None),
+        Database::Postgres { options, replica } => {
+            let primary = PgStore::connect(options.clone()).await?;
+            let replica = replica.as_ref().map(|replica| primary.replica(replica)).transpose()?;
+            (Store::Postgres(Box::new(primary)), replica.map(|store| Store::Postgres(Box::new(store))))
+        }
+    })
+}
+
 /// Opens the database and starts to listen.
 async fn start(config: &Config) -> Result<Running, AppError> {
-    let store = match &config.database {
-        Database::Sqlite(location) => Store::Sqlite(SqliteStore::open(location, SQLITE_TIMEOUT)?),
-        Database::Postgres(options) => Store::Postgres(Box::new(PgStore::connect(options.clone()).await?)),
-    };
+    let (primary, secondary) = open(&config.database).await?;
     let service = Data::new(Service {
-        store,
+        primary: primary.into(),
+        secondary: secondary.map(Place::from),
         accounts: config.accounts.clone(),
         clock: Clock::default(),
-        cors: CorsCache::default(),
         issuer: config.trust.clone().map(Issuer::new),
         max_comparisons: config.max_filter_comparisons,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
+    actix_web::rt::spawn(look_for_replica(service.clone()));
     let listen = |error| AppError::Listen(config.listen, error);
     let listener = http::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
@@ -95,11 +105,19 @@ pub fn run(config: &Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErr
     })
 }
 
+/// Says so where the replica cannot be asked. The primary is served anyway.
+async fn look_for_replica(service: Data<Service>) {
+    let Some(replica) = &service.secondary else { return };
+    if let Err(failure) = replica.store.current_until(service.clock.now()).await {
+        tracing::warn!(?failure, "the secondary database does not answer yet");
+    }
+}
+
 /// Removes the entities of deleted tables, a few at a time, for as long as the
 /// server runs. Several replicas may do so at once.
 async fn purge_forever(service: Data<Service>) {
     loop {
-        let pause = match service.store.purge(service.clock.now()).await {
+        let pause = match service.primary.store.purge(service.clock.now()).await {
             Ok(true) => PURGE_PAUSE,
             Ok(false) => PURGE_IDLE,
             Err(failure) => {

@@ -34,6 +34,10 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_MIGRATE_URL", hide_env_values = true)]
     pub migrate_url: Option<String>,
 
+    /// postgres://… of a read replica, which answers what is addressed to {account}-secondary
+    #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
+    pub secondary_database_url: Option<String>,
+
     /// Buckets that a new table is spread over; more than 1 only on a sharded PostgreSQL
     #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub table_spread: u16,
@@ -110,7 +114,11 @@ pub struct Config {
 #[derive(Debug, Clone)]
 pub enum Database {
     Sqlite(Location),
-    Postgres(PgOptions),
+    Postgres {
+        options: PgOptions,
+        /// The read replica, which has the same limits.
+        replica: Option<PgOptions>,
+    },
 }
 
 /// A setting that makes no sense, for whoever starts the server.
@@ -120,6 +128,8 @@ pub enum ConfigError {
     Listen(String),
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
+    #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
+    SecondaryUrl,
     #[error("--oidc-issuer: must begin with https:, or with http: together with --oidc-over-http")]
     Issuer,
     #[error("--oidc-roles: {0}")]
@@ -173,18 +183,31 @@ impl Settings {
 
     fn database(&self) -> Result<Database, ConfigError> {
         let url = self.database_url.trim();
-        if let Some(rest) = url.strip_prefix("sqlite:") {
-            return Location::parse(rest).map(Database::Sqlite).ok_or(ConfigError::DatabaseUrl);
+        let secondary = self.secondary_database_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
+        if secondary.is_some_and(|url| !is_postgres(url)) {
+            return Err(ConfigError::SecondaryUrl);
         }
-        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        if let Some(rest) = url.strip_prefix("sqlite:") {
+            let location = Location::parse(rest).ok_or(ConfigError::DatabaseUrl)?;
+            return secondary
+                .is_none()
+                .then_some(Database::Sqlite(location))
+                .ok_or(ConfigError::SecondaryUrl);
+        }
+        if is_postgres(url) {
             let mut options = PgOptions::new(url);
             options.migrate_url = self.migrate_url.clone().filter(|url| !url.is_empty());
             options.spread = self.table_spread;
             options.max_connections = self.max_connections;
-            return Ok(Database::Postgres(options));
+            let replica = secondary.map(|url| PgOptions { url: url.to_owned(), ..options.clone() });
+            return Ok(Database::Postgres { options, replica });
         }
         Err(ConfigError::DatabaseUrl)
     }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 impl Database {
@@ -193,7 +216,7 @@ impl Database {
         match self {
             Database::Sqlite(Location::Memory) => "sqlite::memory:".into(),
             Database::Sqlite(Location::File(path)) => format!("sqlite://{}", path.display()),
-            Database::Postgres(options) => without_password(&options.url),
+            Database::Postgres { options, .. } => without_password(&options.url),
         }
     }
 }
@@ -245,6 +268,25 @@ mod tests {
         ] {
             let message = read(&arguments).unwrap_err();
             assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_replica_stands_beside_postgres_alone() {
+        let database = |url, secondary| {
+            let config = read(&["--database-url", url, "--secondary-database-url", secondary])?;
+            match config.database {
+                Database::Postgres { replica, .. } => Ok(replica.map(|options| options.url)),
+                Database::Sqlite(_) => Ok(None),
+            }
+        };
+        let primary = "postgres://h/d";
+        assert_eq!(database(primary, "postgresql://r/d"), Ok(Some("postgresql://r/d".into())));
+        assert_eq!(database(primary, " "), Ok(None));
+        assert_eq!(database("sqlite://a.db", ""), Ok(None));
+        for (url, secondary) in [("sqlite://a.db", primary), (primary, "sqlite://a.db"), (primary, "x")] {
+            let message: String = database(url, secondary).unwrap_err();
+            assert!(message.starts_with("--secondary-database-url: "), "{message}");
         }
     }
 

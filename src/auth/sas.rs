@@ -125,7 +125,9 @@ impl Claim {
             Kind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
         };
         let ranged = (has("spk") || !has("srk")) && (has("epk") || !has("erk"));
-        let restricted = version >= "2015-04-05" || !(has("sip") || has("spr"));
+        // What a version does not sign must not look as if it said anything.
+        let restricted = (version >= "2015-04-05" || !(has("sip") || has("spr")))
+            && (version >= "2020-12-06" || !has("ses"));
         let well_formed = dated
             && version >= oldest
             && ranged
@@ -203,10 +205,7 @@ impl Claim {
             return Err(Code::AuthorizationProtocolMismatch.into());
         }
         let Some(range) = self.field("sip").filter(|range| !range.is_empty()) else { return Ok(()) };
-        let (low, high) = range.split_once('-').unwrap_or((range, range));
-        let (Ok(low), Ok(high)) = (low.parse::<IpAddr>(), high.parse::<IpAddr>()) else {
-            return Err(failed());
-        };
+        let (low, high) = addresses(range).ok_or_else(failed)?;
         let peer = usage.peer.map(|peer| peer.to_canonical());
         if peer.is_some_and(|peer| low.is_ipv4() == peer.is_ipv4() && (low..=high).contains(&peer)) {
             return Ok(());
@@ -238,6 +237,15 @@ impl Claim {
             }
         }
     }
+}
+
+/// Reads one address or `low-high`, both of one family; IPv4 addresses that are
+/// mapped into IPv6 are IPv4. A range whose ends are reversed holds nothing.
+fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
+    let (low, high) = range.split_once('-').unwrap_or((range, range));
+    let read = |text: &str| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+    let (low, high) = (read(low)?, read(high)?);
+    (low.is_ipv4() == high.is_ipv4()).then_some((low, high))
 }
 
 /// Both ends count: a signature is valid from its start and until its expiry.
@@ -304,6 +312,7 @@ mod tests {
             "tn=abc&sv=2019-02-02&sr=b&sig=AAAA",
             "tn=abc&sv=2019-02-02&spr=http&sig=AAAA",
             "tn=abc&sv=2014-02-14&sip=1.1.1.1&sig=AAAA",
+            "ss=t&srt=o&sv=2019-02-02&ses=scope&sig=AAAA",
         ] {
             assert_eq!(claim(query).unwrap_err(), Code::AuthenticationFailed, "{query}");
         }
@@ -346,6 +355,47 @@ mod tests {
         assert_eq!(outcome("se=2026-01-03&sip=nonsense"), failed);
         let account = "ss=b&srt=o&sv=2019-02-02&sp=r&se=2026-01-03";
         assert_eq!(used(account, &[], &now), Err(Code::AuthorizationServiceMismatch));
+    }
+
+    #[test]
+    fn sources_are_compared_within_their_family() {
+        let (yes, no) = (Ok(()), Err(Code::AuthorizationSourceIpMismatch));
+        let malformed = Err(Code::AuthenticationFailed);
+        for (range, peer, expected) in [
+            ("10.0.0.5", "10.0.0.5", yes),
+            ("10.0.0.5", "::ffff:10.0.0.5", yes),
+            ("::ffff:10.0.0.5", "10.0.0.5", yes),
+            ("::ffff:10.0.0.1-::ffff:10.0.0.9", "10.0.0.9", yes),
+            ("10.0.0.1-::ffff:10.0.0.9", "::ffff:10.0.0.1", yes),
+            ("10.0.0.1-10.0.0.4", "::ffff:10.0.0.5", no),
+            ("::ffff:10.0.0.6", "10.0.0.5", no),
+            ("2001:db8::1-2001:db8::ff", "2001:db8::1", yes),
+            ("2001:db8::1-2001:db8::ff", "2001:db8::ff", yes),
+            ("2001:db8::1-2001:db8::ff", "2001:db8::100", no),
+            ("2001:DB8:0:0::a", "2001:db8::a", yes),
+            ("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "10.0.0.5", no),
+            ("0.0.0.0-255.255.255.255", "::1", no),
+            ("0.0.0.0-255.255.255.255", "10.0.0.5", yes),
+            // Reversed: nothing is in between.
+            ("10.0.0.9-10.0.0.1", "10.0.0.5", no),
+            ("2001:db8::ff-2001:db8::1", "2001:db8::5", no),
+            // Of two families: no range.
+            ("0.0.0.0-::1", "10.0.0.5", malformed),
+            ("::1-255.255.255.255", "10.0.0.5", malformed),
+            ("0.0.0.0-ffff::", "::1", malformed),
+            ("10.0.0.1-10.0.0.9-10.0.0.11", "10.0.0.5", malformed),
+            ("[::1]", "::1", malformed),
+            ("fe80::1%eth0", "fe80::1", malformed),
+            ("10.0.0.1 - 10.0.0.9", "10.0.0.5", malformed),
+            ("010.0.0.5", "10.0.0.5", malformed),
+        ] {
+            let range = range.replace('%', "%25");
+            let query = format!("tn=abc&sv=2019-02-02&sp=r&se=2026-01-03&sip={range}");
+            let found = used(&query, &[], &at("2026-01-02T00:00:00Z", true, peer)).map(drop);
+            assert_eq!(found, expected, "{peer} in {range}");
+        }
+        let nowhere = Use { peer: None, ..at("2026-01-02T00:00:00Z", true, "::1") };
+        assert_eq!(used("tn=abc&sv=2019-02-02&sp=r&se=2026-01-03&sip=10.0.0.5", &[], &nowhere).map(drop), no);
     }
 
     #[test]

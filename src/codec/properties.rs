@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::xml::{self, Element};
 use crate::error::{Code, Result};
+use crate::model::Ticks;
 
 const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
@@ -21,6 +22,15 @@ pub struct Properties {
     pub minute_metrics: Option<Metrics>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cors: Option<Vec<CorsRule>>,
+}
+
+/// How a document is laid out, which depends on the version of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Before 2013-08-15: Logging and Metrics, always all of it.
+    Metrics,
+    /// Since then; what is left out of a request stays as it is.
+    Cors,
 }
 
 /// What analytics would log.
@@ -54,6 +64,8 @@ pub struct CorsRule {
 }
 
 const MAX_RULES: usize = 5;
+/// Bytes of all rules together, without markup.
+const MAX_RULES_SIZE: usize = 2 * 1024;
 const MAX_ORIGINS: usize = 64;
 const MAX_ORIGIN: usize = 256;
 const MAX_LITERAL_HEADERS: usize = 64;
@@ -61,29 +73,78 @@ const MAX_PREFIXED_HEADERS: usize = 2;
 const METHODS: [&str; 10] =
     ["DELETE", "GET", "HEAD", "MERGE", "POST", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
 
-/// Reads what a request sets; elements that are absent stay as they are.
+/// Reads what a request sets; elements that are absent stay as they are, but in
+/// the old layout, which sets everything, have their defaults (protocol §3.6).
 ///
 /// # Errors
-/// [`Code::InvalidXmlDocument`] for what is no such document, for more than
-/// five CORS rules and for retention of more than 365 days;
-/// [`Code::InvalidXmlNodeValue`] for bad values inside a CORS rule.
-pub fn read(body: &[u8]) -> Result<Properties> {
+/// [`Code::InvalidXmlDocument`] for what is no such document, for an element
+/// twice, for more than five CORS rules or 2 KiB of them, and for retention of
+/// more than 365 days; [`Code::InvalidXmlNodeValue`] for bad values inside a CORS
+/// rule, and another version of analytics than 1.0.
+pub fn read(body: &[u8], layout: Layout) -> Result<Properties> {
     let root = xml::parse(body).map_err(|_| Code::InvalidXmlDocument)?;
     if root.name != "StorageServiceProperties" {
         return Err(Code::InvalidXmlDocument.into());
     }
     let mut properties = Properties::default();
     for element in &root.children {
-        match element.name.as_str() {
-            "Logging" => properties.logging = Some(logging(element)?),
-            // The one kind of metrics before 2013-08-15.
-            "HourMetrics" | "Metrics" => properties.hour_metrics = Some(metrics(element)?),
-            "MinuteMetrics" => properties.minute_metrics = Some(metrics(element)?),
-            "Cors" => properties.cors = Some(cors(element)?),
+        match (layout, element.name.as_str()) {
+            (_, "Logging") => set(&mut properties.logging, logging(element)?)?,
+            // The old name is understood in the new layout too (UNVERIFIED).
+            (_, "Metrics") | (Layout::Cors, "HourMetrics") => {
+                set(&mut properties.hour_metrics, metrics(element)?)?;
+            }
+            (Layout::Cors, "MinuteMetrics") => set(&mut properties.minute_metrics, metrics(element)?)?,
+            (Layout::Cors, "Cors") => set(&mut properties.cors, cors(element)?)?,
             _ => return Err(Code::InvalidXmlDocument.into()),
         }
     }
-    Ok(properties)
+    Ok(match layout {
+        Layout::Cors => properties,
+        Layout::Metrics => properties.with_defaults(),
+    })
+}
+
+/// Sets what was not set before.
+fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Code::InvalidXmlDocument.into()),
+    }
+}
+
+impl Properties {
+    /// Everything set, what was not so far to its default.
+    fn with_defaults(self) -> Self {
+        Self {
+            logging: Some(self.logging.unwrap_or_else(Logging::off)),
+            hour_metrics: Some(self.hour_metrics.unwrap_or_else(Metrics::off)),
+            minute_metrics: Some(self.minute_metrics.unwrap_or_else(Metrics::off)),
+            cors: Some(self.cors.unwrap_or_default()),
+        }
+    }
+}
+
+/// The only version of analytics.
+const ANALYTICS: &str = "1.0";
+
+impl Logging {
+    fn off() -> Self {
+        Self { version: ANALYTICS.into(), ..Self::default() }
+    }
+}
+
+impl Metrics {
+    fn off() -> Self {
+        Self { version: ANALYTICS.into(), ..Self::default() }
+    }
+}
+
+fn version(element: &Element) -> Result<String> {
+    match required(element, "Version")?.trimmed() {
+        ANALYTICS => Ok(ANALYTICS.into()),
+        _ => Err(Code::InvalidXmlNodeValue.into()),
+    }
 }
 
 fn required<'a>(element: &'a Element, name: &str) -> Result<&'a Element> {
@@ -101,7 +162,7 @@ fn boolean(element: &Element, name: &str) -> Result<bool> {
 
 fn logging(element: &Element) -> Result<Logging> {
     Ok(Logging {
-        version: required(element, "Version")?.trimmed().to_owned(),
+        version: version(element)?,
         read: boolean(element, "Read")?,
         write: boolean(element, "Write")?,
         delete: boolean(element, "Delete")?,
@@ -112,7 +173,7 @@ fn logging(element: &Element) -> Result<Logging> {
 fn metrics(element: &Element) -> Result<Metrics> {
     let enabled = boolean(element, "Enabled")?;
     Ok(Metrics {
-        version: required(element, "Version")?.trimmed().to_owned(),
+        version: version(element)?,
         include_apis: if enabled { Some(boolean(element, "IncludeAPIs")?) } else { None },
         retention: retention(element)?,
     })
@@ -130,6 +191,11 @@ fn retention(element: &Element) -> Result<Option<u32>> {
 fn cors(element: &Element) -> Result<Vec<CorsRule>> {
     let known = |e: &Element| e.name == "CorsRule";
     if element.children.len() > MAX_RULES || !element.children.iter().all(known) {
+        return Err(Code::InvalidXmlDocument.into());
+    }
+    let size: usize =
+        element.children.iter().flat_map(|rule| &rule.children).map(|e| e.trimmed().len()).sum();
+    if size > MAX_RULES_SIZE {
         return Err(Code::InvalidXmlDocument.into());
     }
     element.children.iter().map(rule).collect()
@@ -165,11 +231,10 @@ fn headers_fit(headers: &[String]) -> bool {
 }
 
 /// Prints all properties as recorded; what was never set has its default.
-pub fn write(properties: &Properties) -> String {
+pub fn write(properties: &Properties, layout: Layout) -> String {
     let mut out = String::from(DECLARATION);
     out.push_str("<StorageServiceProperties>");
-    let logging =
-        properties.logging.clone().unwrap_or_else(|| Logging { version: "1.0".into(), ..Logging::default() });
+    let logging = properties.logging.clone().unwrap_or_else(Logging::off);
     out.push_str("<Logging>");
     push(&mut out, "Version", &logging.version);
     push(&mut out, "Read", &logging.read.to_string());
@@ -177,9 +242,14 @@ pub fn write(properties: &Properties) -> String {
     push(&mut out, "Delete", &logging.delete.to_string());
     push_retention(&mut out, logging.retention);
     out.push_str("</Logging>");
-    push_metrics(&mut out, "HourMetrics", properties.hour_metrics.as_ref());
-    push_metrics(&mut out, "MinuteMetrics", properties.minute_metrics.as_ref());
-    push_cors(&mut out, properties.cors.as_deref().unwrap_or_default());
+    match layout {
+        Layout::Metrics => push_metrics(&mut out, "Metrics", properties.hour_metrics.as_ref()),
+        Layout::Cors => {
+            push_metrics(&mut out, "HourMetrics", properties.hour_metrics.as_ref());
+            push_metrics(&mut out, "MinuteMetrics", properties.minute_metrics.as_ref());
+            push_cors(&mut out, properties.cors.as_deref().unwrap_or_default());
+        }
+    }
     out.push_str("</StorageServiceProperties>");
     out
 }
@@ -204,7 +274,7 @@ fn push_retention(out: &mut String, days: Option<u32>) {
 }
 
 fn push_metrics(out: &mut String, name: &str, metrics: Option<&Metrics>) {
-    let metrics = metrics.cloned().unwrap_or_else(|| Metrics { version: "1.0".into(), ..Metrics::default() });
+    let metrics = metrics.cloned().unwrap_or_else(Metrics::off);
     out.push_str(&format!("<{name}>"));
     push(out, "Version", &metrics.version);
     push(out, "Enabled", &metrics.include_apis.is_some().to_string());
@@ -240,13 +310,30 @@ fn header_list(names: &[String]) -> String {
     [literals, prefixes].concat().join(",")
 }
 
-/// Prints the stats of a secondary that lags behind nothing: it reads the same
-/// database. `last_sync` is an RFC 1123 date.
-pub fn write_stats(last_sync: &str) -> String {
-    format!(
-        "{DECLARATION}<StorageServiceStats><GeoReplication><Status>live</Status>\
-         <LastSyncTime>{last_sync}</LastSyncTime></GeoReplication></StorageServiceStats>"
-    )
+/// What is known about a secondary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replication {
+    /// Everything committed up to this time can be read.
+    Live(Ticks),
+    /// It answers, but has replayed nothing yet.
+    Bootstrap,
+    /// It does not answer.
+    Unavailable,
+}
+
+/// Prints the stats of a secondary; the time is an RFC 1123 date, and empty
+/// where there is none.
+pub fn write_stats(replication: Replication) -> String {
+    let mut out = format!("{DECLARATION}<StorageServiceStats><GeoReplication>");
+    let (status, time) = match replication {
+        Replication::Live(until) => ("live", until.to_http_date()),
+        Replication::Bootstrap => ("bootstrap", String::new()),
+        Replication::Unavailable => ("unavailable", String::new()),
+    };
+    push(&mut out, "Status", status);
+    push(&mut out, "LastSyncTime", &time);
+    out.push_str("</GeoReplication></StorageServiceStats>");
+    out
 }
 
 /// Prints the stored JSON: one member for each element that is set, so that a
@@ -281,7 +368,7 @@ mod tests {
         format!("<StorageServiceProperties>{inner}</StorageServiceProperties>")
     }
     fn code(inner: &str) -> Option<Code> {
-        read(document(inner).as_bytes()).err().map(|e| e.code)
+        read(document(inner).as_bytes(), Layout::Cors).err().map(|e| e.code)
     }
     fn cors_rule(methods: &str, origins: &str, headers: &str, age: &str) -> String {
         format!(
@@ -292,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_fresh_account_prints_as_recorded() {
-        assert_eq!(write(&Properties::default()), FRESH);
+        assert_eq!(write(&Properties::default(), Layout::Cors), FRESH);
     }
 
     #[test]
@@ -304,11 +391,11 @@ mod tests {
              <IncludeAPIs>true</IncludeAPIs><Version>1.0</Version></HourMetrics>\
              <Cors><CorsRule><AllowedOrigins>*</AllowedOrigins><AllowedMethods>GET, PUT</AllowedMethods><AllowedHeaders>content-type,\
              x-ms-*</AllowedHeaders><ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>500</MaxAgeInSeconds></CorsRule></Cors>",
-        ).as_bytes()).unwrap();
+        ).as_bytes(), Layout::Cors).unwrap();
         assert_eq!(set.minute_metrics, None);
         assert_eq!(set.cors.as_ref().unwrap()[0].methods, ["GET", "PUT"]);
         assert_eq!(from_stored(&to_stored(&set).unwrap()).unwrap(), set);
-        let again = read(write(&set).as_bytes()).unwrap();
+        let again = read(write(&set, Layout::Cors).as_bytes(), Layout::Cors).unwrap();
         assert_eq!(
             (again.logging, again.hour_metrics, again.cors),
             (set.logging, set.hour_metrics, set.cors)
@@ -322,7 +409,8 @@ mod tests {
                 "<HourMetrics><Version>1.0</Version><Enabled>{enabled}</Enabled><IncludeAPIs>False</IncludeAPIs>\
                  <RetentionPolicy><Enabled>FALSE</Enabled></RetentionPolicy></HourMetrics>"
             );
-            read(document(&inner).as_bytes()).map(|p| p.hour_metrics.and_then(|m| m.include_apis))
+            read(document(&inner).as_bytes(), Layout::Cors)
+                .map(|p| p.hour_metrics.and_then(|m| m.include_apis))
         };
         assert_eq!(metrics("True"), Ok(Some(false)));
         assert_eq!(metrics("False"), Ok(None));
@@ -367,6 +455,21 @@ mod tests {
         ] {
             assert_eq!(code(&inner), expected, "{inner}");
         }
-        assert!(read(b"<Other/>").is_err() && read(b"").is_err());
+        assert!(read(b"<Other/>", Layout::Cors).is_err() && read(b"", Layout::Cors).is_err());
+    }
+
+    #[test]
+    fn the_old_layout_sets_everything_and_shows_what_it_knows() {
+        let metrics = "<Metrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>false</IncludeAPIs>\
+                       <RetentionPolicy><Enabled>true</Enabled><Days>3</Days></RetentionPolicy></Metrics>";
+        let set = read(document(metrics).as_bytes(), Layout::Metrics).unwrap();
+        assert_eq!((set.minute_metrics.clone(), set.cors.clone()), (Some(Metrics::off()), Some(vec![])));
+        assert_eq!(set.logging, Some(Logging::off()));
+        let shown = write(&set, Layout::Metrics);
+        assert!(shown.ends_with(&format!("</Logging>{metrics}</StorageServiceProperties>")), "{shown}");
+        for inner in ["<Cors/>".to_owned(), metrics.replace("Metrics>", "HourMetrics>"), metrics.repeat(2)] {
+            let refused = read(document(&inner).as_bytes(), Layout::Metrics).unwrap_err();
+            assert_eq!(refused.code, Code::InvalidXmlDocument, "{inner}");
+        }
     }
 }

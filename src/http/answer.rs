@@ -23,6 +23,7 @@ pub const ETAG: &str = "ETag";
 pub const LOCATION: &str = "Location";
 pub const DATA_SERVICE_ID: &str = "DataServiceId";
 pub const PREFERENCE_APPLIED: &str = "Preference-Applied";
+pub const DATA_SERVICE_VERSION: &str = "DataServiceVersion";
 const NOSNIFF: (&str, &str) = ("X-Content-Type-Options", "nosniff");
 const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 
@@ -132,14 +133,16 @@ impl Answer {
     }
 
     /// The same answer as a part of a batch. The data service version there
-    /// tells inserts, queries and errors from updates (protocol §8.3).
+    /// tells inserts, queries and errors from updates (protocol §8.3), unless
+    /// the document has one of its own.
     pub fn into_inner(self, data_service_version: &'static str, content_id: Option<&str>) -> InnerAnswer {
         let mut headers = Vec::with_capacity(self.headers.len() + 2);
         let take = |name: &str| -> Option<(&'static str, Cow<'static, str>)> {
             self.headers.iter().find(|(n, _)| *n == name).cloned()
         };
         let (sniff, cache, kind) = (take(NOSNIFF.0), take(NO_CACHE.0), take(CONTENT_TYPE));
-        let version = Some(("DataServiceVersion", data_service_version.into()));
+        let version = take(DATA_SERVICE_VERSION);
+        let version = version.or_else(|| Some((DATA_SERVICE_VERSION, data_service_version.into())));
         let content_id = content_id.map(|id| ("Content-ID", id.to_owned().into()));
         let applied = take(PREFERENCE_APPLIED);
         let first = match self.status {
@@ -148,7 +151,8 @@ impl Answer {
             _ => [content_id, sniff, cache, applied, version, kind],
         };
         headers.extend(first.into_iter().flatten());
-        let rest = |name: &str| ![NOSNIFF.0, NO_CACHE.0, CONTENT_TYPE, PREFERENCE_APPLIED].contains(&name);
+        let placed = [NOSNIFF.0, NO_CACHE.0, CONTENT_TYPE, PREFERENCE_APPLIED, DATA_SERVICE_VERSION];
+        let rest = |name: &str| !placed.contains(&name);
         headers.extend(self.headers.into_iter().filter(|(name, _)| rest(name)));
         InnerAnswer { status: self.status, headers, body: self.body }
     }

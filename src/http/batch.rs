@@ -3,17 +3,17 @@
 use uuid::Uuid;
 
 use super::answer::{Answer, CONTENT_TYPE};
-use super::execute::{execute, needs_body};
-use super::permit::permit;
+use super::execute::{execute, write_needs_body};
+use super::permit::{permit, permit_change_set};
 use super::print::Printer;
 use crate::auth::Identity;
 use crate::codec::failure::Occasion;
 use crate::codec::multipart::{self, InnerAnswer};
 use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
-use crate::plan::{self, Plan, WriteKind};
-use crate::request::Target;
-use crate::request::batch::{Batch, BatchPart, Printing};
+use crate::plan::{self, WriteKind};
+use crate::request::batch::{Batch, BatchPart, FailedPart, Printing};
+use crate::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::Backend;
 
 /// Data service versions as the parts of a batch answer them.
@@ -31,17 +31,16 @@ pub struct Run<'a, S> {
 
 impl<S: Backend> Run<'_, S> {
     /// Runs a batch. Every outcome, refusals included, is answered with 202.
-    pub async fn batch(&self, operation: &crate::request::Operation, batch: &Batch) -> Answer {
+    pub async fn batch(&self, batch: &Batch) -> Answer {
         match batch {
             Batch::Query(part) => {
                 let printing = match &**part {
                     Ok(part) => &part.printing,
                     Err(failed) => &failed.printing,
                 };
-                let answer = match (self.plan(operation), &**part) {
-                    (Ok(plan), Ok(part)) => self.query(&plan, part).await,
-                    (Err(error), _) => Err(error),
-                    (Ok(_), Err(failed)) => Err(failed.error.clone()),
+                let answer = match &**part {
+                    Ok(part) => self.query(part).await,
+                    Err(failed) => Err(failed.error.clone()),
                 };
                 let inner = match answer {
                     Ok(answer) => answer.into_inner(VERSION_3, printing.content_id.as_deref()),
@@ -50,7 +49,7 @@ impl<S: Backend> Run<'_, S> {
                 accepted(|boundary| multipart::query_response(boundary, &inner))
             }
             Batch::ChangeSet { parts, failure } => {
-                let answers = match self.change_set(operation, parts).await {
+                let answers = match self.change_set(parts, failure.as_ref()).await {
                     Ok(answers) => answers,
                     Err(error) => {
                         let count = parts.len() + usize::from(failure.is_some());
@@ -66,39 +65,32 @@ impl<S: Backend> Run<'_, S> {
         }
     }
 
-    fn plan(&self, operation: &crate::request::Operation) -> Result<Plan> {
-        permit(self.identity, self.target, plan::plan(operation)?)
-    }
-
-    async fn query(&self, plan: &Plan, part: &BatchPart) -> Result<Answer> {
-        execute(self.store, plan, &part.operation, self.printer(&part.printing)).await
+    async fn query(&self, part: &BatchPart<Operation>) -> Result<Answer> {
+        let plan = permit(self.identity, self.target, plan::plan(&part.wanted)?)?;
+        execute(self.store, &plan, &part.wanted, self.printer(&part.printing)).await
     }
 
     async fn change_set(
         &self,
-        operation: &crate::request::Operation,
-        parts: &[BatchPart],
+        parts: &[BatchPart<EntityWrite>],
+        failure: Option<&FailedPart>,
     ) -> Result<Vec<InnerAnswer>> {
-        let Plan::Transact { table, writes } = self.plan(operation)? else { return Ok(Vec::new()) };
+        let Some(set) = plan::change_set(parts, failure)? else { return Ok(Vec::new()) };
+        let set = permit_change_set(self.identity, self.target, set)?;
         // An answer that cannot be printed must be found out before the commit.
         for (index, part) in parts.iter().enumerate() {
-            if needs_body(&part.operation, self.printer(&part.printing)) {
+            if write_needs_body(&part.wanted, part.printing.prefer) {
                 part.printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
             }
         }
-        let written = self.store.transact(&self.target.account, &table, &writes, self.now).await.map_err(
-            |failure| {
-                let error = Error::from(failure);
-                Error { index: error.index.or(Some(0)), ..error }
-            },
-        )?;
+        let written = self.store.transact(&self.target.account, &set.table, &set.writes, self.now).await;
+        let written = written.map_err(|failure| {
+            let error = Error::from(failure);
+            Error { index: error.index.or(Some(0)), ..error }
+        })?;
         let mut answers = Vec::with_capacity(parts.len());
-        for ((part, write), written) in parts.iter().zip(&writes).zip(written) {
-            let name = match &part.operation {
-                crate::request::Operation::Write(entity) => entity.table.as_str(),
-                _ => table.as_given(),
-            };
-            let answer = self.printer(&part.printing).written(name, write, written)?;
+        for ((part, write), written) in parts.iter().zip(&set.writes).zip(written) {
+            let answer = self.printer(&part.printing).written(&part.wanted.table, write, written)?;
             let version = if write.kind == WriteKind::Insert { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, part.printing.content_id.as_deref()));
         }
@@ -111,8 +103,13 @@ impl<S: Backend> Run<'_, S> {
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
-        Answer::refusal(error, printing.format.for_errors(), printing.prefer, &self.occasion)
-            .into_inner(VERSION_3, printing.content_id.as_deref())
+        let representation = printing.format.for_errors();
+        let version = match representation {
+            Representation::Atom(style) => style.data_service_version(),
+            Representation::Json(_) => VERSION_3,
+        };
+        Answer::refusal(error, representation, printing.prefer, &self.occasion)
+            .into_inner(version, printing.content_id.as_deref())
     }
 }
 

@@ -2,13 +2,16 @@
 
 use super::answer::Answer;
 use super::print::Printer;
+use crate::codec::properties::{Layout, Properties, Replication};
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
-use crate::plan::{EntityPage, Plan, Scan, TablePage};
-use crate::request::Operation;
+use crate::model::TableName;
+use crate::plan::{EntityPage, Plan, Scan, TablePage, TableScan};
+use crate::request::operation::WriteVerb;
+use crate::request::{EntityWrite, Operation, Prefer};
 use crate::store::{Backend, Failure};
 
-/// Runs a plan that is no change set and prints what came of it.
+/// Runs a plan and prints what came of it.
 ///
 /// # Errors
 /// Whatever the store refuses or fails at.
@@ -18,20 +21,13 @@ pub async fn execute<'a>(
     operation: &'a Operation,
     printer: Printer<'a>,
 ) -> Result<Answer> {
-    let now = printer.now;
     // Whoever wants a body that cannot be printed must not change anything.
-    if !matches!(plan, Plan::DeleteTable(_)) && needs_body(operation, printer) {
+    if needs_body(operation, printer.prefer) {
         printer.format.for_body()?;
     }
-    let account = printer.target.account.as_str();
+    let (account, now) = (printer.target.account.as_str(), printer.now);
     match plan {
-        Plan::ListTables(scan) => {
-            let page = match scan.rows {
-                0 => TablePage::default(),
-                _ => store.list_tables(account, scan).await?,
-            };
-            printer.tables(&page, select(operation))
-        }
+        Plan::ListTables(scan) => printer.tables(&list(store, account, scan).await?, select(operation)),
         Plan::GetTable(table) => match store.get_table(account, table).await? {
             Some(entry) => printer.table(&entry.name),
             None => Err(Code::ResourceNotFound.into()),
@@ -56,42 +52,79 @@ pub async fn execute<'a>(
             let written = store.write(account, table, write, now).await?;
             printer.written(table.as_given(), write, written)
         }
-        Plan::GetPolicies(table) => {
-            let stored = store.policies(account, table).await.map_err(no_such_resource)?;
-            let found = stored.map(|text| policies::from_stored(&text)).transpose()?.unwrap_or_default();
-            Ok(Answer::xml(200, policies::write(&found)))
-        }
-        Plan::SetPolicies { table, policies: new } => {
-            let new = policies::to_stored(new)?;
-            store.set_policies(account, table, &new).await.map_err(no_such_resource)?;
-            Ok(Answer::bare(204))
-        }
-        Plan::GetProperties => {
-            let stored = store.properties(account).await?;
-            let found = stored.map(|text| properties::from_stored(&text)).transpose()?.unwrap_or_default();
-            Ok(Answer::xml(200, properties::write(&found)))
-        }
-        Plan::SetProperties(new) => {
-            store.set_properties(account, &properties::to_stored(new)?).await?;
-            Ok(Answer::bare(202))
-        }
-        Plan::GetStats if printer.target.secondary => {
-            Ok(Answer::xml(200, properties::write_stats(&now.to_http_date())))
-        }
-        Plan::GetStats => Err(Code::InvalidQueryParameterValue.into()),
-        Plan::BelowTable(table) => match store.get_table(account, table).await? {
-            Some(_) => Err(Error::with_message(
-                Code::KeyCountMismatch,
-                format!(
-                    "The number of keys specified in the URI does not match number of key properties for the \
-                     resource '{account}.{}'.",
-                    table.as_given()
-                ),
-            )),
-            None => Err(Code::TableNotFound.into()),
-        },
-        Plan::Transact { .. } | Plan::Nothing => Err(Code::InternalError.into()),
+        Plan::GetPolicies(table) => get_policies(store, account, table).await,
+        Plan::SetPolicies { table, policies } => set_policies(store, account, table, policies).await,
+        Plan::GetProperties(layout) => get_properties(store, account, *layout).await,
+        Plan::SetProperties(new) => set_properties(store, account, new).await,
+        Plan::GetStats => stats(store, printer).await,
+        Plan::BelowTable(table) => Err(below_table(store, account, table).await?),
     }
+}
+
+/// A page of no rows promises no next page: a client that follows it would
+/// never end.
+async fn list(store: &impl Backend, account: &str, scan: &TableScan) -> Result<TablePage, Failure> {
+    match scan.rows {
+        0 => Ok(TablePage::default()),
+        _ => store.list_tables(account, scan).await,
+    }
+}
+
+async fn get_policies(store: &impl Backend, account: &str, table: &TableName) -> Result<Answer> {
+    let stored = store.policies(account, table).await.map_err(no_such_resource)?;
+    let found = stored.map(|text| policies::from_stored(&text)).transpose()?.unwrap_or_default();
+    Ok(Answer::xml(200, policies::write(&found)))
+}
+
+async fn set_policies(
+    store: &impl Backend,
+    account: &str,
+    table: &TableName,
+    new: &[policies::Policy],
+) -> Result<Answer> {
+    let new = policies::to_stored(new)?;
+    store.set_policies(account, table, &new).await.map_err(no_such_resource)?;
+    Ok(Answer::bare(204))
+}
+
+async fn get_properties(store: &impl Backend, account: &str, layout: Layout) -> Result<Answer> {
+    let stored = store.properties(account).await?;
+    let found = stored.map(|text| properties::from_stored(&text)).transpose()?.unwrap_or_default();
+    Ok(Answer::xml(200, properties::write(&found, layout)))
+}
+
+async fn set_properties(store: &impl Backend, account: &str, new: &Properties) -> Result<Answer> {
+    store.set_properties(account, &properties::to_stored(new)?).await?;
+    Ok(Answer::bare(202))
+}
+
+/// The primary has no stats to show (protocol §16). A secondary that cannot be
+/// asked is what its stats are there to tell.
+async fn stats(store: &impl Backend, printer: Printer<'_>) -> Result<Answer> {
+    if !printer.target.secondary {
+        return Err(Code::InvalidQueryParameterValue.into());
+    }
+    let replication = match store.current_until(printer.now).await {
+        Ok(Some(until)) => Replication::Live(until),
+        Ok(None) => Replication::Bootstrap,
+        Err(_) => Replication::Unavailable,
+    };
+    Ok(Answer::xml(200, properties::write_stats(replication)))
+}
+
+/// The error that a path below a table is, as recorded.
+async fn below_table(store: &impl Backend, account: &str, table: &TableName) -> Result<Error> {
+    Ok(match store.get_table(account, table).await? {
+        None => Code::TableNotFound.into(),
+        Some(_) => Error::with_message(
+            Code::KeyCountMismatch,
+            format!(
+                "The number of keys specified in the URI does not match number of key properties for the \
+                 resource '{account}.{}'.",
+                table.as_given()
+            ),
+        ),
+    })
 }
 
 /// As recorded: for policies a missing table is a missing resource.
@@ -107,7 +140,7 @@ fn no_such_resource(failure: Failure) -> Failure {
 async fn query(
     store: &impl Backend,
     account: &str,
-    table: &crate::model::TableName,
+    table: &TableName,
     scan: &Scan,
 ) -> Result<EntityPage, Failure> {
     if scan.rows > 0 {
@@ -127,18 +160,15 @@ const fn select(operation: &Operation) -> Option<&crate::codec::json::write::Sel
     }
 }
 
-/// Whether a success is answered with a document.
-pub fn needs_body(operation: &Operation, printer: Printer<'_>) -> bool {
-    use crate::request::Prefer::NoContent;
-    use crate::request::operation::WriteVerb::Insert;
+/// Whether a success is answered with a document of the table layer.
+const fn needs_body(operation: &Operation, prefer: Option<Prefer>) -> bool {
     match operation {
-        Operation::CreateTable { .. } => printer.prefer != Some(NoContent),
-        Operation::Write(write) => write.verb == Insert && printer.prefer != Some(NoContent),
+        Operation::CreateTable { .. } => wants_content(prefer),
+        Operation::Write(write) => write_needs_body(write, prefer),
         Operation::DeleteTable { .. }
-        | Operation::Batch(_)
         | Operation::GetPolicies { .. }
         | Operation::SetPolicies { .. }
-        | Operation::GetProperties
+        | Operation::GetProperties(_)
         | Operation::SetProperties(_)
         | Operation::GetStats => false,
         Operation::QueryTables(_)
@@ -147,4 +177,13 @@ pub fn needs_body(operation: &Operation, printer: Printer<'_>) -> bool {
         | Operation::GetEntity { .. }
         | Operation::BelowTable { .. } => true,
     }
+}
+
+/// Whether a write that succeeds is answered with the entity.
+pub const fn write_needs_body(write: &EntityWrite, prefer: Option<Prefer>) -> bool {
+    matches!(write.verb, WriteVerb::Insert) && wants_content(prefer)
+}
+
+const fn wants_content(prefer: Option<Prefer>) -> bool {
+    !matches!(prefer, Some(Prefer::NoContent))
 }

@@ -15,7 +15,6 @@ mod serve;
 mod wire;
 
 pub use answer::Answer;
-pub use cors::CorsCache;
 pub use issuer::Issuer;
 pub use listen::{bind, listen};
-pub use serve::Service;
+pub use serve::{Place, Service};

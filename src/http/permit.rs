@@ -3,23 +3,17 @@
 
 use crate::auth::{Action, Identity, allows};
 use crate::error::{Code, Result};
-use crate::model::IfMatch;
-use crate::plan::{Plan, WriteKind, span};
+use crate::model::{IfMatch, Key, TableName};
+use crate::plan::{ChangeSet, Plan, WriteKind, span};
 use crate::request::Target;
 
 /// Refuses what the identity may not do; narrows a query to the keys that it
 /// may see.
 ///
 /// # Errors
-/// Those of [`allows`], in a change set with the index of the operation, and
-/// [`Code::WriteOnSecondary`].
+/// Those of [`allows`], and [`Code::WriteOnSecondary`].
 pub fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
-    let check = |action: Action, table, key| {
-        if target.secondary && !action.is_read() {
-            return Err(Code::WriteOnSecondary.into());
-        }
-        allows(identity, action, table, key)
-    };
+    let check = |action, table, key| check(identity, target, action, table, key);
     match &plan {
         Plan::ListTables(_) => check(Action::ListTables, None, None)?,
         Plan::GetTable(table) => check(Action::ListTables, Some(table), None)?,
@@ -30,18 +24,37 @@ pub fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> 
         }
         Plan::Get { table, key } => check(Action::ReadEntities, Some(table), Some(key))?,
         Plan::Write { table, write } => check(action(write.kind), Some(table), Some(&write.key))?,
-        Plan::Transact { table, writes } => {
-            for (index, write) in writes.iter().enumerate() {
-                check(action(write.kind), Some(table), Some(&write.key)).map_err(|e| e.at(index))?;
-            }
-        }
         Plan::GetPolicies(table) => check(Action::ReadPolicies, Some(table), None)?,
         Plan::SetPolicies { table, .. } => check(Action::WritePolicies, Some(table), None)?,
-        Plan::GetProperties | Plan::GetStats => check(Action::ReadService, None, None)?,
+        Plan::GetProperties(_) | Plan::GetStats => check(Action::ReadService, None, None)?,
         Plan::SetProperties(_) => check(Action::WriteService, None, None)?,
-        Plan::Nothing => {}
     }
     Ok(narrow(identity, plan))
+}
+
+/// Refuses a change set of which the identity may not do every write.
+///
+/// # Errors
+/// As [`permit`], with the index of the operation.
+pub fn permit_change_set(identity: &Identity, target: &Target, set: ChangeSet) -> Result<ChangeSet> {
+    for (index, write) in set.writes.iter().enumerate() {
+        let checked = check(identity, target, action(write.kind), Some(&set.table), Some(&write.key));
+        checked.map_err(|error| error.at(index))?;
+    }
+    Ok(set)
+}
+
+fn check(
+    identity: &Identity,
+    target: &Target,
+    action: Action,
+    table: Option<&TableName>,
+    key: Option<&Key>,
+) -> Result<()> {
+    if target.secondary && !action.is_read() {
+        return Err(Code::WriteOnSecondary.into());
+    }
+    allows(identity, action, table, key)
 }
 
 const fn action(kind: WriteKind) -> Action {

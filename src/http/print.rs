@@ -1,6 +1,6 @@
 //! Outcomes to answers (protocol §3).
 
-use super::answer::{Answer, DATA_SERVICE_ID, ETAG, LOCATION, PREFERENCE_APPLIED};
+use super::answer::{Answer, DATA_SERVICE_ID, DATA_SERVICE_VERSION, ETAG, LOCATION, PREFERENCE_APPLIED};
 use crate::codec::atom::write::{Atom, Kind, Style};
 use crate::codec::json::write::{self as json, Context, Metadata, Select, as_stored};
 use crate::codec::{stored, uri};
@@ -151,5 +151,5 @@ impl<'a> Printer<'a> {
 
 fn in_atom(status: u16, style: Style, kind: Kind, body: String) -> Answer {
     Answer::document(status, style.content_type(kind), body)
-        .with("DataServiceVersion", style.data_service_version())
+        .with(DATA_SERVICE_VERSION, style.data_service_version())
 }

@@ -24,24 +24,50 @@ use crate::codec::properties::CorsRule;
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::plan;
+use crate::request::allow;
 use crate::request::operation::Context;
 use crate::request::options::{NO_OPTIONS, Options};
 use crate::request::target::{self, Target};
-use crate::request::{self, Format, Head, Operation, Prefer};
+use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
 use crate::store::{Backend, Store};
 
 /// Time that an operation may take in all (protocol §2.3).
 pub const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 /// What answering requests takes; shared by all threads.
 pub struct Service {
-    pub store: Store,
+    pub primary: Place,
+    /// The read replica that `{account}-secondary` reads from, if there is one;
+    /// without it that is the primary.
+    pub secondary: Option<Place>,
     pub accounts: AccountSet,
     pub clock: Clock,
-    pub cors: CorsCache,
     /// Whose tokens are trusted, if any are.
     pub issuer: Option<Issuer>,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
+}
+
+/// A database, and what is remembered of it.
+pub struct Place {
+    pub store: Store,
+    pub cors: CorsCache,
+}
+
+impl From<Store> for Place {
+    fn from(store: Store) -> Self {
+        Self { store, cors: CorsCache::default() }
+    }
+}
+
+impl Service {
+    /// Where requests to an address go. Writes to a secondary are refused
+    /// before they get there.
+    fn place(&self, target: &Target) -> &Place {
+        match &self.secondary {
+            Some(place) if target.secondary => place,
+            _ => &self.primary,
+        }
+    }
 }
 
 /// Answers one request.
@@ -93,7 +119,7 @@ impl Pipeline<'_> {
             return (self.preflight(&target).await, Arc::default());
         }
         let answer = self.authenticated(&target, body).await;
-        (answer, self.cors_rules(&target.account).await)
+        (answer, self.cors_rules(&target).await)
     }
 
     async fn authenticated(&self, target: &Target, body: Payload) -> Answer {
@@ -110,7 +136,7 @@ impl Pipeline<'_> {
             let request = request::read(&context, target)?;
             self.operate(target, &identity, &request).await
         };
-        operate.await.unwrap_or_else(|error| self.refuse(&error))
+        operate.await.unwrap_or_else(|error| self.refuse_at(target, &error))
     }
 
     /// Keys prove themselves; a signature may need the policies of its table.
@@ -127,7 +153,8 @@ impl Pipeline<'_> {
         let policies = match claim.policy() {
             None => Vec::new(),
             Some((table, _)) => {
-                match service.store.policies(&target.account, table).await.map_err(Error::from) {
+                match service.place(target).store.policies(&target.account, table).await.map_err(Error::from)
+                {
                     Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text))?,
                     Err(error) if error.code == Code::TableNotFound => Vec::new(),
                     Err(error) => return Err(error),
@@ -140,8 +167,8 @@ impl Pipeline<'_> {
     }
 
     async fn preflight(&self, target: &Target) -> Answer {
-        self.service.cors.forget(&target.account);
-        let rules = self.cors_rules(&target.account).await;
+        self.service.place(target).cors.forget(&target.account);
+        let rules = self.cors_rules(target).await;
         match cors::preflight(self.head, &rules) {
             Ok(headers) => {
                 headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
@@ -152,18 +179,19 @@ impl Pipeline<'_> {
 
     /// The account's rules, remembered for a moment. They are never a reason to
     /// fail a request.
-    async fn cors_rules(&self, account: &str) -> Arc<[CorsRule]> {
+    async fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
         let relevant = self.head.method == "GET" || self.head.header("origin").is_some();
         if !relevant {
             return Arc::default();
         }
-        if let Some(rules) = self.service.cors.get(account) {
+        let (place, account) = (self.service.place(target), target.account.as_str());
+        if let Some(rules) = place.cors.get(account) {
             return rules;
         }
-        let Ok(stored) = self.service.store.properties(account).await else { return Arc::default() };
+        let Ok(stored) = place.store.properties(account).await else { return Arc::default() };
         let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
         let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
-        self.service.cors.put(account, Arc::clone(&rules));
+        place.cors.put(account, Arc::clone(&rules));
         rules
     }
 
@@ -173,16 +201,19 @@ impl Pipeline<'_> {
         identity: &Identity,
         request: &request::Request,
     ) -> Result<Answer> {
-        let (store, now) = (&self.service.store, self.occasion.now);
-        if let Operation::Batch(batch) = &request.operation {
-            let run = Run { store, target, identity, occasion: self.occasion, now };
-            return Ok(run.batch(&request.operation, batch).await);
-        }
-        let plan = permit(identity, target, plan::plan(&request.operation)?)?;
+        let (Place { store, cors }, now) = (self.service.place(target), self.occasion.now);
+        let operation = match &request.wanted {
+            Wanted::One(operation) => operation,
+            Wanted::Batch(batch) => {
+                let run = Run { store, target, identity, occasion: self.occasion, now };
+                return Ok(run.batch(batch).await);
+            }
+        };
+        let plan = permit(identity, target, plan::plan(operation)?)?;
         let printer = Printer { target, format: request.format, prefer: request.prefer, now };
-        let answer = execute(store, &plan, &request.operation, printer).await?;
-        if matches!(request.operation, Operation::SetProperties(_)) {
-            self.service.cors.forget(&target.account);
+        let answer = execute(store, &plan, operation, printer).await?;
+        if matches!(operation, Operation::SetProperties(_)) {
+            cors.forget(&target.account);
         }
         Ok(answer)
     }
@@ -190,6 +221,16 @@ impl Pipeline<'_> {
     fn front_door(&self, error: &Error) -> Answer {
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
         Answer::front_door(error, self.head, challenge, &self.occasion)
+    }
+
+    /// A refusal by a resource that is known: a method that it does not answer
+    /// is told those that it does.
+    fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
+        let answer = self.refuse(error);
+        if answer.status != 405 {
+            return answer;
+        }
+        answer.with("Allow", allow::methods(&target.resource, self.options()))
     }
 
     /// The one door that errors of the table layer leave through.

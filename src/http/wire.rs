@@ -210,6 +210,7 @@ fn restore(head: &mut [u8]) -> Place {
 fn spelling(name: &[u8]) -> Option<&'static str> {
     let candidates: &[&str] = match name.len() {
         4 => &["Date", "ETag", "Vary"],
+        5 => &["Allow"],
         6 => &["Server"],
         8 => &["Location"],
         10 => &["Connection"],

@@ -43,15 +43,32 @@ impl Entity {
 /// counted: number, names and sizes of values.
 ///
 /// # Errors
-/// [`Code::TooManyProperties`], [`Code::PropertyNameTooLong`],
-/// [`Code::PropertyNameInvalid`], [`Code::PropertyValueTooLarge`].
+/// Those of [`check_names`], then those of [`check_values`].
 pub fn check_properties(properties: &[(String, EdmValue)]) -> Result<()> {
+    check_names(properties)?;
+    check_values(properties)
+}
+
+/// How many properties there may be, and what they may be called.
+///
+/// # Errors
+/// [`Code::TooManyProperties`], [`Code::PropertyNameTooLong`],
+/// [`Code::PropertyNameInvalid`].
+pub fn check_names(properties: &[(String, EdmValue)]) -> Result<()> {
     if properties.len() > MAX_PROPERTIES {
         return Err(Code::TooManyProperties.into());
     }
     for (name, _) in properties {
         names::check_property_name(name)?;
     }
+    Ok(())
+}
+
+/// How large values may be.
+///
+/// # Errors
+/// [`Code::PropertyValueTooLarge`].
+pub fn check_values(properties: &[(String, EdmValue)]) -> Result<()> {
     for (_, value) in properties {
         let fits = match value {
             EdmValue::String(s) => utf16_len(s) <= MAX_STRING,

@@ -16,11 +16,11 @@ pub use scan::{EntityPage, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
 
 use crate::codec::policies::Policy;
-use crate::codec::properties::Properties;
-use crate::error::{Error, Result};
+use crate::codec::properties::{Layout, Properties};
+use crate::error::Result;
 use crate::model::{Key, TableName};
-use crate::request::Operation;
-use crate::request::batch::{Batch, FailedPart};
+use crate::request::batch::{BatchPart, FailedPart};
+use crate::request::{EntityWrite, Operation};
 
 /// What the store is to do. Names, keys and properties have passed every check
 /// that needs no stored state.
@@ -42,30 +42,29 @@ pub enum Plan {
         table: TableName,
         write: Write,
     },
-    /// At least one write; an empty change set needs no store.
-    Transact {
-        table: TableName,
-        writes: Vec<Write>,
-    },
-    /// The empty change set.
-    Nothing,
     GetPolicies(TableName),
     SetPolicies {
         table: TableName,
         policies: Vec<Policy>,
     },
-    GetProperties,
+    GetProperties(Layout),
     SetProperties(Properties),
     GetStats,
     /// To be refused, with an error that depends on whether the table exists.
     BelowTable(TableName),
 }
 
+/// At least one write, to one partition of one table, done together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangeSet {
+    pub table: TableName,
+    pub writes: Vec<Write>,
+}
+
 /// Plans an operation.
 ///
 /// # Errors
-/// Whatever is wrong with its names, keys, properties, filter or tokens; in a
-/// change set with the index of the first operation that is wrong.
+/// Whatever is wrong with its names, keys, properties, filter or tokens.
 pub fn plan(operation: &Operation) -> Result<Plan> {
     Ok(match operation {
         Operation::QueryTables(options) => Plan::ListTables(query::tables(options)?),
@@ -85,35 +84,30 @@ pub fn plan(operation: &Operation) -> Result<Plan> {
             let (table, write) = write::single(entity)?;
             Plan::Write { table, write }
         }
-        Operation::Batch(batch) => plan_batch(batch)?,
         Operation::GetPolicies { table } => Plan::GetPolicies(TableName::parse(table)?),
         Operation::SetPolicies { table, policies } => {
             Plan::SetPolicies { table: TableName::parse(table)?, policies: policies.clone() }
         }
-        Operation::GetProperties => Plan::GetProperties,
+        Operation::GetProperties(layout) => Plan::GetProperties(*layout),
         Operation::SetProperties(properties) => Plan::SetProperties(properties.clone()),
         Operation::GetStats => Plan::GetStats,
         Operation::BelowTable { table } => Plan::BelowTable(TableName::parse(table)?),
     })
 }
 
-fn plan_batch(batch: &Batch) -> Result<Plan> {
-    match batch {
-        Batch::ChangeSet { parts, failure } => {
-            let entities = parts.iter().filter_map(|part| match &part.operation {
-                Operation::Write(entity) => Some(entity),
-                _ => None,
-            });
-            let transaction = write::transaction(entities)?;
-            match (failure, transaction) {
-                (Some(failed), _) => Err(failed.error.clone()),
-                (None, None) => Ok(Plan::Nothing),
-                (None, Some((table, writes))) => Ok(Plan::Transact { table, writes }),
-            }
-        }
-        Batch::Query(part) => match &**part {
-            Ok(part) => plan(&part.operation).map_err(|error| error.at(0)),
-            Err(FailedPart { error, .. }) => Err(Error { index: Some(0), ..error.clone() }),
-        },
+/// Plans a change set; `None` for one without operations, which succeeds
+/// without the store.
+///
+/// # Errors
+/// The first operation's error with its index: one that is wrong among those
+/// that were understood, else the one that was not.
+pub fn change_set(
+    parts: &[BatchPart<EntityWrite>],
+    failure: Option<&FailedPart>,
+) -> Result<Option<ChangeSet>> {
+    let planned = write::transaction(parts.iter().map(|part| &part.wanted))?;
+    match failure {
+        Some(failed) => Err(failed.error.clone()),
+        None => Ok(planned),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use super::ChangeSet;
 use super::decide::{Write, WriteKind};
 use crate::codec::json::read::EntityBody;
 use crate::error::{Code, Error, Result};
-use crate::model::entity::check_properties;
+use crate::model::entity::{check_names, check_values};
 use crate::model::names::{KeyPart, check_body_key, check_key_length, check_url_key};
 use crate::model::{Key, TableName};
 use crate::request::operation::{EntityWrite, WriteVerb};
@@ -13,8 +14,9 @@ use crate::request::operation::{EntityWrite, WriteVerb};
 /// Plans one write.
 ///
 /// # Errors
-/// [`Code::PropertiesNeedValue`] for an insert without keys, and the errors of
-/// keys, properties and table names.
+/// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
+/// without keys, then the errors of keys, of the number and names of properties,
+/// of their values, of the values' sizes, and of the table's name.
 pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
     let kind = match entity.verb {
         WriteVerb::Insert => WriteKind::Insert,
@@ -27,7 +29,11 @@ pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
         (Some(key), body) => key_of_url(key, body.is_some())?,
     };
     let properties = entity.body.as_ref().map(|body| body.properties.clone()).unwrap_or_default();
-    check_properties(&properties)?;
+    check_names(&properties)?;
+    if let Some(flaw) = entity.body.as_ref().and_then(|body| body.flaw.clone()) {
+        return Err(flaw);
+    }
+    check_values(&properties)?;
     let table = TableName::parse(&entity.table)?;
     Ok((table, Write { kind, key, properties }))
 }
@@ -64,18 +70,16 @@ fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
 /// The first operation's error, with its index:
 /// [`Code::CommandsInBatchActOnDifferentPartitions`],
 /// [`Code::InvalidDuplicateRow`], and those of [`single`].
-pub fn transaction<'a>(
-    entities: impl Iterator<Item = &'a EntityWrite>,
-) -> Result<Option<(TableName, Vec<Write>)>> {
-    let mut planned: Option<(TableName, Vec<Write>)> = None;
+pub fn transaction<'a>(entities: impl Iterator<Item = &'a EntityWrite>) -> Result<Option<ChangeSet>> {
+    let mut planned: Option<ChangeSet> = None;
     let mut rows = HashSet::new();
     for (index, entity) in entities.enumerate() {
         let (table, write) = single(entity).map_err(|error| error.at(index))?;
         let fail = |code: Code| Err(Error::from(code).at(index));
         let fresh = rows.insert(write.key.row.clone());
         match &mut planned {
-            None => planned = Some((table, vec![write])),
-            Some((first_table, writes)) => {
+            None => planned = Some(ChangeSet { table, writes: vec![write] }),
+            Some(ChangeSet { table: first_table, writes }) => {
                 let same_group = first_table.lower() == table.lower()
                     && writes.first().is_none_or(|first| first.key.partition == write.key.partition);
                 if !same_group {
@@ -98,7 +102,7 @@ mod tests {
 
     fn insert(partition: Option<&str>, row: Option<&str>) -> EntityWrite {
         let own = |text: Option<&str>| text.map(str::to_owned);
-        let body = EntityBody { partition: own(partition), row: own(row), properties: vec![] };
+        let body = EntityBody { partition: own(partition), row: own(row), ..EntityBody::default() };
         EntityWrite {
             table: "Abc".into(),
             verb: WriteVerb::Insert,
@@ -160,7 +164,7 @@ mod tests {
         let row = |r: &str| insert(Some("p"), Some(r));
         assert_eq!(transaction([].iter()).unwrap(), None);
         let lower = EntityWrite { table: "abc".into(), ..row("b") };
-        assert_eq!(transaction([row("a"), lower].iter()).unwrap().unwrap().1.len(), 2);
+        assert_eq!(transaction([row("a"), lower].iter()).unwrap().unwrap().writes.len(), 2);
         let other = insert(Some("q"), Some("b"));
         assert_eq!(failing(&[row("a"), other]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
         let table = EntityWrite { table: "Xyz".into(), ..row("b") };

@@ -2,7 +2,7 @@
 
 use super::format::{Format, Prefer};
 use super::head::Head;
-use super::operation::{self, Context, Operation};
+use super::operation::{self, Context, EntityWrite, Operation};
 use super::options::Options;
 use super::target::{self, Target};
 use super::verb::Verb;
@@ -17,11 +17,11 @@ pub const MAX_OPERATIONS: usize = 100;
 pub enum Batch {
     ChangeSet {
         /// The operations in order, up to the first that was not understood.
-        parts: Vec<BatchPart>,
+        parts: Vec<BatchPart<EntityWrite>>,
         /// Why the part after those was not understood.
         failure: Option<FailedPart>,
     },
-    Query(Box<Result<BatchPart, FailedPart>>),
+    Query(Box<Result<BatchPart<Operation>, FailedPart>>),
 }
 
 /// How the answer to a part is printed.
@@ -34,10 +34,10 @@ pub struct Printing {
     pub content_id: Option<String>,
 }
 
-/// An operation of a batch.
+/// A part of a batch: a write in a change set, a query outside.
 #[derive(Debug, Clone, PartialEq)]
-pub struct BatchPart {
-    pub operation: Operation,
+pub struct BatchPart<T> {
+    pub wanted: T,
     pub printing: Printing,
 }
 
@@ -47,13 +47,6 @@ pub struct FailedPart {
     /// Carries the index of the part.
     pub error: Error,
     pub printing: Printing,
-}
-
-/// What a part may hold: writes in a change set, a query outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expect {
-    Write,
-    Query,
 }
 
 /// Reads a batch.
@@ -78,7 +71,7 @@ fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch
     if request.method != "GET" {
         return Err(Code::InvalidInput.into());
     }
-    Ok(Batch::Query(Box::new(read_part(context, outer, &request, Expect::Query, 0))))
+    Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, only_query))))
 }
 
 fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Result<Batch> {
@@ -88,7 +81,7 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
             continue;
         }
         let request = multipart::request(part.content).map_err(|e| e.at(index))?;
-        match read_part(context, outer, &request, Expect::Write, index) {
+        match read_part(context, outer, &request, index, only_write) {
             Ok(part) => understood.push(part),
             Err(failed) => return Ok(Batch::ChangeSet { parts: understood, failure: Some(failed) }),
         }
@@ -110,44 +103,47 @@ fn format_of(head: &Head) -> Format {
     Format::negotiate(head, &Options::parse(&head.query).unwrap_or_default())
 }
 
-fn read_part(
+fn read_part<T>(
     context: &Context<'_>,
     outer: &Target,
     request: &InnerRequest<'_>,
-    expect: Expect,
     index: usize,
-) -> Result<BatchPart, FailedPart> {
+    only: impl FnOnce(Operation) -> Result<T>,
+) -> Result<BatchPart<T>, FailedPart> {
     let head = inner_head(context.head, request);
     let printing = Printing {
         format: format_of(&head),
         prefer: Prefer::of(&head),
         content_id: header(&request.headers, "content-id").map(str::to_owned),
     };
-    match inner_operation(context, outer, request.body, &head, expect) {
-        Ok(operation) => Ok(BatchPart { operation, printing }),
+    match inner_operation(context, outer, request.body, &head).and_then(only) {
+        Ok(wanted) => Ok(BatchPart { wanted, printing }),
         Err(error) => Err(FailedPart { error: error.at(index), printing }),
     }
 }
 
-fn inner_operation(
-    context: &Context<'_>,
-    outer: &Target,
-    body: &[u8],
-    head: &Head,
-    expect: Expect,
-) -> Result<Operation> {
+fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &Head) -> Result<Operation> {
     let resource = target::resolve_inner(&head.path, outer)?;
     let options = Options::parse(&head.query)?;
     let verb = Verb::of(head)?;
     let inner = Context { head, options: &options, body, max_comparisons: context.max_comparisons };
-    let operation = operation::on_resource(&inner, verb, &resource)?;
-    match (&operation, expect) {
-        (Operation::Write(_), Expect::Write)
-        | (Operation::GetEntity { .. } | Operation::QueryEntities { .. }, Expect::Query) => Ok(operation),
-        (Operation::GetEntity { .. } | Operation::QueryEntities { .. }, Expect::Write) => {
-            Err(Code::InvalidInput.into())
-        }
-        // Tables can neither be made nor dropped nor listed in a batch.
+    operation::on_resource(&inner, verb, &resource)
+}
+
+/// What a change set may hold. Tables can neither be made nor dropped nor
+/// listed in a batch.
+fn only_write(operation: Operation) -> Result<EntityWrite> {
+    match operation {
+        Operation::Write(write) => Ok(write),
+        Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Err(Code::InvalidInput.into()),
+        _ => Err(Code::NotImplemented.into()),
+    }
+}
+
+/// What may stand outside a change set.
+fn only_query(operation: Operation) -> Result<Operation> {
+    match operation {
+        Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Ok(operation),
         _ => Err(Code::NotImplemented.into()),
     }
 }

@@ -64,9 +64,13 @@ fn default(version: ApiVersion) -> Representation {
     }
 }
 
-/// The layout of Atom documents, or why there are none: since 2015-12-11 by
-/// rule. A request without a version is one of the oldest (UNVERIFIED 17).
-fn atom(version: ApiVersion) -> Result<Style, Code> {
+/// The layout of Atom documents, sent or asked for, or why there are none:
+/// since 2015-12-11 by rule. A request without a version is one of the oldest
+/// (UNVERIFIED 17). Nothing else decides where Atom is refused.
+///
+/// # Errors
+/// [`Code::AtomFormatNotSupported`].
+pub fn atom(version: ApiVersion) -> Result<Style, Code> {
     match version.is_named() {
         true if version.at_least(JSON_ONLY) => Err(Code::AtomFormatNotSupported),
         true if version.at_least(JSON) => Ok(Style::Modern),
@@ -127,10 +131,17 @@ fn is_any(name: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
+/// Whether there is JSON, sent or asked for. Nothing else decides where it is
+/// refused.
+///
+/// # Errors
+/// [`Code::JsonFormatNotSupported`] before 2013-08-15.
+pub fn knows_json(version: ApiVersion) -> Result<(), Code> {
+    if version.at_least(JSON) { Ok(()) } else { Err(Code::JsonFormatNotSupported) }
+}
+
 fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
-    if !version.at_least(JSON) {
-        return Err(Code::JsonFormatNotSupported);
-    }
+    knows_json(version)?;
     match level {
         None => Ok(Metadata::Minimal),
         Some(level) if is_any(level, &["minimalmetadata"]) => Ok(Metadata::Minimal),

@@ -1,6 +1,7 @@
 //! Head and body to a [`Request`]: what the caller wants, without a promise
 //! that it is sensible; `plan` judges that.
 
+pub mod allow;
 pub mod batch;
 pub mod format;
 pub mod head;
@@ -11,7 +12,7 @@ pub mod verb;
 
 pub use format::{Format, Prefer, Representation};
 pub use head::{ApiVersion, Head};
-pub use operation::{EntityWrite, Operation};
+pub use operation::{EntityWrite, Operation, Wanted};
 pub use options::QueryOptions;
 pub use target::{Resource, Target};
 
@@ -20,7 +21,7 @@ use crate::error::Result;
 /// A request that was understood.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    pub operation: Operation,
+    pub wanted: Wanted,
     pub format: Format,
     pub prefer: Option<Prefer>,
 }
@@ -34,6 +35,6 @@ pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request
     let verb = verb::Verb::of(head)?;
     let format = Format::negotiate(head, options);
     let prefer = Prefer::of(head);
-    let operation = operation::read(context, verb, target)?;
-    Ok(Request { operation, format, prefer })
+    let wanted = operation::read(context, verb, target)?;
+    Ok(Request { wanted, format, prefer })
 }

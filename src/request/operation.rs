@@ -1,7 +1,8 @@
 //! Verb and resource to an operation (protocol §3).
 
 use super::batch::{self, Batch};
-use super::head::{Head, JSON, JSON_ONLY, UPSERT};
+use super::format;
+use super::head::{Head, JSON, UPSERT};
 use super::options::{Options, QueryOptions};
 use super::target::{Resource, Target};
 use super::verb::Verb;
@@ -9,7 +10,7 @@ use crate::codec::atom::read as atom;
 use crate::codec::json::read::{self as json, EntityBody};
 use crate::codec::json::write::Select;
 use crate::codec::policies::{self, Policy};
-use crate::codec::properties::{self, Properties};
+use crate::codec::properties::{self, Layout, Properties};
 use crate::error::{Code, Error, Result};
 use crate::model::{IfMatch, Key};
 
@@ -38,7 +39,6 @@ pub enum Operation {
         select: Option<Select>,
     },
     Write(EntityWrite),
-    Batch(Batch),
     GetPolicies {
         table: String,
     },
@@ -46,13 +46,20 @@ pub enum Operation {
         table: String,
         policies: Vec<Policy>,
     },
-    GetProperties,
+    GetProperties(Layout),
     SetProperties(Properties),
     GetStats,
     /// A path below a table; the table decides which error it is.
     BelowTable {
         table: String,
     },
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wanted {
+    One(Operation),
+    Batch(Batch),
 }
 
 /// A write of one entity, as sent.
@@ -84,19 +91,19 @@ pub struct Context<'a> {
     pub max_comparisons: usize,
 }
 
-/// Reads an operation.
+/// Reads what a request wants done.
 ///
 /// # Errors
 /// [`Code::MethodNotAllowed`] for a verb that the resource does not know,
 /// [`Code::NotImplemented`] for what later versions of Rowhouse will answer, and
 /// the errors of bodies, options and conditions.
-pub fn read(context: &Context<'_>, verb: Verb, target: &Target) -> Result<Operation> {
+pub fn read(context: &Context<'_>, verb: Verb, target: &Target) -> Result<Wanted> {
     if verb == Verb::Options {
         return Err(Code::NotImplemented.into());
     }
     match (&target.resource, verb) {
-        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Operation::Batch),
-        (resource, verb) => on_resource(context, verb, resource),
+        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Wanted::Batch),
+        (resource, verb) => on_resource(context, verb, resource).map(Wanted::One),
     }
 }
 
@@ -158,12 +165,20 @@ fn service(context: &Context<'_>, verb: Verb) -> Result<Operation> {
     let comp = option("comp").map(str::to_ascii_lowercase);
     match (is_service, comp.as_deref(), verb) {
         (false, None, _) if option("restype").is_none() => Err(Code::NotImplemented.into()),
-        (true, Some("properties"), Verb::Get | Verb::Head) => Ok(Operation::GetProperties),
-        (true, Some("properties"), Verb::Put) => properties::read(context.body).map(Operation::SetProperties),
+        (true, Some("properties"), Verb::Get | Verb::Head) => {
+            layout(context.head).map(Operation::GetProperties)
+        }
+        (true, Some("properties"), Verb::Put) => {
+            properties::read(context.body, layout(context.head)?).map(Operation::SetProperties)
+        }
         (true, Some("stats"), Verb::Get | Verb::Head) => Ok(Operation::GetStats),
         (true, Some("properties" | "stats"), _) => Err(Code::MethodNotAllowed.into()),
         _ => Err(Code::InvalidQueryParameterValue.into()),
     }
+}
+
+fn layout(head: &Head) -> Result<Layout> {
+    Ok(if head.version()?.at_least(JSON) { Layout::Cors } else { Layout::Metrics })
 }
 
 /// `/table?comp=acl` (protocol §3.5).
@@ -255,20 +270,14 @@ fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let looks_like_xml = context.body.trim_ascii_start().starts_with(b"<");
     let version = context.head.version()?;
     if name.eq_ignore_ascii_case("application/json") {
-        return if version.at_least(JSON) {
-            Ok(BodyForm::Json)
-        } else {
-            Err(Code::JsonFormatNotSupported.into())
-        };
+        format::knows_json(version)?;
+        return Ok(BodyForm::Json);
     }
     match name.to_ascii_lowercase().as_str() {
         "" if !looks_like_xml => Ok(BodyForm::Json),
         "" | "application/atom+xml" | "application/xml" | "text/xml" => {
-            if version.is_named() && version.at_least(JSON_ONLY) {
-                Err(Code::AtomFormatNotSupported.into())
-            } else {
-                Ok(BodyForm::Atom)
-            }
+            format::atom(version)?;
+            Ok(BodyForm::Atom)
         }
         _ => Err(Code::MediaTypeNotSupported.into()),
     }

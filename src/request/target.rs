@@ -56,11 +56,15 @@ pub trait Accounts {
 /// Resolves the address of a request.
 ///
 /// # Errors
+/// [`Code::HostInformationNotPresent`] without a Host header,
 /// [`Code::ResourceNotFound`] for an unknown account in path style,
 /// [`Code::QuerySyntax`] for a path that is no address,
 /// [`Code::KeyCountMismatch`] for key predicates that are not keys.
 pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     let scheme = if head.secure { "https" } else { "http" };
+    if head.header("host").is_none_or(|host| host.trim().is_empty()) {
+        return Err(Code::HostInformationNotPresent.into());
+    }
     if let Some((account, secondary)) = account_of_host(head.host(), accounts) {
         if !accounts.exists(&account) {
             return Err(Code::ResourceNotFound.into());

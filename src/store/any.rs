@@ -82,6 +82,10 @@ impl Backend for Store {
         on_either!(self, store => store.set_properties(account, members))
     }
 
+    async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+        on_either!(self, store => store.current_until(now))
+    }
+
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
         on_either!(self, store => store.purge(now))
     }

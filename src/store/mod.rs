@@ -203,6 +203,11 @@ pub trait Backend: Send + Sync {
     /// given, and keeps the others.
     fn set_properties(&self, account: &str, members: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
+    /// Up to when everything that was committed can be read here: `now`, and in
+    /// a read replica the time of the last commit that it has replayed; `None`
+    /// while it has replayed none (protocol §11.1).
+    fn current_until(&self, now: Ticks) -> impl Future<Output = StoreResult<Option<Ticks>>> + Send;
+
     /// Removes some rows of deleted tables; returns whether more is left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
 }

@@ -2,7 +2,9 @@
 //! tests of what needs a database.
 //!
 //! `conformance` holds the rules of the protocol, `replay` the recordings of
-//! the real service, `process` what an operator sees, `store` the contract of
+//! the real service, `failures` what clients are told when the database does
+//! not do its part, `process` what an operator sees, `secondary` a read
+//! replica, `store` the contract of
 //! the databases, `architecture` the direction of the imports. To judge another
 //! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
 //! `ROWHOUSE_TEST_KEY` and run
@@ -13,7 +15,9 @@ mod support;
 
 mod architecture;
 mod conformance;
+mod failures;
 mod process;
 mod replay;
+mod secondary;
 mod store;
 mod tokens;

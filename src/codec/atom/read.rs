@@ -1,6 +1,8 @@
 //! Reading entities and table names from Atom entries.
 
-use crate::codec::json::read::{EntityBody, typed_value};
+use std::collections::HashSet;
+
+use crate::codec::json::read::{EntityBody, given_twice, typed_value};
 use crate::codec::xml::{self, Element};
 use crate::error::{Code, Error, Result};
 use crate::model::{EdmType, EdmValue};
@@ -11,20 +13,18 @@ use crate::model::{EdmType, EdmValue};
 /// As [`crate::codec::json::read::entity`].
 pub fn entity(body: &[u8]) -> Result<EntityBody> {
     let properties = properties(body)?;
-    let mut entity = EntityBody { partition: None, row: None, properties: Vec::new() };
-    for (at, element) in properties.children.iter().enumerate() {
-        if properties.children[..at].iter().any(|earlier| earlier.name == element.name) {
-            return Err(Code::DuplicatePropertiesSpecified.into());
+    let mut entity = EntityBody::default();
+    let mut names = HashSet::new();
+    for element in &properties.children {
+        if !names.insert(element.name.as_str()) {
+            return Err(given_twice(&element.name).into());
         }
         match element.name.as_str() {
             "PartitionKey" => entity.partition = key(element)?,
             "RowKey" => entity.row = key(element)?,
             "Timestamp" => {}
-            name => {
-                if let Some(value) = value(element)? {
-                    entity.properties.push((name.to_owned(), value));
-                }
-            }
+            _ if !element.children.is_empty() => return Err(Code::BodyNotUnderstood.into()),
+            name => entity.push(name.to_owned(), value(element)),
         }
     }
     Ok(entity)
@@ -76,9 +76,6 @@ fn key(element: &Element) -> Result<Option<String>> {
 
 fn value(element: &Element) -> Result<Option<EdmValue>> {
     let edm_type = edm_type(element)?;
-    if !element.children.is_empty() {
-        return Err(Code::BodyNotUnderstood.into());
-    }
     if is_null(element) {
         return Ok(None);
     }
@@ -106,7 +103,9 @@ mod tests {
         )
     }
     fn read(properties: &str) -> Result<EntityBody, Code> {
-        entity(entry(properties).as_bytes()).map_err(|e| e.code)
+        let read = entity(entry(properties).as_bytes()).map_err(|e| e.code)?;
+        read.flaw.as_ref().map_or(Ok(()), |flaw| Err(flaw.code))?;
+        Ok(read)
     }
 
     #[test]

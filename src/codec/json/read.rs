@@ -15,33 +15,53 @@ use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
 /// An entity as a body describes it. Keys may be missing: an update takes them
 /// from its URL. Nothing but the JSON and the types of values is checked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntityBody {
     pub partition: Option<String>,
     pub row: Option<String>,
     /// Custom properties that are not null, in order.
     pub properties: Properties,
+    /// What is wrong with the first value that is not of its type. Keys, number
+    /// and names of properties are judged before it (protocol §5.9), so the
+    /// property is there, with `false` in place of its value.
+    pub flaw: Option<Error>,
+}
+
+impl EntityBody {
+    /// Adds a property, `None` for null.
+    pub fn push(&mut self, name: String, value: Result<Option<EdmValue>>) {
+        match value {
+            Ok(None) => {}
+            Ok(Some(value)) => self.properties.push((name, value)),
+            Err(flaw) => {
+                self.flaw.get_or_insert(flaw);
+                self.properties.push((name, EdmValue::Boolean(false)));
+            }
+        }
+    }
 }
 
 /// Reads an entity.
 ///
 /// # Errors
-/// [`Code::BodyNotUnderstood`] for what is no JSON object of scalars, for
-/// unknown types and values that are not of their type;
-/// [`Code::DuplicatePropertiesSpecified`]; [`Code::InvalidInput`] for keys that
-/// are no strings; [`Code::OutOfRangeInput`] for dates before 1601.
+/// [`Code::BodyNotUnderstood`] for what is no JSON object of scalars;
+/// [`Code::DuplicatePropertiesSpecified`] or
+/// [`Code::DuplicateKeyPropertySpecified`]; [`Code::InvalidInput`] for keys that
+/// are no strings. As a flaw, [`Code::BodyNotUnderstood`] for unknown types and
+/// values that are not of their type, [`Code::OutOfRangeInput`] for dates before
+/// 1601.
 pub fn entity(body: &[u8]) -> Result<EntityBody> {
     let members = Members::parse(body)?;
-    let mut entity = EntityBody { partition: None, row: None, properties: Vec::new() };
+    let mut entity = EntityBody::default();
     for (name, raw) in &members.values {
         match name.as_ref() {
             "PartitionKey" => entity.partition = key(raw)?,
             "RowKey" => entity.row = key(raw)?,
             "Timestamp" => {}
+            _ if raw.get().starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
             _ => {
-                if let Some(value) = value(name, raw.get(), members.annotation(name)?)? {
-                    entity.properties.push((name.clone().into_owned(), value));
-                }
+                let value = members.annotation(name).and_then(|own| value(name, raw.get(), own));
+                entity.push(name.clone().into_owned(), value);
             }
         }
     }
@@ -79,7 +99,7 @@ fn value(name: &str, raw: &str, annotated: Option<EdmType>) -> Result<Option<Edm
     let misunderstood = || Error::from(Code::BodyNotUnderstood);
     let text = match raw.as_bytes().first() {
         Some(b'n') => return Ok(None),
-        Some(b'{' | b'[') | None => return Err(misunderstood()),
+        None => return Err(misunderstood()),
         Some(b'"') => Cow::Owned(string(raw).ok_or_else(misunderstood)?),
         Some(_) => Cow::Borrowed(raw),
     };
@@ -140,6 +160,14 @@ fn out_of_range(name: &str, shown: &str) -> Error {
     )
 }
 
+/// What a member that occurs twice is refused with.
+pub const fn given_twice(name: &str) -> Code {
+    match name.as_bytes() {
+        b"PartitionKey" | b"RowKey" => Code::DuplicateKeyPropertySpecified,
+        _ => Code::DuplicatePropertiesSpecified,
+    }
+}
+
 fn string(raw: &str) -> Option<String> {
     serde_json::from_str(raw).ok()
 }
@@ -157,8 +185,8 @@ impl<'a> Members<'a> {
             serde_json::from_slice(body).map_err(|_| Error::from(Code::BodyNotUnderstood))?;
         let mut names: Vec<&str> = members.values.iter().map(|(name, _)| name.as_ref()).collect();
         names.sort_unstable();
-        if names.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(Code::DuplicatePropertiesSpecified.into());
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(given_twice(pair[0]).into());
         }
         members.types.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(members)
@@ -250,7 +278,7 @@ mod tests {
         entity(body.as_bytes()).unwrap_or_else(|e| panic!("{body}: {e}")).properties
     }
     fn refused(body: &str) -> Code {
-        entity(body.as_bytes()).expect_err(body).code
+        entity(body.as_bytes()).map_or_else(|error| error, |body| body.flaw.expect("a flaw")).code
     }
     fn one(json: &str) -> EdmValue {
         properties(&format!("{{{json}}}")).remove(0).1
@@ -325,7 +353,10 @@ mod tests {
         }
         assert_eq!(refused(&format!("{{\"a\":{}", "[".repeat(100_000))), Code::BodyNotUnderstood);
         assert_eq!(refused(r#"{"a":1,"a":1}"#), Code::DuplicatePropertiesSpecified);
-        assert_eq!(refused(r#"{"PartitionKey":"a","PartitionKey":"a"}"#), Code::DuplicatePropertiesSpecified);
+        assert_eq!(
+            refused(r#"{"PartitionKey":"a","PartitionKey":"a"}"#),
+            Code::DuplicateKeyPropertySpecified
+        );
         assert_eq!(refused(r#"{"PartitionKey":5}"#), Code::InvalidInput);
         assert_eq!(refused(r#"{"RowKey":"5","RowKey@odata.type":"Edm.Int32"}"#), Code::InvalidInput);
         assert!(entity(b"{\"a\":\"\xff\"}").is_err());
@@ -334,7 +365,7 @@ mod tests {
     #[test]
     fn early_dates_are_out_of_range_by_name() {
         let body = r#"{"Born":"0001-01-01T00:00:00Z","Born@odata.type":"Edm.DateTime"}"#;
-        let error = entity(body.as_bytes()).unwrap_err();
+        let error = entity(body.as_bytes()).unwrap().flaw.unwrap();
         assert_eq!(error.code, Code::OutOfRangeInput);
         assert_eq!(error.text(), "The 'Born' parameter of value '01/01/0001 00:00:00' is out of range.");
     }

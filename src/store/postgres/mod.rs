@@ -70,6 +70,24 @@ impl PgStore {
         })
     }
 
+    /// Opens a read replica of this store's database. It is neither migrated nor
+    /// purged, and its sessions refuse to write. Nothing is asked of it yet: a
+    /// replica that is away is no reason not to serve its primary.
+    ///
+    /// # Errors
+    /// [`StartError`] for options that cannot work.
+    pub fn replica(&self, options: &PgOptions) -> Result<Self, StartError> {
+        options.check()?;
+        let dial = Dial::new(options)?.read_only();
+        Ok(Self {
+            reads: self.reads.is_some().then(|| Lanes::new(dial.clone())),
+            writes: None,
+            pool: Pool::new(dial, options.max_connections as usize),
+            remembered: Remembered::default(),
+            spread: self.spread,
+        })
+    }
+
     /// Runs an attempt against the table's facts: again with fresh facts where
     /// the table is found gone, again where another transaction won, and once
     /// more on a new connection where nothing can have been done.
@@ -199,6 +217,10 @@ impl Backend for PgStore {
 
     async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
         again!(self.merge_properties(account, members))
+    }
+
+    async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+        again!(self.replayed_until(now))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

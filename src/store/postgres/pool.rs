@@ -57,6 +57,12 @@ impl Dial {
         self
     }
 
+    /// The same, but the server refuses statements that write.
+    pub fn read_only(mut self) -> Self {
+        self.session.push_str("; SET default_transaction_read_only = on");
+        self
+    }
+
     async fn open(&self) -> Result<PgConnection, sqlx::Error> {
         let mut connection = PgConnection::connect_with(&self.connect).await?;
         // Fixed text with numbers of ours in it.

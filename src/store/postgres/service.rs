@@ -1,6 +1,7 @@
 //! Stored access policies and service properties: small JSON documents that
-//! this layer does not look into.
+//! this layer does not look into; and how current a replica is.
 
+use chrono::DateTime;
 use sqlx::Row;
 
 use super::fault::Effect;
@@ -8,8 +9,8 @@ use super::jsonb::{JsonText, StoredColumn};
 use super::read::broken_row;
 use super::{PgStore, statements};
 use crate::error::Code;
-use crate::model::TableName;
-use crate::store::StoreResult;
+use crate::model::{TableName, Ticks};
+use crate::store::{Fault, StoreResult};
 
 impl PgStore {
     pub(super) async fn read_policies(
@@ -52,5 +53,15 @@ impl PgStore {
         let query = sqlx::query(statements::MERGE_PROPERTIES).bind(account).bind(JsonText(members));
         lease.row(query, Effect::Unknown).await?;
         Ok(())
+    }
+
+    pub(super) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+        let mut lease = self.pool.acquire().await?;
+        let row = lease.row(sqlx::query(statements::REPLAYED), Effect::Undone).await?.ok_or(Fault::Other)?;
+        if !row.try_get("is_replica").map_err(broken_row)? {
+            return Ok(Some(now));
+        }
+        let micros: Option<i64> = row.try_get("micros").map_err(broken_row)?;
+        Ok(micros.and_then(DateTime::from_timestamp_micros).map(Ticks::from_utc))
     }
 }

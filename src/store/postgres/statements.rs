@@ -44,6 +44,10 @@ pub const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHE
 pub const MERGE_PROPERTIES: &str = "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
      ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account";
 
+/// How far a replica has come, in microseconds since 1970.
+pub const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
+     (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::int8 AS micros";
+
 // One entity. $1 bucket, $2 pk, $3 rk, $4 table number.
 
 /// One row if the table exists; its entity columns are null where there is no
@@ -302,6 +306,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         WRITE_POLICIES,
         READ_PROPERTIES,
         MERGE_PROPERTIES,
+        REPLAYED,
         READ,
         LOCK_ONE,
         INSERT,

@@ -143,6 +143,10 @@ impl Backend for SqliteStore {
         self.writer.submit(move |db| service::merge_properties(db, &account, &members)).await
     }
 
+    async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+        Ok(Some(now))
+    }
+
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {
         self.writer.submit(|db| statements::purge(db).map(Ok)).await
     }

@@ -23,6 +23,7 @@ cases![
     a_batch_under_a_table_is_an_unsupported_media_type,
     tables_below_a_table_is_an_operation_on_that_table,
     a_wrong_verb_on_a_known_resource_is_not_allowed,
+    a_preflight_tells_no_methods_of_the_resource,
     the_service_document_and_metadata_are_not_implemented,
     a_path_that_means_nothing_is_refused,
     keys_of_another_type_are_refused,
@@ -237,19 +238,39 @@ fn tables_below_a_table_is_an_operation_on_that_table(client: &Client) {
 fn a_wrong_verb_on_a_known_resource_is_not_allowed(client: &Client) {
     let t = client.table();
     t.seed_one(json!({}));
-    for (verb, path) in [
-        ("PUT", "/Tables".to_owned()),
-        ("DELETE", "/Tables".to_owned()),
-        ("PUT", format!("/Tables('{}')", t.name)),
-        ("MERGE", format!("/Tables('{}')", t.name)),
-        ("PUT", t.set()),
-        ("DELETE", t.set()),
-        ("GET", "/$batch".to_owned()),
-        ("POST", t.path("p", "r")),
+    const VERBS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "MERGE", "PATCH", "DELETE"];
+    for (path, allowed) in [
+        ("/Tables".to_owned(), "GET, POST, OPTIONS"),
+        ("/Tables()".to_owned(), "GET, POST, OPTIONS"),
+        (format!("/Tables('{}')", t.name), "GET, DELETE, OPTIONS"),
+        (t.set(), "GET, POST, OPTIONS"),
+        (format!("{}()", t.set()), "GET, POST, OPTIONS"),
+        ("/$batch".to_owned(), "POST, OPTIONS"),
+        (t.path("p", "r"), "GET, PUT, MERGE, PATCH, DELETE, OPTIONS"),
     ] {
-        client.request(verb, &path).send().refused(METHOD_NOT_ALLOWED);
+        for verb in VERBS.into_iter().filter(|verb| !allowed.split(", ").any(|a| a == *verb)) {
+            let answer = client.request(verb, &path).send();
+            assert_eq!(answer.status, 405, "{answer}");
+            assert_eq!(answer.need("Allow"), allowed, "{answer}");
+            match verb {
+                "HEAD" => assert!(answer.body.is_empty(), "{answer}"),
+                _ => drop(answer.refused(METHOD_NOT_ALLOWED)),
+            }
+        }
+        // Nobody knows these.
+        for verb in ["FROB", "get", "TRACE", "LOCK"] {
+            let answer = client.request(verb, &path).send().refused(UNKNOWN_VERB);
+            assert_eq!(answer.need("Allow"), allowed, "{answer}");
+        }
     }
+    assert_eq!(client.get("/Tables").header("Allow"), None);
     assert_eq!(t.count(), 1);
+}
+
+fn a_preflight_tells_no_methods_of_the_resource(client: &Client) {
+    let t = client.table();
+    let answer = client.request("OPTIONS", &t.path("p", "r")).unchecked().send();
+    assert_eq!((answer.status, answer.header("Allow")), (400, None), "{answer}");
 }
 
 fn the_service_document_and_metadata_are_not_implemented(client: &Client) {

@@ -138,33 +138,19 @@ fn a_second_change_set_is_refused(client: &Client) {
         let body = Batch::new().insert(&t, &with_keys("p", row, json!({}))).body();
         body.trim_end_matches("--batch_b--\r\n").to_owned()
     };
-    let answer = post(client, format!("{}{}--batch_b--\r\n", set("1"), set("2"))).send();
-    refused_whole_or_inside(answer);
+    post(client, format!("{}{}--batch_b--\r\n", set("1"), set("2"))).send().refused(INVALID_INPUT);
     assert_eq!(t.count(), 0);
 }
 
-/// The protocol gives 400 for these, but not where it is said: outside, or in
-/// the only part.
-#[track_caller]
-fn refused_whole_or_inside(answer: Answer) {
-    if answer.status == 202 {
-        let answer = BatchAnswer::of(answer);
-        assert_eq!(answer.parts.len(), 1, "{}", answer.outer);
-        assert_eq!(answer.parts[0].status, 400, "{}", answer.outer);
-    } else {
-        answer.expect_error_code(400, "InvalidInput");
-    }
-}
-
 fn a_get_beside_writes_is_refused(client: &Client) {
-    // UNVERIFIED 16 for the code
+    // UNVERIFIED 16 for the code, and that it is said in the part.
     let t = client.table();
     t.seed_rows("p", ["r"]);
     let answer = Batch::new()
         .insert_echo(&t, &with_keys("p", "1", json!({})))
         .operation("GET", &client.url(&t.path("p", "r")), &["Accept: application/json"], "")
         .body();
-    refused_whole_or_inside(post(client, answer).send());
+    BatchAnswer::of(post(client, answer).send()).refused(1, INVALID_INPUT);
     assert_eq!(t.count(), 1);
 }
 
@@ -178,7 +164,7 @@ fn two_gets_are_refused(client: &Client) {
              GET {url} HTTP/1.1\r\nAccept: application/json\r\n\r\n\r\n"
         )
     };
-    refused_whole_or_inside(post(client, format!("{}{}--batch_b--\r\n", part("1"), part("2"))).send());
+    post(client, format!("{}{}--batch_b--\r\n", part("1"), part("2"))).send().refused(INVALID_INPUT);
 }
 
 fn tables_cannot_be_created_in_a_change_set(client: &Client) {
@@ -186,9 +172,8 @@ fn tables_cannot_be_created_in_a_change_set(client: &Client) {
     let body = json!({ "TableName": name }).to_string();
     let batch =
         Batch::new().operation("POST", &client.url("/Tables"), &["Content-Type: application/json"], &body);
-    let answer = post(client, batch.body()).send();
-    let status = if answer.status == 202 { BatchAnswer::of(answer).parts[0].status } else { answer.status };
-    assert!(matches!(status, 400 | 501), "{status}");
+    // UNVERIFIED: the service has a code of its own, whose text is not known.
+    batch.send(client).refused(0, NOT_IMPLEMENTED);
     client.get(&format!("/Tables('{name}')")).refused(NOT_FOUND);
 }
 
@@ -235,11 +220,19 @@ fn a_body_without_its_boundaries_is_refused(client: &Client) {
 fn a_body_that_breaks_off_changes_nothing(client: &Client) {
     let t = client.table();
     let body = many(&t, 0..3).body();
-    for cut in [body.len() / 3, body.len() / 2, body.len() - 40] {
-        let answer = post(client, &body[..cut]).send();
-        refused_whole_or_inside(answer);
+    let third = body.rfind("{\"").expect("a third entity");
+    let second = body[..third].rfind("{\"").expect("a second entity");
+    // Inside of an entity, which is a part's own fault.
+    for (cut, index, refusal) in [(second + 9, 1, BAD_BODY), (third + 1, 2, BAD_BODY)] {
+        BatchAnswer::of(post(client, &body[..cut]).send()).refused(index, refusal);
         assert_eq!(t.count(), 0, "cut at {cut}");
     }
+    // Inside of a request line, and before there is any: what is no request has no form to answer in.
+    let line = body[..third].rfind("POST ").expect("a third request") + 2;
+    let message = format!("2:{}", INVALID_INPUT.2);
+    post(client, &body[..line]).send().expect_error(400, "InvalidInput", &message);
+    post(client, &body[..30]).send().refused(INVALID_INPUT);
+    assert_eq!(t.count(), 0);
 }
 
 fn the_account_needs_a_signature_on_the_outside_only(client: &Client) {
@@ -256,8 +249,7 @@ fn an_inner_address_of_another_account_is_not_followed(client: &Client) {
     let Some(stranger) = client.neighbour() else { return };
     let theirs = stranger.table();
     let body = Batch::new().insert(&theirs, &with_keys("p", "r", json!({}))).body();
-    let answer = post(client, body).send();
-    let failed = answer.status != 202 || BatchAnswer::of(answer).parts[0].status >= 400;
-    assert!(failed, "a batch wrote into another account");
+    // A name that is not ours is a table with something below it.
+    BatchAnswer::of(post(client, body).send()).refused(0, NOT_IMPLEMENTED);
     assert_eq!(theirs.count(), 0);
 }

@@ -283,6 +283,15 @@ fn the_same_property_twice_is_refused(client: &Client) {
         &[r#""A":1,"A":2"#, r#""A":1,"B":2,"A":1"#, r#""A":null,"A":1"#, r#""A":1,"\u0041":2"#],
         DUPLICATE_PROPERTY,
     );
+    let t = client.table();
+    for body in [
+        r#"{"PartitionKey":"p","RowKey":"r","PartitionKey":"p"}"#,
+        r#"{"PartitionKey":"p","RowKey":"r","RowKey":"s"}"#,
+        r#"{"PartitionKey":"p","RowKey":"r","Row\u004bey":"r"}"#,
+    ] {
+        client.request("POST", &t.set()).raw_json(body).send().refused(DUPLICATE_KEY);
+    }
+    assert_eq!(t.count(), 0);
 }
 
 fn names_that_differ_in_case_are_different(client: &Client) {

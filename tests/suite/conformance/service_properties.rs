@@ -20,6 +20,10 @@ cases![
     rules_hold_64_origins_and_64_headers_and_two_prefixes,
     ages_are_numbers_from_zero_on,
     identical_rules_are_allowed,
+    rules_have_two_kibibytes_together,
+    elements_are_set_once,
+    old_versions_replace_everything,
+    old_versions_know_logging_and_metrics_alone,
     a_head_request_has_the_headers_alone,
     parameters_must_fit_together,
     other_verbs_are_refused,
@@ -233,6 +237,75 @@ fn identical_rules_are_allowed(client: &Client) {
     assert_eq!(get(client).matches(RULE).count(), 2);
 }
 
+/// How much the rules may hold, markup left out.
+const RULES_SIZE: usize = 2048;
+
+fn rules_have_two_kibibytes_together(client: &Client) {
+    let text =
+        |body: &str| body.split('<').filter_map(|part| Some(part.split_once('>')?.1.len())).sum::<usize>();
+    let padded = |count: usize, size: usize| {
+        let plain = RULE.repeat(count);
+        let missing = size - text(&plain);
+        // Spread over origins, of which each has 256 characters at most.
+        let origins: Vec<String> =
+            (0..missing).step_by(200).map(|at| "o".repeat(199.min(missing - at - 1))).collect();
+        plain.replacen("http://a,", &format!("{},http://a,", origins.join(",")), 1)
+    };
+    for count in [1, 5] {
+        assert_eq!(text(&padded(count, RULES_SIZE)), RULES_SIZE);
+        put(client, &format!("<Cors>{}</Cors>", padded(count, RULES_SIZE))).expect(202);
+        let before = get(client);
+        put(client, &format!("<Cors>{}</Cors>", padded(count, RULES_SIZE + 1))).refused_in_xml(XML_DOCUMENT);
+        assert_eq!(get(client), before);
+    }
+}
+
+fn elements_are_set_once(client: &Client) {
+    for element in [LOGGING, HOURS, MINUTES, "<Cors />"] {
+        put(client, &element.repeat(2)).refused_in_xml(XML_DOCUMENT);
+    }
+    for version in ["2.0", "", "x"] {
+        let other = |element: &str| element.replace(">1.0<", &format!(">{version}<"));
+        put(client, &other(LOGGING)).refused_in_xml(XML_VALUE);
+        put(client, &other(HOURS)).refused_in_xml(XML_VALUE);
+    }
+}
+
+/// Sets properties as clients before 2013-08-15 do.
+fn put_as_before(client: &Client, version: &str, elements: &str) -> Answer {
+    let request = client.request("PUT", PATH).version(version).header("Accept", "application/xml");
+    request.body(document(elements)).send()
+}
+
+fn old_versions_replace_everything(client: &Client) {
+    let metrics = HOURS.replace("HourMetrics", "Metrics");
+    for version in ["2011-08-18", "2012-02-12", "2013-08-14"] {
+        put(client, &format!("{LOGGING}{HOURS}{MINUTES}<Cors>{RULE}</Cors>")).expect(202);
+        put_as_before(client, version, &metrics).expect(202);
+        let minutes = no_metrics("MinuteMetrics");
+        assert_eq!(get(client), document(&format!("{NO_LOGGING}{HOURS}{minutes}<Cors />")), "{version}");
+        put_as_before(client, version, LOGGING).expect(202);
+        let hours = no_metrics("HourMetrics");
+        assert_eq!(get(client), document(&format!("{LOGGING}{hours}{minutes}<Cors />")), "{version}");
+    }
+    put(client, &format!("{MINUTES}<Cors>{RULE}</Cors>")).expect(202);
+    assert!(get(client).contains(LOGGING), "since 2013-08-15 what is left out stays");
+}
+
+fn old_versions_know_logging_and_metrics_alone(client: &Client) {
+    put(client, &format!("{LOGGING}{HOURS}{MINUTES}<Cors>{RULE}</Cors>")).expect(202);
+    let metrics = HOURS.replace("HourMetrics", "Metrics");
+    for version in ["2011-08-18", "2012-02-12"] {
+        let shown = client.request("GET", PATH).version(version).send().expect_xml();
+        assert_eq!(shown, document(&format!("{LOGGING}{metrics}")), "{version}");
+        for element in [HOURS, MINUTES, "<Cors />"] {
+            put_as_before(client, version, element).refused_in_xml(XML_DOCUMENT);
+        }
+    }
+    let shown = client.request("GET", PATH).version("2013-08-15").send().expect_xml();
+    assert_eq!(shown, document(&format!("{LOGGING}{HOURS}{MINUTES}<Cors>{RULE}</Cors>")));
+}
+
 fn a_head_request_has_the_headers_alone(client: &Client) {
     let answer = client.request("HEAD", PATH).send().expect(200);
     assert_eq!(answer.need("Content-Type"), "application/xml");
@@ -255,9 +328,14 @@ fn parameters_must_fit_together(client: &Client) {
 
 fn other_verbs_are_refused(client: &Client) {
     for verb in ["POST", "DELETE", "MERGE"] {
-        client.request(verb, PATH).send().refused_in_xml(METHOD_NOT_ALLOWED);
+        let answer = client.request(verb, PATH).send().refused_in_xml(METHOD_NOT_ALLOWED);
+        assert_eq!(answer.need("Allow"), "GET, HEAD, PUT, OPTIONS", "{answer}");
     }
-    client.secondary().request("DELETE", STATS).send().refused_in_xml(METHOD_NOT_ALLOWED);
+    for verb in ["DELETE", "PUT"] {
+        let answer = client.secondary().request(verb, STATS).send().refused_in_xml(METHOD_NOT_ALLOWED);
+        assert_eq!(answer.need("Allow"), "GET, HEAD, OPTIONS", "{answer}");
+    }
+    client.request("FROB", PATH).send().refused_in_xml(UNKNOWN_VERB);
 }
 
 fn stats_are_on_the_secondary_alone(client: &Client) {

@@ -1,7 +1,7 @@
 //! What every store has to do, and what PostgreSQL has to do besides.
 
 mod coalesce;
-mod contract;
+pub mod contract;
 mod explain;
 mod groups;
 mod outages;

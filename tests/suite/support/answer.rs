@@ -6,13 +6,14 @@ use super::http::Raw;
 use super::refusals::Refusal;
 
 /// Names of headers in the letters of the service. HTTP ignores their case.
-const LETTERS: [&str; 29] = [
+const LETTERS: [&str; 30] = [
     "Access-Control-Allow-Credentials",
     "Access-Control-Allow-Headers",
     "Access-Control-Allow-Methods",
     "Access-Control-Allow-Origin",
     "Access-Control-Expose-Headers",
     "Access-Control-Max-Age",
+    "Allow",
     "Cache-Control",
     "Connection",
     "Content-Length",

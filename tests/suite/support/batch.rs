@@ -208,7 +208,7 @@ impl BatchAnswer {
 
 impl Part {
     /// The part as if it had been sent by itself.
-    fn as_answer(&self, outer: &Answer) -> Answer {
+    pub fn as_answer(&self, outer: &Answer) -> Answer {
         let id = outer.need("x-ms-request-id").to_owned();
         let mut headers = self.headers.clone();
         headers.push(("x-ms-request-id".into(), id));

@@ -76,6 +76,16 @@ pub fn execute(url: &str, script: &str) {
     try_execute(url, script).unwrap_or_else(|error| panic!("{script}: {error}"));
 }
 
+/// Whether a database has a table of this name.
+pub fn has_table(url: &str, name: &'static str) -> bool {
+    let url = url.to_owned();
+    on_a_runtime(async move {
+        let mut connection = PgConnection::connect(&url).await.expect("a connection");
+        let found = sqlx::query("SELECT 1 FROM pg_class WHERE relname = $1").bind(name);
+        found.fetch_optional(&mut connection).await.expect("a catalogue").is_some()
+    })
+}
+
 fn try_execute(url: &str, script: &str) -> Result<(), sqlx::Error> {
     let (url, script) = (url.to_owned(), script.to_owned());
     on_a_runtime(async move {

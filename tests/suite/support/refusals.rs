@@ -30,6 +30,13 @@ pub const TUNNEL_UNKNOWN: Refusal = (400, "XMethodIncorrectValue", "The specifie
 pub const TUNNEL_TWICE: Refusal = (400, "XMethodIncorrectCount", "More than one X-HTTP-Method is specified.");
 pub const DUPLICATE_PROPERTY: Refusal =
     (400, "DuplicatePropertiesSpecified", "A property is specified more than once.");
+pub const DUPLICATE_KEY: Refusal =
+    (400, "DuplicateKeyPropertySpecified", "A key property is specified more than once.");
+pub const NO_HOST: Refusal = (
+    400,
+    "HostInformationNotPresent",
+    "The required host information is not present in the request. You must send a non-empty Host header or include the absolute URI in the request line.",
+);
 pub const ENTITY_TOO_LARGE: Refusal =
     (400, "EntityTooLarge", "The entity is larger than the maximum allowed size (1MB).");
 pub const NEED_VALUE: Refusal =
@@ -80,6 +87,8 @@ pub const NOT_FOUND: Refusal = (404, "ResourceNotFound", "The specified resource
 pub const NO_TABLE: Refusal = (404, "TableNotFound", "The table specified does not exist.");
 pub const METHOD_NOT_ALLOWED: Refusal =
     (405, "MethodNotAllowed", "The requested method is not allowed on the specified resource.");
+pub const UNKNOWN_VERB: Refusal =
+    (405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.");
 pub const TABLE_EXISTS: Refusal = (409, "TableAlreadyExists", "The table specified already exists.");
 pub const ENTITY_EXISTS: Refusal = (409, "EntityAlreadyExists", "The specified entity already exists.");
 pub const CONDITION_FAILED: Refusal =
@@ -124,4 +133,14 @@ pub const XML_VALUE: Refusal = (
 );
 pub const NO_PREFLIGHT: Refusal =
     (403, "CorsPreflightFailure", "CORS not enabled or no matching rule found for this request.");
+pub const WRONG_ADDRESS: Refusal = (
+    403,
+    "AuthorizationSourceIPMismatch",
+    "This request is not authorized to perform this operation using this source IP 127.0.0.1.",
+);
+pub const BUSY: Refusal = (503, "ServerBusy", "The server is busy.");
+pub const TIMED_OUT: Refusal =
+    (500, "OperationTimedOut", "Operation could not be completed within the specified time.");
+pub const INTERNAL: Refusal =
+    (500, "InternalError", "The server encountered an internal error. Please retry the request.");
 pub const CORS_HEADER: Refusal = (400, "InvalidHeaderValue", "A required CORS header is not present.");
