@@ -71,7 +71,7 @@ fn filters(c: &mut Criterion) {
     let condition = predicate(&odata::parse("Age eq 37", COMPARISONS).expect("a filter"), Subject::Entities)
         .expect("a predicate");
     let (names, entity) = (condition.custom_names(), stored_entity(1));
-    group.bench_function("match", |b| b.iter(|| condition.matches(black_box(&entity), &names)));
+    group.bench_function("match", |b| b.iter(|| condition.matches(black_box(&entity).into(), &names)));
     group.finish();
 }
 

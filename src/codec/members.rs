@@ -11,24 +11,23 @@ pub struct Member<'a> {
     pub value: &'a str,
 }
 
-/// Splits an object into its members, whose values are no objects or arrays.
-/// `None` where the text is something else.
-pub fn members(text: &str) -> Option<Vec<Member<'_>>> {
+/// Shows the members of an object one by one; their values are no objects or
+/// arrays. `None` where the text is something else, or as soon as `see` says so.
+pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
     let mut scanner = Scanner { text, at: 0 };
-    let mut members = Vec::with_capacity(24);
     scanner.expect(b'{')?;
     if scanner.next_is(b'}') {
-        return scanner.is_done().then_some(members);
+        return scanner.is_done().then_some(());
     }
     loop {
         let name = scanner.string()?;
         scanner.expect(b':')?;
-        members.push(Member { name, value: scanner.value()? });
+        see(Member { name, value: scanner.value()? })?;
         if scanner.next_is(b',') {
             continue;
         }
         scanner.expect(b'}')?;
-        return scanner.is_done().then_some(members);
+        return scanner.is_done().then_some(());
     }
 }
 
@@ -107,7 +106,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn pairs(text: &str) -> Option<Vec<(&str, &str)>> {
-        members(text).map(|found| found.into_iter().map(|m| (m.name, m.value)).collect())
+        let mut found = Vec::new();
+        each_member(text, |m| {
+            found.push((m.name, m.value));
+            Some(())
+        })?;
+        Some(found)
     }
 
     #[test]
@@ -160,7 +164,12 @@ mod tests {
         ) {
             let value = serde_json::to_value(&object).unwrap();
             for text in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
-                let found: Vec<_> = members(&text).unwrap();
+                let mut found = Vec::new();
+                each_member(&text, |m| {
+                    found.push(m);
+                    Some(())
+                })
+                .unwrap();
                 prop_assert_eq!(found.len(), object.len());
                 for (member, (name, value)) in found.iter().zip(&object) {
                     prop_assert_eq!(&string(member.name).unwrap(), name);
@@ -171,7 +180,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in "[{}\\[\\]\",:\\\\a1é ]{0,24}") {
-            let _ = members(&text);
+            let _ = each_member(&text, |_| Some(()));
         }
     }
 }

@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 
-use super::members::{Member, members, string};
+use super::members::{Member, each_member, string};
 use crate::error::{Code, Result};
 use crate::model::entity::{Properties, StoredProperties};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
@@ -140,18 +140,20 @@ pub fn fields(stored: &StoredProperties) -> Result<Vec<StoredField<'_>>> {
     if stored.as_str() == "{}" {
         return Ok(Vec::new());
     }
-    read_fields(stored.as_str()).ok_or_else(|| Code::InternalError.into())
+    read_fields(stored.as_str(), 16, |_| true).ok_or_else(|| Code::InternalError.into())
 }
 
-fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
-    let members = members(text)?;
-    let mut types = Vec::new();
-    let mut fields = Vec::with_capacity(members.len());
-    for Member { name: quoted, value: raw } in members {
+/// Reads the fields whose names are wanted, of which there are about `room`.
+fn read_fields(text: &str, room: usize, wanted: impl Fn(&str) -> bool) -> Option<Vec<StoredField<'_>>> {
+    let mut types = Vec::with_capacity(room);
+    let mut fields = Vec::with_capacity(room);
+    each_member(text, |Member { name: quoted, value: raw }| {
         let name = string(quoted)?;
         if let Some(base) = annotated(&name) {
-            types.push((base, EdmType::from_name(&string(raw)?)?));
-        } else {
+            if wanted(&base) {
+                types.push((base, EdmType::from_name(&string(raw)?)?));
+            }
+        } else if wanted(&name) {
             // What it is where no annotation says otherwise.
             let edm_type = match raw.as_bytes().first() {
                 Some(b't' | b'f') => EdmType::Boolean,
@@ -161,7 +163,8 @@ fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
             };
             fields.push(StoredField { name, quoted, edm_type, raw, escaped: false });
         }
-    }
+        Some(())
+    })?;
     annotate(&mut fields, &types);
     Some(fields)
 }
@@ -204,13 +207,14 @@ pub fn decode(stored: &StoredProperties) -> Result<Properties> {
         .collect()
 }
 
-/// Reads those properties whose names are asked for.
+/// Reads those properties of a stored object whose names are asked for.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
-pub fn pick<'n>(stored: &StoredProperties, names: &[&'n str]) -> Result<Vec<(&'n str, EdmValue)>> {
-    let mut picked = Vec::with_capacity(names.len());
-    for field in fields(stored)? {
+pub fn pick<'n>(stored: &str, names: &[&'n str]) -> Result<Vec<(&'n str, EdmValue)>> {
+    let fields = read_fields(stored, names.len(), |name| names.contains(&name)).ok_or(Code::InternalError)?;
+    let mut picked = Vec::with_capacity(fields.len());
+    for field in fields {
         if let Some(name) = names.iter().find(|n| **n == field.name) {
             picked.push((*name, field.value()?));
         }
@@ -310,7 +314,7 @@ pub(crate) mod tests {
             decode(&stored).unwrap(),
             vec![("L".into(), EdmValue::Int64(5)), ("D".into(), EdmValue::Double(1.5))]
         );
-        assert_eq!(pick(&stored, &["D", "X"]).unwrap(), vec![("D", EdmValue::Double(1.5))]);
+        assert_eq!(pick(stored.as_str(), &["D", "X"]).unwrap(), vec![("D", EdmValue::Double(1.5))]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::codec::stored;
 use crate::error::Result;
 use crate::model::edm::compare;
-use crate::model::{CompareOp, EdmValue, Key, Stored, Ticks};
+use crate::model::{CompareOp, EdmValue, Stored, Ticks};
 
 /// What a comparison looks at. System properties have declared types, custom
 /// ones have whatever was stored.
@@ -35,9 +35,32 @@ pub enum Predicate {
     Flag(String),
 }
 
+/// A stored entity of which nothing has been copied.
+#[derive(Debug, Clone, Copy)]
+pub struct Glimpse<'a> {
+    pub partition: &'a str,
+    pub row: &'a str,
+    pub modified: Ticks,
+    /// In stored form.
+    pub properties: &'a str,
+}
+
+impl<'a> From<&'a Stored> for Glimpse<'a> {
+    fn from(entity: &'a Stored) -> Self {
+        let Stored { key, modified, properties } = entity;
+        Self {
+            partition: &key.partition,
+            row: &key.row,
+            modified: *modified,
+            properties: properties.as_str(),
+        }
+    }
+}
+
 /// What a predicate can see of an entity.
 pub struct View<'a> {
-    pub key: &'a Key,
+    pub partition: &'a str,
+    pub row: &'a str,
     pub modified: Ticks,
     /// Those custom properties that the predicate names.
     pub properties: Vec<(&'a str, EdmValue)>,
@@ -49,9 +72,10 @@ impl Predicate {
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn matches(&self, entity: &Stored, names: &[&str]) -> Result<bool> {
-        let properties = if names.is_empty() { Vec::new() } else { stored::pick(&entity.properties, names)? };
-        Ok(self.eval(&View { key: &entity.key, modified: entity.modified, properties }))
+    pub fn matches(&self, entity: Glimpse<'_>, names: &[&str]) -> Result<bool> {
+        let Glimpse { partition, row, modified, properties } = entity;
+        let properties = if names.is_empty() { Vec::new() } else { stored::pick(properties, names)? };
+        Ok(self.eval(&View { partition, row, modified, properties }))
     }
 
     /// Evaluates under the two-valued semantics of protocol §6.4: comparisons
@@ -66,8 +90,8 @@ impl Predicate {
                 matches!(find(view, name), Some(EdmValue::Boolean(true)))
             }
             Predicate::Compare { field, op, literal } => match field {
-                Field::PartitionKey => text(&view.key.partition, *op, literal),
-                Field::RowKey => text(&view.key.row, *op, literal),
+                Field::PartitionKey => text(view.partition, *op, literal),
+                Field::RowKey => text(view.row, *op, literal),
                 Field::Timestamp => compare(&EdmValue::DateTime(view.modified), *op, literal),
                 Field::Custom(name) => find(view, name).is_some_and(|stored| compare(stored, *op, literal)),
             },
@@ -110,6 +134,7 @@ fn text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Key;
 
     fn entity() -> Stored {
         Stored {
@@ -124,7 +149,7 @@ mod tests {
     }
 
     fn holds(predicate: &Predicate) -> bool {
-        predicate.matches(&entity(), &predicate.custom_names()).unwrap()
+        predicate.matches((&entity()).into(), &predicate.custom_names()).unwrap()
     }
 
     fn custom(name: &str, op: CompareOp, literal: EdmValue) -> Predicate {

@@ -399,7 +399,7 @@ mod tests {
         ) {
             let key = Key::new(p, r);
             let modified = Ticks::MIN;
-            let matches = predicate.eval(&View { key: &key, modified, properties: vec![] });
+            let matches = predicate.eval(&View { partition: &key.partition, row: &key.row, modified, properties: vec![] });
             let spans = spans_of(&predicate);
             let inside = spans.iter()
                 .filter(|s| s.lower <= key && s.upper.as_ref().is_none_or(|u| key < *u))

@@ -12,7 +12,7 @@ use super::pool::Lease;
 use super::read::{broken_row, ticks};
 use super::statements;
 use crate::error::Code;
-use crate::model::{Key, TableName, Ticks};
+use crate::model::{TableName, Ticks};
 use crate::plan::predicate::View;
 use crate::plan::span::least_name;
 use crate::plan::{TableEntry, TablePage, TableScan};
@@ -171,7 +171,7 @@ impl PgStore {
                     let name: String = row.try_get("name_lower").map_err(broken_row)?;
                     lower = format!("{name}\u{1}");
                     let entry = entry(&row)?;
-                    if !admits(scan, name, &entry) {
+                    if !admits(scan, &name, &entry) {
                         continue;
                     }
                     if page.tables.len() == scan.rows {
@@ -192,10 +192,9 @@ impl PgStore {
     }
 }
 
-fn admits(scan: &TableScan, name_lower: String, entry: &TableEntry) -> bool {
+fn admits(scan: &TableScan, name_lower: &str, entry: &TableEntry) -> bool {
     scan.residual.as_ref().is_none_or(|residual| {
-        let key = Key::new(name_lower, "");
-        residual.eval(&View { key: &key, modified: entry.created, properties: Vec::new() })
+        residual.eval(&View { partition: name_lower, row: "", modified: entry.created, properties: vec![] })
     })
 }
 

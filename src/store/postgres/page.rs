@@ -293,7 +293,7 @@ impl Page {
         row: &PgRow,
     ) -> Result<ControlFlow<()>, sqlx::Error> {
         let mut entity = entity(row, true)?;
-        let matches = predicate.matches(&entity, names);
+        let matches = predicate.matches((&entity).into(), names);
         if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
             return Ok(ControlFlow::Continue(()));
         }

@@ -9,7 +9,7 @@ use super::statements::{bucket_of, ticks};
 use crate::error::{Code, Error};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, TableName};
-use crate::plan::predicate::View;
+use crate::plan::predicate::{Glimpse, View};
 use crate::plan::span::least_name;
 use crate::plan::{EntityPage, Projection, Scan, Span, TableEntry, TablePage, TableScan};
 use crate::store::StoreResult;
@@ -80,13 +80,13 @@ impl<'a> Page<'a> {
     /// Takes rows until a limit is reached; returns whether the page is over.
     fn take(&mut self, mut rows: rusqlite::Rows<'_>) -> Sqlite<bool> {
         while let Some(row) = rows.next()? {
-            let entity = read(row)?;
+            let seen = glimpse(row)?;
             if self.out_of_time() {
-                self.found.next = Some(entity.key);
+                self.found.next = Some(Key::new(seen.partition, seen.row));
                 return Ok(true);
             }
             self.looked_at += 1;
-            match self.matches(&entity) {
+            match self.matches(seen) {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(error) => {
@@ -94,11 +94,11 @@ impl<'a> Page<'a> {
                     return Ok(true);
                 }
             }
-            if self.is_full_for(&entity) {
-                self.found.next = Some(entity.key);
+            if self.is_full_for(seen) {
+                self.found.next = Some(Key::new(seen.partition, seen.row));
                 return Ok(true);
             }
-            self.keep(entity);
+            self.keep(seen);
         }
         Ok(false)
     }
@@ -109,34 +109,41 @@ impl<'a> Page<'a> {
             && self.started.elapsed() >= self.scan.time
     }
 
-    fn is_full_for(&self, entity: &Stored) -> bool {
+    fn is_full_for(&self, entity: Glimpse<'_>) -> bool {
         let kept = self.found.entities.len();
         kept >= self.scan.rows || (kept > 0 && self.bytes + weight(entity) > self.scan.bytes)
     }
 
-    fn matches(&self, entity: &Stored) -> Result<bool, Error> {
+    fn matches(&self, entity: Glimpse<'_>) -> Result<bool, Error> {
         self.scan.residual.as_ref().map_or(Ok(true), |p| p.matches(entity, &self.names))
     }
 
-    fn keep(&mut self, mut entity: Stored) {
+    fn keep(&mut self, mut entity: Glimpse<'_>) {
         if self.scan.projection == Projection::SystemOnly {
-            entity.properties = StoredProperties::from_stored_text("{}".into());
+            entity.properties = "{}";
         }
-        self.bytes += weight(&entity);
-        self.found.entities.push(entity);
+        self.bytes += weight(entity);
+        self.found.entities.push(Stored {
+            key: Key::new(entity.partition, entity.row),
+            modified: entity.modified,
+            properties: StoredProperties::from_stored_text(entity.properties.to_owned()),
+        });
     }
 }
 
 /// Bytes that an entity counts against its page.
-fn weight(entity: &Stored) -> usize {
-    entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len()
+fn weight(entity: Glimpse<'_>) -> usize {
+    entity.partition.len() + entity.row.len() + entity.properties.len()
 }
 
-fn read(row: &Row<'_>) -> Sqlite<Stored> {
-    Ok(Stored {
-        key: Key { partition: row.get(0)?, row: row.get(1)? },
+/// A row as it lies in SQLite's page: most rows of a filtered scan are never
+/// copied.
+fn glimpse<'a>(row: &'a Row<'_>) -> Sqlite<Glimpse<'a>> {
+    Ok(Glimpse {
+        partition: row.get_ref(0)?.as_str()?,
+        row: row.get_ref(1)?.as_str()?,
         modified: ticks(row, 2)?,
-        properties: StoredProperties::from_stored_text(row.get(3)?),
+        properties: row.get_ref(3)?.as_str()?,
     })
 }
 
@@ -167,8 +174,8 @@ fn tables_in(
     let mut rows = statement.query(params![account, least_name(&span.lower), upper])?;
     while let Some(row) = rows.next()? {
         let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
-        let key = Key { partition: row.get(0)?, row: String::new() };
-        let view = View { key: &key, modified: entry.created, properties: Vec::new() };
+        let partition = row.get_ref(0)?.as_str()?;
+        let view = View { partition, row: "", modified: entry.created, properties: Vec::new() };
         if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
             continue;
         }

@@ -76,7 +76,7 @@ pub async fn sql_is_eval<B: Backend>(store: &B) {
         let names = predicate.custom_names();
         let expected: Vec<&Key> = everything
             .iter()
-            .filter(|row| predicate.matches(row, &names).unwrap())
+            .filter(|row| predicate.matches((*row).into(), &names).unwrap())
             .map(|row| &row.key)
             .collect();
         let mut filtered = scan(vec![Span::everything()]);
