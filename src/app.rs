@@ -15,8 +15,6 @@ use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
 
-/// Time that any single write may wait for the embedded database.
-const SQLITE_TIMEOUT: Duration = Duration::from_secs(25);
 /// Pause between two looks for deleted tables, and between two purge steps.
 const PURGE_IDLE: Duration = Duration::from_secs(5);
 const PURGE_PAUSE: Duration = Duration::from_millis(5);
@@ -44,7 +42,7 @@ struct Running {
 /// Opens the database and, if there is one, its read replica.
 async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
     Ok(match database {
-        Database::Sqlite(location) => (Store::Sqlite(SqliteStore::open(location, SQLITE_TIMEOUT)?), None),
+        Database::Sqlite(options) => (Store::Sqlite(SqliteStore::open(options)?), None),
         Database::Postgres { options, replica } => {
             let primary = PgStore::connect(options.clone()).await?;
             let replica = replica.as_ref().map(|replica| primary.replica(replica)).transpose()?;

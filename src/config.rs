@@ -9,7 +9,7 @@ use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
 use crate::store::postgres::PgOptions;
-use crate::store::sqlite::Location;
+use crate::store::sqlite::{Location, SqliteOptions};
 
 /// How to run the server.
 #[derive(Debug, Clone, Args)]
@@ -45,6 +45,10 @@ pub struct Settings {
     /// Connections to PostgreSQL at most
     #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_connections: u32,
+
+    /// MiB of a SQLite file that are read through a memory map at most; 0 for none
+    #[arg(long, env = "ROWHOUSE_SQLITE_MAP_MIB", default_value_t = 2047, value_parser = clap::value_parser!(u32).range(0..=2047))]
+    pub sqlite_map_mib: u32,
 
     /// Threads that serve requests [default: one for each core]
     #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -113,7 +117,7 @@ pub struct Config {
 /// Where entities are kept.
 #[derive(Debug, Clone)]
 pub enum Database {
-    Sqlite(Location),
+    Sqlite(SqliteOptions),
     Postgres {
         options: PgOptions,
         /// The read replica, which has the same limits.
@@ -189,10 +193,8 @@ impl Settings {
         }
         if let Some(rest) = url.strip_prefix("sqlite:") {
             let location = Location::parse(rest).ok_or(ConfigError::DatabaseUrl)?;
-            return secondary
-                .is_none()
-                .then_some(Database::Sqlite(location))
-                .ok_or(ConfigError::SecondaryUrl);
+            let options = SqliteOptions { map_mib: self.sqlite_map_mib, ..SqliteOptions::new(location) };
+            return secondary.is_none().then_some(Database::Sqlite(options)).ok_or(ConfigError::SecondaryUrl);
         }
         if is_postgres(url) {
             let mut options = PgOptions::new(url);
@@ -214,8 +216,10 @@ impl Database {
     /// The database as it may be shown: without its password.
     pub fn shown(&self) -> String {
         match self {
-            Database::Sqlite(Location::Memory) => "sqlite::memory:".into(),
-            Database::Sqlite(Location::File(path)) => format!("sqlite://{}", path.display()),
+            Database::Sqlite(options) => match &options.location {
+                Location::Memory => "sqlite::memory:".into(),
+                Location::File(path) => format!("sqlite://{}", path.display()),
+            },
             Database::Postgres { options, .. } => without_password(&options.url),
         }
     }

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem::Finder;
+
 /// One member: its name and its value, both as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member<'a> {
@@ -29,6 +31,16 @@ pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<
         scanner.expect(b'}')?;
         return scanner.is_done().then_some(());
     }
+}
+
+/// The value that follows the first occurrence of `member`, a name with its
+/// quotes and its colon. The text of a flat object holds that nowhere but in
+/// front of a value: inside a string each quote has a backslash before it, and
+/// no colon follows the end of a string that is a value. `None` without an
+/// occurrence, `Some(None)` where no value follows.
+pub fn value_after<'a>(text: &'a str, member: &Finder<'_>) -> Option<Option<&'a str>> {
+    let at = member.find(text.as_bytes())? + member.needle().len();
+    Some(Scanner { text, at }.value())
 }
 
 /// What a JSON string says, borrowed where nothing was escaped. `None` for what

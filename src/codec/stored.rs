@@ -14,7 +14,9 @@
 
 use std::borrow::Cow;
 
-use super::members::{Member, each_member, string};
+use memchr::memmem::Finder;
+
+use super::members::{Member, each_member, string, value_after};
 use crate::error::{Code, Result};
 use crate::model::entity::{Properties, StoredProperties};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
@@ -140,33 +142,33 @@ pub fn fields(stored: &StoredProperties) -> Result<Vec<StoredField<'_>>> {
     if stored.as_str() == "{}" {
         return Ok(Vec::new());
     }
-    read_fields(stored.as_str(), 16, |_| true).ok_or_else(|| Code::InternalError.into())
+    read_fields(stored.as_str()).ok_or_else(|| Code::InternalError.into())
 }
 
-/// Reads the fields whose names are wanted, of which there are about `room`.
-fn read_fields(text: &str, room: usize, wanted: impl Fn(&str) -> bool) -> Option<Vec<StoredField<'_>>> {
-    let mut types = Vec::with_capacity(room);
-    let mut fields = Vec::with_capacity(room);
+fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
+    let mut types = Vec::with_capacity(16);
+    let mut fields = Vec::with_capacity(16);
     each_member(text, |Member { name: quoted, value: raw }| {
         let name = string(quoted)?;
         if let Some(base) = annotated(&name) {
-            if wanted(&base) {
-                types.push((base, EdmType::from_name(&string(raw)?)?));
-            }
-        } else if wanted(&name) {
-            // What it is where no annotation says otherwise.
-            let edm_type = match raw.as_bytes().first() {
-                Some(b't' | b'f') => EdmType::Boolean,
-                Some(b'-' | b'0'..=b'9') => EdmType::Int32,
-                Some(b'"') => EdmType::String,
-                _ => return None,
-            };
-            fields.push(StoredField { name, quoted, edm_type, raw, escaped: false });
+            types.push((base, EdmType::from_name(&string(raw)?)?));
+        } else {
+            fields.push(StoredField { name, quoted, edm_type: plain_type(raw)?, raw, escaped: false });
         }
         Some(())
     })?;
     annotate(&mut fields, &types);
     Some(fields)
+}
+
+/// The type of a value that no annotation describes.
+fn plain_type(raw: &str) -> Option<EdmType> {
+    Some(match raw.as_bytes().first()? {
+        b't' | b'f' => EdmType::Boolean,
+        b'-' | b'0'..=b'9' => EdmType::Int32,
+        b'"' => EdmType::String,
+        _ => return None,
+    })
 }
 
 /// The property that a member annotates, if it annotates one.
@@ -211,15 +213,51 @@ pub fn decode(stored: &StoredProperties) -> Result<Properties> {
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
-pub fn pick<'n>(stored: &str, names: &[&'n str]) -> Result<Vec<(&'n str, EdmValue)>> {
-    let fields = read_fields(stored, names.len(), |name| names.contains(&name)).ok_or(Code::InternalError)?;
-    let mut picked = Vec::with_capacity(fields.len());
-    for field in fields {
-        if let Some(name) = names.iter().find(|n| **n == field.name) {
-            picked.push((*name, field.value()?));
+pub fn pick<'n>(stored: &str, wanted: &[Wanted<'n>]) -> Result<Vec<(&'n str, EdmValue)>> {
+    let mut picked = Vec::with_capacity(wanted.len());
+    for property in wanted {
+        if let Some(value) = property.value(stored) {
+            picked.push((property.name, value.ok_or(Code::InternalError)?));
         }
     }
     Ok(picked)
+}
+
+/// A property to be looked for in many stored objects.
+#[derive(Debug)]
+pub struct Wanted<'n> {
+    name: &'n str,
+    member: Finder<'static>,
+    annotation: Finder<'static>,
+}
+
+impl<'n> Wanted<'n> {
+    /// The property of this name.
+    pub fn new(name: &'n str) -> Self {
+        let finder = |suffix: &str| {
+            let mut member = String::new();
+            push_string(&mut member, &format!("{name}{suffix}"));
+            member.push(':');
+            Finder::new(&member).into_owned()
+        };
+        Self { name, member: finder(""), annotation: finder(ANNOTATION) }
+    }
+
+    /// `None` without the property, `Some(None)` where it is not in stored form.
+    fn value(&self, stored: &str) -> Option<Option<EdmValue>> {
+        let raw = value_after(stored, &self.member)?;
+        let read = || {
+            let raw = raw?;
+            let annotated = value_after(stored, &self.annotation);
+            let edm_type = match annotated {
+                None => plain_type(raw)?,
+                Some(named) => EdmType::from_name(&string(named?)?)?,
+            };
+            let escaped = annotated.is_some() && edm_type == EdmType::String;
+            StoredField { name: self.name.into(), quoted: "", edm_type, raw, escaped }.read()
+        };
+        Some(read())
+    }
 }
 
 impl StoredField<'_> {
@@ -314,7 +352,10 @@ pub(crate) mod tests {
             decode(&stored).unwrap(),
             vec![("L".into(), EdmValue::Int64(5)), ("D".into(), EdmValue::Double(1.5))]
         );
-        assert_eq!(pick(stored.as_str(), &["D", "X"]).unwrap(), vec![("D", EdmValue::Double(1.5))]);
+        assert_eq!(
+            pick(stored.as_str(), &[Wanted::new("D"), Wanted::new("X")]).unwrap(),
+            vec![("D", EdmValue::Double(1.5))]
+        );
     }
 
     #[test]
@@ -344,6 +385,31 @@ pub(crate) mod tests {
             prop_assert_eq!(back.len(), properties.len());
             for ((n1, v1), (n2, v2)) in back.iter().zip(&properties) {
                 prop_assert!(n1 == n2 && same(v1, v2), "{:?} became {:?}", v2, v1);
+            }
+        }
+
+        #[test]
+        fn what_is_looked_for_is_what_reading_everything_finds(
+            values in prop::collection::vec(any_value(), 0..8),
+            lure in "[P0-9\":@odata.type,{}\\\\]{0,24}",
+            spaced: bool,
+        ) {
+            let mut properties: Properties =
+                values.into_iter().enumerate().map(|(i, v)| (format!("P{i}"), v)).collect();
+            properties.insert(0, ("Lure".into(), EdmValue::String(lure)));
+            properties.push(("P".into(), EdmValue::String("\"P0\": 1, \"P1@odata.type\":\"Edm.Guid\"".into())));
+            let text = encode(&properties).as_str().to_owned();
+            // As jsonb prints it.
+            let text = if spaced { serde_json::from_str::<serde_json::Value>(&text).unwrap().to_string().replace("\":", "\": ") } else { text };
+            let names: Vec<String> = (0..10).map(|i| format!("P{i}")).chain(["P".into(), "Lure".into()]).collect();
+            let wanted: Vec<Wanted<'_>> = names.iter().map(|name| Wanted::new(name)).collect();
+            let all = decode(&StoredProperties::from_stored_text(text.clone())).unwrap();
+            let mut picked = pick(&text, &wanted).unwrap();
+            picked.sort_by(|a, b| a.0.cmp(b.0));
+            prop_assert_eq!(picked.len(), all.len());
+            for (name, value) in picked {
+                let (_, other) = all.iter().find(|(n, _)| n == name).unwrap();
+                prop_assert!(same(&value, other), "{}: {:?} is {:?}", name, value, other);
             }
         }
 

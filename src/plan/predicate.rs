@@ -1,7 +1,7 @@
 //! The typed predicate of a query and its evaluation, which is also the
 //! oracle that pushed-down SQL is tested against (protocol §6.4).
 
-use crate::codec::stored;
+use crate::codec::stored::{self, Wanted};
 use crate::error::Result;
 use crate::model::edm::compare;
 use crate::model::{CompareOp, EdmValue, Stored, Ticks};
@@ -67,14 +67,14 @@ pub struct View<'a> {
 }
 
 impl Predicate {
-    /// Whether a stored entity satisfies the predicate. `names` is what
-    /// [`Predicate::custom_names`] gave.
+    /// Whether a stored entity satisfies the predicate. `wanted` is what
+    /// [`Predicate::wanted`] gave.
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn matches(&self, entity: Glimpse<'_>, names: &[&str]) -> Result<bool> {
+    pub fn matches(&self, entity: Glimpse<'_>, wanted: &[Wanted<'_>]) -> Result<bool> {
         let Glimpse { partition, row, modified, properties } = entity;
-        let properties = if names.is_empty() { Vec::new() } else { stored::pick(properties, names)? };
+        let properties = stored::pick(properties, wanted)?;
         Ok(self.eval(&View { partition, row, modified, properties }))
     }
 
@@ -99,12 +99,12 @@ impl Predicate {
     }
 
     /// The custom properties that the predicate looks at, each once.
-    pub fn custom_names(&self) -> Vec<&str> {
+    pub fn wanted(&self) -> Vec<Wanted<'_>> {
         let mut names = Vec::new();
         self.collect_names(&mut names);
         names.sort_unstable();
         names.dedup();
-        names
+        names.into_iter().map(Wanted::new).collect()
     }
 
     fn collect_names<'a>(&'a self, names: &mut Vec<&'a str>) {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn holds(predicate: &Predicate) -> bool {
-        predicate.matches((&entity()).into(), &predicate.custom_names()).unwrap()
+        predicate.matches((&entity()).into(), &predicate.wanted()).unwrap()
     }
 
     fn custom(name: &str, op: CompareOp, literal: EdmValue) -> Predicate {

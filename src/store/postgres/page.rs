@@ -16,6 +16,7 @@ use super::pool::Lease;
 use super::read::{entity, key};
 use super::steps::{self, Source, Step};
 use super::{Attempt, PgStore, filter, statements};
+use crate::codec::stored::Wanted;
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored};
 use crate::plan::{EntityPage, Predicate, Projection, Scan, Span};
@@ -123,8 +124,8 @@ impl Query<'_> {
             }
             Residual::Local(predicate) => {
                 let source = steps::points(facts, spans, spans.len(), Projection::Full)?;
-                let names = predicate.custom_names();
-                stream(lease, source, &mut |row| page.offer_if(predicate, &names, row)).await?;
+                let wanted = predicate.wanted();
+                stream(lease, source, &mut |row| page.offer_if(predicate, &wanted, row)).await?;
             }
         }
         Ok(())
@@ -202,7 +203,7 @@ async fn local_window(
 ) -> StoreResult<Option<Key>> {
     let window = page.window.min(LARGEST_LOCAL_WINDOW);
     let source = steps::range(facts, span, lower, window + 1, Projection::Full)?;
-    let names = predicate.custom_names();
+    let wanted = predicate.wanted();
     let (mut seen, mut edge) = (0, None);
     stream(lease, source, &mut |row| {
         seen += 1;
@@ -210,7 +211,7 @@ async fn local_window(
             edge = Some(key(row)?);
             return Ok(ControlFlow::Continue(()));
         }
-        page.offer_if(predicate, &names, row)
+        page.offer_if(predicate, &wanted, row)
     })
     .await?;
     Ok(edge)
@@ -289,11 +290,11 @@ impl Page {
     fn offer_if(
         &mut self,
         predicate: &Predicate,
-        names: &[&str],
+        wanted: &[Wanted<'_>],
         row: &PgRow,
     ) -> Result<ControlFlow<()>, sqlx::Error> {
         let mut entity = entity(row, true)?;
-        let matches = predicate.matches((&entity).into(), names);
+        let matches = predicate.matches((&entity).into(), wanted);
         if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
             return Ok(ControlFlow::Continue(()));
         }

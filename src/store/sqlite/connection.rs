@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
 
 /// Where a database lives.
@@ -41,8 +41,32 @@ impl Location {
 
 /// How long a statement waits for another process that holds the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Page cache of one connection, in KiB.
-const CACHE_KIB: i64 = 16 * 1024;
+/// Page cache of the connection that writes, in KiB: what a commit has changed.
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
+/// Page cache of a connection that reads, in KiB: pages of the log and, of the
+/// file, those past the memory map.
+const READER_CACHE_KIB: i64 = 2 * 1024;
+/// MiB of a file that SQLite can map at most.
+pub const MAX_MAP_MIB: u32 = 2047;
+
+/// How a database is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteOptions {
+    pub location: Location,
+    /// How long any single write may wait and take.
+    pub timeout: Duration,
+    /// MiB of the file that are read through a memory map, at most
+    /// [`MAX_MAP_MIB`]; 0 for none. The system may take that memory back at any
+    /// time.
+    pub map_mib: u32,
+}
+
+impl SqliteOptions {
+    /// A database that is mapped as far as can be; writes may take 25 seconds.
+    pub const fn new(location: Location) -> Self {
+        Self { location, timeout: Duration::from_secs(25), map_mib: MAX_MAP_MIB }
+    }
+}
 
 /// How often a start that lost against another one is done again, and the
 /// pause before that.
@@ -50,10 +74,11 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens the database for reading and writing and applies the migrations.
-pub fn open(location: &Location) -> Result<Connection, OpenError> {
+pub fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let prepare = || {
-        let mut connection = connect(location)?;
+        let mut connection = connect(options)?;
         migrate(&mut connection)?;
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         Ok(connection)
     };
     let mut attempt = 1;
@@ -78,7 +103,8 @@ fn can_be_a_race(error: &OpenError) -> bool {
 }
 
 /// Opens one more connection to a database file that [`open`] has prepared.
-pub fn connect(location: &Location) -> Result<Connection, OpenError> {
+pub fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let location = &options.location;
     let connection = match location {
         Location::Memory => Connection::open_in_memory(),
         Location::File(path) => Connection::open_with_flags(
@@ -97,7 +123,9 @@ pub fn connect(location: &Location) -> Result<Connection, OpenError> {
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
     }
-    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+    let mapped = i64::from(options.map_mib.min(MAX_MAP_MIB)) << 20;
+    connection.pragma_update_and_check(None, "mmap_size", mapped, |row| row.get::<_, i64>(0)).optional()?;
     Ok(connection)
 }
 
@@ -139,9 +167,9 @@ mod tests {
     fn many_may_open_one_new_file_at_once() {
         for _ in 0..10 {
             let folder = tempfile::tempdir().unwrap();
-            let location = Location::File(folder.path().join("a.db"));
+            let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
             std::thread::scope(|scope| {
-                let opened: Vec<_> = (0..8).map(|_| scope.spawn(|| open(&location))).collect();
+                let opened: Vec<_> = (0..8).map(|_| scope.spawn(|| open(&options))).collect();
                 for one in opened {
                     one.join().unwrap().unwrap();
                 }
@@ -152,13 +180,17 @@ mod tests {
     #[test]
     fn the_schema_is_applied_once_and_a_newer_one_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let location = Location::File(folder.path().join("a.db"));
-        drop(open(&location).unwrap());
-        let again = open(&location).unwrap();
+        let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+        drop(open(&options).unwrap());
+        let again = open(&options).unwrap();
         again.pragma_update(None, "user_version", 99).unwrap();
         drop(again);
-        let newer = open(&location).unwrap();
-        let sync: i64 = newer.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
-        assert_eq!(sync, 2, "FULL");
+        let newer = open(&options).unwrap();
+        let pragma = |name| newer.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(pragma("synchronous"), 2, "FULL");
+        assert_eq!(pragma("mmap_size"), i64::from(MAX_MAP_MIB) << 20);
+        let unmapped = connect(&SqliteOptions { map_mib: 0, ..options }).unwrap();
+        let mapped: i64 = unmapped.pragma_query_value(None, "mmap_size", |row| row.get(0)).unwrap();
+        assert_eq!(mapped, 0);
     }
 }

@@ -10,14 +10,12 @@ mod service;
 mod statements;
 mod writer;
 
-use std::time::Duration;
-
 use rusqlite::Connection;
 
 use super::{Backend, Failure, Fault, StoreResult};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
-pub use connection::{Location, OpenError};
+pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
 use readers::Readers;
 use writer::Writer;
 
@@ -29,14 +27,14 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the database, creates it when it is missing and applies the
-    /// migrations. `timeout` bounds the wait for any single operation.
+    /// migrations.
     ///
     /// # Errors
     /// What SQLite says about the file.
-    pub fn open(location: &Location, timeout: Duration) -> Result<Self, OpenError> {
-        let first = connection::open(location)?;
-        let (readers, writing) = Readers::new(location, first)?;
-        Ok(Self { readers, writer: Writer::start(writing, timeout)? })
+    pub fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
+        let first = connection::open(options)?;
+        let (readers, writing) = Readers::new(options, first);
+        Ok(Self { readers, writer: Writer::start(writing, options.timeout)? })
     }
 
     /// Runs a read that may take long on a thread where it harms nobody.

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use super::connection::{self, Location, OpenError};
+use super::connection::{self, Location, SqliteOptions};
 use super::fault;
 use crate::store::{Fault, StoreResult};
 
 /// Idle connections that are kept open.
-const MAX_IDLE: usize = 32;
+const MAX_IDLE: usize = 16;
 
 /// Lends connections for reading. Cheap to clone.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub struct Readers(Arc<Source>);
 enum Source {
     /// Connections to one file; in WAL mode readers and the writer do not
     /// wait for each other.
-    File { location: Location, idle: Mutex<Vec<Connection>> },
+    File { options: SqliteOptions, idle: Mutex<Vec<Connection>> },
     /// A database in memory has one connection, which everyone shares.
     Memory(SharedConnection),
 }
@@ -35,13 +35,13 @@ pub fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
 impl Readers {
     /// Sets the readers up around the first connection and hands back the one
     /// that the writer shall use.
-    pub fn new(location: &Location, first: Connection) -> Result<(Self, SharedConnection), OpenError> {
+    pub fn new(options: &SqliteOptions, first: Connection) -> (Self, SharedConnection) {
         let writing = Arc::new(Mutex::new(first));
-        let source = match location {
+        let source = match options.location {
             Location::Memory => Source::Memory(Arc::clone(&writing)),
-            Location::File(_) => Source::File { location: location.clone(), idle: Mutex::default() },
+            Location::File(_) => Source::File { options: options.clone(), idle: Mutex::default() },
         };
-        Ok((Self(Arc::new(source)), writing))
+        (Self(Arc::new(source)), writing)
     }
 
     /// Runs a read inside one snapshot.
@@ -51,10 +51,10 @@ impl Readers {
     ) -> StoreResult<T> {
         match &*self.0 {
             Source::Memory(shared) => in_snapshot(&lock(shared), read),
-            Source::File { location, idle } => {
+            Source::File { options, idle } => {
                 let connection = match lock_idle(idle).pop() {
                     Some(connection) => connection,
-                    None => connection::connect(location).map_err(|error| {
+                    None => connection::connect(options).map_err(|error| {
                         tracing::error!(%error, "cannot open another connection");
                         Fault::Unavailable
                     })?,

@@ -6,6 +6,7 @@ use std::time::Instant;
 use rusqlite::{Connection, Row, params};
 
 use super::statements::{bucket_of, ticks};
+use crate::codec::stored::Wanted;
 use crate::error::{Code, Error};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, TableName};
@@ -59,7 +60,7 @@ pub fn entities(
 /// A page being filled.
 struct Page<'a> {
     scan: &'a Scan,
-    names: Vec<&'a str>,
+    wanted: Vec<Wanted<'a>>,
     found: EntityPage,
     bytes: usize,
     looked_at: usize,
@@ -72,9 +73,9 @@ const CLOCK_EVERY: usize = 64;
 
 impl<'a> Page<'a> {
     fn new(scan: &'a Scan) -> Self {
-        let names = scan.residual.as_ref().map(|p| p.custom_names()).unwrap_or_default();
+        let wanted = scan.residual.as_ref().map(|p| p.wanted()).unwrap_or_default();
         let found = EntityPage { entities: Vec::with_capacity(scan.rows.min(64)), next: None };
-        Self { scan, names, found, bytes: 0, looked_at: 0, started: Instant::now(), failure: None }
+        Self { scan, wanted, found, bytes: 0, looked_at: 0, started: Instant::now(), failure: None }
     }
 
     /// Takes rows until a limit is reached; returns whether the page is over.
@@ -115,7 +116,7 @@ impl<'a> Page<'a> {
     }
 
     fn matches(&self, entity: Glimpse<'_>) -> Result<bool, Error> {
-        self.scan.residual.as_ref().map_or(Ok(true), |p| p.matches(entity, &self.names))
+        self.scan.residual.as_ref().map_or(Ok(true), |p| p.matches(entity, &self.wanted))
     }
 
     fn keep(&mut self, mut entity: Glimpse<'_>) {
@@ -191,11 +192,11 @@ fn tables_in(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::sqlite::connection::{Location, open};
+    use crate::store::sqlite::connection::{Location, SqliteOptions, open};
 
     #[test]
     fn pages_walk_the_key_index_from_both_bounds() {
-        let db = open(&Location::Memory).unwrap();
+        let db = open(&SqliteOptions::new(Location::Memory)).unwrap();
         for (sql, bounds) in [(FROM, "(pk,rk)>(?,?)"), (BETWEEN, "(pk,rk)>(?,?) AND (pk,rk)<(?,?)")] {
             let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             for parameter in 1..=explain.parameter_count() {

@@ -73,10 +73,10 @@ pub async fn sql_is_eval<B: Backend>(store: &B) {
     let everything = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
     assert_eq!(everything.len(), ENTITIES);
     for (at, predicate) in predicates(&mut runner).into_iter().enumerate() {
-        let names = predicate.custom_names();
+        let wanted = predicate.wanted();
         let expected: Vec<&Key> = everything
             .iter()
-            .filter(|row| predicate.matches((*row).into(), &names).unwrap())
+            .filter(|row| predicate.matches((*row).into(), &wanted).unwrap())
             .map(|row| &row.key)
             .collect();
         let mut filtered = scan(vec![Span::everything()]);
