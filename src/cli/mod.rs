@@ -1,11 +1,14 @@
 //! The command line.
 
+mod azurite;
 mod serve;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+
+use azurite::{Named, Problem};
 
 use crate::config::Settings;
 
@@ -32,13 +35,16 @@ pub fn run() -> ExitCode {
     if let Err(problem) = load_dotenv() {
         return fail(&problem);
     }
+    if let Some(named) = std::env::args_os().next().and_then(|program| Named::of(&program)) {
+        return match azurite::run(named, std::env::args_os()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(Problem::Line(error)) => refuse(&error),
+            Err(Problem::Serve(error)) => fail(&error.to_string()),
+        };
+    }
     let line = match Line::try_parse() {
         Ok(line) => line,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => return fail(&first_line(&error)),
+        Err(error) => return refuse(&error),
     };
     let settings = match line.command {
         Some(Command::Serve(settings)) => *settings,
@@ -48,6 +54,15 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => fail(&problem.to_string()),
     }
+}
+
+/// What clap says, be it an answer or a mistake.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    fail(&first_line(error))
 }
 
 fn fail(problem: &str) -> ExitCode {

@@ -18,6 +18,10 @@ pub enum ServeError {
     Log(String),
     #[error("{0}")]
     App(#[from] AppError),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(String, std::io::Error),
+    #[error("cannot make the folder {0}: {1}")]
+    Folder(String, std::io::Error),
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -30,7 +34,11 @@ pub fn run(settings: &Settings) -> Result<(), ServeError> {
     Ok(app::run(&config, |address| announce(&config, address))?)
 }
 
-fn start_logging(settings: &Settings) -> Result<(), ServeError> {
+/// Has messages go where the settings say.
+///
+/// # Errors
+/// [`ServeError::Log`].
+pub fn start_logging(settings: &Settings) -> Result<(), ServeError> {
     // What actix says at start and stop is said by us.
     let quiet = format!("actix_server=warn,rusqlite_migration=warn,{}", settings.log);
     let filter = EnvFilter::try_new(quiet).map_err(|_| ServeError::Log(settings.log.clone()))?;

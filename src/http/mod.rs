@@ -12,9 +12,11 @@ mod print;
 mod receive;
 mod respond;
 mod serve;
+mod stub;
 mod wire;
 
 pub use answer::Answer;
 pub use issuer::Issuer;
 pub use listen::{bind, listen};
 pub use serve::{Place, Service};
+pub use stub::Absent;

@@ -14,6 +14,7 @@
 mod support;
 
 mod architecture;
+mod azurite;
 mod conformance;
 mod failures;
 mod process;

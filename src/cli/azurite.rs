@@ -1,0 +1,236 @@
+//! The command line of Azurite, for tools that start its image: they find the
+//! names, the flags and the lines that they know.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use super::serve::{ServeError, start_logging};
+use crate::app;
+use crate::config::Settings;
+use crate::http::Absent;
+
+/// Answers to Azurite's command line: tables in full, blobs and queues only so
+/// far that whoever looks for them finds an empty list.
+///
+/// Flags that concern blobs, queues, or leniency are understood and do nothing:
+/// Rowhouse is as strict as the service.
+#[derive(Debug, Parser)]
+#[command(name = "azurite", version, disable_version_flag = true, rename_all = "camelCase")]
+struct Line {
+    /// Address of the blob service's stand-in
+    #[arg(long, default_value = "127.0.0.1")]
+    blob_host: String,
+    /// Its port
+    #[arg(long, default_value_t = 10_000)]
+    blob_port: u16,
+    /// Address of the queue service's stand-in
+    #[arg(long, default_value = "127.0.0.1")]
+    queue_host: String,
+    /// Its port
+    #[arg(long, default_value_t = 10_001)]
+    queue_port: u16,
+    /// Address of the table service
+    #[arg(long, default_value = "127.0.0.1")]
+    table_host: String,
+    /// Its port
+    #[arg(long, default_value_t = 10_002)]
+    table_port: u16,
+    /// Folder that the data is kept in
+    #[arg(short, long, default_value = ".")]
+    location: PathBuf,
+    /// Keep nothing after the end
+    #[arg(long)]
+    in_memory_persistence: bool,
+    /// Print the version
+    #[arg(short, long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+    #[command(flatten)]
+    ignored: Ignored,
+}
+
+/// What changes nothing here.
+#[derive(Debug, clap::Args)]
+#[command(rename_all = "camelCase")]
+struct Ignored {
+    #[arg(long, hide = true)]
+    blob_keep_alive_timeout: Option<u32>,
+    #[arg(long, hide = true)]
+    queue_keep_alive_timeout: Option<u32>,
+    #[arg(long, hide = true)]
+    table_keep_alive_timeout: Option<u32>,
+    #[arg(short, long, hide = true)]
+    silent: bool,
+    #[arg(short = 'L', long, hide = true)]
+    loose: bool,
+    #[arg(short, long, hide = true)]
+    debug: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    skip_api_version_check: bool,
+    #[arg(long, hide = true)]
+    disable_product_style_url: bool,
+    #[arg(long, hide = true)]
+    disable_telemetry: bool,
+    #[arg(long, hide = true)]
+    extent_memory_limit: Option<f64>,
+}
+
+/// Which services a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// All three.
+    Azurite,
+    /// Tables alone.
+    AzuriteTable,
+}
+
+impl Named {
+    /// Whether the program was started under one of Azurite's names.
+    pub fn of(program: &OsString) -> Option<Self> {
+        match PathBuf::from(program).file_stem()?.to_str()? {
+            "azurite" => Some(Named::Azurite),
+            "azurite-table" => Some(Named::AzuriteTable),
+            _ => None,
+        }
+    }
+}
+
+/// The part of the settings that Azurite's flags stand for.
+#[derive(Debug, Parser)]
+struct Own {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// A line that clap did not accept, or a server that did not start.
+pub enum Problem {
+    Line(clap::Error),
+    Serve(ServeError),
+}
+
+impl<E: Into<ServeError>> From<E> for Problem {
+    fn from(error: E) -> Self {
+        Problem::Serve(error.into())
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What is to be said about the line or the start.
+pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), Problem> {
+    let line = Line::try_parse_from(arguments).map_err(Problem::Line)?;
+    let settings = Own::try_parse_from(line.as_settings()).map_err(Problem::Line)?.settings;
+    start_logging(&settings)?;
+    let config = settings.read().map_err(ServeError::from)?;
+    if !line.in_memory_persistence {
+        let shown = || line.location.display().to_string();
+        std::fs::create_dir_all(&line.location).map_err(|error| ServeError::Folder(shown(), error))?;
+    }
+    let mut lines = Vec::new();
+    if named == Named::Azurite {
+        for (absent, host, port) in [
+            (Absent::Blob, &line.blob_host, line.blob_port),
+            (Absent::Queue, &line.queue_host, line.queue_port),
+        ] {
+            let address = stand_in(absent, host, port)?;
+            lines.push(ready(&format!("{absent:?}"), host, address.port()));
+        }
+    }
+    app::run(&config, |address| {
+        lines.push(ready("Table", &line.table_host, address.port()));
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(lines.concat().as_bytes());
+        let _ = out.flush();
+    })
+    .map_err(ServeError::from)?;
+    Ok(())
+}
+
+impl Line {
+    /// The same in flags of ours.
+    fn as_settings(&self) -> Vec<OsString> {
+        let database = if self.in_memory_persistence {
+            "sqlite::memory:".into()
+        } else {
+            let mut url = OsString::from("sqlite://");
+            url.push(self.location.join("rowhouse.db"));
+            url
+        };
+        let mut flags: Vec<OsString> = ["azurite", "--listen"].map(Into::into).to_vec();
+        flags.push(format!("{}:{}", self.table_host, self.table_port).into());
+        flags.push("--database-url".into());
+        flags.push(database);
+        if let Some(accounts) = std::env::var_os("AZURITE_ACCOUNTS").filter(|accounts| !accounts.is_empty()) {
+            flags.push("--accounts".into());
+            flags.push(accounts);
+        }
+        flags
+    }
+}
+
+fn stand_in(absent: Absent, host: &str, port: u16) -> Result<SocketAddr, ServeError> {
+    let listen = || {
+        let listener = TcpListener::bind((host, port))?;
+        let address = listener.local_addr()?;
+        absent.answer_on(listener)?;
+        Ok(address)
+    };
+    listen().map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
+}
+
+/// The lines that are waited for, word by word.
+fn ready(service: &str, host: &str, port: u16) -> String {
+    format!(
+        "Azurite {service} service is starting at http://{host}:{port}\n\
+         Azurite {service} service is successfully listening at http://{host}:{port}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(arguments: &[&str]) -> Result<Vec<String>, String> {
+        let line = Line::try_parse_from([&["azurite"], arguments].concat()).map_err(|e| e.to_string())?;
+        Ok(line.as_settings().into_iter().map(|f| f.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn lines_of_known_tools_are_understood() {
+        for line in [
+            "--blobHost 0.0.0.0 --queueHost 0.0.0.0 --tableHost 0.0.0.0 --inMemoryPersistence --extentMemoryLimit 512",
+            "--blobHost 0.0.0.0 --blobPort 10000 --queueHost 0.0.0.0 --queuePort 10001 --tableHost 0.0.0.0 \
+             --tablePort 10002 --skipApiVersionCheck",
+            "-l /data --blobHost 0.0.0.0 --queueHost 0.0.0.0 --tableHost 0.0.0.0 --disableProductStyleUrl \
+             --skipApiVersionCheck",
+            "-s -L -d debug.log --loose --silent --disableTelemetry --tableKeepAliveTimeout 5",
+        ] {
+            let words: Vec<&str> =
+                line.split_whitespace().filter(|w| *w != "--loose" && *w != "--silent").collect();
+            assert!(flags(&words).is_ok(), "{line}: {:?}", flags(&words));
+        }
+        assert!(flags(&["--nonsense"]).is_err());
+        assert_eq!(
+            flags(&["-l", "/data", "--tablePort", "1", "--tableHost", "h"]).unwrap()[1..],
+            ["--listen", "h:1", "--database-url", "sqlite:///data/rowhouse.db"]
+        );
+        assert_eq!(flags(&["--inMemoryPersistence"]).unwrap()[4], "sqlite::memory:");
+    }
+
+    #[test]
+    fn names_tell_what_is_wanted() {
+        for (program, named) in [
+            ("azurite", Some(Named::Azurite)),
+            ("/usr/local/bin/azurite", Some(Named::Azurite)),
+            ("azurite-table", Some(Named::AzuriteTable)),
+            ("rowhouse", None),
+            ("", None),
+        ] {
+            assert_eq!(Named::of(&program.into()), named, "{program}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The command line of Azurite as the tools use it that start its image: each
+//! case is the line that one of them passes, and the test of readiness that it
+//! makes. Ports are free ones; the hosts of containers are ours.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use crate::support::client::Account;
+use crate::support::server::{account, fresh_folder};
+use crate::support::*;
+
+/// The binary under a name of Azurite's, started.
+struct Emulator {
+    child: Child,
+    /// What was printed up to the line that says that tables are served.
+    lines: Vec<String>,
+}
+
+impl Emulator {
+    fn start(name: &str, folder: &Path, arguments: &[&str], accounts: Option<&str>) -> Self {
+        let program = folder.join(name);
+        if !program.exists() {
+            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rowhouse"), &program).expect("a link can be made");
+        }
+        let mut child = Command::new("timeout")
+            .args(["--foreground", "300"])
+            .arg(&program)
+            .args(arguments)
+            .current_dir(folder)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .envs(accounts.map(|accounts| ("AZURITE_ACCOUNTS", accounts)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary starts");
+        let mut output = BufReader::new(child.stdout.take().expect("the output is piped"));
+        let mut lines = Vec::new();
+        while !lines.iter().any(|line: &String| line.contains("Table service is successfully listening")) {
+            let mut line = String::new();
+            let length = output.read_line(&mut line).expect("the output is text");
+            assert!(length > 0, "{arguments:?} ended after {lines:?}");
+            lines.push(line.trim_end().to_owned());
+        }
+        Self { child, lines }
+    }
+
+    /// The port at the end of the line that says that a service listens.
+    fn port(&self, service: &str) -> u16 {
+        let ready = format!("Azurite {service} service is successfully listening at http://");
+        let line = self.lines.iter().find(|line| line.starts_with(&ready)).expect("the service is ready");
+        line.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port ends the line")
+    }
+
+    fn client(&self, account: Account) -> Client {
+        Client::path_style(&format!("127.0.0.1:{}", self.port("Table")), account)
+    }
+
+    fn stop(mut self) {
+        let told = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill runs");
+        assert!(told.success());
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // The leash passes the signal on; a kill would leave the server behind.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).stderr(Stdio::null()).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// Gets a path and returns status and body.
+fn get(port: u16, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the port is open");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let status = answer.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+    (status, body)
+}
+
+const PORTS: [&str; 6] = ["--blobPort", "0", "--queuePort", "0", "--tablePort", "0"];
+
+fn works(emulator: &Emulator, account: Account) {
+    let client = emulator.client(account);
+    let t = client.table();
+    t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
+    assert_eq!(t.count(), 1);
+}
+
+fn starts_as(arguments: &[&str]) -> (PathBuf, Emulator) {
+    let folder = fresh_folder();
+    let accounts = account(1).setting();
+    let emulator = Emulator::start("azurite", &folder, &[arguments, &PORTS].concat(), Some(&accounts));
+    (folder, emulator)
+}
+
+fn end(folder: PathBuf, emulator: Emulator) {
+    emulator.stop();
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn dotnet_and_node_wait_for_three_texts_in_the_log() {
+    let hosts = ["--blobHost", "0.0.0.0", "--queueHost", "0.0.0.0", "--tableHost", "0.0.0.0"];
+    let more = ["--inMemoryPersistence", "--extentMemoryLimit", "64", "--skipApiVersionCheck"];
+    let (folder, emulator) = starts_as(&[&hosts[..], &more].concat());
+    for service in ["Blob", "Queue", "Table"] {
+        let text = format!("{service} service is successfully listening");
+        assert!(emulator.lines.iter().any(|line| line.contains(&text)), "{text}: {:?}", emulator.lines);
+    }
+    works(&emulator, account(1));
+    end(folder, emulator);
+}
+
+#[test]
+fn rust_waits_for_an_exact_line_with_the_host_as_given() {
+    let (folder, emulator) = starts_as(&["--tableHost", "0.0.0.0", "--loose", "--disableTelemetry"]);
+    let port = emulator.port("Table");
+    let line = format!("Azurite Table service is successfully listening at http://0.0.0.0:{port}");
+    assert!(emulator.lines.contains(&line), "{:?}", emulator.lines);
+    end(folder, emulator);
+}
+
+#[test]
+fn go_java_and_python_wait_for_open_ports() {
+    let (folder, emulator) = starts_as(&[]);
+    for service in ["Blob", "Queue", "Table"] {
+        TcpStream::connect(("127.0.0.1", emulator.port(service))).expect("the port is open");
+    }
+    works(&emulator, account(1));
+    end(folder, emulator);
+}
+
+#[test]
+fn aspire_lists_containers_and_asks_tables_for_nothing() {
+    let (folder, emulator) = starts_as(&["-l", "data", "--disableProductStyleUrl", "--skipApiVersionCheck"]);
+    let (status, body) = get(emulator.port("Blob"), "/devstoreaccount1/?comp=list&maxresults=1");
+    assert_eq!(status, 200);
+    assert!(body.contains("<Containers />") && body.contains("<NextMarker />"), "{body}");
+    let (status, body) = get(emulator.port("Queue"), "/devstoreaccount1?comp=list");
+    assert!(status == 200 && body.contains("<Queues />"), "{status} {body}");
+    let client = emulator.client(account(1));
+    let t = client.table();
+    t.insert(&with_keys("p", "r", json!({}))).expect(201);
+    assert_eq!(t.query("?$filter=false").expect(200).json()["value"], json!([]));
+    assert!(folder.join("data/rowhouse.db").exists(), "the data is where -l says");
+    end(folder, emulator);
+}
+
+#[test]
+fn what_is_no_table_is_not_implemented_rather_than_pretended() {
+    let (folder, emulator) = starts_as(&["--inMemoryPersistence"]);
+    for (service, path) in [
+        ("Blob", "/devstoreaccount1/container?restype=container"),
+        ("Blob", "/devstoreaccount1/container?comp=list"),
+        ("Blob", "/devstoreaccount1?restype=service&comp=properties"),
+        ("Queue", "/devstoreaccount1/queue/messages"),
+    ] {
+        let (status, body) = get(emulator.port(service), path);
+        assert!(status == 501 && body.contains("<Code>NotImplemented</Code>"), "{path}: {status} {body}");
+    }
+    end(folder, emulator);
+}
+
+#[test]
+fn data_stays_in_its_folder_and_what_is_in_memory_goes() {
+    let folder = fresh_folder();
+    let accounts = account(1).setting();
+    let name = fresh_name();
+    for (flag, found_again) in [("--loose", true), ("--inMemoryPersistence", false)] {
+        let start = || {
+            let arguments = [&["-l", "kept", flag], &PORTS[..]].concat();
+            Emulator::start("azurite", &folder, &arguments, Some(&accounts))
+        };
+        let first = start();
+        first.client(account(1)).create_table(&name).expect(201);
+        first.stop();
+        let second = start();
+        let again = second.client(account(1)).create_table(&name);
+        again.expect(if found_again { 409 } else { 201 });
+        second.stop();
+    }
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn the_table_service_alone_has_a_name_and_the_account_that_everybody_knows() {
+    let folder = fresh_folder();
+    let table_only = Emulator::start("azurite-table", &folder, &["--tablePort", "0", "-s"], None);
+    assert!(!table_only.lines.iter().any(|line| line.contains("Blob")), "{:?}", table_only.lines);
+    let key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+    works(&table_only, Account { name: "devstoreaccount1".into(), keys: [key.into(), key.into()] });
+    end(folder, table_only);
+}
