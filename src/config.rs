@@ -82,6 +82,10 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
 
+    /// Log why requests are refused: which text should have been signed, which field failed
+    #[arg(long, env = "ROWHOUSE_EXPLAIN_ERRORS")]
+    pub explain_errors: bool,
+
     /// Least severe messages to log: error, warn, info, debug, trace, or a tracing filter
     #[arg(long, env = "ROWHOUSE_LOG", default_value = "info")]
     pub log: String,

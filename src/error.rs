@@ -172,6 +172,9 @@ pub struct Error {
     pub message: Option<Cow<'static, str>>,
     /// Position of the failing operation in its change set.
     pub index: Option<usize>,
+    /// Why exactly, for the logs of whoever asks for that: never part of an
+    /// answer, because it may help those who guess.
+    pub why: Option<Box<str>>,
 }
 
 /// Result of every stage of the pipeline.
@@ -180,12 +183,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// A refusal that says more than its code's default message.
     pub fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: Some(message.into()), index: None }
+        Self { code, message: Some(message.into()), index: None, why: None }
     }
 
     /// The same refusal, attributed to one operation of a change set.
     pub fn at(mut self, index: usize) -> Self {
         self.index = Some(index);
+        self
+    }
+
+    /// The same refusal, explained.
+    pub fn because(mut self, why: impl Into<Box<str>>) -> Self {
+        self.why = Some(why.into());
         self
     }
 
@@ -200,7 +209,7 @@ impl Error {
 
 impl From<Code> for Error {
     fn from(code: Code) -> Self {
-        Self { code, message: None, index: None }
+        Self { code, message: None, index: None, why: None }
     }
 }
 

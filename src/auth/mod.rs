@@ -65,6 +65,7 @@ fn signature(head: &Head, options: &Options) -> Result<Credentials> {
 fn without_credentials(head: &Head) -> Error {
     match head.version() {
         Ok(version) if version.is_named() && version.at_least(CHALLENGE) => Code::NoCredentials.into(),
-        _ => Code::AuthenticationFailed.into(),
+        _ => Error::from(Code::AuthenticationFailed)
+            .because("there is neither an Authorization header nor a signature in the query"),
     }
 }

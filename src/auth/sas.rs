@@ -64,8 +64,8 @@ pub struct Use {
     pub peer: Option<IpAddr>,
 }
 
-fn failed() -> Error {
-    Code::AuthenticationFailed.into()
+fn failed(why: impl Into<Box<str>>) -> Error {
+    Error::from(Code::AuthenticationFailed).because(why)
 }
 
 impl Claim {
@@ -81,22 +81,26 @@ impl Claim {
         let mut fields: Vec<(String, String)> = Vec::new();
         for (name, value) in options.pairs() {
             if FOREIGN.contains(&name) {
-                return Err(failed());
+                return Err(failed(format!("{name} belongs to signatures of other services")));
             }
             if !FIELDS.contains(&name) {
                 continue;
             }
             if fields.iter().any(|(n, _)| n == name) {
-                return Err(failed());
+                return Err(failed(format!("{name} is given twice")));
             }
             fields.push((name.to_owned(), value.to_owned()));
         }
         let field = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-        let signature = field("sig").and_then(|s| STANDARD.decode(s).ok()).ok_or_else(failed)?;
+        let signature = field("sig").and_then(|s| STANDARD.decode(s).ok());
+        let signature = signature.ok_or_else(|| failed("sig is not base64"))?;
         let kind = match (field("tn"), field("ss").or(field("srt"))) {
-            (Some(table), None) => Kind::Table(TableName::parse(table).map_err(|_| failed())?),
+            (Some(table), None) => {
+                let name = TableName::parse(table);
+                Kind::Table(name.map_err(|_| failed(format!("tn is {table:?}, which names no table")))?)
+            }
             (None, Some(_)) => Kind::Account,
-            _ => return Err(failed()),
+            _ => return Err(failed("either tn, for a table, or ss and srt, for the account, are needed")),
         };
         let claim = Self { fields, signature, kind };
         claim.check_shape()?;
@@ -128,13 +132,17 @@ impl Claim {
         // What a version does not sign must not look as if it said anything.
         let restricted = (version >= "2015-04-05" || !(has("sip") || has("spr")))
             && (version >= "2020-12-06" || !has("ses"));
-        let well_formed = dated
-            && version >= oldest
-            && ranged
-            && restricted
-            && !foreign.iter().any(|name| has(name))
-            && matches!(self.field("spr"), None | Some("https" | "https,http"));
-        if well_formed { Ok(()) } else { Err(failed()) }
+        let rules = [
+            (dated && version >= oldest, "sv is no version from which on there are such signatures"),
+            (ranged, "srk needs spk, and erk needs epk"),
+            (restricted, "sip and spr came with version 2015-04-05, ses with 2020-12-06"),
+            (!foreign.iter().any(|name| has(name)), "fields for tables and for accounts are mixed"),
+            (matches!(self.field("spr"), None | Some("https" | "https,http")), "spr is https or https,http"),
+        ];
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, rule)) => Err(failed(rule)),
+        }
     }
 
     /// The table and the stored policy that the signature relies on.
@@ -164,25 +172,32 @@ impl Claim {
         let text = self.string_to_sign(account);
         let signed = |key: &AccountKey| bool::from(key.sign([text.as_str()]).ct_eq(&self.signature));
         if !keys.iter().any(signed) {
-            return Err(failed());
+            return Err(failed(format!("none of the account's keys signed {text:?} so")));
         }
         let policy = match self.policy() {
             None => None,
-            Some((_, id)) => Some(policies.iter().find(|p| p.id == id).ok_or_else(failed)?),
+            Some((table, id)) => {
+                let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
+                Some(policies.iter().find(|p| p.id == id).ok_or_else(unknown)?)
+            }
         };
         let merged = |name: &str, stored: Option<&str>| -> Result<Option<String>> {
             match (self.field(name).filter(|v| !v.is_empty()), stored) {
-                (Some(_), Some(_)) => Err(failed()),
+                (Some(_), Some(_)) => Err(failed(format!("{name} is in the signature and in its policy"))),
                 (own, stored) => Ok(own.or(stored).map(str::to_owned)),
             }
         };
         let start = merged("st", policy.and_then(|p| p.start.as_deref()))?;
-        let expiry = merged("se", policy.and_then(|p| p.expiry.as_deref()))?.ok_or_else(failed)?;
-        let permissions = merged("sp", policy.and_then(|p| p.permission.as_deref()))?.ok_or_else(failed)?;
+        let missing = |name: &str| failed(format!("{name} is neither in the signature nor in a policy"));
+        let expiry = merged("se", policy.and_then(|p| p.expiry.as_deref()))?.ok_or_else(|| missing("se"))?;
+        let permissions =
+            merged("sp", policy.and_then(|p| p.permission.as_deref()))?.ok_or_else(|| missing("sp"))?;
         check_time(start.as_deref(), &expiry, usage.now)?;
         self.check_use(usage)?;
         match &self.kind {
-            Kind::Table(_) if !is_permission(&permissions) => Err(failed()),
+            Kind::Table(_) if !is_permission(&permissions) => {
+                Err(failed(format!("sp is {permissions:?}, not r, a, u, d in this order")))
+            }
             Kind::Table(table) => Ok(Identity::TableSas {
                 table: table.lower().to_owned(),
                 permissions,
@@ -205,7 +220,8 @@ impl Claim {
             return Err(Code::AuthorizationProtocolMismatch.into());
         }
         let Some(range) = self.field("sip").filter(|range| !range.is_empty()) else { return Ok(()) };
-        let (low, high) = addresses(range).ok_or_else(failed)?;
+        let unreadable = || failed(format!("sip is {range:?}, neither an address nor a range of one kind"));
+        let (low, high) = addresses(range).ok_or_else(unreadable)?;
         let peer = usage.peer.map(|peer| peer.to_canonical());
         if peer.is_some_and(|peer| low.is_ipv4() == peer.is_ipv4() && (low..=high).contains(&peer)) {
             return Ok(());
@@ -250,12 +266,16 @@ fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
 
 /// Both ends count: a signature is valid from its start and until its expiry.
 fn check_time(start: Option<&str>, expiry: &str, now: Ticks) -> Result<()> {
-    let expiry = read_time(expiry).ok_or_else(failed)?;
-    let started = match start {
-        None => true,
-        Some(text) => read_time(text).ok_or_else(failed)? <= now,
+    let read = |name: &str, text: &str| {
+        read_time(text).ok_or_else(|| failed(format!("{name} is {text:?}, which is no time")))
     };
-    if started && now < expiry { Ok(()) } else { Err(failed()) }
+    if start.map(|text| read("st", text)).transpose()?.is_some_and(|start| start > now) {
+        return Err(failed(format!("not valid yet: st is {start:?}")));
+    }
+    if read("se", expiry)? <= now {
+        return Err(failed(format!("no longer valid: se is {expiry:?}")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

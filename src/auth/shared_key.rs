@@ -8,7 +8,7 @@ use chrono::DateTime;
 use subtle::ConstantTimeEq;
 
 use super::accounts::AccountKey;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::request::{Head, Target};
 
@@ -52,7 +52,10 @@ impl<'a> Credentials<'a> {
             let complete = !account.is_empty() && !signature.is_empty();
             complete.then_some(Self { scheme, account, signature })
         };
-        read().ok_or_else(|| Code::InvalidAuthenticationInfo.into())
+        read().ok_or_else(|| {
+            let error = Error::from(Code::InvalidAuthenticationInfo);
+            error.because("the Authorization header is neither SharedKey nor SharedKeyLite account:signature")
+        })
     }
 }
 
@@ -67,24 +70,35 @@ pub fn verify(
     keys: &[AccountKey],
     now: Ticks,
 ) -> Result<()> {
-    let failed = Code::AuthenticationFailed;
     if credentials.account != target.account {
-        return Err(failed.into());
+        let (given, addressed) = (credentials.account, &target.account);
+        return Err(failed(format!("signed for the account {given:?}, addressed to {addressed:?}")));
     }
-    let date = head.header("x-ms-date").or_else(|| head.header("date")).ok_or(failed)?;
-    let sent = DateTime::parse_from_rfc2822(date).map_err(|_| failed)?.timestamp();
-    if (sent - now.unix_seconds()).abs() > MAX_SKEW {
-        return Err(failed.into());
+    let date = head.header("x-ms-date").or_else(|| head.header("date"));
+    let date = date.ok_or_else(|| failed("there is neither an x-ms-date nor a Date header"))?;
+    let sent = DateTime::parse_from_rfc2822(date).map_err(|_| failed(format!("{date:?} is no date")))?;
+    let ahead = sent.timestamp() - now.unix_seconds();
+    if ahead.abs() > MAX_SKEW {
+        return Err(failed(format!(
+            "{date:?} is {ahead} seconds ahead of the server, {MAX_SKEW} are allowed"
+        )));
     }
     let mut given = [0; SIGNATURE_BYTES];
-    let length = STANDARD.decode_slice(credentials.signature, &mut given).map_err(|_| failed)?;
+    let length = STANDARD
+        .decode_slice(credentials.signature, &mut given)
+        .map_err(|_| failed("the signature is not the base64 of 32 bytes"))?;
     for path in signed_paths(head, target) {
         let pieces = signed_pieces(credentials.scheme, head, date, &target.account, &path);
         if keys.iter().any(|key| bool::from(key.sign(pieces).ct_eq(&given[..length]))) {
             return Ok(());
         }
     }
-    Err(failed.into())
+    let expected = signed_pieces(credentials.scheme, head, date, &target.account, &head.path).concat();
+    Err(failed(format!("none of the account's keys signed {expected:?} so ({:?})", credentials.scheme)))
+}
+
+fn failed(why: impl Into<Box<str>>) -> Error {
+    Error::from(Code::AuthenticationFailed).because(why)
 }
 
 /// The paths that clients may have signed: as sent, and on the secondary

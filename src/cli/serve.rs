@@ -8,6 +8,7 @@ use tracing_subscriber::EnvFilter;
 use crate::app::{self, AppError};
 use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::config::{Config, ConfigError, LogFormat, Settings};
+use crate::http::EXPLANATIONS;
 
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,9 @@ pub fn run(settings: &Settings) -> Result<(), ServeError> {
 /// [`ServeError::Log`].
 pub fn start_logging(settings: &Settings) -> Result<(), ServeError> {
     // What actix says at start and stop is said by us.
-    let quiet = format!("actix_server=warn,rusqlite_migration=warn,{}", settings.log);
+    let explanations = if settings.explain_errors { "info" } else { "off" };
+    let quiet =
+        format!("actix_server=warn,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}", settings.log);
     let filter = EnvFilter::try_new(quiet).map_err(|_| ServeError::Log(settings.log.clone()))?;
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)

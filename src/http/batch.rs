@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::answer::{Answer, CONTENT_TYPE};
 use super::execute::{execute, write_needs_body};
+use super::explain::explain;
 use super::permit::{permit, permit_change_set};
 use super::print::Printer;
 use crate::auth::Identity;
@@ -103,6 +104,7 @@ impl<S: Backend> Run<'_, S> {
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
+        explain(error, &self.occasion);
         let representation = printing.format.for_errors();
         let version = match representation {
             Representation::Atom(style) => style.data_service_version(),

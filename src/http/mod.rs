@@ -5,6 +5,7 @@ mod batch;
 pub mod clock;
 mod cors;
 mod execute;
+mod explain;
 mod issuer;
 mod listen;
 mod permit;
@@ -16,6 +17,7 @@ mod stub;
 mod wire;
 
 pub use answer::Answer;
+pub use explain::EXPLANATIONS;
 pub use issuer::Issuer;
 pub use listen::{bind, listen};
 pub use serve::{Place, Service};

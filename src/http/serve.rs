@@ -13,6 +13,7 @@ use super::batch::Run;
 use super::clock::Clock;
 use super::cors::{self, CorsCache};
 use super::execute::execute;
+use super::explain::explain;
 use super::issuer::Issuer;
 use super::permit::permit;
 use super::print::Printer;
@@ -220,6 +221,7 @@ impl Pipeline<'_> {
     }
 
     fn front_door(&self, error: &Error) -> Answer {
+        explain(error, &self.occasion);
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
         Answer::front_door(error, self.head, challenge, &self.occasion)
     }
@@ -236,6 +238,7 @@ impl Pipeline<'_> {
 
     /// The one door that errors of the table layer leave through.
     fn refuse(&self, error: &Error) -> Answer {
+        explain(error, &self.occasion);
         let options = self.options();
         if options.any_case("comp").is_some() {
             return Answer::xml_refusal(error, &self.occasion);

@@ -16,6 +16,7 @@ mod support;
 mod architecture;
 mod azurite;
 mod conformance;
+mod explain;
 mod failures;
 mod process;
 mod replay;

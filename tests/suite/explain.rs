@@ -1,0 +1,61 @@
+//! Refusals explained in the log, and only there, and only on request.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::support::client::Auth;
+use crate::support::server::{Process, account, fresh_folder};
+use crate::support::*;
+
+fn server(more: &[&str]) -> Process {
+    let accounts = account(1).setting();
+    let fixed = ["--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts];
+    Process::spawn(fresh_folder(), &[&fixed[..], more].concat(), &[])
+}
+
+/// Makes every kind of refusal that is explained, and returns what the clients saw.
+fn refusals(server: &Process) -> String {
+    let good = Client::path_style(server.address(), account(1));
+    let mut stranger = account(1);
+    stranger.keys = [STANDARD.encode([7; 64]), STANDARD.encode([8; 64])];
+    let bad = Client::path_style(server.address(), stranger);
+    let t = good.table();
+    let answers = [
+        bad.get("/Tables").expect(403),
+        good.request("GET", "/Tables").auth(Auth::Header("Basic eDp5".into())).send().expect(400),
+        good.bearing("sv=2019-02-02&sig=AAAA&ss=t&srt=s&se=2020-01-01&sp=r").get("/Tables").expect(403),
+        good.bearing("sv=2019-02-02&sig=AAAA&ss=t&srt=s&se=2020-01-01&sp=r&sr=b").get("/Tables").expect(403),
+        t.query("?$filter=A%20eq%20%20eq").expect(400),
+    ];
+    answers.iter().map(|answer| String::from_utf8_lossy(&answer.body).into_owned()).collect()
+}
+
+const EXPLANATIONS: [&str; 5] = [
+    "none of the account's keys signed \\\"",
+    "the Authorization header is neither",
+    "none of the account's keys signed \\\"acct0001\\\\nr\\\\nt\\\\ns\\\\n\\\\n2020-01-01",
+    "sr belongs to signatures of other services",
+    "Syntax error at position",
+];
+
+#[test]
+fn the_log_says_what_should_have_been_signed() {
+    let server = server(&["--explain-errors", "--log-format", "json"]);
+    let seen = refusals(&server);
+    let log = server.log();
+    for explanation in EXPLANATIONS {
+        assert!(log.contains(explanation), "{explanation} in {log}");
+    }
+    assert!(!seen.contains("none of the account's keys") && !seen.contains("is neither"), "{seen}");
+    assert!(!log.contains(&account(1).keys[0]) && !log.contains("AAAA"), "no key, no signature: {log}");
+}
+
+#[test]
+fn without_the_option_nothing_is_said() {
+    let server = server(&["--log-format", "json"]);
+    refusals(&server);
+    let log = server.log();
+    for explanation in EXPLANATIONS {
+        assert!(!log.contains(explanation), "{log}");
+    }
+}
