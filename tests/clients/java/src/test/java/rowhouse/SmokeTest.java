@@ -1,3 +1,0 @@
-package rowhouse;
-import org.junit.jupiter.api.Test;
-class SmokeTest { @Test void x() {} }
