@@ -15,7 +15,7 @@ require_java() {
 maven() {
     (
         cd "$CLIENTS/$1"
-        mvn -B -q -ntp -Drowhouse.target="$target/$1-client" "$2"
+        mvn -B -q -ntp -Dstyle.color=never -Drowhouse.target="$target/$1-client" "$2"
     )
 }
 
