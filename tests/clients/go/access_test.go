@@ -132,11 +132,16 @@ func TestAddressesWithSignaturesThatTheClientsMake(t *testing.T) {
 	table := must(aztables.NewClientWithNoCredential(address, options()))(t)
 	must(table.AddEntity(ctx, entity("r", nil), nil))(t)
 	must(table.GetEntity(ctx, "p", "r", nil))(t)
+	// It signs ranges of keys and does not send them.
+	address = must(client.NewClient(name).GetTableSASURL(aztables.SASPermissions{Read: true, StartPartitionKey: "p"}, time.Now().UTC().Add(-time.Minute), expiry))(t)
+	ranged := must(aztables.NewClientWithNoCredential(address, options()))(t)
+	_, err := ranged.GetEntity(ctx, "p", "r", nil)
+	refused(t, err, 403, "AuthenticationFailed")
 	// For https alone, always.
 	address = must(client.GetAccountSASURL(aztables.AccountSASResourceTypes{Container: true},
 		aztables.AccountSASPermissions{List: true}, time.Now().Add(-time.Minute), expiry))(t)
 	account := must(aztables.NewServiceClientWithNoCredential(address, options()))(t)
-	_, err := account.NewListTablesPager(nil).NextPage(ctx)
+	_, err = account.NewListTablesPager(nil).NextPage(ctx)
 	refused(t, err, 403, "AuthorizationProtocolMismatch")
 }
 

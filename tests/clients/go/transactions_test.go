@@ -102,6 +102,18 @@ func TestPartitionsAndTablesOfATransaction(t *testing.T) {
 	}
 }
 
+func TestKeysWithQuotesInTransactions(t *testing.T) {
+	ctx := limited(t)
+	table, _ := newTable(t)
+	body := []byte(`{"PartitionKey":"it's","RowKey":"100% ü"}`)
+	must(table.SubmitTransaction(ctx, []aztables.TransactionAction{{ActionType: aztables.TransactionTypeAdd, Entity: body}}, nil))(t)
+	must(table.GetEntity(ctx, "it's", "100% ü", nil))(t)
+	// The SDK does not double them in the addresses of the other actions.
+	if _, err := table.SubmitTransaction(ctx, []aztables.TransactionAction{{ActionType: aztables.TransactionTypeDelete, Entity: body}}, nil); err == nil {
+		t.Fatal("the SDK has learned to double quotes")
+	}
+}
+
 func TestAHundredActionsAreTheMost(t *testing.T) {
 	ctx := limited(t)
 	table, _ := newTable(t)
