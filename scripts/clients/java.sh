@@ -28,14 +28,14 @@ prepare_java() {
 # run_java CLIENT NAME STORE [DATABASE_URL]
 run_java() {
     say "$2 on $3"
-    local status=0 reports=$target/$1-client/surefire-reports tests failed skipped
+    local status=0 reports=$target/$1-client/surefire-reports tests failures skipped
     rm -rf "$reports"
     ROWHOUSE_BIN="$target/debug/rowhouse" DATABASE_URL=${4:-} maven "$1" test || status=$?
     tests=$(surefire tests "$reports")
     skipped=$(surefire skipped "$reports")
-    failed=$(($(surefire failures "$reports") + $(surefire errors "$reports")))
-    printf '%s tests passed, %s failed\n' "$((tests - failed - skipped))" "$failed"
-    record "$2, $3" "$status" "$((tests - failed - skipped))" "$failed" "$skipped"
+    failures=$(($(surefire failures "$reports") + $(surefire errors "$reports")))
+    printf '%s tests passed, %s failed\n' "$((tests - failures - skipped))" "$failures"
+    record "$2, $3" "$status" "$((tests - failures - skipped))" "$failures" "$skipped"
 }
 
 # surefire ATTRIBUTE FOLDER: its sum over the reports, one a class.
