@@ -68,9 +68,13 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     }
     match open {
         None => Err(Code::InvalidInput.into()),
-        // The closing delimiter is missing: the last part ends with the body.
+        // The closing delimiter is missing: the last part ends with the body. If
+        // nothing follows, that delimiter was it, without its dashes.
         Some(start) => {
-            parts.push(part(&body[start.min(body.len())..])?);
+            let rest = &body[start.min(body.len())..];
+            if parts.is_empty() || !rest.trim_ascii().is_empty() {
+                parts.push(part(rest)?);
+            }
             Ok(parts)
         }
     }
@@ -264,6 +268,8 @@ mod tests {
         check(CRLF.trim_end());
         check(&format!("preamble\r\n{CRLF}epilogue"));
         check(&CRLF.replace("--b--\r\n", ""));
+        check(&CRLF.replace("--b--\r\n", "--b\r\n"));
+        check(&CRLF.replace("--c--\r\n\r\n--b--\r\n", "--c\n--b"));
         check(
             &CRLF
                 .replace("HTTP/1.1\r\n", "HTTP/1.1\r\nContent-ID: 1\r\n")

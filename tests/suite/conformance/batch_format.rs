@@ -25,6 +25,7 @@ cases![
     blank_lines_after_a_delete_do_not_matter,
     a_quoted_boundary_is_read,
     a_preamble_and_an_epilogue_are_skipped,
+    a_closing_delimiter_without_its_dashes_is_read,
     a_percent_sign_in_a_body_is_a_percent_sign,
     a_boundary_inside_a_value_is_a_value,
     a_tunnelled_verb_inside_is_executed,
@@ -284,6 +285,16 @@ fn a_preamble_and_an_epilogue_are_skipped(client: &Client) {
     let body = Batch::new().insert(&t, &with_keys("p", "r", json!({}))).body();
     let answer = BatchAnswer::of(post(client, format!("\r\n{body}\r\nfarewell\r\n")).send());
     assert_eq!(answer.parts[0].status, 204);
+}
+
+/// As the retired SDK for Rust ends its batches (protocol §8.2, tolerances of known clients).
+fn a_closing_delimiter_without_its_dashes_is_read(client: &Client) {
+    let t = client.table();
+    let body = Batch::with_bare_line_feeds().insert(&t, &with_keys("p", "r", json!({}))).body();
+    let cut = body.trim_end().strip_suffix("--").expect("it closes");
+    let answer = BatchAnswer::of(post(client, format!("{cut}\n")).send());
+    assert_eq!(answer.parts[0].status, 204);
+    assert_eq!(t.count(), 1);
 }
 
 fn a_percent_sign_in_a_body_is_a_percent_sign(client: &Client) {
