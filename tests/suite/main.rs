@@ -3,7 +3,7 @@
 //!
 //! `conformance` holds the rules of the protocol, `replay` the recordings of
 //! the real service, `process` what an operator sees, `store` the contract of
-//! the databases, `architecture` the direction of the imports. To judge another
+//! the databases, `promises` what must hold whatever dies, `architecture` the direction of the imports. To judge another
 //! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
 //! `ROWHOUSE_TEST_KEY` and run
 //! `cargo test --test suite --features external-tests external::`.
@@ -14,6 +14,7 @@ mod support;
 mod architecture;
 mod conformance;
 mod process;
+mod promises;
 mod replay;
 mod store;
 mod tokens;
