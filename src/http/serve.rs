@@ -14,9 +14,10 @@ use super::clock::Clock;
 use super::cors::{self, CorsCache};
 use super::execute::execute;
 use super::issuer::Issuer;
+use super::limits::{BodyMemory, Limits};
 use super::permit::permit;
 use super::print::Printer;
-use super::receive::{head_of, read_body};
+use super::receive::{head_of, receive};
 use super::respond::respond;
 use crate::auth::{self, AccountSet, Credentials, Identity, sas};
 use crate::codec::failure::Occasion;
@@ -40,6 +41,8 @@ pub struct Service {
     pub cors: CorsCache,
     /// Whose tokens are trusted, if any are.
     pub issuer: Option<Issuer>,
+    pub limits: Limits,
+    pub body_memory: BodyMemory,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
 }
@@ -106,10 +109,11 @@ impl Pipeline<'_> {
             Err(error) => return self.front_door(&error),
         };
         let operate = async {
-            let body = read_body(head, body).await?;
+            // Held until the answer is there: what was read from it may borrow.
+            let body = receive(head, body, &service.body_memory, service.limits.body).await?;
             let options = self.options.as_ref().map_err(Error::clone)?;
             let max_comparisons = service.max_comparisons;
-            let context = Context { head, options, body: &body, max_comparisons };
+            let context = Context { head, options, body: &body.bytes, max_comparisons };
             let request = request::read(&context, target)?;
             self.operate(target, &identity, &request).await
         };

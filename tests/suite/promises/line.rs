@@ -94,23 +94,32 @@ impl Line {
     }
 }
 
-/// Reads one answer with a length; `None` if it does not come, or not whole.
+/// Reads the only answer on a connection, which has a length; `None` if it does
+/// not come, or not whole.
 pub fn read(stream: &mut TcpStream) -> Option<Raw> {
     let mut buffer = Vec::new();
+    let raw = read_next(stream, &mut buffer);
+    assert!(buffer.is_empty(), "more than one answer: {}", String::from_utf8_lossy(&buffer));
+    raw
+}
+
+/// Reads the next answer; what has come after it stays in the buffer.
+pub fn read_next(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Raw> {
     let (mut raw, used) = loop {
-        if let Some(found) = head(&buffer) {
+        if let Some(found) = head(buffer) {
             break found;
         }
-        fill(stream, &mut buffer)?;
+        fill(stream, buffer)?;
     };
     let length = match raw.status {
         204 | 304 => 0,
         _ => raw.header("content-length")?.parse().ok()?,
     };
     while buffer.len() < used + length {
-        fill(stream, &mut buffer)?;
+        fill(stream, buffer)?;
     }
-    raw.body = buffer.split_off(used);
+    raw.body = buffer[used..used + length].to_vec();
+    buffer.drain(..used + length);
     Some(raw)
 }
 

@@ -53,6 +53,16 @@ impl Site {
         status
     }
 
+    /// What it has written to standard error since it was started.
+    pub fn log(&self) -> String {
+        self.process.as_ref().map(Process::log).unwrap_or_default()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("it runs").pid
+    }
+
     /// A client of the server as it is now.
     pub fn client(&self) -> Client {
         Client::path_style(&self.address.get(), account(1))
