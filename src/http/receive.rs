@@ -1,9 +1,12 @@
 //! From what actix hands over to plain data.
 
 use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::Version;
 use actix_web::http::header::HeaderValue;
 use actix_web::web::{Bytes, BytesMut, Payload};
@@ -33,7 +36,7 @@ pub struct Body<'a> {
 /// and [`Code::InvalidInput`] for framing that makes no sense.
 pub async fn receive<'a>(
     head: &Head<'_>,
-    payload: Payload,
+    payload: &mut Payload,
     memory: &'a BodyMemory,
     limit: Duration,
 ) -> Result<Body<'a>> {
@@ -45,14 +48,14 @@ pub async fn receive<'a>(
     Ok(Body { bytes, _share: share })
 }
 
-async fn read_body(head: &Head<'_>, mut payload: Payload, share: &mut Share<'_>) -> Result<Bytes> {
+async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>) -> Result<Bytes> {
     let declared = head.header("content-length").and_then(|length| length.parse::<u64>().ok());
     if declared.is_some_and(|length| length > MAX_BODY as u64) {
         return Err(Code::RequestBodyTooLarge.into());
     }
-    let Some(first) = next_piece(&mut payload).await? else { return Ok(Bytes::new()) };
+    let Some(first) = next_piece(payload).await? else { return Ok(Bytes::new()) };
     share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
-    let Some(mut piece) = next_piece(&mut payload).await? else { return limited(first) };
+    let Some(mut piece) = next_piece(payload).await? else { return limited(first) };
     // A declaration is no reason to set megabytes aside.
     let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
     let room = room.max(first.len() + piece.len());
@@ -70,7 +73,7 @@ async fn read_body(head: &Head<'_>, mut payload: Payload, share: &mut Share<'_>)
             body.reserve(room - body.len());
         }
         body.extend_from_slice(&piece);
-        piece = match next_piece(&mut payload).await? {
+        piece = match next_piece(payload).await? {
             Some(piece) => piece,
             None => return Ok(body.freeze()),
         };
@@ -87,6 +90,33 @@ async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>> {
 
 fn limited(body: Bytes) -> Result<Bytes> {
     if body.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(body) }
+}
+
+/// The answer to a request whose body nobody reads to its end. The connection
+/// closes behind it: actix would otherwise read a body in chunks, without end if
+/// it has none, once its reader is dropped, so it is kept for as long as the answer.
+pub fn hang_up(answer: BoxBody, unread: Payload) -> BoxBody {
+    BoxBody::new(Unread { answer, _body: unread })
+}
+
+struct Unread {
+    answer: BoxBody,
+    _body: Payload,
+}
+
+impl MessageBody for Unread {
+    type Error = Box<dyn std::error::Error>;
+
+    fn size(&self) -> BodySize {
+        self.answer.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.answer).poll_next(context)
+    }
 }
 
 /// The head of a request as plain data.

@@ -91,7 +91,7 @@ fn slow(table: &Table) -> Vec<TcpStream> {
     let begin = || {
         let mut stream = table.client.wire().connect();
         stream.write_all(head.as_bytes()).expect("the server listens");
-        stream.write_all(&[b' '; 80 * 1024]).expect("the system takes this much");
+        stream.write_all(&[b' '; 200 * 1024]).expect("the system takes this much");
         stream
     };
     (0..SLOW).map(|_| begin()).collect()
@@ -154,8 +154,7 @@ fn overloaded(url: &str) {
     let count = idle_connections();
     let mut idle = idle(&site, &table, count);
     println!("{count} idle connections: {:?} KiB", resident(site.pid()));
-    let first = wave(&site, &table, 5);
-    let second = wave(&site, &table, 5);
+    let [first, second] = [(); 2].map(|()| wave(&site, &client.table(), 5));
     assert!(first.max(second) < MAX_RESIDENT, "{first} and {second} KiB");
     assert!(second < first + first / 2, "memory does not return: {first}, then {second} KiB");
     // Those who waited all the while, and a body that needs memory.

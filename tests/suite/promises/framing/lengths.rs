@@ -94,25 +94,30 @@ fn a_body_in_chunks_is_as_good_as_any() {
     assert_eq!(table.count(), 1);
 }
 
-#[test]
-fn a_body_without_end_is_refused_once_it_is_too_long() {
-    let client = site().client();
-    let table = client.table();
-    let head = chunked(&table, "");
+/// Sends a body in chunks without end; the answer, after which the server has to
+/// hang up, since it is the only one who can put an end to this.
+fn without_end(client: &Client, head: &str) -> Raw {
     let mut stream = client.wire().connect();
     stream.write_all(head.as_bytes()).expect("the server listens");
     let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
-    let mut sent = 0;
-    // It is the server that puts an end to this.
+    let mut reader = stream.try_clone().expect("a socket");
+    let answer = std::thread::spawn(move || answer_on(&mut reader, b"a body without end"));
+    let mut sent = 0_u64;
     while stream.write_all(&chunk).is_ok() {
         sent += 0x10000;
-        assert!(sent < 1 << 30, "the server reads on and on");
-        if sent > 5 << 20 {
-            break;
-        }
+        assert!(sent < 16 << 30, "the server reads on and on");
     }
-    let raw = answer_on(&mut stream, head.as_bytes());
-    assert_eq!(raw.status, 413, "{raw:?}");
+    answer.join().expect("an answer")
+}
+
+#[test]
+fn a_body_without_end_is_refused_and_its_connection_closed() {
+    let client = site().client();
+    let table = client.table();
+    assert_eq!(without_end(&client, &chunked(&table, "")).status, 413);
+    let stranger =
+        chunked(&table, "").replacen("Authorization: SharedKey", "Authorization: SharedKeyLite", 1);
+    assert_eq!(without_end(&client, &stranger).status, 403);
     is_well(&client);
 }
 
