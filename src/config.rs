@@ -76,7 +76,7 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub head_seconds: u16,
 
-    /// Seconds that the body of a request may take to arrive
+    /// Seconds that the body of a request may take to arrive, or the next bytes of an answer to be taken
     #[arg(long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
     pub body_seconds: u16,
 

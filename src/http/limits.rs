@@ -12,7 +12,8 @@ use crate::error::{Code, Result};
 pub struct Limits {
     /// For the head of a request to arrive.
     pub head: Duration,
-    /// For the body of a request to arrive.
+    /// For the body of a request to arrive, and for the next bytes of an answer to
+    /// be taken.
     pub body: Duration,
     /// Bytes of all bodies that are held at once.
     pub body_memory: usize,

@@ -15,6 +15,7 @@ use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
 
+use super::patience::Impatient;
 use super::serve::{Service, serve};
 use super::wire::WireCase;
 
@@ -49,6 +50,7 @@ pub fn listen(
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
     let head_timeout = service.limits.head;
+    let stall_timeout = service.limits.body;
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
         let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
@@ -65,9 +67,9 @@ pub fn listen(
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
             .finish(map_config(app.map_err(|error: Error| error.error_response()), config));
-        fn_service(|connection: TcpStream| async {
+        fn_service(move |connection: TcpStream| async move {
             let peer = connection.peer_addr().ok();
-            Ok((WireCase::new(connection), Protocol::Http1, peer))
+            Ok((WireCase::new(Impatient::new(connection, stall_timeout)), Protocol::Http1, peer))
         })
         .and_then(http)
     })

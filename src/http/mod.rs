@@ -8,6 +8,7 @@ mod execute;
 mod issuer;
 mod limits;
 mod listen;
+mod patience;
 mod permit;
 mod print;
 mod receive;
