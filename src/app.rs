@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{self, Issuer, Place, Service};
+use crate::http::{self, BodyMemory, Issuer, Place, Service};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
@@ -60,6 +60,8 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         accounts: config.accounts.clone(),
         clock: Clock::default(),
         issuer: config.trust.clone().map(Issuer::new),
+        limits: config.limits,
+        body_memory: BodyMemory::new(config.limits.body_memory),
         max_comparisons: config.max_filter_comparisons,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));

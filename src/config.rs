@@ -2,12 +2,14 @@
 //! `.env` file, in that order of precedence. All three are alike.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
+use crate::http::Limits;
 use crate::store::postgres::PgOptions;
 use crate::store::sqlite::{Location, SqliteOptions};
 
@@ -78,6 +80,18 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_filter_comparisons: u32,
 
+    /// Seconds that the head of a request may take to arrive
+    #[arg(long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
+    pub head_seconds: u16,
+
+    /// Seconds that the body of a request may take to arrive, or the next bytes of an answer to be taken
+    #[arg(long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
+    pub body_seconds: u16,
+
+    /// MiB that the bodies of all requests may take at once, past the first 64 KiB of each
+    #[arg(long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
+    pub max_body_memory: u32,
+
     /// Seconds that requests in flight may take to finish at shutdown
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
@@ -115,6 +129,7 @@ pub struct Config {
     pub workers: Option<u16>,
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
+    pub limits: Limits,
     pub shutdown_seconds: u16,
 }
 
@@ -169,6 +184,11 @@ impl Settings {
             workers: self.workers,
             max_clients: self.max_clients,
             max_filter_comparisons: self.max_filter_comparisons as usize,
+            limits: Limits {
+                head: Duration::from_secs(self.head_seconds.into()),
+                body: Duration::from_secs(self.body_seconds.into()),
+                body_memory: self.max_body_memory as usize * 1024 * 1024,
+            },
             shutdown_seconds: self.shutdown_seconds,
         })
     }

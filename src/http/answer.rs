@@ -57,7 +57,7 @@ impl Answer {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::xml(error, occasion));
         // As recorded: the message is the reason phrase too.
-        Self { reason: Some(facts.message), ..answer }.with("x-ms-error-code", facts.code)
+        Self { reason: Some(facts.message), ..answer }.with("x-ms-error-code", facts.code).with_pause(error)
     }
 
     /// The same answer with one more header.
@@ -97,10 +97,12 @@ impl Answer {
         if let Some(prefer) = prefer.filter(|_| error.code != Code::TableNotFound) {
             answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
         }
-        if matches!(error.code, Code::ServerBusy) {
-            answer = answer.with("Retry-After", "1");
-        }
-        answer
+        answer.with_pause(error)
+    }
+
+    /// Whoever finds the server busy is told when to come back.
+    fn with_pause(self, error: &Error) -> Self {
+        if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }
 
     /// A refusal before the table layer is reached: authentication. JSON where
@@ -122,12 +124,12 @@ impl Answer {
         let reason = Some(facts.message);
         let answer = Self { status: facts.status, reason, headers: Vec::new(), body: body.into_bytes() }
             .with(CONTENT_TYPE, content_type)
-            .with("x-ms-error-code", facts.code);
+            .with("x-ms-error-code", facts.code)
+            .with_pause(error);
         match error.code {
             Code::NoCredentials => {
                 answer.with("WWW-Authenticate", challenge.unwrap_or_else(|| CHALLENGE.to_owned()))
             }
-            Code::ServerBusy => answer.with("Retry-After", "1"),
             _ => answer,
         }
     }

@@ -15,14 +15,13 @@ use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
 
+use super::patience::Impatient;
 use super::serve::{Service, serve};
 use super::wire::WireCase;
 
 /// Time that a connection may stay idle. Longer than the idle time of usual
 /// load balancers, so that they are the ones to close.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// Time that the head of a request may take to arrive.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time that a client may take to close its side.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that may wait to be accepted.
@@ -50,6 +49,8 @@ pub fn listen(
     service: Data<Service>,
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
+    let head_timeout = service.limits.head;
+    let stall_timeout = service.limits.body;
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
         let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
@@ -62,13 +63,13 @@ pub fn listen(
                 async move { stop.notified().await }
             })
             .keep_alive(KEEP_ALIVE)
-            .client_request_timeout(HEAD_TIMEOUT)
+            .client_request_timeout(head_timeout)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
             .finish(map_config(app.map_err(|error: Error| error.error_response()), config));
-        fn_service(|connection: TcpStream| async {
+        fn_service(move |connection: TcpStream| async move {
             let peer = connection.peer_addr().ok();
-            Ok((WireCase::new(connection), Protocol::Http1, peer))
+            Ok((WireCase::new(Impatient::new(connection, stall_timeout)), Protocol::Http1, peer))
         })
         .and_then(http)
     })

@@ -1,43 +1,79 @@
 //! From what actix hands over to plain data.
 
 use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::Version;
 use actix_web::http::header::HeaderValue;
 use actix_web::web::{Bytes, BytesMut, Payload};
 use futures_util::StreamExt as _;
 
+use super::limits::{BodyMemory, Share};
 use crate::error::{Code, Result};
 use crate::request::Head;
 
 /// Bytes of a body at most (protocol §5.7, §8.1).
 pub const MAX_BODY: usize = 4 * 1024 * 1024;
-/// Time between two pieces of a body.
-const MAX_BODY_PAUSE: Duration = Duration::from_secs(20);
+/// Bytes of a body that are made room for before they come, and that count for
+/// nothing: requests of usual size go on when others have taken all memory.
+const FREE_ROOM: usize = 64 * 1024;
 
-/// Bytes of a body that are made room for before they come.
-const FIRST_ROOM: usize = 64 * 1024;
+/// A body, and the memory that it counts for.
+pub struct Body<'a> {
+    pub bytes: Bytes,
+    _share: Share<'a>,
+}
 
-/// Reads a body, refusing it while it streams once it is too long.
-pub async fn read_body(head: &Head<'_>, mut payload: Payload) -> Result<Bytes> {
+/// Reads a body, refusing it while it streams once it is too long, takes too
+/// long, or finds no memory.
+///
+/// # Errors
+/// [`Code::RequestBodyTooLarge`], [`Code::RequestTimedOut`], [`Code::ServerBusy`],
+/// and [`Code::InvalidInput`] for framing that makes no sense.
+pub async fn receive<'a>(
+    head: &Head<'_>,
+    payload: &mut Payload,
+    memory: &'a BodyMemory,
+    limit: Duration,
+) -> Result<Body<'a>> {
+    let mut share = memory.share();
+    // Before the client has sent all of it, nothing can have been done.
+    let bytes = tokio::time::timeout(limit, read_body(head, payload, &mut share))
+        .await
+        .map_err(|_| Code::RequestTimedOut)??;
+    Ok(Body { bytes, _share: share })
+}
+
+async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>) -> Result<Bytes> {
     let declared = head.header("content-length").and_then(|length| length.parse::<u64>().ok());
     if declared.is_some_and(|length| length > MAX_BODY as u64) {
         return Err(Code::RequestBodyTooLarge.into());
     }
-    let Some(first) = next_piece(&mut payload).await? else { return Ok(Bytes::new()) };
-    let Some(mut piece) = next_piece(&mut payload).await? else { return limited(first) };
+    let Some(first) = next_piece(payload).await? else { return Ok(Bytes::new()) };
+    share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
+    let Some(mut piece) = next_piece(payload).await? else { return limited(first) };
     // A declaration is no reason to set megabytes aside.
-    let room = declared.map_or(0, |length| length as usize).min(FIRST_ROOM);
-    let mut body = BytesMut::with_capacity(room.max(first.len() + piece.len()));
+    let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
+    let room = room.max(first.len() + piece.len());
+    share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
+    let mut body = BytesMut::with_capacity(room);
     body.extend_from_slice(&first);
     loop {
-        if body.len() + piece.len() > MAX_BODY {
+        let length = body.len() + piece.len();
+        if length > MAX_BODY {
             return Err(Code::RequestBodyTooLarge.into());
         }
+        if length > body.capacity() {
+            let room = length.next_power_of_two();
+            share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
+            body.reserve(room - body.len());
+        }
         body.extend_from_slice(&piece);
-        piece = match next_piece(&mut payload).await? {
+        piece = match next_piece(payload).await? {
             Some(piece) => piece,
             None => return Ok(body.freeze()),
         };
@@ -45,16 +81,42 @@ pub async fn read_body(head: &Head<'_>, mut payload: Payload) -> Result<Bytes> {
 }
 
 async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>> {
-    match tokio::time::timeout(MAX_BODY_PAUSE, payload.next()).await {
-        Err(_) => Err(Code::OperationTimedOut.into()),
-        Ok(None) => Ok(None),
-        Ok(Some(Ok(piece))) => Ok(Some(piece)),
-        Ok(Some(Err(_))) => Err(Code::InvalidInput.into()),
+    match payload.next().await {
+        None => Ok(None),
+        Some(Ok(piece)) => Ok(Some(piece)),
+        Some(Err(_)) => Err(Code::InvalidInput.into()),
     }
 }
 
 fn limited(body: Bytes) -> Result<Bytes> {
     if body.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(body) }
+}
+
+/// The answer to a request whose body nobody reads to its end. The connection
+/// closes behind it: actix would otherwise read a body in chunks, without end if
+/// it has none, once its reader is dropped, so it is kept for as long as the answer.
+pub fn hang_up(answer: BoxBody, unread: Payload) -> BoxBody {
+    BoxBody::new(Unread { answer, _body: unread })
+}
+
+struct Unread {
+    answer: BoxBody,
+    _body: Payload,
+}
+
+impl MessageBody for Unread {
+    type Error = Box<dyn std::error::Error>;
+
+    fn size(&self) -> BodySize {
+        self.answer.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.answer).poll_next(context)
+    }
 }
 
 /// The head of a request as plain data.

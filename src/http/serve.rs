@@ -1,6 +1,7 @@
 //! The pipeline, read top to bottom: address, version, credentials, body,
 //! request, permission, plan, store, answer.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,10 @@ use super::cors::{self, CorsCache};
 use super::execute::execute;
 use super::explain::explain;
 use super::issuer::Issuer;
+use super::limits::{BodyMemory, Limits};
 use super::permit::permit;
 use super::print::Printer;
-use super::receive::{head_of, read_body};
+use super::receive::{hang_up, head_of, receive};
 use super::respond::respond;
 use crate::auth::{self, AccountSet, Credentials, Identity, sas};
 use crate::codec::failure::Occasion;
@@ -44,6 +46,8 @@ pub struct Service {
     pub clock: Clock,
     /// Whose tokens are trusted, if any are.
     pub issuer: Option<Issuer>,
+    pub limits: Limits,
+    pub body_memory: BodyMemory,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
 }
@@ -72,21 +76,23 @@ impl Service {
 }
 
 /// Answers one request.
-pub async fn serve(service: Data<Service>, http: HttpRequest, body: Payload) -> HttpResponse {
+pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload) -> HttpResponse {
     let started = Instant::now();
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();
     let head = head_of(&http);
     let options = Options::parse(&head.query);
     let occasion = Occasion { request_id: &request_id, now };
-    let pipeline = Pipeline { service: &service, head: &head, options, occasion };
-    let timely = tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(body));
+    let unread = Cell::new(head.header("transfer-encoding").is_some());
+    let pipeline = Pipeline { service: &service, head: &head, options, occasion, unread: &unread };
+    let timely = tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(&mut body));
     let (answer, rules) = timely.await.unwrap_or_else(|_| {
         let error = Error::from(Code::OperationTimedOut);
         (pipeline.refuse(&error), Arc::default())
     });
     log(&head, &answer, &request_id, started);
-    respond(answer, &rules, &head, request_id)
+    let response = respond(answer, &rules, &head, request_id);
+    if unread.get() { response.map_body(|_, answer| hang_up(answer, body)) } else { response }
 }
 
 struct Pipeline<'a> {
@@ -95,6 +101,8 @@ struct Pipeline<'a> {
     /// Why the query string was not understood is told once the sender is known.
     options: Result<Options<'a>>,
     occasion: Occasion<'a>,
+    /// Whether a body in chunks has not been read to its end.
+    unread: &'a Cell<bool>,
 }
 
 impl Pipeline<'_> {
@@ -107,7 +115,7 @@ impl Pipeline<'_> {
     }
 
     /// The answer, and the CORS rules that apply to it.
-    async fn answer(&self, body: Payload) -> (Answer, Arc<[CorsRule]>) {
+    async fn answer(&self, body: &mut Payload) -> (Answer, Arc<[CorsRule]>) {
         let (service, head) = (self.service, self.head);
         let target = match target::resolve(head, &service.accounts).and_then(|target| {
             head.version()?;
@@ -123,17 +131,19 @@ impl Pipeline<'_> {
         (answer, self.cors_rules(&target).await)
     }
 
-    async fn authenticated(&self, target: &Target, body: Payload) -> Answer {
+    async fn authenticated(&self, target: &Target, body: &mut Payload) -> Answer {
         let (service, head) = (self.service, self.head);
         let identity = match self.authenticate(target).await {
             Ok(identity) => identity,
             Err(error) => return self.front_door(&error),
         };
         let operate = async {
-            let body = read_body(head, body).await?;
+            // Held until the answer is there: what was read from it may borrow.
+            let body = receive(head, body, &service.body_memory, service.limits.body).await?;
+            self.unread.set(false);
             let options = self.options.as_ref().map_err(Error::clone)?;
             let max_comparisons = service.max_comparisons;
-            let context = Context { head, options, body: &body, max_comparisons };
+            let context = Context { head, options, body: &body.bytes, max_comparisons };
             let request = request::read(&context, target)?;
             self.operate(target, &identity, &request).await
         };

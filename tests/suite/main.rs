@@ -5,7 +5,7 @@
 //! the real service, `failures` what clients are told when the database does
 //! not do its part, `process` what an operator sees, `secondary` a read
 //! replica, `store` the contract of
-//! the databases, `architecture` the direction of the imports. To judge another
+//! the databases, `promises` what must hold whatever dies, `architecture` the direction of the imports. To judge another
 //! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
 //! `ROWHOUSE_TEST_KEY` and run
 //! `cargo test --test suite --features external-tests external::`.
@@ -19,6 +19,7 @@ mod conformance;
 mod explain;
 mod failures;
 mod process;
+mod promises;
 mod replay;
 mod secondary;
 mod store;

@@ -214,6 +214,8 @@ rows! {
     OperationTimedOut =>
         In(TIMED_OUT, "failures.rs", "a_write_that_takes_longer_than_the_client_allows_is_timed_out"),
     NotImplemented => By(NOT_IMPLEMENTED, |c| c.get("/Tables?$orderby=TableName")),
+    RequestTimedOut =>
+        In(BODY_TIMED_OUT, "promises/framing/slow.rs", "a_body_that_comes_too_slowly_is_cut_off"),
     ServerBusy => In(BUSY, "failures.rs", "a_database_that_is_away_makes_the_server_busy"),
 }
 

@@ -201,7 +201,7 @@ fn local() -> Option<String> {
 
 /// Where `initdb` is: what `pg_config` says, the newest of Debian's folders, or
 /// a folder of PATH.
-fn installation() -> Option<PathBuf> {
+pub fn installation() -> Option<PathBuf> {
     let said = Command::new("pg_config").arg("--bindir").output().ok();
     let said = said.map(|out| PathBuf::from(String::from_utf8_lossy(&out.stdout).trim()));
     let mut packaged: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
@@ -218,8 +218,8 @@ fn installation() -> Option<PathBuf> {
         .find(|dir| dir.join("initdb").is_file() && dir.join("pg_ctl").is_file())
 }
 
-/// PostgreSQL refuses to run as root.
-fn as_ordinary_user() -> Command {
+/// A command for an ordinary user, since PostgreSQL refuses to run as root.
+pub fn as_ordinary_user() -> Command {
     let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout.trim_ascii() == b"0");
     if !root {
         return Command::new("env");

@@ -139,6 +139,8 @@ pub const WRONG_ADDRESS: Refusal = (
     "This request is not authorized to perform this operation using this source IP 127.0.0.1.",
 );
 pub const BUSY: Refusal = (503, "ServerBusy", "The server is busy.");
+pub const BODY_TIMED_OUT: Refusal =
+    (408, "RequestTimedOut", "The body of the request did not arrive in time.");
 pub const TIMED_OUT: Refusal =
     (500, "OperationTimedOut", "Operation could not be completed within the specified time.");
 pub const INTERNAL: Refusal =

@@ -1,0 +1,93 @@
+//! Clients that take their time get the server's, up to a point.
+
+use std::io::Write;
+use std::time::Duration;
+
+use super::super::line::read_next;
+use super::*;
+
+/// Sends bytes one by one until the server has had enough.
+fn drip(stream: &mut TcpStream, bytes: &[u8]) {
+    for byte in bytes {
+        if stream.write_all(&[*byte]).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(150));
+        let mut answer = [0];
+        stream.set_nonblocking(true).expect("a socket");
+        let answered = stream.peek(&mut answer).is_ok();
+        stream.set_nonblocking(false).expect("a socket");
+        if answered {
+            return;
+        }
+    }
+    panic!("the server waits for ever");
+}
+
+#[test]
+fn a_head_that_comes_too_slowly_is_cut_off() {
+    let client = site().client();
+    let table = client.table();
+    let text = small(&table);
+    let mut stream = client.wire().connect();
+    drip(&mut stream, text.as_bytes());
+    assert_eq!(answer_on(&mut stream, text.as_bytes()).status, 408);
+    assert!(read(&mut stream).is_none(), "the connection is closed");
+    is_well(&client);
+}
+
+#[test]
+fn a_head_that_stops_is_cut_off() {
+    let client = site().client();
+    let half = format!("GET {} HTTP/1.1\r\nHost: x\r\nX-", client.target("/Tables"));
+    refused_with(&client, &[408], half.as_bytes());
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_cut_off() {
+    let client = site().client();
+    let table = client.table();
+    let text = insert(&table, &with_keys("p", "r", json!({ "A": "x".repeat(300) })));
+    let (head, body) = text.split_once("\r\n\r\n").expect("a body");
+    let mut stream = client.wire().connect();
+    stream.write_all(format!("{head}\r\n\r\n").as_bytes()).expect("the server listens");
+    drip(&mut stream, body.as_bytes());
+    let raw = answer_on(&mut stream, text.as_bytes());
+    assert_eq!(raw.status, 408, "{raw:?}");
+    assert_eq!(raw.json()["odata.error"]["code"], "RequestTimedOut");
+    assert_eq!(table.count(), 0);
+    is_well(&client);
+}
+
+#[test]
+fn a_body_that_stops_is_cut_off() {
+    let client = site().client();
+    let table = client.table();
+    let text = small(&table);
+    for cut in [text.len() - 1, text.find("\r\n\r\n").expect("a body") + 4] {
+        refused_with(&client, &[408], &text.as_bytes()[..cut]);
+    }
+    assert_eq!(table.count(), 0);
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_given_up() {
+    let client = site().client();
+    let table = client.table();
+    let text = "x".repeat(30_000);
+    for row in 0..60 {
+        table.seed(with_keys("p", &format!("{row:02}"), json!({ "A": text, "B": text })));
+    }
+    // More answers than the system's buffers hold, and nobody who reads them.
+    let query = client.request("GET", &format!("/{}()", table.name)).bytes();
+    let mut stream = client.wire().connect();
+    for _ in 0..10 {
+        stream.write_all(&query).expect("the server listens");
+    }
+    std::thread::sleep(Duration::from_millis(2500));
+    // Whatever was on its way is cut short: the ten answers never come.
+    let mut buffer = Vec::new();
+    let answered = (0..10).take_while(|_| read_next(&mut stream, &mut buffer).is_some()).count();
+    assert!(answered < 10, "the server waited for its reader");
+    is_well(&client);
+}

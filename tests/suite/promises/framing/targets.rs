@@ -1,0 +1,104 @@
+//! Addresses of every form, and of none.
+
+use super::*;
+
+#[test]
+fn an_absolute_target_is_an_address_like_any() {
+    let client = site().client();
+    let table = client.table();
+    let text = small(&table);
+    let absolute = text.replacen("POST ", &format!("POST http://{}", client.host()), 1);
+    assert_eq!(answer_to(&client, absolute.as_bytes()).status, 201);
+    // Whose host is another one's, the path decides all the same.
+    let elsewhere = small(&table).replacen("POST ", "POST http://elsewhere.example", 1);
+    assert_eq!(answer_to(&client, elsewhere.as_bytes()).status, 409);
+}
+
+#[test]
+fn targets_that_are_no_paths_are_refused() {
+    let client = site().client();
+    for target in
+        ["*", "x", "http://", "http:///x", "//", "/", "?", "/?", "#", "example.com:80", "/%", "/\\..\\x"]
+    {
+        for method in ["GET", "POST", "OPTIONS", "DELETE"] {
+            let text = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+            refused_with(&client, &[400, 401, 403, 404, 405], text.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn bytes_that_no_address_holds_are_refused() {
+    let client = site().client();
+    for bytes in
+        [&b"\xff"[..], b"\xc3\x28", b"\0", b"\x7f", b"\x01", b"\t", b"<>", b"\"", b"`", b"{}", b"|", b"^"]
+    {
+        for place in ["/Tables('", "/Tables?$filter="] {
+            let target = [client.target(place).as_bytes(), bytes].concat();
+            let text = [b"GET ", &target[..], b" HTTP/1.1\r\nHost: x\r\n\r\n"].concat();
+            refused_with(&client, &[400, 401, 403, 404], &text);
+        }
+    }
+}
+
+#[test]
+fn escapes_that_mean_nothing_are_refused_behind_the_signature_too() {
+    let client = site().client();
+    let table = client.table();
+    for option in ["%", "%2", "%GG", "%FF", "%C3%28", "%ED%A0%80", "%00", "%u0041", "a%20eq%20%"] {
+        for name in
+            ["$filter", "$select", "$top", "NextPartitionKey", "NextRowKey", "timeout", "$format", "sig"]
+        {
+            let answer =
+                client.request("GET", &format!("{}()?{name}={option}", table.set())).unchecked().send();
+            assert!(answer.status < 500, "{answer}");
+        }
+    }
+    for key in ["%00", "%FF", "%C0%AF", "%ED%B0%80", "%F4%90%80%80", "%", "%%30"] {
+        for path in [
+            format!("/{}(PartitionKey='{key}',RowKey='r')", table.name),
+            format!("/{}(PartitionKey='p',RowKey='{key}')", table.name),
+            format!("/{key}(PartitionKey='p',RowKey='r')"),
+            format!("/Tables('{key}')"),
+        ] {
+            for method in ["GET", "DELETE"] {
+                let request = client.request(method, &path).if_match(Some("*"));
+                let answer = request.unchecked().send();
+                assert!((400..500).contains(&answer.status), "{answer}");
+            }
+        }
+    }
+    is_well(&client);
+}
+
+#[test]
+fn a_filter_of_ten_thousand_parentheses_is_refused() {
+    let client = site().client();
+    let table = client.table();
+    for filter in
+        ["(".repeat(10_000), ")".repeat(10_000), format!("{}A{}", "(".repeat(10_000), ")".repeat(10_000))]
+    {
+        table.query(&format!("?$filter={filter}")).expect_error_code(400, "InvalidInput");
+    }
+    is_well(&client);
+}
+
+#[test]
+fn huge_numbers_in_addresses_are_refused() {
+    let client = site().client();
+    let table = client.table();
+    let digits = "9".repeat(10_000);
+    for number in [digits.as_str(), "-1", "1e400", "18446744073709551616", "0x1", "NaN"] {
+        let answer = client.request("GET", &format!("{}()?$top={number}", table.set())).send();
+        assert!((400..500).contains(&answer.status), "{answer}");
+        for literal in [number.to_owned(), format!("{number}L"), format!("{number}.0"), format!("-{number}")]
+        {
+            let answer = table.filter(&format!("A eq {literal}"));
+            // 501 is what the service says to a name in the place of a value.
+            assert!(matches!(answer.status, 200 | 400 | 501), "{answer}");
+        }
+        let answer = client.request("GET", &format!("{}()?timeout={number}", table.set())).send();
+        assert!(answer.status < 500, "{answer}");
+    }
+    is_well(&client);
+}

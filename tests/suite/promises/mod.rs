@@ -1,0 +1,17 @@
+//! What users stake their data on: nothing acknowledged is lost, nothing is seen
+//! out of order or by halves, and no trouble outlives its cause.
+
+mod authorization;
+mod chance;
+mod cluster;
+mod crash;
+mod entity;
+mod framing;
+mod histories;
+mod line;
+mod linear;
+mod outages;
+mod overload;
+mod proxy;
+mod rolling;
+mod site;

@@ -1,0 +1,209 @@
+//! The server outlives its database, and never guesses what became of a write.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::cluster::Cluster;
+use super::line::{Fate, Line};
+use super::proxy::{Break, Proxy};
+use super::site::Site;
+use crate::support::batch::post;
+use crate::support::client::Request;
+use crate::support::http::Raw;
+use crate::support::postgres::fresh_database;
+use crate::support::*;
+
+fn answer(line: &mut Line, request: &Request) -> Raw {
+    match line.ask(request) {
+        Fate::Answered(raw) => raw,
+        other => panic!("no answer: {other:?}"),
+    }
+}
+
+/// One of each kind of request. The server's own clock makes one that takes
+/// longer than the wait for a connection a 500.
+fn all_kinds<'a>(table: &Table<'a>) -> Vec<(&'static str, Request<'a>)> {
+    let client = table.client;
+    let path = |path: String| {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{mark}timeout=12")
+    };
+    let one = path(table.path("p", "r"));
+    let entity = with_keys("p", "s", json!({ "A": 1 }));
+    let group = Batch::new().insert(table, &with_keys("q", "1", json!({}))).write(
+        "PUT",
+        table,
+        ("q", "2"),
+        &json!({ "A": 1 }),
+        None,
+    );
+    vec![
+        ("get", client.request("GET", &one)),
+        ("query", client.request("GET", &path(format!("/{}()?$top=2", table.name)))),
+        ("insert", client.request("POST", &path(table.set())).json(&entity)),
+        ("upsert", client.request("PUT", &one).json(&json!({ "A": 2 }))),
+        ("merge", client.request("MERGE", &one).json(&json!({ "A": 2 })).if_match(Some("*"))),
+        ("delete", client.request("DELETE", &one).if_match(Some("*"))),
+        ("transaction", post(client, group.body())),
+        ("tables", client.request("GET", &path("/Tables".into()))),
+        (
+            "new table",
+            client.request("POST", &path("/Tables".into())).json(&json!({ "TableName": fresh_name() })),
+        ),
+        ("drop", client.request("DELETE", &path(format!("/Tables('{}')", table.name)))),
+        ("policies", client.request("GET", &path(format!("/{}?comp=acl", table.name)))),
+        ("properties", client.request("GET", &path("/?restype=service&comp=properties".into()))),
+    ]
+}
+
+fn is_busy(raw: &Raw) -> bool {
+    let text = String::from_utf8_lossy(&raw.body);
+    // A failed change set is a 202 with the failure in it.
+    let inner = raw.status == 202 && text.contains("HTTP/1.1 503 ") && text.contains("ServerBusy");
+    let outer = raw.status == 503 && text.contains("ServerBusy") && raw.header("Retry-After").is_some();
+    inner || outer
+}
+
+/// Asks until the first success; the number of tries only stops a hang. A write
+/// on a connection that went while it rested cannot know.
+fn until_well(line: &mut Line, request: &Request) {
+    for _ in 0..600 {
+        let raw = answer(line, request);
+        let text = String::from_utf8_lossy(&raw.body);
+        if !is_busy(&raw) && !text.contains("OperationTimedOut") {
+            assert!(raw.status < 300 && !text.contains("odata.error"), "{raw:?}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("the server did not recover");
+}
+
+#[test]
+fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
+    let mut cluster = Cluster::start();
+    let site = Site::start(cluster.url(), &[]);
+    let client = site.client();
+    let table = client.table();
+    table.seed_one(json!({ "A": 1 }));
+    let mut line = Line::new(&site.address);
+    for _ in 0..2 {
+        // Connections of every kind are open when they are cut.
+        let _ = (answer(&mut line, &table.on("GET", "p", "r")), table.count());
+        cluster.stop();
+        for round in 0..2 {
+            for (name, request) in all_kinds(&table) {
+                let raw = answer(&mut line, &request);
+                // The first write on a connection that was cut cannot know.
+                let unknown = round == 0 && String::from_utf8_lossy(&raw.body).contains("OperationTimedOut");
+                assert!(is_busy(&raw) || unknown, "{name}, round {round}: {raw:?}");
+            }
+        }
+        cluster.start_again();
+        until_well(&mut line, &table.on("GET", "p", "r"));
+        // Nothing of what was refused has happened, and the server is whole.
+        assert_eq!((table.count(), table.properties()), (1, json!({ "A": 1 })));
+        let replace = table.on("PUT", "p", "r").json(&json!({ "A": 1 })).if_match(Some("*"));
+        until_well(&mut line, &replace);
+        let group = Batch::new().write("PUT", &table, ("p", "r"), &json!({ "A": 1 }), None);
+        until_well(&mut line, &post(&client, group.body()));
+    }
+}
+
+/// A write of the given row, and whether it shows afterwards.
+struct Case {
+    name: &'static str,
+    /// What ends the transaction, if its only statement does not.
+    mark: Option<&'static str>,
+    request: for<'a> fn(&Table<'a>, &str, &str) -> Request<'a>,
+    is_done: fn(&Table, &str) -> bool,
+}
+
+fn has(table: &Table, row: &str, value: Option<u64>) -> bool {
+    let found = table.get("p", row);
+    let shown = (found.status == 200).then(|| found.json()["A"].as_u64().unwrap_or(0));
+    shown == value
+}
+
+fn in_a_group<'a>(table: &Table<'a>, row: &str, etag: &str) -> Request<'a> {
+    let batch = Batch::new()
+        .write("PUT", table, ("p", row), &json!({ "A": 2 }), Some(etag))
+        .insert(table, &with_keys("p", &format!("{row}-beside"), json!({})));
+    post(table.client, batch.body())
+}
+
+fn only_inserts<'a>(table: &Table<'a>, row: &str, _: &str) -> Request<'a> {
+    let entity = |end: &str| with_keys("p", &format!("{row}-{end}"), json!({}));
+    post(table.client, Batch::new().insert(table, &entity("x")).insert(table, &entity("y")).body())
+}
+
+const CASES: [Case; 6] = [
+    Case {
+        name: "insert",
+        mark: None,
+        request: |t, row, _| t.inserting(&with_keys("p", &format!("{row}-new"), json!({ "A": 2 }))),
+        is_done: |t, row| has(t, &format!("{row}-new"), Some(2)),
+    },
+    Case {
+        name: "upsert",
+        mark: None,
+        request: |t, row, _| t.on("PUT", "p", row).json(&json!({ "A": 2 })),
+        is_done: |t, row| has(t, row, Some(2)),
+    },
+    Case {
+        name: "replace",
+        mark: None,
+        request: |t, row, etag| t.on("PUT", "p", row).json(&json!({ "A": 2 })).if_match(Some(etag)),
+        is_done: |t, row| has(t, row, Some(2)),
+    },
+    Case {
+        name: "delete",
+        mark: None,
+        request: |t, row, etag| t.on("DELETE", "p", row).if_match(Some(etag)),
+        is_done: |t, row| has(t, row, None),
+    },
+    Case {
+        name: "transaction",
+        mark: Some("COMMIT"),
+        request: in_a_group,
+        is_done: |t, row| {
+            let (one, other) = (has(t, row, Some(2)), has(t, &format!("{row}-beside"), Some(0)));
+            assert_eq!(one, other, "half a transaction");
+            one
+        },
+    },
+    Case {
+        name: "transaction of inserts",
+        mark: None,
+        request: only_inserts,
+        is_done: |t, row| {
+            let [one, other] = ["x", "y"].map(|end| has(t, &format!("{row}-{end}"), Some(0)));
+            assert_eq!(one, other, "half a transaction");
+            one
+        },
+    },
+];
+
+#[test]
+fn a_connection_lost_in_a_commit_is_an_unknown_outcome() {
+    let database = fresh_database();
+    let proxy = Proxy::to(&database);
+    let site = Site::start(&proxy.url(&database), &["--workers", "1"]);
+    let client = site.client();
+    let table = client.table();
+    let mut line = Line::new(&site.address);
+    for (number, case) in CASES.iter().enumerate() {
+        for place in [Break::Before, Break::After] {
+            let row = format!("row{number}{place:?}");
+            let etag = table.seed(with_keys("p", &row, json!({ "A": 1 })));
+            proxy.arm(&row, case.mark, place);
+            let raw = answer(&mut line, &(case.request)(&table, &row, &etag));
+            assert!(proxy.has_struck(), "{}: the trap did not close", case.name);
+            let text = String::from_utf8_lossy(&raw.body);
+            let unknown = matches!(raw.status, 500 | 202) && text.contains("OperationTimedOut");
+            assert!(unknown, "{} lost {place:?} the commit: {raw:?}", case.name);
+            assert_eq!((case.is_done)(&table, &row), place == Break::After, "{} {place:?}", case.name);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A road to PostgreSQL that can break at an exact place.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// Where the road breaks once the server has sent bytes that hold a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Break {
+    /// The database never hears them.
+    Before,
+    /// The database does as it is told, but its answer is lost.
+    After,
+}
+
+type Trap = Arc<Mutex<Option<Armed>>>;
+
+struct Armed {
+    /// Only the connection that has carried this is of interest,
+    key: Vec<u8>,
+    /// and there the bytes that hold this, or the first with the key.
+    mark: Option<&'static str>,
+    place: Break,
+}
+
+/// Carries connections to a database until a trap closes.
+pub struct Proxy {
+    port: u16,
+    trap: Trap,
+}
+
+impl Proxy {
+    /// A road to the host and port of this URL.
+    pub fn to(database: &str) -> Self {
+        let target = authority(database).to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it listens").port();
+        let trap = Trap::default();
+        let armed = Arc::clone(&trap);
+        // Ends with the tests.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if let Ok(database) = TcpStream::connect(&target) {
+                    carry(client, database, &armed);
+                }
+            }
+        });
+        Self { port, trap }
+    }
+
+    /// The URL with this road in place of the direct one.
+    pub fn url(&self, database: &str) -> String {
+        // A socket's folder would lead past us.
+        let direct = database.split_once('?').map_or(database, |(address, _)| address);
+        direct.replacen(authority(direct), &format!("127.0.0.1:{}", self.port), 1)
+    }
+
+    /// Sets the trap. It closes once: on the connection that carries the key, at
+    /// the key or, if there is one, at the mark that follows.
+    pub fn arm(&self, key: &str, mark: Option<&'static str>, place: Break) {
+        let armed = Armed { key: key.into(), mark, place };
+        *self.trap.lock().expect("nobody panics while it is held") = Some(armed);
+    }
+
+    /// Whether the trap has closed.
+    pub fn has_struck(&self) -> bool {
+        self.trap.lock().expect("nobody panics while it is held").is_none()
+    }
+}
+
+/// `host:port`.
+fn authority(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split(['/', '?']).next().unwrap_or_default();
+    rest.rsplit_once('@').map_or(rest, |(_, host)| host)
+}
+
+fn carry(client: TcpStream, database: TcpStream, trap: &Trap) {
+    let deaf = Arc::new(Mutex::new(false));
+    let back = (database.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
+    let (trap, hears) = (Arc::clone(trap), Arc::clone(&deaf));
+    std::thread::spawn(move || {
+        let mut carried = false;
+        pump(client, database, |bytes| {
+            let mut trap = trap.lock().expect("nobody panics while it is held");
+            let Some(armed) = trap.as_ref() else { return true };
+            carried |= holds(bytes, &armed.key);
+            if !carried || armed.mark.is_some_and(|mark| !holds(bytes, mark.as_bytes())) {
+                return true;
+            }
+            let place = armed.place;
+            *trap = None;
+            *hears.lock().expect("nobody panics while it is held") = place == Break::After;
+            place == Break::After
+        });
+    });
+    std::thread::spawn(move || {
+        // Deaf to an answer means that the database has given one.
+        pump(back.0, back.1, |_| !*deaf.lock().expect("nobody panics while it is held"));
+    });
+}
+
+fn holds(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window == text)
+}
+
+/// Passes bytes on for as long as `passes` agrees, then closes both.
+fn pump(mut from: TcpStream, mut to: TcpStream, mut passes: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = [0; 64 * 1024];
+    while let Ok(n @ 1..) = from.read(&mut buffer) {
+        if !passes(&buffer[..n]) || to.write_all(&buffer[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
