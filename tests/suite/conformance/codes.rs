@@ -282,9 +282,9 @@ fn every_failure_is_met(client: &Client) {
                 let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite").join(file);
                 let text = std::fs::read_to_string(path).expect("the file that is named");
                 let body = text.split_once(&format!("fn {test}(")).expect("the test that is named").1;
-                let constant = ["INTERNAL", "TIMED_OUT", "BUSY"]
+                let constant = ["INTERNAL", "TIMED_OUT", "BODY_TIMED_OUT", "BUSY"]
                     .into_iter()
-                    .zip([INTERNAL, TIMED_OUT, BUSY])
+                    .zip([INTERNAL, TIMED_OUT, BODY_TIMED_OUT, BUSY])
                     .find(|(_, known)| *known == refusal)
                     .expect("a known refusal")
                     .0;
