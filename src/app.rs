@@ -1,7 +1,7 @@
 //! From a configuration to a running server.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
 use actix_web::rt::System;
@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
 use crate::http::{self, Issuer, Place, Service};
+use crate::metrics::{METRICS, process};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
@@ -55,6 +56,7 @@ async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
 
 /// Opens the database and starts to listen.
 async fn start(config: &Config) -> Result<Running, AppError> {
+    process::started();
     let (primary, secondary) = open(&config.database).await?;
     let service = Data::new(Service {
         primary: primary.into(),
@@ -63,6 +65,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         clock: Clock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         max_comparisons: config.max_filter_comparisons,
+        slow: config.slow_request,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
     actix_web::rt::spawn(look_for_replica(service.clone()));
@@ -116,8 +119,16 @@ async fn look_for_replica(service: Data<Service>) {
 /// Removes the entities of deleted tables, a few at a time, for as long as the
 /// server runs. Several replicas may do so at once.
 async fn purge_forever(service: Data<Service>) {
+    let mut counted: Option<Instant> = None;
     loop {
-        let pause = match service.primary.store.purge(service.clock.now()).await {
+        let store = &service.primary.store;
+        if counted.is_none_or(|at| at.elapsed() >= PURGE_IDLE) {
+            if let Ok(tables) = store.backlog().await {
+                METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
+            }
+            counted = Some(Instant::now());
+        }
+        let pause = match store.purge(service.clock.now()).await {
             Ok(true) => PURGE_PAUSE,
             Ok(false) => PURGE_IDLE,
             Err(failure) => {

@@ -2,6 +2,7 @@
 //! `.env` file, in that order of precedence. All three are alike.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -78,6 +79,10 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
 
+    /// Milliseconds after which a request is logged as slow
+    #[arg(long, env = "ROWHOUSE_SLOW_REQUEST_MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    pub slow_request_ms: u32,
+
     /// Least severe messages to log: error, warn, info, debug, trace, or a tracing filter
     #[arg(long, env = "ROWHOUSE_LOG", default_value = "info")]
     pub log: String,
@@ -108,6 +113,8 @@ pub struct Config {
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
     pub shutdown_seconds: u16,
+    /// Requests that take longer are logged as slow.
+    pub slow_request: Duration,
 }
 
 /// Where entities are kept.
@@ -162,6 +169,7 @@ impl Settings {
             max_clients: self.max_clients,
             max_filter_comparisons: self.max_filter_comparisons as usize,
             shutdown_seconds: self.shutdown_seconds,
+            slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
         })
     }
 

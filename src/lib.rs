@@ -8,7 +8,7 @@
 //! Everything that decides is a pure function over plain data. Only `http` and
 //! `app` know actix, only `store` knows databases; the time and the request id
 //! are arguments. Who may import whom:
-//! model, error <- odata, codec <- request <- auth, plan <- store <- http <- app, cli.
+//! model, error, metrics <- odata, codec <- request <- auth, plan <- store <- http <- app, cli.
 
 pub mod app;
 pub mod auth;
@@ -17,6 +17,7 @@ pub mod codec;
 pub mod config;
 pub mod error;
 pub mod http;
+pub mod metrics;
 pub mod model;
 pub mod odata;
 pub mod plan;

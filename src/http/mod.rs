@@ -7,6 +7,7 @@ mod cors;
 mod execute;
 mod issuer;
 mod listen;
+mod observe;
 mod permit;
 mod print;
 mod receive;

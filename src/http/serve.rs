@@ -2,7 +2,7 @@
 //! request, permission, plan, store, answer.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -14,6 +14,7 @@ use super::clock::Clock;
 use super::cors::{self, CorsCache};
 use super::execute::execute;
 use super::issuer::Issuer;
+use super::observe::{self, Observed};
 use super::permit::permit;
 use super::print::Printer;
 use super::receive::{head_of, read_body};
@@ -23,6 +24,7 @@ use crate::codec::failure::Occasion;
 use crate::codec::properties::CorsRule;
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
+use crate::metrics::{METRICS, spent};
 use crate::plan;
 use crate::request::allow;
 use crate::request::operation::Context;
@@ -45,6 +47,8 @@ pub struct Service {
     pub issuer: Option<Issuer>,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
+    /// Requests that take longer are logged as slow.
+    pub slow: Duration,
 }
 
 /// A database, and what is remembered of it.
@@ -72,19 +76,21 @@ impl Service {
 
 /// Answers one request.
 pub async fn serve(service: Data<Service>, http: HttpRequest, body: Payload) -> HttpResponse {
-    let started = Instant::now();
+    let record = METRICS.requests.begin();
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();
     let head = head_of(&http);
     let options = Options::parse(&head.query);
     let occasion = Occasion { request_id: &request_id, now };
-    let pipeline = Pipeline { service: &service, head: &head, options, occasion };
+    let observed = Observed::new();
+    let pipeline = Pipeline { service: &service, head: &head, options, occasion, observed: &observed };
     let timely = tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(body));
-    let (answer, rules) = timely.await.unwrap_or_else(|_| {
+    let (timely, in_database) = spent::measured(timely).await;
+    let (answer, rules) = timely.unwrap_or_else(|_| {
         let error = Error::from(Code::OperationTimedOut);
         (pipeline.refuse(&error), Arc::default())
     });
-    log(&head, &answer, &request_id, started);
+    observed.finish(record, &answer, &request_id, in_database, service.slow);
     respond(answer, &rules, &head, request_id)
 }
 
@@ -94,6 +100,7 @@ struct Pipeline<'a> {
     /// Why the query string was not understood is told once the sender is known.
     options: Result<Options<'a>>,
     occasion: Occasion<'a>,
+    observed: &'a Observed,
 }
 
 impl Pipeline<'_> {
@@ -112,28 +119,34 @@ impl Pipeline<'_> {
             head.version()?;
             Ok(target)
         }) {
-            Ok(target) => target,
+            Ok(target) => self.observed.target.get_or_init(|| target),
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
         if head.method == "OPTIONS" {
-            return (self.preflight(&target).await, Arc::default());
+            self.observed.is_preflight();
+            return (self.preflight(target).await, Arc::default());
         }
-        let answer = self.authenticated(&target, body).await;
-        (answer, self.cors_rules(&target).await)
+        let answer = self.authenticated(target, body).await;
+        (answer, self.cors_rules(target).await)
     }
 
     async fn authenticated(&self, target: &Target, body: Payload) -> Answer {
         let (service, head) = (self.service, self.head);
         let identity = match self.authenticate(target).await {
             Ok(identity) => identity,
-            Err(error) => return self.front_door(&error),
+            Err(error) => {
+                observe::not_let_in(head, &error);
+                return self.front_door(&error);
+            }
         };
         let operate = async {
             let body = read_body(head, body).await?;
+            self.observed.received(body.len());
             let options = self.options.as_ref().map_err(Error::clone)?;
             let max_comparisons = service.max_comparisons;
             let context = Context { head, options, body: &body, max_comparisons };
             let request = request::read(&context, target)?;
+            self.observed.wants(&request.wanted);
             self.operate(target, &identity, &request).await
         };
         operate.await.unwrap_or_else(|error| self.refuse_at(target, &error))
@@ -250,16 +263,6 @@ fn time_allowed(asked: Option<&str>) -> Duration {
     match asked.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_OPERATION_TIME),
         _ => MAX_OPERATION_TIME,
-    }
-}
-
-fn log(head: &Head, answer: &Answer, request_id: &str, started: Instant) {
-    let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let (method, status) = (head.method.as_ref(), answer.status);
-    if status >= 500 {
-        tracing::warn!(method, status, request_id, micros, "request failed");
-    } else {
-        tracing::debug!(method, status, request_id, micros, "request");
     }
 }
 
