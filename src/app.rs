@@ -8,6 +8,7 @@ use actix_web::rt::System;
 use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
 use crate::http::{self, Issuer, Place, Service};
@@ -40,6 +41,8 @@ struct Running {
     server: Server,
     /// Where it listens, the port being the real one.
     address: SocketAddr,
+    /// What answers operators, if anything does.
+    admin: Option<(Server, Data<Admin>)>,
 }
 
 /// Opens the database and, if there is one, its read replica.
@@ -79,8 +82,21 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(workers) = config.workers {
         server = server.workers(usize::from(workers));
     }
+    let admin = start_admin(config, &service)?;
     let server = http::listen(server, listener, service).map_err(listen)?.run();
-    Ok(Running { server, address })
+    Ok(Running { server, address, admin })
+}
+
+/// Starts to answer operators, where the settings say so.
+fn start_admin(config: &Config, service: &Data<Service>) -> Result<Option<(Server, Data<Admin>)>, AppError> {
+    let Some(settings) = &config.admin else { return Ok(None) };
+    let failed = |error| AppError::Listen(settings.listen, error);
+    let listener = http::bind(settings.listen).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let admin = Data::new(Admin::new(service.clone(), settings.token.clone()));
+    let server = admin::listen(listener, admin.clone()).map_err(failed)?;
+    tracing::info!("operators are answered at http://{address}");
+    Ok(Some((server, admin)))
 }
 
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight. `ready` is
@@ -94,17 +110,31 @@ pub fn run(config: &Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErr
         let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Run)?;
         let running = start(config).await?;
-        ready(running.address);
         let handle = running.server.handle();
+        let admin = running.admin.map(|(server, admin)| {
+            let handle = server.handle();
+            actix_web::rt::spawn(server);
+            (handle, admin)
+        });
+        ready(running.address);
+        let probes = admin.as_ref().map(|(_, admin)| admin.clone());
         actix_web::rt::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             tracing::info!("stopping; requests in flight are finished first");
+            if let Some(admin) = probes {
+                admin.stop();
+            }
             handle.stop(true).await;
         });
-        running.server.await.map_err(AppError::Run)
+        let ended = running.server.await;
+        // Probes are told that the server stops until it has.
+        if let Some((handle, _)) = admin {
+            handle.stop(false).await;
+        }
+        ended.map_err(AppError::Run)
     })
 }
 

@@ -2,10 +2,12 @@
 //! `.env` file, in that order of precedence. All three are alike.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
@@ -38,6 +40,18 @@ pub struct Settings {
     /// postgres://… of a read replica, which answers what is addressed to {account}-secondary
     #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
     pub secondary_database_url: Option<String>,
+
+    /// Address and port for operators: probes, metrics, statistics [default: none]
+    #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
+    /// What operators show as a bearer token; needed where --admin-listen is no loopback address
+    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
+    pub admin_token: Option<String>,
+
+    /// A file that holds the admin token
+    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
 
     /// Buckets that a new table is spread over; more than 1 only on a sharded PostgreSQL
     #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -104,6 +118,8 @@ pub enum LogFormat {
 pub struct Config {
     pub listen: SocketAddr,
     pub database: Database,
+    /// Where operators ask, if anywhere.
+    pub admin: Option<AdminAddress>,
     pub accounts: AccountSet,
     /// Whether the accounts are the well-known one that everybody can open.
     pub is_development: bool,
@@ -115,6 +131,14 @@ pub struct Config {
     pub shutdown_seconds: u16,
     /// Requests that take longer are logged as slow.
     pub slow_request: Duration,
+}
+
+/// Where operators ask, and what they have to know.
+#[derive(Debug, Clone)]
+pub struct AdminAddress {
+    pub listen: SocketAddr,
+    /// Always there where the address is not this machine's alone.
+    pub token: Option<Token>,
 }
 
 /// Where entities are kept.
@@ -133,6 +157,14 @@ pub enum Database {
 pub enum ConfigError {
     #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
     Listen(String),
+    #[error("--admin-listen {0}: not an address with a port, such as 127.0.0.1:10003")]
+    AdminListen(String),
+    #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
+    AdminToken(SocketAddr),
+    #[error("--admin-token: must have 16 characters or more, and no spaces")]
+    WeakToken,
+    #[error("--admin-token-file: {0}")]
+    TokenFile(String),
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
@@ -151,7 +183,7 @@ impl Settings {
     /// # Errors
     /// [`ConfigError`] for the first that makes no sense.
     pub fn read(&self) -> Result<Config, ConfigError> {
-        let listen = self.listen.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let listen = address(&self.listen);
         let suffixes: Vec<String> =
             self.host_suffix.iter().map(|s| s.trim().trim_start_matches('.').to_owned()).collect();
         let given = self.accounts.as_deref().filter(|accounts| !accounts.trim().is_empty());
@@ -162,6 +194,7 @@ impl Settings {
         Ok(Config {
             listen: listen.ok_or_else(|| ConfigError::Listen(self.listen.clone()))?,
             database: self.database()?,
+            admin: self.admin()?,
             accounts,
             is_development: given.is_none(),
             trust: self.trust()?,
@@ -171,6 +204,32 @@ impl Settings {
             shutdown_seconds: self.shutdown_seconds,
             slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
         })
+    }
+
+    fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
+        let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let listen = address(given).ok_or_else(|| ConfigError::AdminListen(given.to_owned()))?;
+        let token = self.admin_token()?;
+        if token.is_none() && !listen.ip().is_loopback() {
+            return Err(ConfigError::AdminToken(listen));
+        }
+        Ok(Some(AdminAddress { listen, token }))
+    }
+
+    fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
+        let text = match (&self.admin_token, &self.admin_token_file) {
+            (Some(_), Some(_)) => {
+                return Err(ConfigError::TokenFile("give --admin-token or this, not both".into()));
+            }
+            (Some(text), None) if text.is_empty() => return Ok(None),
+            (Some(text), None) => text.clone(),
+            (None, Some(path)) => std::fs::read_to_string(path)
+                .map_err(|error| ConfigError::TokenFile(format!("{}: {error}", path.display())))?,
+            (None, None) => return Ok(None),
+        };
+        Token::new(text.trim()).map(Some).ok_or(ConfigError::WeakToken)
     }
 
     fn trust(&self) -> Result<Option<Trust>, ConfigError> {
@@ -212,6 +271,10 @@ impl Settings {
         }
         Err(ConfigError::DatabaseUrl)
     }
+}
+
+fn address(text: &str) -> Option<SocketAddr> {
+    text.to_socket_addrs().ok().and_then(|mut found| found.next())
 }
 
 fn is_postgres(url: &str) -> bool {
@@ -276,6 +339,31 @@ mod tests {
         ] {
             let message = read(&arguments).unwrap_err();
             assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_others_can_reach_needs_a_token() {
+        let admin = |more: &[&str]| {
+            let listen = ["--admin-listen", more[0]];
+            read(&[&listen, &more[1..]].concat()).map(|config| config.admin.is_some())
+        };
+        let token = "0123456789abcdef";
+        assert_eq!(read(&[]).map(|config| config.admin.is_some()), Ok(false));
+        assert_eq!(admin(&[""]), Ok(false));
+        assert_eq!(admin(&["127.0.0.1:1"]), Ok(true));
+        assert_eq!(admin(&["[::1]:1", "--admin-token", token]), Ok(true));
+        assert_eq!(admin(&["0.0.0.0:1", "--admin-token", token]), Ok(true));
+        for (arguments, words) in [
+            (&["0.0.0.0:1"][..], "--admin-token"),
+            (&["0.0.0.0:1", "--admin-token", ""], "--admin-token"),
+            (&["127.0.0.1:1", "--admin-token", "short"], "16 characters"),
+            (&["nowhere"], "--admin-listen nowhere"),
+            (&["127.0.0.1:1", "--admin-token-file", "/nonexistent"], "--admin-token-file: /nonexistent"),
+            (&["127.0.0.1:1", "--admin-token", token, "--admin-token-file", "x"], "not both"),
+        ] {
+            let message = admin(arguments).unwrap_err();
+            assert!(message.contains(words) && !message.contains(token), "{message}");
         }
     }
 

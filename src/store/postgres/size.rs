@@ -6,11 +6,19 @@ use super::catalog::Facts;
 use super::fault::Effect;
 use super::read::broken_row;
 use super::{Attempt, PgStore, statements};
-use crate::store::{Fault, StoreResult, TableSize};
+use crate::store::{Failure, Fault, StoreResult, TableSize};
 
 impl PgStore {
     /// Whether the database answers, asked on a connection of its own.
     pub(super) async fn probe(&self) -> StoreResult<()> {
+        match self.ask().await {
+            // The connection was lost since it was last used; a new one may do.
+            Err(Failure::Fault(Fault::Unavailable)) => self.ask().await,
+            other => other,
+        }
+    }
+
+    async fn ask(&self) -> StoreResult<()> {
         let mut lease = self.probe.acquire().await?;
         lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
         Ok(())
