@@ -1,6 +1,7 @@
 //! From a configuration to a running server.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
@@ -11,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{self, Issuer, Place, Service};
+use crate::http::{self, Issuer, Place, Service, Tls, TlsError};
 use crate::metrics::{METRICS, process};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
@@ -30,6 +31,8 @@ pub enum AppError {
     Sqlite(#[from] OpenError),
     #[error("{0}")]
     Postgres(#[from] StartError),
+    #[error("--tls-cert, --tls-key: {0}")]
+    Tls(#[from] TlsError),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
     #[error("the server failed: {0}")]
@@ -82,8 +85,12 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(workers) = config.workers {
         server = server.workers(usize::from(workers));
     }
+    let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    if let Some(tls) = tls.clone() {
+        actix_web::rt::spawn(async move { tls.follow().await });
+    }
     let admin = start_admin(config, &service)?;
-    let server = http::listen(server, listener, service).map_err(listen)?.run();
+    let server = http::listen(server, listener, service, tls).map_err(listen)?.run();
     Ok(Running { server, address, admin })
 }
 

@@ -11,6 +11,7 @@ use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
+use crate::http::TlsFiles;
 use crate::store::postgres::PgOptions;
 use crate::store::sqlite::Location;
 
@@ -20,6 +21,14 @@ pub struct Settings {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
     pub listen: String,
+
+    /// PEM file with the certificate chain for HTTPS, read again when it changes
+    #[arg(long, env = "ROWHOUSE_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// PEM file with the certificate's key
+    #[arg(long, env = "ROWHOUSE_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
 
     /// sqlite://FILE, sqlite::memory: or postgres://…
     #[arg(long, env = "DATABASE_URL", default_value = "sqlite://rowhouse.db", hide_env_values = true)]
@@ -117,6 +126,8 @@ pub enum LogFormat {
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: SocketAddr,
+    /// What connections are encrypted with, if they are.
+    pub tls: Option<TlsFiles>,
     pub database: Database,
     /// Where operators ask, if anywhere.
     pub admin: Option<AdminAddress>,
@@ -157,6 +168,8 @@ pub enum Database {
 pub enum ConfigError {
     #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
     Listen(String),
+    #[error("--tls-cert, --tls-key: give both or none")]
+    Tls,
     #[error("--admin-listen {0}: not an address with a port, such as 127.0.0.1:10003")]
     AdminListen(String),
     #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
@@ -193,6 +206,7 @@ impl Settings {
         };
         Ok(Config {
             listen: listen.ok_or_else(|| ConfigError::Listen(self.listen.clone()))?,
+            tls: self.tls()?,
             database: self.database()?,
             admin: self.admin()?,
             accounts,
@@ -204,6 +218,15 @@ impl Settings {
             shutdown_seconds: self.shutdown_seconds,
             slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
         })
+    }
+
+    fn tls(&self) -> Result<Option<TlsFiles>, ConfigError> {
+        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+        match (given(&self.tls_cert), given(&self.tls_key)) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+            _ => Err(ConfigError::Tls),
+        }
     }
 
     fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
@@ -336,6 +359,8 @@ mod tests {
             (["--accounts", "a"], "--accounts: account number 1"),
             (["--table-spread", "0"], "--table-spread"),
             (["--workers", "x"], "--workers"),
+            (["--tls-cert", "x"], "--tls-cert, --tls-key"),
+            (["--tls-key", "x"], "--tls-cert, --tls-key"),
         ] {
             let message = read(&arguments).unwrap_err();
             assert!(message.contains(part), "{message}");

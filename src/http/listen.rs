@@ -5,8 +5,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
 use actix_server::ServerBuilder;
 use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, fn_service, map_config};
@@ -15,7 +17,9 @@ use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
 
+use super::connection::Connection;
 use super::serve::{Service, serve};
+use super::tls::Tls;
 use super::wire::WireCase;
 
 /// Time that a connection may stay idle. Longer than the idle time of usual
@@ -40,7 +44,8 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Has the server answer plain HTTP/1.1 on this socket.
+/// Has the server answer on this socket: plain HTTP/1.1, or, with `tls`, HTTP/1.1
+/// and HTTP/2 on encrypted connections and nothing else.
 ///
 /// # Errors
 /// Those of the operating system.
@@ -48,13 +53,15 @@ pub fn listen(
     server: ServerBuilder,
     listener: TcpListener,
     service: Data<Service>,
+    tls: Option<Arc<Tls>>,
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
         let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
         // Hidden, but the only one that tells whether a connection is secure.
-        let config = move |()| AppConfig::__priv_test_new(false, address.to_string(), address);
+        let secure = tls.is_some();
+        let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);
         let stop = stop.clone();
         let http = HttpService::build()
             .graceful_shutdown_signal(move || {
@@ -66,9 +73,25 @@ pub fn listen(
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
             .finish(map_config(app.map_err(|error: Error| error.error_response()), config));
-        fn_service(|connection: TcpStream| async {
-            let peer = connection.peer_addr().ok();
-            Ok((WireCase::new(connection), Protocol::Http1, peer))
+        let tls = tls.clone();
+        fn_service(move |connection: TcpStream| {
+            let tls = tls.clone();
+            async move {
+                let peer = connection.peer_addr().ok();
+                let connection = match tls {
+                    None => Connection::Plain(connection),
+                    Some(tls) => {
+                        let encrypted = tls.accept(connection).await.map_err(DispatchError::Io)?;
+                        Connection::Encrypted(Box::new(encrypted))
+                    }
+                };
+                // The names of headers have one spelling in HTTP/2, and no text to restore.
+                Ok(if connection.is_http_2() {
+                    (WireCase::transparent(connection), Protocol::Http2, peer)
+                } else {
+                    (WireCase::new(connection), Protocol::Http1, peer)
+                })
+            }
         })
         .and_then(http)
     })

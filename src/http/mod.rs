@@ -3,6 +3,7 @@
 mod answer;
 mod batch;
 pub mod clock;
+mod connection;
 mod cors;
 mod execute;
 mod issuer;
@@ -13,9 +14,11 @@ mod print;
 mod receive;
 mod respond;
 mod serve;
+mod tls;
 mod wire;
 
 pub use answer::Answer;
 pub use issuer::Issuer;
 pub use listen::{bind, listen};
 pub use serve::{Place, Service};
+pub use tls::{Tls, TlsError, TlsFiles};

@@ -183,22 +183,6 @@ fn requests_are_counted_by_operation_status_and_error() {
 }
 
 #[test]
-fn deleted_tables_are_a_backlog_until_they_are_purged() {
-    let (server, admin) = server(&fresh_database(), &[]);
-    let client = client(&server);
-    let t = client.table();
-    t.insert(&with_keys("p", "a", json!({}))).expect(201);
-    client.delete_table(&t.name).expect(204);
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let backlog = || sample(&metrics(&admin), "rowhouse_purge_backlog_tables");
-    // It is counted every few seconds, and the purge is not far behind.
-    while backlog() != 0.0 {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
-#[test]
 fn the_server_is_not_ready_while_its_database_is_away() {
     let url = fresh_database();
     let (_server, admin) = server(&url, &[]);
