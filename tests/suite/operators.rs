@@ -1,6 +1,8 @@
 //! What operators ask of a running server, and what they read in its log.
 
+use std::collections::HashSet;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -321,4 +323,52 @@ fn an_address_that_others_can_reach_is_refused_without_a_token() {
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "0.0.0.0:0"];
     let refusal = Process::try_spawn(fresh_folder(), &arguments, &[]).err().expect("it does not start");
     assert!(refusal.contains("--admin-listen 0.0.0.0:0") && refusal.contains("--admin-token"), "{refusal}");
+}
+
+/// The names under which Prometheus keeps what is exported; or under which people
+/// speak of it, who leave out the parts of a histogram.
+fn exported(metrics: &str, for_people: bool) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for line in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').expect("a name and a kind");
+        let ends: &[&str] = match kind {
+            "counter" => &["_total"],
+            "info" => &["_info"],
+            "histogram" if !for_people => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        names.extend(ends.iter().map(|end| format!("{name}{end}")));
+    }
+    names
+}
+
+/// Words that can only be names of metrics.
+fn named(text: &str) -> HashSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = words.filter(|word| word.starts_with("rowhouse_") || word.starts_with("process_"));
+    ours.map(str::to_owned).collect()
+}
+
+#[test]
+fn alerts_dashboard_and_manual_name_what_is_exported() {
+    let (_server, admin) = server("sqlite::memory:", &[]);
+    let metrics = metrics(&admin);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files =
+        ["deploy/prometheus/rowhouse.rules.yml", "deploy/grafana/rowhouse.json", "docs/operations.md"];
+    for file in files {
+        let text = std::fs::read_to_string(root.join(file)).expect("the file is there");
+        let (named, exported) = (named(&text), exported(&metrics, file.ends_with(".md")));
+        assert!(named.len() > 5, "{file}: {named:?}");
+        let unknown: Vec<_> = named.difference(&exported).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+        if file.ends_with(".json") {
+            let document: Value = serde_json::from_str(&text).expect("JSON");
+            assert!(document["panels"].as_array().is_some_and(|panels| !panels.is_empty()));
+        }
+    }
+    let manual = named(&std::fs::read_to_string(root.join("docs/operations.md")).expect("the manual"));
+    let exported = exported(&metrics, true);
+    let forgotten: Vec<_> = exported.difference(&manual).collect();
+    assert!(forgotten.is_empty(), "the manual does not explain {forgotten:?}");
 }
