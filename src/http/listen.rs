@@ -62,7 +62,7 @@ pub fn listen(
         // Hidden, but the only one that tells whether a connection is secure.
         let secure = tls.is_some();
         let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);
-        let stop = stop.clone();
+        let (stop, stopping) = (stop.clone(), stop.clone());
         let http = HttpService::build()
             .graceful_shutdown_signal(move || {
                 let stop = stop.clone();
@@ -73,16 +73,16 @@ pub fn listen(
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
             .finish(map_config(app.map_err(|error: Error| error.error_response()), config));
-        let tls = tls.clone();
+        let (tls, stopping) = (tls.clone(), stopping.clone());
         fn_service(move |connection: TcpStream| {
-            let tls = tls.clone();
+            let (tls, stop) = (tls.clone(), stopping.clone());
             async move {
                 let peer = connection.peer_addr().ok();
                 let connection = match tls {
                     None => Connection::Plain(connection),
                     Some(tls) => {
                         let encrypted = tls.accept(connection).await.map_err(DispatchError::Io)?;
-                        Connection::Encrypted(Box::new(encrypted))
+                        Connection::encrypted(encrypted, async move { stop.notified().await })
                     }
                 };
                 // The names of headers have one spelling in HTTP/2, and no text to restore.

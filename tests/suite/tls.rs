@@ -250,3 +250,30 @@ fn files_that_are_missing_or_alone_are_refused_in_one_line() {
         assert_eq!(refusal.lines().count(), 1, "{refusal}");
     }
 }
+
+#[tokio::test]
+async fn an_idle_connection_of_http_2_does_not_hold_up_the_end() {
+    let (server, _) = server(&[]);
+    let stream = tokio::net::TcpStream::connect(server.address()).await.expect("the server listens");
+    let name = ServerName::try_from("127.0.0.1").expect("an address");
+    let stream = TlsConnector::from(trusting(&[b"h2"])).connect(name, stream).await.expect("a handshake");
+    let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+    let connection = tokio::spawn(connection);
+    let mut sender = sender.ready().await.expect("a stream");
+    let client = client(&server);
+    let t = client.table();
+    let (head, body) = as_http_2(&t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes());
+    // A request is under way when the server is told to stop, and is finished.
+    let (answer, mut out) = sender.send_request(head, false).expect("a request");
+    out.send_data(body.slice(..5), false).expect("half a body");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    server.signal("TERM");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    out.send_data(body.slice(5..), true).expect("the rest");
+    assert_eq!(answer.await.expect("an answer").status(), 201);
+    let begun = Instant::now();
+    let ended = tokio::task::spawn_blocking(move || server.exit_status(Duration::from_secs(20)));
+    assert_eq!(ended.await.expect("a status"), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    drop((sender, connection));
+}
