@@ -17,6 +17,7 @@ use crate::metrics::{METRICS, process};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
+use crate::trace::Tracer;
 
 /// Time that any single write may wait for the embedded database.
 const SQLITE_TIMEOUT: Duration = Duration::from_secs(25);
@@ -46,6 +47,7 @@ struct Running {
     address: SocketAddr,
     /// What answers operators, if anything does.
     admin: Option<(Server, Data<Admin>)>,
+    service: Data<Service>,
 }
 
 /// Opens the database and, if there is one, its read replica.
@@ -72,6 +74,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         issuer: config.trust.clone().map(Issuer::new),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
+        tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
     actix_web::rt::spawn(look_for_replica(service.clone()));
@@ -90,8 +93,8 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
     let admin = start_admin(config, &service)?;
-    let server = http::listen(server, listener, service, tls).map_err(listen)?.run();
-    Ok(Running { server, address, admin })
+    let server = http::listen(server, listener, service.clone(), tls).map_err(listen)?.run();
+    Ok(Running { server, address, admin, service })
 }
 
 /// Starts to answer operators, where the settings say so.
@@ -140,6 +143,9 @@ pub fn run(config: &Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErr
         // Probes are told that the server stops until it has.
         if let Some((handle, _)) = admin {
             handle.stop(false).await;
+        }
+        if let Some(tracer) = &running.service.tracer {
+            tracer.flush();
         }
         ended.map_err(AppError::Run)
     })

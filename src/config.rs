@@ -11,9 +11,11 @@ use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
+use crate::codec::uri::percent_decode;
 use crate::http::TlsFiles;
 use crate::store::postgres::PgOptions;
 use crate::store::sqlite::Location;
+use crate::trace::TraceSettings;
 
 /// How to run the server.
 #[derive(Debug, Clone, Args)]
@@ -102,6 +104,28 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
 
+    /// Collector that traces are sent to, as OTLP over HTTP in JSON [default: none]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+
+    /// Headers for the collector: name=value, several separated by ','
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_HEADERS",
+        default_value = "",
+        hide_env_values = true,
+        hide_default_value = true
+    )]
+    pub otlp_headers: String,
+
+    /// Name under which traces are sent
+    #[arg(long, env = "OTEL_SERVICE_NAME", default_value = "rowhouse")]
+    pub otlp_service_name: String,
+
+    /// Share of the requests that are traced, 0 to 1, of those whose client does not say
+    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value_t = 1.0)]
+    pub trace_ratio: f64,
+
     /// Milliseconds after which a request is logged as slow
     #[arg(long, env = "ROWHOUSE_SLOW_REQUEST_MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
     pub slow_request_ms: u32,
@@ -142,6 +166,8 @@ pub struct Config {
     pub shutdown_seconds: u16,
     /// Requests that take longer are logged as slow.
     pub slow_request: Duration,
+    /// Where traces go, if anywhere.
+    pub traces: Option<TraceSettings>,
 }
 
 /// Where operators ask, and what they have to know.
@@ -170,6 +196,12 @@ pub enum ConfigError {
     Listen(String),
     #[error("--tls-cert, --tls-key: give both or none")]
     Tls,
+    #[error("--otlp-endpoint: must begin with http:// or https://")]
+    OtlpEndpoint,
+    #[error("--otlp-headers: must be name=value, several separated by ','")]
+    OtlpHeaders,
+    #[error("--trace-ratio: must be 0 to 1")]
+    TraceRatio,
     #[error("--admin-listen {0}: not an address with a port, such as 127.0.0.1:10003")]
     AdminListen(String),
     #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
@@ -216,8 +248,33 @@ impl Settings {
             max_clients: self.max_clients,
             max_filter_comparisons: self.max_filter_comparisons as usize,
             shutdown_seconds: self.shutdown_seconds,
+            traces: self.traces()?,
             slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
         })
+    }
+
+    fn traces(&self) -> Result<Option<TraceSettings>, ConfigError> {
+        let Some(endpoint) = self.otlp_endpoint.as_deref().map(str::trim).filter(|text| !text.is_empty())
+        else {
+            return Ok(None);
+        };
+        if !(endpoint.starts_with("http://") || endpoint.starts_with("https://")) {
+            return Err(ConfigError::OtlpEndpoint);
+        }
+        if !(0.0..=1.0).contains(&self.trace_ratio) {
+            return Err(ConfigError::TraceRatio);
+        }
+        let pairs = self.otlp_headers.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let headers = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.trim().to_owned(), percent_decode(value.trim())?.into_owned()))
+        });
+        Ok(Some(TraceSettings {
+            endpoint: endpoint.to_owned(),
+            headers: headers.collect::<Option<_>>().ok_or(ConfigError::OtlpHeaders)?,
+            service: self.otlp_service_name.clone(),
+            ratio: self.trace_ratio,
+        }))
     }
 
     fn tls(&self) -> Result<Option<TlsFiles>, ConfigError> {
@@ -361,6 +418,7 @@ mod tests {
             (["--workers", "x"], "--workers"),
             (["--tls-cert", "x"], "--tls-cert, --tls-key"),
             (["--tls-key", "x"], "--tls-cert, --tls-key"),
+            (["--otlp-endpoint", "x"], "--otlp-endpoint"),
         ] {
             let message = read(&arguments).unwrap_err();
             assert!(message.contains(part), "{message}");

@@ -8,7 +8,7 @@
 //! Everything that decides is a pure function over plain data. Only `http` and
 //! `app` know actix, only `store` knows databases; the time and the request id
 //! are arguments. Who may import whom:
-//! model, error, metrics <- odata, codec <- request <- auth, plan <- store <- http <- admin <- app, cli.
+//! model, error, metrics, trace <- odata, codec <- request <- auth, plan <- store <- http <- admin <- app, cli.
 
 pub mod admin;
 pub mod app;
@@ -24,3 +24,4 @@ pub mod odata;
 pub mod plan;
 pub mod request;
 pub mod store;
+pub mod trace;

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use crate::metrics::requests::Request;
+use crate::metrics::spent::Spent;
 use crate::metrics::{Ending, METRICS, Operation, Scheme};
 use crate::model::IfMatch;
 use crate::request::operation::WriteVerb;
 use crate::request::{self, EntityWrite, Head, Resource, Target, Wanted};
+use crate::trace::Facts;
 
 /// Characters of a table's name that are logged: more than any valid one has.
 const MAX_NAME: usize = 64;
@@ -67,6 +69,20 @@ impl Observed {
         };
         record.end(duration, &ending);
         self.log(&ending, request_id, duration);
+    }
+
+    /// What a trace says of the request.
+    pub fn facts(&self, head: &Head<'_>, answer: &Answer, request_id: &str, spent: Spent) -> Facts {
+        Facts {
+            operation: self.operation.get().text(),
+            method: head.method.clone().into_owned(),
+            status: answer.status,
+            error: answer.refusal.map_or("", |code| code.facts().code),
+            account: self.target.get().map(|target| target.account.clone()).unwrap_or_default(),
+            table: self.table().to_owned(),
+            request_id: request_id.to_owned(),
+            waits: spent.into_waits(),
+        }
     }
 
     fn log(&self, ending: &Ending, request_id: &str, duration: Duration) {

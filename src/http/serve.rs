@@ -32,6 +32,7 @@ use crate::request::options::{NO_OPTIONS, Options};
 use crate::request::target::{self, Target};
 use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
 use crate::store::{Backend, Store};
+use crate::trace::Tracer;
 
 /// Time that an operation may take in all (protocol §2.3).
 pub const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
@@ -49,6 +50,8 @@ pub struct Service {
     pub max_comparisons: usize,
     /// Requests that take longer are logged as slow.
     pub slow: Duration,
+    /// Where traces go, if anywhere.
+    pub tracer: Option<Tracer>,
 }
 
 /// A database, and what is remembered of it.
@@ -85,12 +88,16 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, body: Payload) -> 
     let observed = Observed::new();
     let pipeline = Pipeline { service: &service, head: &head, options, occasion, observed: &observed };
     let timely = tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(body));
-    let (timely, in_database) = spent::measured(timely).await;
+    let trace = service.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
+    let (timely, spent) = spent::measured(timely, trace.is_some()).await;
     let (answer, rules) = timely.unwrap_or_else(|_| {
         let error = Error::from(Code::OperationTimedOut);
         (pipeline.refuse(&error), Arc::default())
     });
-    observed.finish(record, &answer, &request_id, in_database, service.slow);
+    observed.finish(record, &answer, &request_id, spent.total(), service.slow);
+    if let (Some(tracer), Some(trace)) = (&service.tracer, trace) {
+        tracer.finish(trace, observed.facts(&head, &answer, &request_id, spent));
+    }
     respond(answer, &rules, &head, request_id)
 }
 

@@ -42,6 +42,15 @@ pub struct Metrics {
     /// Deleted tables whose rows are still to be removed.
     pub purge_backlog: Gauge,
     pub tls: Tls,
+    pub traces: Traces,
+}
+
+/// Traces of requests.
+#[derive(Debug, Default)]
+pub struct Traces {
+    pub sent: Counter,
+    /// Those that the collector did not take, or not in time.
+    pub dropped: Counter,
 }
 
 /// Connections to PostgreSQL.
@@ -102,6 +111,7 @@ impl Metrics {
                 reloads: Counter::new(),
                 failed_reloads: Counter::new(),
             },
+            traces: Traces { sent: Counter::new(), dropped: Counter::new() },
         }
     }
 }

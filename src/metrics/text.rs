@@ -23,7 +23,7 @@ pub fn print() -> String {
     traffic_metrics(&mut page, &METRICS.requests);
     database_metrics(&mut page, &METRICS);
     pool_metrics(&mut page, &METRICS);
-    tls_metrics(&mut page, &METRICS);
+    edge_metrics(&mut page, &METRICS);
     page.0.push_str("# EOF\n");
     page.0
 }
@@ -160,7 +160,7 @@ fn pool_metrics(page: &mut Page, metrics: &Metrics) {
     }
 }
 
-fn tls_metrics(page: &mut Page, metrics: &Metrics) {
+fn edge_metrics(page: &mut Page, metrics: &Metrics) {
     let tls = &metrics.tls;
     for (name, about, counter) in [
         ("rowhouse_tls_handshakes", "Encrypted connections.", &tls.handshakes),
@@ -170,6 +170,9 @@ fn tls_metrics(page: &mut Page, metrics: &Metrics) {
     ] {
         page.counter(name, about, counter.get());
     }
+    let traces = &metrics.traces;
+    page.counter("rowhouse_traces_sent", "Traces that the collector took.", traces.sent.get());
+    page.counter("rowhouse_traces_dropped", "Traces that it did not take.", traces.dropped.get());
 }
 
 /// A page under construction. Values of labels are ours and need no escapes.

@@ -4,7 +4,7 @@
 //! `conformance` holds the rules of the protocol, `replay` the recordings of
 //! the real service, `failures` what clients are told when the database does
 //! not do its part, `operators` what is asked and logged of a running server,
-//! `process` what an operator sees, `tls` encrypted connections, `secondary` a read
+//! `process` what an operator sees, `tls` encrypted connections, `traces` what a collector receives, `secondary` a read
 //! replica, `store` the contract of
 //! the databases, `architecture` the direction of the imports. To judge another
 //! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
@@ -24,3 +24,4 @@ mod secondary;
 mod store;
 mod tls;
 mod tokens;
+mod traces;
