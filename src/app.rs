@@ -1,19 +1,23 @@
 //! From a configuration to a running server.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
 use actix_web::rt::System;
 use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{self, BodyMemory, Issuer, Place, Service};
+use crate::http::{self, BodyMemory, Issuer, Place, Service, Tls, TlsError};
+use crate::metrics::{METRICS, process};
 use crate::store::postgres::{PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Store};
+use crate::trace::Tracer;
 
 /// Pause between two looks for deleted tables, and between two purge steps.
 const PURGE_IDLE: Duration = Duration::from_secs(5);
@@ -26,6 +30,8 @@ pub enum AppError {
     Sqlite(#[from] OpenError),
     #[error("{0}")]
     Postgres(#[from] StartError),
+    #[error("--tls-cert, --tls-key: {0}")]
+    Tls(#[from] TlsError),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
     #[error("the server failed: {0}")]
@@ -37,6 +43,9 @@ struct Running {
     server: Server,
     /// Where it listens, the port being the real one.
     address: SocketAddr,
+    /// What answers operators, if anything does.
+    admin: Option<(Server, Data<Admin>)>,
+    service: Data<Service>,
 }
 
 /// Opens the database and, if there is one, its read replica.
@@ -53,6 +62,7 @@ async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
 
 /// Opens the database and starts to listen.
 async fn start(config: &Config) -> Result<Running, AppError> {
+    process::started();
     let (primary, secondary) = open(&config.database).await?;
     let service = Data::new(Service {
         primary: primary.into(),
@@ -63,6 +73,8 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
         max_comparisons: config.max_filter_comparisons,
+        slow: config.slow_request,
+        tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
     actix_web::rt::spawn(look_for_replica(service.clone()));
@@ -76,8 +88,25 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(workers) = config.workers {
         server = server.workers(usize::from(workers));
     }
-    let server = http::listen(server, listener, service).map_err(listen)?.run();
-    Ok(Running { server, address })
+    let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    if let Some(tls) = tls.clone() {
+        actix_web::rt::spawn(async move { tls.follow().await });
+    }
+    let admin = start_admin(config, &service)?;
+    let server = http::listen(server, listener, service.clone(), tls).map_err(listen)?.run();
+    Ok(Running { server, address, admin, service })
+}
+
+/// Starts to answer operators, where the settings say so.
+fn start_admin(config: &Config, service: &Data<Service>) -> Result<Option<(Server, Data<Admin>)>, AppError> {
+    let Some(settings) = &config.admin else { return Ok(None) };
+    let failed = |error| AppError::Listen(settings.listen, error);
+    let listener = http::bind(settings.listen).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let admin = Data::new(Admin::new(service.clone(), settings.token.clone()));
+    let server = admin::listen(listener, admin.clone()).map_err(failed)?;
+    tracing::info!("operators are answered at http://{address}");
+    Ok(Some((server, admin)))
 }
 
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight. `ready` is
@@ -91,17 +120,34 @@ pub fn run(config: &Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErr
         let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Run)?;
         let running = start(config).await?;
-        ready(running.address);
         let handle = running.server.handle();
+        let admin = running.admin.map(|(server, admin)| {
+            let handle = server.handle();
+            actix_web::rt::spawn(server);
+            (handle, admin)
+        });
+        ready(running.address);
+        let probes = admin.as_ref().map(|(_, admin)| admin.clone());
         actix_web::rt::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             tracing::info!("stopping; requests in flight are finished first");
+            if let Some(admin) = probes {
+                admin.stop();
+            }
             handle.stop(true).await;
         });
-        running.server.await.map_err(AppError::Run)
+        let ended = running.server.await;
+        // Probes are told that the server stops until it has.
+        if let Some((handle, _)) = admin {
+            handle.stop(false).await;
+        }
+        if let Some(tracer) = &running.service.tracer {
+            tracer.flush();
+        }
+        ended.map_err(AppError::Run)
     })
 }
 
@@ -116,8 +162,16 @@ async fn look_for_replica(service: Data<Service>) {
 /// Removes the entities of deleted tables, a few at a time, for as long as the
 /// server runs. Several replicas may do so at once.
 async fn purge_forever(service: Data<Service>) {
+    let mut counted: Option<Instant> = None;
     loop {
-        let pause = match service.primary.store.purge(service.clock.now()).await {
+        let store = &service.primary.store;
+        if counted.is_none_or(|at| at.elapsed() >= PURGE_IDLE) {
+            if let Ok(tables) = store.backlog().await {
+                METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
+            }
+            counted = Some(Instant::now());
+        }
+        let pause = match store.purge(service.clock.now()).await {
             Ok(true) => PURGE_PAUSE,
             Ok(false) => PURGE_IDLE,
             Err(failure) => {

@@ -2,16 +2,20 @@
 //! `.env` file, in that order of precedence. All three are alike.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
-use crate::http::Limits;
+use crate::codec::uri::percent_decode;
+use crate::http::{Limits, TlsFiles};
 use crate::store::postgres::PgOptions;
 use crate::store::sqlite::{Location, SqliteOptions};
+use crate::trace::TraceSettings;
 
 /// How to run the server.
 #[derive(Debug, Clone, Args)]
@@ -19,6 +23,14 @@ pub struct Settings {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
     pub listen: String,
+
+    /// PEM file with the certificate chain for HTTPS, read again when it changes
+    #[arg(long, env = "ROWHOUSE_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// PEM file with the certificate's key
+    #[arg(long, env = "ROWHOUSE_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
 
     /// sqlite://FILE, sqlite::memory: or postgres://…
     #[arg(long, env = "DATABASE_URL", default_value = "sqlite://rowhouse.db", hide_env_values = true)]
@@ -39,6 +51,18 @@ pub struct Settings {
     /// postgres://… of a read replica, which answers what is addressed to {account}-secondary
     #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
     pub secondary_database_url: Option<String>,
+
+    /// Address and port for operators: probes, metrics, statistics [default: none]
+    #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
+    /// What operators show as a bearer token; needed where --admin-listen is no loopback address
+    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
+    pub admin_token: Option<String>,
+
+    /// A file that holds the admin token
+    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
 
     /// Buckets that a new table is spread over; more than 1 only on a sharded PostgreSQL
     #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -96,6 +120,32 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
 
+    /// Collector that traces are sent to, as OTLP over HTTP in JSON [default: none]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+
+    /// Headers for the collector: name=value, several separated by ','
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_HEADERS",
+        default_value = "",
+        hide_env_values = true,
+        hide_default_value = true
+    )]
+    pub otlp_headers: String,
+
+    /// Name under which traces are sent
+    #[arg(long, env = "OTEL_SERVICE_NAME", default_value = "rowhouse")]
+    pub otlp_service_name: String,
+
+    /// Share of the requests that are traced, 0 to 1, of those whose client does not say
+    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value_t = 1.0)]
+    pub trace_ratio: f64,
+
+    /// Milliseconds after which a request is logged as slow
+    #[arg(long, env = "ROWHOUSE_SLOW_REQUEST_MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    pub slow_request_ms: u32,
+
     /// Log why requests are refused: which text should have been signed, which field failed
     #[arg(long, env = "ROWHOUSE_EXPLAIN_ERRORS")]
     pub explain_errors: bool,
@@ -120,7 +170,11 @@ pub enum LogFormat {
 #[derive(Debug, Clone)]
 pub struct Config {
     pub listen: SocketAddr,
+    /// What connections are encrypted with, if they are.
+    pub tls: Option<TlsFiles>,
     pub database: Database,
+    /// Where operators ask, if anywhere.
+    pub admin: Option<AdminAddress>,
     pub accounts: AccountSet,
     /// Whether the accounts are the well-known one that everybody can open.
     pub is_development: bool,
@@ -131,6 +185,18 @@ pub struct Config {
     pub max_filter_comparisons: usize,
     pub limits: Limits,
     pub shutdown_seconds: u16,
+    /// Requests that take longer are logged as slow.
+    pub slow_request: Duration,
+    /// Where traces go, if anywhere.
+    pub traces: Option<TraceSettings>,
+}
+
+/// Where operators ask, and what they have to know.
+#[derive(Debug, Clone)]
+pub struct AdminAddress {
+    pub listen: SocketAddr,
+    /// Always there where the address is not this machine's alone.
+    pub token: Option<Token>,
 }
 
 /// Where entities are kept.
@@ -149,6 +215,22 @@ pub enum Database {
 pub enum ConfigError {
     #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
     Listen(String),
+    #[error("--tls-cert, --tls-key: give both or none")]
+    Tls,
+    #[error("--otlp-endpoint: must begin with http:// or https://")]
+    OtlpEndpoint,
+    #[error("--otlp-headers: must be name=value, several separated by ','")]
+    OtlpHeaders,
+    #[error("--trace-ratio: must be 0 to 1")]
+    TraceRatio,
+    #[error("--admin-listen {0}: not an address with a port, such as 127.0.0.1:10003")]
+    AdminListen(String),
+    #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
+    AdminToken(SocketAddr),
+    #[error("--admin-token: must have 16 characters or more, and no spaces")]
+    WeakToken,
+    #[error("--admin-token-file: {0}")]
+    TokenFile(String),
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
@@ -167,7 +249,7 @@ impl Settings {
     /// # Errors
     /// [`ConfigError`] for the first that makes no sense.
     pub fn read(&self) -> Result<Config, ConfigError> {
-        let listen = self.listen.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let listen = address(&self.listen);
         let suffixes: Vec<String> =
             self.host_suffix.iter().map(|s| s.trim().trim_start_matches('.').to_owned()).collect();
         let given = self.accounts.as_deref().filter(|accounts| !accounts.trim().is_empty());
@@ -177,7 +259,9 @@ impl Settings {
         };
         Ok(Config {
             listen: listen.ok_or_else(|| ConfigError::Listen(self.listen.clone()))?,
+            tls: self.tls()?,
             database: self.database()?,
+            admin: self.admin()?,
             accounts,
             is_development: given.is_none(),
             trust: self.trust()?,
@@ -190,7 +274,68 @@ impl Settings {
                 body_memory: self.max_body_memory as usize * 1024 * 1024,
             },
             shutdown_seconds: self.shutdown_seconds,
+            traces: self.traces()?,
+            slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
         })
+    }
+
+    fn traces(&self) -> Result<Option<TraceSettings>, ConfigError> {
+        let Some(endpoint) = self.otlp_endpoint.as_deref().map(str::trim).filter(|text| !text.is_empty())
+        else {
+            return Ok(None);
+        };
+        if !(endpoint.starts_with("http://") || endpoint.starts_with("https://")) {
+            return Err(ConfigError::OtlpEndpoint);
+        }
+        if !(0.0..=1.0).contains(&self.trace_ratio) {
+            return Err(ConfigError::TraceRatio);
+        }
+        let pairs = self.otlp_headers.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let headers = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.trim().to_owned(), percent_decode(value.trim())?.into_owned()))
+        });
+        Ok(Some(TraceSettings {
+            endpoint: endpoint.to_owned(),
+            headers: headers.collect::<Option<_>>().ok_or(ConfigError::OtlpHeaders)?,
+            service: self.otlp_service_name.clone(),
+            ratio: self.trace_ratio,
+        }))
+    }
+
+    fn tls(&self) -> Result<Option<TlsFiles>, ConfigError> {
+        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+        match (given(&self.tls_cert), given(&self.tls_key)) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+            _ => Err(ConfigError::Tls),
+        }
+    }
+
+    fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
+        let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let listen = address(given).ok_or_else(|| ConfigError::AdminListen(given.to_owned()))?;
+        let token = self.admin_token()?;
+        if token.is_none() && !listen.ip().is_loopback() {
+            return Err(ConfigError::AdminToken(listen));
+        }
+        Ok(Some(AdminAddress { listen, token }))
+    }
+
+    fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
+        let text = match (&self.admin_token, &self.admin_token_file) {
+            (Some(_), Some(_)) => {
+                return Err(ConfigError::TokenFile("give --admin-token or this, not both".into()));
+            }
+            (Some(text), None) if text.is_empty() => return Ok(None),
+            (Some(text), None) => text.clone(),
+            (None, Some(path)) => std::fs::read_to_string(path)
+                .map_err(|error| ConfigError::TokenFile(format!("{}: {error}", path.display())))?,
+            (None, None) => return Ok(None),
+        };
+        Token::new(text.trim()).map(Some).ok_or(ConfigError::WeakToken)
     }
 
     fn trust(&self) -> Result<Option<Trust>, ConfigError> {
@@ -230,6 +375,10 @@ impl Settings {
         }
         Err(ConfigError::DatabaseUrl)
     }
+}
+
+fn address(text: &str) -> Option<SocketAddr> {
+    text.to_socket_addrs().ok().and_then(|mut found| found.next())
 }
 
 fn is_postgres(url: &str) -> bool {
@@ -293,9 +442,37 @@ mod tests {
             (["--accounts", "a"], "--accounts: account number 1"),
             (["--table-spread", "0"], "--table-spread"),
             (["--workers", "x"], "--workers"),
+            (["--tls-cert", "x"], "--tls-cert, --tls-key"),
+            (["--tls-key", "x"], "--tls-cert, --tls-key"),
+            (["--otlp-endpoint", "x"], "--otlp-endpoint"),
         ] {
             let message = read(&arguments).unwrap_err();
             assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_others_can_reach_needs_a_token() {
+        let admin = |more: &[&str]| {
+            let listen = ["--admin-listen", more[0]];
+            read(&[&listen, &more[1..]].concat()).map(|config| config.admin.is_some())
+        };
+        let token = "0123456789abcdef";
+        assert_eq!(read(&[]).map(|config| config.admin.is_some()), Ok(false));
+        assert_eq!(admin(&[""]), Ok(false));
+        assert_eq!(admin(&["127.0.0.1:1"]), Ok(true));
+        assert_eq!(admin(&["[::1]:1", "--admin-token", token]), Ok(true));
+        assert_eq!(admin(&["0.0.0.0:1", "--admin-token", token]), Ok(true));
+        for (arguments, words) in [
+            (&["0.0.0.0:1"][..], "--admin-token"),
+            (&["0.0.0.0:1", "--admin-token", ""], "--admin-token"),
+            (&["127.0.0.1:1", "--admin-token", "short"], "16 characters"),
+            (&["nowhere"], "--admin-listen nowhere"),
+            (&["127.0.0.1:1", "--admin-token-file", "/nonexistent"], "--admin-token-file: /nonexistent"),
+            (&["127.0.0.1:1", "--admin-token", token, "--admin-token-file", "x"], "not both"),
+        ] {
+            let message = admin(arguments).unwrap_err();
+            assert!(message.contains(words) && !message.contains(token), "{message}");
         }
     }
 

@@ -87,6 +87,74 @@ pub struct Facts {
 }
 
 impl Code {
+    /// How many there are.
+    pub const COUNT: usize = Code::ServerBusy as usize + 1;
+
+    /// All of them, each at its number.
+    pub const ALL: [Self; Self::COUNT] = [
+        Code::InvalidInput,
+        Code::BodyNotUnderstood,
+        Code::FilterSyntax,
+        Code::FilterOperandKinds,
+        Code::QuerySyntax,
+        Code::KeyCountMismatch,
+        Code::InvalidEtag,
+        Code::BothConditions,
+        Code::IfNoneMatchNotAllowed,
+        Code::ConditionWithoutEtag,
+        Code::TooManyBatchOperations,
+        Code::InvalidHeaderValue,
+        Code::CorsHeaderMissing,
+        Code::InvalidXmlDocument,
+        Code::InvalidXmlNodeValue,
+        Code::InvalidQueryParameterValue,
+        Code::HostInformationNotPresent,
+        Code::InvalidAuthenticationInfo,
+        Code::XMethodNotUsingPost,
+        Code::XMethodIncorrectValue,
+        Code::XMethodIncorrectCount,
+        Code::DuplicatePropertiesSpecified,
+        Code::DuplicateKeyPropertySpecified,
+        Code::EntityTooLarge,
+        Code::PropertiesNeedValue,
+        Code::PropertyNameInvalid,
+        Code::PropertyNameTooLong,
+        Code::PropertyValueTooLarge,
+        Code::TooManyProperties,
+        Code::OutOfRangeInput,
+        Code::NameLengthOutOfRange,
+        Code::InvalidResourceName,
+        Code::CommandsInBatchActOnDifferentPartitions,
+        Code::InvalidDuplicateRow,
+        Code::NoCredentials,
+        Code::AuthenticationFailed,
+        Code::AuthorizationFailure,
+        Code::AuthorizationPermissionMismatch,
+        Code::AuthorizationResourceTypeMismatch,
+        Code::AuthorizationServiceMismatch,
+        Code::AuthorizationProtocolMismatch,
+        Code::AuthorizationSourceIpMismatch,
+        Code::CorsPreflightFailure,
+        Code::WriteOnSecondary,
+        Code::ResourceNotFound,
+        Code::TableNotFound,
+        Code::MethodNotAllowed,
+        Code::UnsupportedHttpVerb,
+        Code::RequestTimedOut,
+        Code::TableAlreadyExists,
+        Code::EntityAlreadyExists,
+        Code::UpdateConditionNotSatisfied,
+        Code::RequestBodyTooLarge,
+        Code::AtomFormatNotSupported,
+        Code::JsonFormatNotSupported,
+        Code::JsonVerboseFormatNotSupported,
+        Code::MediaTypeNotSupported,
+        Code::InternalError,
+        Code::OperationTimedOut,
+        Code::NotImplemented,
+        Code::ServerBusy,
+    ];
+
     /// Status, code and default message (protocol §14; messages as recorded,
     /// the misspelling of `InvalidResourceName` included).
     #[rustfmt::skip]
@@ -222,3 +290,13 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_is_at_its_number() {
+        assert!(Code::ALL.iter().enumerate().all(|(at, code)| *code as usize == at));
+    }
+}

@@ -8,8 +8,9 @@
 //! Everything that decides is a pure function over plain data. Only `http` and
 //! `app` know actix, only `store` knows databases; the time and the request id
 //! are arguments. Who may import whom:
-//! model, error <- odata, codec <- request <- auth, plan <- store <- http <- app, cli.
+//! model, error, metrics, trace <- odata, codec <- request <- auth, plan <- store <- http <- admin <- app, cli.
 
+pub mod admin;
 pub mod app;
 pub mod auth;
 pub mod cli;
@@ -17,8 +18,10 @@ pub mod codec;
 pub mod config;
 pub mod error;
 pub mod http;
+pub mod metrics;
 pub mod model;
 pub mod odata;
 pub mod plan;
 pub mod request;
 pub mod store;
+pub mod trace;

@@ -66,11 +66,13 @@ fn announce(config: &Config, address: SocketAddr) {
     };
     let warning =
         if config.is_development { " (the well-known development account: anyone can use it)" } else { "" };
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
     let mut out = std::io::stdout().lock();
     let _ = writeln!(
         out,
-        "Rowhouse is ready at http://{address}, storing in {}. Connection string{warning}: \
-         DefaultEndpointsProtocol=http;AccountName={name};AccountKey={key};TableEndpoint=http://{address}/{name};",
+        "Rowhouse is ready at {scheme}://{address}, storing in {}. Connection string{warning}: \
+         DefaultEndpointsProtocol={scheme};AccountName={name};AccountKey={key};\
+         TableEndpoint={scheme}://{address}/{name};",
         config.database.shown(),
     );
     let _ = out.flush();

@@ -16,6 +16,9 @@ pub struct Answer {
     pub reason: Option<&'static str>,
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
+    /// Why the request was refused, if it was; of a batch, why its operations
+    /// were. Nothing of it is sent, it is counted and logged.
+    pub refusal: Option<Code>,
 }
 
 pub const CONTENT_TYPE: &str = "Content-Type";
@@ -30,7 +33,7 @@ const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 impl Answer {
     /// An answer of the table layer without a body.
     pub fn empty(status: u16) -> Self {
-        let mut answer = Self { status, reason: None, headers: Vec::with_capacity(8), body: Vec::new() };
+        let mut answer = Self { headers: Vec::with_capacity(8), ..Self::bare(status) };
         answer.push_pair(NO_CACHE);
         answer.push_pair(NOSNIFF);
         answer
@@ -44,7 +47,7 @@ impl Answer {
     /// An answer of an operation that speaks XML: none of the headers of the
     /// table layer.
     pub fn bare(status: u16) -> Self {
-        Self { status, reason: None, headers: Vec::new(), body: Vec::new() }
+        Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
     }
 
     /// A document of an operation that speaks XML.
@@ -57,7 +60,10 @@ impl Answer {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::xml(error, occasion));
         // As recorded: the message is the reason phrase too.
-        Self { reason: Some(facts.message), ..answer }.with("x-ms-error-code", facts.code).with_pause(error)
+        let refusal = Some(error.code);
+        Self { reason: Some(facts.message), refusal, ..answer }
+            .with("x-ms-error-code", facts.code)
+            .with_pause(error)
     }
 
     /// The same answer with one more header.
@@ -90,6 +96,7 @@ impl Answer {
             Representation::Atom(Style::Classic) => ("application/xml", failure::atom(error)),
         };
         let mut answer = Self::document(error.code.facts().status, content_type, body);
+        answer.refusal = Some(error.code);
         if is_early(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         }
@@ -122,7 +129,8 @@ impl Answer {
         };
         // As recorded: the message is the reason phrase too.
         let reason = Some(facts.message);
-        let answer = Self { status: facts.status, reason, headers: Vec::new(), body: body.into_bytes() }
+        let body = body.into_bytes();
+        let answer = Self { reason, body, refusal: Some(error.code), ..Self::bare(facts.status) }
             .with(CONTENT_TYPE, content_type)
             .with("x-ms-error-code", facts.code)
             .with_pause(error);

@@ -43,14 +43,17 @@ impl<S: Backend> Run<'_, S> {
                     Ok(part) => self.query(part).await,
                     Err(failed) => Err(failed.error.clone()),
                 };
+                let refusal = answer.as_ref().err().map(|error| error.code);
                 let inner = match answer {
                     Ok(answer) => answer.into_inner(VERSION_3, printing.content_id.as_deref()),
                     Err(error) => self.refusal(&error.at(0), printing),
                 };
-                accepted(|boundary| multipart::query_response(boundary, &inner))
+                accepted(refusal, |boundary| multipart::query_response(boundary, &inner))
             }
             Batch::ChangeSet { parts, failure } => {
-                let answers = match self.change_set(parts, failure.as_ref()).await {
+                let outcome = self.change_set(parts, failure.as_ref()).await;
+                let refusal = outcome.as_ref().err().map(|error| error.code);
+                let answers = match outcome {
                     Ok(answers) => answers,
                     Err(error) => {
                         let count = parts.len() + usize::from(failure.is_some());
@@ -61,7 +64,7 @@ impl<S: Backend> Run<'_, S> {
                     }
                 };
                 let change_set = format!("changesetresponse_{}", Uuid::new_v4());
-                accepted(|boundary| multipart::change_set_response(boundary, &change_set, &answers))
+                accepted(refusal, |boundary| multipart::change_set_response(boundary, &change_set, &answers))
             }
         }
     }
@@ -128,8 +131,9 @@ fn prefixed(error: Error, operations: usize) -> Error {
     }
 }
 
-fn accepted(print: impl FnOnce(&str) -> Vec<u8>) -> Answer {
+fn accepted(refusal: Option<Code>, print: impl FnOnce(&str) -> Vec<u8>) -> Answer {
     let boundary = format!("batchresponse_{}", Uuid::new_v4());
     let body = print(&boundary);
-    Answer::empty(202).with(CONTENT_TYPE, format!("multipart/mixed; boundary={boundary}")).with_body(body)
+    let answer = Answer { refusal, ..Answer::empty(202) };
+    answer.with(CONTENT_TYPE, format!("multipart/mixed; boundary={boundary}")).with_body(body)
 }

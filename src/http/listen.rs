@@ -5,8 +5,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
 use actix_server::ServerBuilder;
 use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, fn_service, map_config};
@@ -15,8 +17,10 @@ use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
 
+use super::connection::Connection;
 use super::patience::Impatient;
 use super::serve::{Service, serve};
+use super::tls::Tls;
 use super::wire::WireCase;
 
 /// Time that a connection may stay idle. Longer than the idle time of usual
@@ -39,7 +43,8 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Has the server answer plain HTTP/1.1 on this socket.
+/// Has the server answer on this socket: plain HTTP/1.1, or, with `tls`, HTTP/1.1
+/// and HTTP/2 on encrypted connections and nothing else.
 ///
 /// # Errors
 /// Those of the operating system.
@@ -47,6 +52,7 @@ pub fn listen(
     server: ServerBuilder,
     listener: TcpListener,
     service: Data<Service>,
+    tls: Option<Arc<Tls>>,
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
     let head_timeout = service.limits.head;
@@ -55,8 +61,9 @@ pub fn listen(
     server.listen("http", listener, move || {
         let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
         // Hidden, but the only one that tells whether a connection is secure.
-        let config = move |()| AppConfig::__priv_test_new(false, address.to_string(), address);
-        let stop = stop.clone();
+        let secure = tls.is_some();
+        let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);
+        let (stop, stopping) = (stop.clone(), stop.clone());
         let http = HttpService::build()
             .graceful_shutdown_signal(move || {
                 let stop = stop.clone();
@@ -67,9 +74,27 @@ pub fn listen(
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
             .finish(map_config(app.map_err(|error: Error| error.error_response()), config));
-        fn_service(move |connection: TcpStream| async move {
-            let peer = connection.peer_addr().ok();
-            Ok((WireCase::new(Impatient::new(connection, stall_timeout)), Protocol::Http1, peer))
+        let (tls, stopping) = (tls.clone(), stopping.clone());
+        fn_service(move |connection: TcpStream| {
+            let (tls, stop) = (tls.clone(), stopping.clone());
+            async move {
+                let peer = connection.peer_addr().ok();
+                let connection = match tls {
+                    None => Connection::Plain(connection),
+                    Some(tls) => {
+                        let encrypted = tls.accept(connection).await.map_err(DispatchError::Io)?;
+                        Connection::encrypted(encrypted, async move { stop.notified().await })
+                    }
+                };
+                let is_http_2 = connection.is_http_2();
+                let connection = Impatient::new(connection, stall_timeout);
+                // The names of headers have one spelling in HTTP/2, and no text to restore.
+                Ok(if is_http_2 {
+                    (WireCase::transparent(connection), Protocol::Http2, peer)
+                } else {
+                    (WireCase::new(connection), Protocol::Http1, peer)
+                })
+            }
         })
         .and_then(http)
     })

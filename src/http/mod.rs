@@ -3,12 +3,14 @@
 mod answer;
 mod batch;
 pub mod clock;
+mod connection;
 mod cors;
 mod execute;
 mod explain;
 mod issuer;
 mod limits;
 mod listen;
+mod observe;
 mod patience;
 mod permit;
 mod print;
@@ -16,6 +18,7 @@ mod receive;
 mod respond;
 mod serve;
 mod stub;
+mod tls;
 mod wire;
 
 pub use answer::Answer;
@@ -25,3 +28,4 @@ pub use limits::{BodyMemory, Limits};
 pub use listen::{bind, listen};
 pub use serve::{Place, Service};
 pub use stub::Absent;
+pub use tls::{Tls, TlsError, TlsFiles};

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -17,6 +17,7 @@ use super::execute::execute;
 use super::explain::explain;
 use super::issuer::Issuer;
 use super::limits::{BodyMemory, Limits};
+use super::observe::{self, Observed};
 use super::permit::permit;
 use super::print::Printer;
 use super::receive::{hang_up, head_of, receive};
@@ -26,6 +27,7 @@ use crate::codec::failure::Occasion;
 use crate::codec::properties::CorsRule;
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
+use crate::metrics::{METRICS, spent};
 use crate::plan;
 use crate::request::allow;
 use crate::request::operation::Context;
@@ -33,6 +35,7 @@ use crate::request::options::{NO_OPTIONS, Options};
 use crate::request::target::{self, Target};
 use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
 use crate::store::{Backend, Store};
+use crate::trace::Tracer;
 
 /// Time that an operation may take in all (protocol §2.3).
 pub const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
@@ -50,6 +53,10 @@ pub struct Service {
     pub body_memory: BodyMemory,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
+    /// Requests that take longer are logged as slow.
+    pub slow: Duration,
+    /// Where traces go, if anywhere.
+    pub tracer: Option<Tracer>,
 }
 
 /// A database, and what is remembered of it.
@@ -77,20 +84,27 @@ impl Service {
 
 /// Answers one request.
 pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload) -> HttpResponse {
-    let started = Instant::now();
+    let record = METRICS.requests.begin();
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();
     let head = head_of(&http);
     let options = Options::parse(&head.query);
     let occasion = Occasion { request_id: &request_id, now };
     let unread = Cell::new(head.header("transfer-encoding").is_some());
-    let pipeline = Pipeline { service: &service, head: &head, options, occasion, unread: &unread };
+    let observed = Observed::new();
+    let pipeline =
+        Pipeline { service: &service, head: &head, options, occasion, unread: &unread, observed: &observed };
     let timely = tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(&mut body));
-    let (answer, rules) = timely.await.unwrap_or_else(|_| {
+    let trace = service.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
+    let (timely, spent) = spent::measured(timely, trace.is_some()).await;
+    let (answer, rules) = timely.unwrap_or_else(|_| {
         let error = Error::from(Code::OperationTimedOut);
         (pipeline.refuse(&error), Arc::default())
     });
-    log(&head, &answer, &request_id, started);
+    observed.finish(record, &answer, &request_id, spent.total(), service.slow);
+    if let (Some(tracer), Some(trace)) = (&service.tracer, trace) {
+        tracer.finish(trace, observed.facts(&head, &answer, &request_id, spent));
+    }
     let response = respond(answer, &rules, &head, request_id);
     if unread.get() { response.map_body(|_, answer| hang_up(answer, body)) } else { response }
 }
@@ -103,6 +117,7 @@ struct Pipeline<'a> {
     occasion: Occasion<'a>,
     /// Whether a body in chunks has not been read to its end.
     unread: &'a Cell<bool>,
+    observed: &'a Observed,
 }
 
 impl Pipeline<'_> {
@@ -121,30 +136,36 @@ impl Pipeline<'_> {
             head.version()?;
             Ok(target)
         }) {
-            Ok(target) => target,
+            Ok(target) => self.observed.target.get_or_init(|| target),
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
         if head.method == "OPTIONS" {
-            return (self.preflight(&target).await, Arc::default());
+            self.observed.is_preflight();
+            return (self.preflight(target).await, Arc::default());
         }
-        let answer = self.authenticated(&target, body).await;
-        (answer, self.cors_rules(&target).await)
+        let answer = self.authenticated(target, body).await;
+        (answer, self.cors_rules(target).await)
     }
 
     async fn authenticated(&self, target: &Target, body: &mut Payload) -> Answer {
         let (service, head) = (self.service, self.head);
         let identity = match self.authenticate(target).await {
             Ok(identity) => identity,
-            Err(error) => return self.front_door(&error),
+            Err(error) => {
+                observe::not_let_in(head, &error);
+                return self.front_door(&error);
+            }
         };
         let operate = async {
             // Held until the answer is there: what was read from it may borrow.
             let body = receive(head, body, &service.body_memory, service.limits.body).await?;
             self.unread.set(false);
+            self.observed.received(body.bytes.len());
             let options = self.options.as_ref().map_err(Error::clone)?;
             let max_comparisons = service.max_comparisons;
             let context = Context { head, options, body: &body.bytes, max_comparisons };
             let request = request::read(&context, target)?;
+            self.observed.wants(&request.wanted);
             self.operate(target, &identity, &request).await
         };
         operate.await.unwrap_or_else(|error| self.refuse_at(target, &error))
@@ -264,16 +285,6 @@ fn time_allowed(asked: Option<&str>) -> Duration {
     match asked.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_OPERATION_TIME),
         _ => MAX_OPERATION_TIME,
-    }
-}
-
-fn log(head: &Head, answer: &Answer, request_id: &str, started: Instant) {
-    let micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let (method, status) = (head.method.as_ref(), answer.status);
-    if status >= 500 {
-        tracing::warn!(method, status, request_id, micros, "request failed");
-    } else {
-        tracing::debug!(method, status, request_id, micros, "request");
     }
 }
 

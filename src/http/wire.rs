@@ -84,6 +84,11 @@ impl<IO> WireCase<IO> {
         Self { io, ready: Vec::new(), sent: 0, place: Place::Head }
     }
 
+    /// Wraps a connection that is to pass as it is.
+    pub const fn transparent(io: IO) -> Self {
+        Self { io, ready: Vec::new(), sent: 0, place: Place::Opaque }
+    }
+
     /// Restores the heads in `bytes`, up to a body that is not worth copying.
     fn prepare(&mut self, bytes: &[u8]) {
         let mut rest = bytes;

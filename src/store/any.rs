@@ -2,7 +2,9 @@
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
-use super::{Backend, StoreResult};
+use super::{Backend, StoreResult, TableSize};
+use crate::metrics::METRICS;
+use crate::metrics::spent::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
@@ -15,8 +17,8 @@ pub enum Store {
 macro_rules! on_either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
-            Store::Postgres($store) => $call.await,
-            Store::Sqlite($store) => $call.await,
+            Store::Postgres($store) => in_database($call).await,
+            Store::Sqlite($store) => in_database($call).await,
         }
     };
 }
@@ -39,11 +41,17 @@ impl Backend for Store {
     }
 
     async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
-        on_either!(self, store => store.get(account, table, key))
+        let found = on_either!(self, store => store.get(account, table, key))?;
+        if found.is_some() {
+            METRICS.requests.entity();
+        }
+        Ok(found)
     }
 
     async fn query(&self, account: &str, table: &TableName, scan: &Scan) -> StoreResult<EntityPage> {
-        on_either!(self, store => store.query(account, table, scan))
+        let page = on_either!(self, store => store.query(account, table, scan))?;
+        METRICS.requests.page(page.entities.len());
+        Ok(page)
     }
 
     async fn write(
@@ -84,6 +92,18 @@ impl Backend for Store {
 
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         on_either!(self, store => store.current_until(now))
+    }
+
+    async fn backlog(&self) -> StoreResult<u64> {
+        on_either!(self, store => store.backlog())
+    }
+
+    async fn answers(&self) -> StoreResult<()> {
+        on_either!(self, store => store.answers())
+    }
+
+    async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
+        on_either!(self, store => store.size(account, table, most))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

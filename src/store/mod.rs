@@ -83,6 +83,17 @@ impl From<Failure> for Error {
     }
 }
 
+/// How much a table holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TableSize {
+    pub entities: u64,
+    /// Bytes of keys and stored properties, without indexes and what databases
+    /// add to rows.
+    pub bytes: u64,
+    /// Whether all entities were looked at. Otherwise there are more.
+    pub complete: bool,
+}
+
 /// Result of a storage operation.
 pub type StoreResult<T> = Result<T, Failure>;
 
@@ -207,6 +218,25 @@ pub trait Backend: Send + Sync {
     /// a read replica the time of the last commit that it has replayed; `None`
     /// while it has replayed none (protocol §11.1).
     fn current_until(&self, now: Ticks) -> impl Future<Output = StoreResult<Option<Ticks>>> + Send;
+
+    /// How many deleted tables have rows left that [`Backend::purge`] may remove,
+    /// as far as is known: some of these tables may have none.
+    fn backlog(&self) -> impl Future<Output = StoreResult<u64>> + Send;
+
+    /// Whether the database answers at all. Costs little and waits for nothing
+    /// that requests wait for, so that load is no reason to say no.
+    fn answers(&self) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// The size of a table, of which `most` entities are looked at, at most.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn size(
+        &self,
+        account: &str,
+        table: &TableName,
+        most: u32,
+    ) -> impl Future<Output = StoreResult<TableSize>> + Send;
 
     /// Removes some rows of deleted tables; returns whether more is left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 12] =
-    ["error", "model", "odata", "codec", "request", "auth", "plan", "store", "http", "config", "app", "cli"];
+const ORDER: [&str; 15] = [
+    "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "store", "http",
+    "admin", "config", "app", "cli",
+];
 
 /// Crates that only some modules may name.
 const RESERVED: [(&str, &[&str]); 7] = [
@@ -14,7 +16,7 @@ const RESERVED: [(&str, &[&str]); 7] = [
     ("actix_http", &["http", "app"]),
     ("actix_server", &["http", "app"]),
     ("actix_service", &["http", "app"]),
-    ("actix_web", &["http", "app"]),
+    ("actix_web", &["http", "admin", "app"]),
 ];
 
 /// Lines of a file without its inline tests.

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::fault::{Effect, Trouble};
 use super::pool::{Dial, Lease, Pool};
+use crate::metrics;
 use crate::store::Fault;
 
 /// Requests that may wait in one lane; more are refused as busy.
@@ -25,6 +26,9 @@ pub trait Shared: Send + Sync + 'static {
     type Reply: Send + 'static;
     /// What a lost connection means for them.
     const EFFECT: Effect;
+
+    /// Where its connections and its rounds are counted.
+    fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds);
 
     /// Takes from the front of the queue what one statement can do, at least
     /// one request of a queue that is not empty.
@@ -98,7 +102,7 @@ impl<S: Shared> Lanes<S> {
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
         sender.try_send(job).map_err(|_| Fault::Busy)?;
-        tokio::spawn(serve(Pool::new(self.dial.clone(), 1), receiver));
+        tokio::spawn(serve(Pool::new(self.dial.clone(), 1, S::metrics().0), receiver));
         *queue = Some(sender);
         Ok(())
     }
@@ -118,7 +122,11 @@ async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
             }
             waiting.retain(|job| !job.reply.is_closed());
             match lease {
-                Ok(lease) if !waiting.is_empty() => S::run(lease, S::round(&mut waiting)).await,
+                Ok(lease) if !waiting.is_empty() => {
+                    let round = S::round(&mut waiting);
+                    S::metrics().1.add(round.len() as u64);
+                    S::run(lease, round).await;
+                }
                 Ok(_) => {}
                 Err(trouble) => waiting.drain(..).for_each(|job| job.answer(Err(trouble))),
             }

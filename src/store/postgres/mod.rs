@@ -13,6 +13,7 @@ mod read;
 mod reads;
 mod schema;
 mod service;
+mod size;
 pub mod statements;
 mod steps;
 mod transact;
@@ -30,9 +31,10 @@ use reads::Reads;
 use writes::Writes;
 
 use crate::error::Code;
+use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
-use crate::store::{Backend, Failure, Fault, StoreResult};
+use crate::store::{Backend, Failure, Fault, StoreResult, TableSize};
 
 /// How often work that lost against another transaction is done again.
 const ATTEMPTS: u32 = 8;
@@ -41,6 +43,9 @@ const ATTEMPTS: u32 = 8;
 /// number of them may share one database.
 pub struct PgStore {
     pool: Pool,
+    /// One connection for asking whether the database answers, however busy the
+    /// others are.
+    probe: Pool,
     /// Where point reads and single writes meet; none where each is to have a
     /// statement of its own.
     reads: Option<Lanes<Reads>>,
@@ -64,7 +69,8 @@ impl PgStore {
         Ok(Self {
             reads: coalesce.then(|| Lanes::new(reading)),
             writes: coalesce.then(|| Lanes::new(writing)),
-            pool: Pool::new(dial, options.max_connections as usize),
+            probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
+            pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
             remembered: Remembered::default(),
             spread: options.spread,
         })
@@ -82,7 +88,8 @@ impl PgStore {
         Ok(Self {
             reads: self.reads.is_some().then(|| Lanes::new(dial.clone())),
             writes: None,
-            pool: Pool::new(dial, options.max_connections as usize),
+            probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
+            pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
             remembered: Remembered::default(),
             spread: self.spread,
         })
@@ -221,6 +228,18 @@ impl Backend for PgStore {
 
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         again!(self.replayed_until(now))
+    }
+
+    async fn backlog(&self) -> StoreResult<u64> {
+        again!(self.count_doomed())
+    }
+
+    async fn answers(&self) -> StoreResult<()> {
+        self.probe().await
+    }
+
+    async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
+        self.with_table(account, table, &size::Measure { most }).await
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

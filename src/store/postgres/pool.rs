@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::fault::{Effect, Trouble, breaks_connection, judge};
 use super::options::{PgOptions, StartError};
 use super::read::weight;
+use crate::metrics;
 use crate::store::Fault;
 
 /// A statement with its values.
@@ -76,12 +77,13 @@ pub struct Pool {
     slots: Semaphore,
     idle: Mutex<Vec<(PgConnection, Instant)>>,
     dial: Dial,
+    metrics: &'static metrics::Pool,
 }
 
 impl Pool {
     /// An empty pool; connections are made as they are needed.
-    pub fn new(dial: Dial, max_connections: usize) -> Self {
-        Self { slots: Semaphore::new(max_connections), idle: Mutex::new(Vec::new()), dial }
+    pub fn new(dial: Dial, max_connections: usize, metrics: &'static metrics::Pool) -> Self {
+        Self { slots: Semaphore::new(max_connections), idle: Mutex::new(Vec::new()), dial, metrics }
     }
 
     /// Waits for a slot and hands out a connection.
@@ -92,11 +94,15 @@ impl Pool {
     pub async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
         let slot = match self.slots.try_acquire() {
             Ok(slot) => slot,
-            Err(_) => timeout(self.dial.acquire_timeout, self.slots.acquire())
-                .await
-                .map_err(|_| Fault::Busy)?
-                .map_err(|_| Fault::Unavailable)?,
+            Err(_) => {
+                self.metrics.waits.one();
+                let slot = timeout(self.dial.acquire_timeout, self.slots.acquire()).await;
+                slot.inspect_err(|_| self.metrics.timeouts.one())
+                    .map_err(|_| Fault::Busy)?
+                    .map_err(|_| Fault::Unavailable)?
+            }
         };
+        self.metrics.in_use.add(1);
         let mut lease =
             Lease { pool: self, _slot: slot, connection: None, running: false, in_transaction: false };
         while let Some((connection, since)) = self.pop() {
@@ -105,23 +111,50 @@ impl Pool {
                 return Ok(lease);
             }
         }
+        lease.connection = Some(self.open().await.inspect_err(|_| self.metrics.failures.one())?);
+        self.metrics.opened.one();
+        Ok(lease)
+    }
+
+    async fn open(&self) -> Result<PgConnection, Fault> {
         let opened = timeout(self.dial.acquire_timeout, self.dial.open()).await.map_err(|_| {
             tracing::warn!("connecting to the database took too long");
             Fault::Unavailable
         })?;
-        lease.connection = Some(opened.map_err(|error| {
+        opened.map_err(|error| {
             tracing::warn!(%error, "cannot connect to the database");
             Fault::Unavailable
-        })?);
-        Ok(lease)
+        })
     }
 
     fn pop(&self) -> Option<(PgConnection, Instant)> {
-        self.resting().pop()
+        let popped = self.resting().pop();
+        if popped.is_some() {
+            self.metrics.idle.add(-1);
+        }
+        popped
+    }
+
+    fn push(&self, connection: PgConnection) {
+        self.resting().push((connection, Instant::now()));
+        self.metrics.idle.add(1);
+    }
+
+    /// Closes the connections that nobody uses.
+    fn clear(&self) {
+        let resting = std::mem::take(&mut *self.resting());
+        // A stack of connections is never near that long.
+        self.metrics.idle.add(-(resting.len() as i64));
     }
 
     fn resting(&self) -> MutexGuard<'_, Vec<(PgConnection, Instant)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -137,11 +170,12 @@ pub struct Lease<'p> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
+        self.pool.metrics.in_use.add(-1);
         if self.running || self.in_transaction {
             return;
         }
         if let Some(connection) = self.connection.take() {
-            self.pool.resting().push((connection, Instant::now()));
+            self.pool.push(connection);
         }
     }
 }
@@ -282,7 +316,6 @@ impl Lease<'_> {
     /// too, the resting ones.
     fn discard_all(&mut self) {
         self.connection = None;
-        let resting = std::mem::take(&mut *self.pool.resting());
-        drop(resting);
+        self.pool.clear();
     }
 }

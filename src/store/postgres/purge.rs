@@ -18,6 +18,15 @@ const RANGE: i64 = 5000;
 const GRACE: i64 = 3600 * 10_000_000;
 
 impl PgStore {
+    /// Tables that were deleted and not looked at since, or not to the end.
+    pub(super) async fn count_doomed(&self) -> StoreResult<u64> {
+        let mut lease = self.pool.acquire().await?;
+        let query = sqlx::query(statements::COUNT_DOOMED);
+        let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
+        let count: i64 = row.try_get("n").map_err(broken_row)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
     /// Removes one range of the table that has been due for the longest. A
     /// table without rows is looked at once more after its grace time.
     pub(super) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {

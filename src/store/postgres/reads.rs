@@ -10,6 +10,7 @@ use super::lane::{Job, Shared, Waiting};
 use super::pool::Lease;
 use super::read::{found, read};
 use super::statements;
+use crate::metrics::{self, METRICS};
 use crate::model::{Key, Stored};
 
 /// Reads of one statement at most.
@@ -29,6 +30,10 @@ impl Shared for Reads {
     type Request = Lookup;
     type Reply = Option<Option<Stored>>;
     const EFFECT: Effect = Effect::Undone;
+
+    fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {
+        (&METRICS.read_lanes, &METRICS.read_rounds)
+    }
 
     fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>> {
         waiting.drain(..waiting.len().min(MAX_ROUND)).collect()

@@ -163,12 +163,20 @@ pub const DELETE_MANY: &str = concat!(
 
 pub const DUE: &str =
     "SELECT table_no, spread, deleted_at FROM doomed WHERE due <= $1 ORDER BY due, table_no LIMIT 1";
+pub const COUNT_DOOMED: &str = "SELECT count(*) AS n FROM doomed WHERE due = deleted_at";
 pub const POSTPONE: &str = "UPDATE doomed SET due = $2 WHERE table_no = $1";
 pub const FORGET: &str = "DELETE FROM doomed WHERE table_no = $1";
 pub const PURGE_BOUND: &str =
     "SELECT pk, rk FROM entities WHERE bucket = $1 ORDER BY pk, rk OFFSET $2 LIMIT 1";
 pub const PURGE_UP_TO: &str = "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) <= ($2, $3)";
 pub const PURGE_REST: &str = "DELETE FROM entities WHERE bucket = $1";
+
+// What operators ask.
+
+pub const PROBE: &str = "SELECT 1";
+pub const SIZE: &str = "SELECT count(*) AS entities, \
+     coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
+     FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
 // Sources of pages: rows in key order. $1 table number, $2 rows at most.
 
@@ -324,6 +332,9 @@ pub fn all() -> Vec<Cow<'static, str>> {
         UPDATE_MANY,
         DELETE_MANY,
         DUE,
+        COUNT_DOOMED,
+        PROBE,
+        SIZE,
         POSTPONE,
         FORGET,
         PURGE_BOUND,

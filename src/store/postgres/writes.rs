@@ -20,6 +20,7 @@ use super::lane::{Job, Shared, Waiting};
 use super::pool::{Lease, Statement};
 use super::read::{broken_row, ticks};
 use super::{PgStore, statements};
+use crate::metrics::{self, METRICS};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Ticks};
 use crate::store::Fault;
@@ -91,6 +92,10 @@ impl Shared for Writes {
     type Reply = Verdict;
     const EFFECT: Effect = Effect::Unknown;
 
+    fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {
+        (&METRICS.write_lanes, &METRICS.write_rounds)
+    }
+
     fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>> {
         let mut round: Vec<Job<Self>> = Vec::with_capacity(waiting.len().min(MAX_ROUND));
         let mut later = Waiting::new();
@@ -127,9 +132,12 @@ impl Shared for Writes {
             Ok(versions) => {
                 round.into_iter().zip(versions).for_each(|(job, v)| job.answer(v.map(Verdict::Tried)));
             }
-            Err(trouble) if undone(trouble) => round
-                .into_iter()
-                .for_each(|job| job.answer_with(|speculation| Ok(Verdict::Alone(Box::new(speculation))))),
+            Err(trouble) if undone(trouble) => {
+                METRICS.handed_back.add(round.len() as u64);
+                round
+                    .into_iter()
+                    .for_each(|job| job.answer_with(|speculation| Ok(Verdict::Alone(Box::new(speculation)))));
+            }
             Err(trouble) => round.into_iter().for_each(|job| job.answer(Err(trouble))),
         }
     }

@@ -12,7 +12,7 @@ mod writer;
 
 use rusqlite::Connection;
 
-use super::{Backend, Failure, Fault, StoreResult};
+use super::{Backend, Failure, Fault, StoreResult, TableSize};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
@@ -143,6 +143,20 @@ impl Backend for SqliteStore {
 
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         Ok(Some(now))
+    }
+
+    async fn backlog(&self) -> StoreResult<u64> {
+        self.readers.with(|db| statements::backlog(db).map(Ok))
+    }
+
+    async fn answers(&self) -> StoreResult<()> {
+        // A file that does not answer must not stop a thread that serves.
+        self.read_apart(|db| statements::probe(db).map(Ok)).await
+    }
+
+    async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
+        let (account, table) = (account.to_owned(), table.clone());
+        self.read_apart(move |db| statements::size(db, &account, &table, most)).await
     }
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {

@@ -6,7 +6,7 @@ use crate::error::{Code, Error};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{Change, TableEntry, Write, Written, decide};
-use crate::store::{StoreResult, bucket};
+use crate::store::{StoreResult, TableSize, bucket};
 
 type Sqlite<T> = rusqlite::Result<T>;
 
@@ -145,6 +145,32 @@ fn apply(db: &Connection, bucket: i64, key: &Key, change: Change) -> Sqlite<Writ
             Ok(Written { modified: None })
         }
     }
+}
+
+/// How many deleted tables are not purged to the end.
+pub fn backlog(db: &Connection) -> Sqlite<u64> {
+    let count = db.prepare_cached("SELECT count(*) FROM doomed")?.query_row([], |row| row.get(0));
+    count.map(i64::cast_unsigned)
+}
+
+/// Reads something, to find out whether that is possible.
+pub fn probe(db: &Connection) -> Sqlite<()> {
+    db.prepare_cached("SELECT count(*) FROM (SELECT 1 FROM tables LIMIT 1)")?.query_row([], |_| Ok(()))
+}
+
+/// The size of a table by its first `most` entities.
+pub fn size(db: &Connection, account: &str, table: &TableName, most: u32) -> Sqlite<StoreResult<TableSize>> {
+    let Some(bucket) = bucket_of(db, account, table)? else { return Ok(Err(Code::TableNotFound.into())) };
+    // One more than may be counted tells whether there are more.
+    let mut size = db.prepare_cached(
+        "SELECT count(*), coalesce(sum(length(CAST(pk AS BLOB)) + length(CAST(rk AS BLOB))
+                                     + length(CAST(properties AS BLOB))), 0)
+         FROM (SELECT pk, rk, properties FROM entities WHERE bucket = ?1 LIMIT ?2)",
+    )?;
+    let (entities, bytes) = size.query_row(params![bucket, i64::from(most) + 1], |row| {
+        Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
+    })?;
+    Ok(Ok(TableSize { entities, bytes, complete: entities <= u64::from(most) }))
 }
 
 /// Removes some entities of one deleted table; returns whether more is left.

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::connection::OpenError;
 use super::fault;
 use super::readers::{SharedConnection, lock};
+use crate::metrics::METRICS;
 use crate::store::{Failure, Fault, StoreResult};
 
 /// Writes that may wait; more are refused as busy.
@@ -92,6 +93,7 @@ fn serve(connection: &SharedConnection, waiting: &Receiver<Box<dyn Job>>) {
     while let Ok(first) = waiting.recv() {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP - 1));
+        METRICS.sqlite_rounds.add(group.len() as u64);
         commit(&mut lock(connection), group);
     }
 }

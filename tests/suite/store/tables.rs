@@ -3,7 +3,7 @@
 use rowhouse::error::Code;
 use rowhouse::model::{CompareOp, EdmValue, Key};
 use rowhouse::plan::{Field, Predicate, Span, TableScan};
-use rowhouse::store::Backend;
+use rowhouse::store::{Backend, TableSize};
 
 use super::contract::{account, insert, name, now, refusal, scan, table};
 
@@ -70,4 +70,22 @@ pub async fn deleted_tables_are_empty_when_recreated<B: Backend>(store: &B) {
         assert_eq!(store.get(&account, &table, &key).await.unwrap(), None);
         assert!(store.query(&account, &table, &everything).await.unwrap().entities.is_empty());
     }
+}
+
+pub async fn sizes<B: Backend>(store: &B) {
+    store.answers().await.unwrap();
+    let (account, table) = table(store).await;
+    let size = async |most| store.size(&account, &table, most).await.unwrap();
+    assert_eq!(size(5).await, TableSize { entities: 0, bytes: 0, complete: true });
+    for (partition, row) in [("p", "a"), ("q", "b"), ("r", "c")] {
+        store.write(&account, &table, &insert(partition, row), now()).await.unwrap();
+    }
+    let all = size(3).await;
+    assert_eq!((all.entities, all.complete), (3, true));
+    assert!(all.bytes >= 6, "{all:?}");
+    let some = size(2).await;
+    assert!(some.entities >= 2 && !some.complete && some.bytes <= all.bytes, "{some:?}");
+    store.delete_table(&account, &table, now()).await.unwrap();
+    assert_eq!(refusal(store.size(&account, &table, 1).await), Code::TableNotFound);
+    assert!(store.backlog().await.unwrap() >= 1);
 }

@@ -1,6 +1,9 @@
 //! A client that speaks as the SDKs do unless told otherwise.
 
+use std::sync::Arc;
+
 use serde_json::Value;
+use tokio_rustls::rustls::ClientConfig;
 
 use super::answer::{Answer, Asked};
 use super::http::Wire;
@@ -57,10 +60,19 @@ impl Client {
         Self::new(address.to_owned(), address.to_owned(), format!("/{}", account.name), account)
     }
 
+    /// `https://address/account`.
+    pub fn over_tls(address: &str, account: Account, tls: Arc<ClientConfig>) -> Self {
+        Self { wire: Wire::over_tls(address, tls), ..Self::path_style(address, account) }
+    }
+
     /// The same once more, with connections of its own.
     pub fn same(&self) -> Self {
         let (address, host, root) = (self.wire.address().into(), self.host.clone(), self.root.clone());
-        Self::new(address, host, root, self.account.clone())
+        let plain = Self::new(address, host, root, self.account.clone());
+        match self.wire.tls() {
+            None => plain,
+            Some(tls) => Self { wire: Wire::over_tls(self.wire.address(), Arc::clone(tls)), ..plain },
+        }
     }
 
     /// A client that has nothing but this shared access signature.
@@ -99,7 +111,8 @@ impl Client {
 
     /// The absolute address of a path.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{}{path}", self.host, self.root)
+        let scheme = if self.wire.tls().is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{}{path}", self.host, self.root)
     }
 
     /// The request target of a path.

@@ -3,8 +3,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// How long one read or write may take.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -21,13 +24,29 @@ pub struct Raw {
 /// Connections to one server that wait to be used again.
 pub struct Wire {
     address: String,
-    idle: Mutex<Vec<TcpStream>>,
+    tls: Option<Arc<ClientConfig>>,
+    idle: Mutex<Vec<Box<dyn Stream>>>,
 }
+
+/// A connection, plain or encrypted.
+pub trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
 
 impl Wire {
     /// Nothing is opened yet.
     pub fn new(address: impl Into<String>) -> Self {
-        Self { address: address.into(), idle: Mutex::new(Vec::new()) }
+        Self { address: address.into(), tls: None, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Connections are encrypted.
+    pub fn over_tls(address: impl Into<String>, tls: Arc<ClientConfig>) -> Self {
+        Self { tls: Some(tls), ..Self::new(address) }
+    }
+
+    /// How connections are encrypted, if they are.
+    pub fn tls(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref()
     }
 
     /// `host:port`.
@@ -45,6 +64,21 @@ impl Wire {
         stream
     }
 
+    /// A fresh connection, encrypted if they are.
+    fn open(&self) -> Box<dyn Stream> {
+        match &self.tls {
+            None => Box::new(self.connect()),
+            Some(tls) => Box::new(self.connect_tls(tls)),
+        }
+    }
+
+    /// A fresh encrypted connection.
+    pub fn connect_tls(&self, tls: &Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+        let name = ServerName::try_from("127.0.0.1").expect("an address");
+        let connection = ClientConnection::new(Arc::clone(tls), name).expect("a connection");
+        StreamOwned::new(connection, self.connect())
+    }
+
     /// Sends bytes, reads one answer. A kept connection that turns out to be
     /// closed before it answered anything is replaced once.
     pub fn exchange(&self, verb: &str, request: &[u8]) -> Raw {
@@ -54,11 +88,11 @@ impl Wire {
         {
             return raw;
         }
-        self.attempt(self.connect(), verb, request)
+        self.attempt(self.open(), verb, request)
             .unwrap_or_else(|| panic!("{} closed the connection without an answer", self.address))
     }
 
-    fn attempt(&self, mut stream: TcpStream, verb: &str, request: &[u8]) -> Option<Raw> {
+    fn attempt(&self, mut stream: Box<dyn Stream>, verb: &str, request: &[u8]) -> Option<Raw> {
         // A server may refuse and close before it has read all of a large
         // body, so a failed write still leaves an answer to look for.
         let sent = stream.write_all(request).is_ok();
@@ -72,7 +106,7 @@ impl Wire {
 
 /// Reads one answer; `None` if the connection ends before its first byte.
 /// The flag tells whether the connection can carry another request.
-pub fn read_answer(stream: &mut TcpStream, verb: &str) -> Option<(Raw, bool)> {
+pub fn read_answer(stream: &mut impl Read, verb: &str) -> Option<(Raw, bool)> {
     let mut buffer = Vec::with_capacity(8 * 1024);
     loop {
         let (raw, used) = read_head(stream, &mut buffer)?;
@@ -83,7 +117,7 @@ pub fn read_answer(stream: &mut TcpStream, verb: &str) -> Option<(Raw, bool)> {
     }
 }
 
-fn read_head(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(Raw, usize)> {
+fn read_head(stream: &mut impl Read, buffer: &mut Vec<u8>) -> Option<(Raw, usize)> {
     loop {
         if let Some(found) = parse_head(buffer) {
             return Some(found);
@@ -116,7 +150,7 @@ fn parse_head(buffer: &[u8]) -> Option<(Raw, usize)> {
 }
 
 /// Reads some bytes; 0 at the end or when the peer cut the connection.
-fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> usize {
+fn fill(stream: &mut impl Read, buffer: &mut Vec<u8>) -> usize {
     let mut chunk = [0; 64 * 1024];
     match stream.read(&mut chunk) {
         Ok(n) => {
@@ -130,7 +164,7 @@ fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> usize {
     }
 }
 
-fn read_body(stream: &mut TcpStream, verb: &str, mut raw: Raw, buffer: Vec<u8>) -> (Raw, bool) {
+fn read_body(stream: &mut impl Read, verb: &str, mut raw: Raw, buffer: Vec<u8>) -> (Raw, bool) {
     let header = |name: &str| {
         raw.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.to_ascii_lowercase())
     };
@@ -151,7 +185,7 @@ fn read_body(stream: &mut TcpStream, verb: &str, mut raw: Raw, buffer: Vec<u8>) 
     (raw, complete && !closes)
 }
 
-fn read_exactly(stream: &mut TcpStream, mut buffer: Vec<u8>, length: usize) -> Vec<u8> {
+fn read_exactly(stream: &mut impl Read, mut buffer: Vec<u8>, length: usize) -> Vec<u8> {
     while buffer.len() < length {
         assert_ne!(fill(stream, &mut buffer), 0, "the body broke off at {} of {length}", buffer.len());
     }
@@ -159,12 +193,12 @@ fn read_exactly(stream: &mut TcpStream, mut buffer: Vec<u8>, length: usize) -> V
     buffer
 }
 
-fn read_to_end(stream: &mut TcpStream, mut buffer: Vec<u8>) -> Vec<u8> {
+fn read_to_end(stream: &mut impl Read, mut buffer: Vec<u8>) -> Vec<u8> {
     while fill(stream, &mut buffer) > 0 {}
     buffer
 }
 
-fn read_chunks(stream: &mut TcpStream, mut buffer: Vec<u8>) -> Vec<u8> {
+fn read_chunks(stream: &mut impl Read, mut buffer: Vec<u8>) -> Vec<u8> {
     let mut body = Vec::new();
     let mut at = 0;
     loop {

@@ -251,7 +251,7 @@ impl Drop for Process {
 
 /// The `127.0.0.1:port` of the line that says where the server listens.
 fn address_in(line: &str) -> Option<String> {
-    let at = line.find("http://127.0.0.1:")? + "http://".len();
+    let at = line.find("://127.0.0.1:")? + "://".len();
     let address: String =
         line[at..].chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect();
     Some(address.trim_end_matches(['.', ':']).to_owned())

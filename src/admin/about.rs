@@ -1,0 +1,33 @@
+//! What this server is, and what it can be asked.
+
+use serde_json::json;
+
+use super::call::Outcome;
+use super::{Call, Reply};
+use crate::metrics::process;
+use crate::store::Store;
+
+/// The description of every route, kept by hand.
+pub const OPENAPI: &str = include_str!("openapi.json");
+
+/// Name, version, database and time since the start.
+pub async fn version(call: &Call<'_>) -> Outcome {
+    let database = match &call.admin.service.primary.store {
+        Store::Postgres(_) => "postgres",
+        Store::Sqlite(_) => "sqlite",
+    };
+    Ok(Reply::json(
+        200,
+        &json!({
+            "name": "rowhouse",
+            "version": env!("CARGO_PKG_VERSION"),
+            "database": database,
+            "uptimeSeconds": process::uptime(),
+        }),
+    ))
+}
+
+/// The description.
+pub async fn openapi(_: &Call<'_>) -> Outcome {
+    Ok(Reply::text("application/json", OPENAPI))
+}

@@ -1,0 +1,106 @@
+//! A call of an operator, and what comes of it.
+
+use serde::Serialize;
+
+use super::Admin;
+use crate::codec::uri::percent_decode;
+use crate::error::Error;
+
+/// What an operator asks.
+pub struct Call<'a> {
+    pub admin: &'a Admin,
+    pub query: &'a str,
+    /// The texts that stand where the route's path has braces.
+    pub parameters: Vec<(&'static str, String)>,
+    /// At most [`super::listen::MAX_BODY`] bytes.
+    pub body: &'a [u8],
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub body: Vec<u8>,
+}
+
+/// A failure, for people and programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub status: u16,
+    /// What programs switch on.
+    pub code: &'static str,
+    pub message: String,
+}
+
+/// What comes of a call.
+pub type Outcome = Result<Reply, Refusal>;
+
+const JSON: &str = "application/json";
+
+impl Call<'_> {
+    /// The first parameter of this name in the query string, decoded.
+    ///
+    /// # Errors
+    /// 400 for broken escapes.
+    pub fn query(&self, name: &str) -> Result<Option<String>, Refusal> {
+        for pair in self.query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if key == name {
+                let spaced = value.replace('+', " ");
+                let Some(text) = percent_decode(&spaced) else {
+                    return Err(Refusal::bad_request(format!("{name}: broken escapes")));
+                };
+                return Ok(Some(text.into_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The text that stands where the route's path has these braces.
+    pub fn parameter(&self, name: &str) -> &str {
+        let found = self.parameters.iter().find(|(known, _)| *known == name);
+        found.map_or("", |(_, text)| text.as_str())
+    }
+}
+
+impl Reply {
+    /// A JSON document.
+    pub fn json(status: u16, document: &impl Serialize) -> Self {
+        // What we make of our own types can always be written.
+        let body = serde_json::to_vec(document).unwrap_or_default();
+        Self { status, content_type: JSON, body }
+    }
+
+    /// A text of another kind.
+    pub fn text(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Self { status: 200, content_type, body: body.into() }
+    }
+}
+
+impl Refusal {
+    /// A refusal with a status, a code and a message.
+    pub fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into() }
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+}
+
+/// A failure of what tables are served with, under its own code.
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let facts = error.code.facts();
+        Self::new(facts.status, facts.code, error.text())
+    }
+}
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        let error = serde_json::json!({ "code": refusal.code, "message": refusal.message });
+        Self::json(refusal.status, &serde_json::json!({ "error": error }))
+    }
+}

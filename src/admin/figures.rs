@@ -1,0 +1,10 @@
+//! `/metrics`.
+
+use super::call::Outcome;
+use super::{Call, Reply};
+use crate::metrics::text;
+
+/// Everything that is counted, as OpenMetrics text.
+pub async fn metrics(_: &Call<'_>) -> Outcome {
+    Ok(Reply::text(text::CONTENT_TYPE, text::print()))
+}

@@ -1,0 +1,126 @@
+//! Who may ask.
+
+use std::net::IpAddr;
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use super::Refusal;
+
+/// Characters of a token at least.
+pub const MIN_TOKEN: usize = 16;
+
+/// A secret that operators show, kept as its hash only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; 32]);
+
+impl Token {
+    /// A token of at least [`MIN_TOKEN`] characters that can stand in a header.
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = text.len() >= MIN_TOKEN && text.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then(|| Self(Sha256::digest(text).into()))
+    }
+
+    /// Whether this is the token. Takes as long for any text of a length.
+    fn is(&self, text: &str) -> bool {
+        self.0.ct_eq(&<[u8; 32]>::from(Sha256::digest(text))).into()
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// What tells who asks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asking<'a> {
+    pub authorization: Option<&'a str>,
+    pub host: Option<&'a str>,
+    pub origin: Option<&'a str>,
+}
+
+/// Lets those in who know the token. Without one only this machine can ask, and
+/// pages of others that its browsers show are kept out: those that come under
+/// a name of their own, and those that send for something from elsewhere.
+///
+/// # Errors
+/// 401 without the right token, 403 for what a foreign page asks.
+pub fn let_in(token: Option<&Token>, asking: Asking<'_>) -> Result<(), Refusal> {
+    let Some(token) = token else { return from_here(asking) };
+    let shown = asking.authorization.and_then(|header| {
+        let (scheme, text) = header.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(text.trim())
+    });
+    match shown {
+        Some(text) if token.is(text) => Ok(()),
+        _ => Err(Refusal::new(401, "Unauthorized", "Show the admin token: Authorization: Bearer …")),
+    }
+}
+
+fn from_here(asking: Asking<'_>) -> Result<(), Refusal> {
+    let host = asking.host.unwrap_or_default();
+    let own_page = asking.origin.is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
+    if is_address_or_localhost(host) && own_page {
+        return Ok(());
+    }
+    Err(Refusal::new(403, "Forbidden", "Without a token only this machine may ask, under its address."))
+}
+
+/// Names can be made to point here by anyone; addresses and `localhost` cannot.
+fn is_address_or_localhost(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "0123456789abcdef";
+
+    #[test]
+    fn a_token_is_long_and_can_stand_in_a_header() {
+        assert!(Token::new(TEXT).is_some());
+        for text in ["", "short", "0123456789abcde", "0123456789 abcdef", "0123456789abcdé"] {
+            assert_eq!(Token::new(text), None, "{text}");
+        }
+        assert!(!format!("{:?}", Token::new(TEXT)).contains("0123"));
+    }
+
+    #[test]
+    fn only_the_token_lets_in_where_there_is_one() {
+        let token = Token::new(TEXT);
+        let ask = |authorization| {
+            let asking = Asking { authorization, host: Some("x.example"), origin: None };
+            let_in(token.as_ref(), asking).map_err(|refusal| refusal.status)
+        };
+        assert_eq!(ask(Some("Bearer 0123456789abcdef")), Ok(()));
+        assert_eq!(ask(Some("bearer  0123456789abcdef")), Ok(()));
+        let wrong =
+            ["Bearer 0123456789abcdeg", "Bearer ", "0123456789abcdef", "Basic 0123456789abcdef", "Bearer"];
+        for header in wrong {
+            assert_eq!(ask(Some(header)), Err(401), "{header}");
+        }
+        assert_eq!(ask(None), Err(401));
+    }
+
+    #[test]
+    fn without_a_token_foreign_pages_are_kept_out() {
+        let ask = |host, origin| {
+            let_in(None, Asking { authorization: None, host: Some(host), origin }).map_err(|r| r.status)
+        };
+        for host in ["127.0.0.1:9000", "localhost:9000", "[::1]:9000", "127.0.0.1", "LOCALHOST"] {
+            assert_eq!(ask(host, None), Ok(()), "{host}");
+        }
+        for host in ["evil.example:9000", "localhost.evil.example", "", "[evil]:1"] {
+            assert_eq!(ask(host, None), Err(403), "{host}");
+        }
+        assert_eq!(ask("localhost:9000", Some("http://localhost:9000")), Ok(()));
+        assert_eq!(ask("localhost:9000", Some("https://evil.example")), Err(403));
+    }
+}

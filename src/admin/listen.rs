@@ -1,0 +1,95 @@
+//! The admin listener: from a socket to the function that answers.
+
+use std::io;
+use std::net::TcpListener;
+
+use actix_web::dev::Server;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::web::{self, Data, Payload};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+
+use super::guard::{self, Asking};
+use super::routes::{ROUTES, Route};
+use super::{Admin, Call, Refusal, Reply};
+
+/// Bytes of a body at most.
+pub const MAX_BODY: usize = 256 * 1024;
+/// Connections at most.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Answers operators on this socket, on a thread of its own, so that probes do
+/// not wait for requests.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
+    let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
+    let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);
+    Ok(server.shutdown_timeout(1).listen(listener)?.run())
+}
+
+async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) -> HttpResponse {
+    let reply = answer(&admin, &http, body).await;
+    let allow = reply.as_ref().err().filter(|refusal| refusal.status == 405).map(|_| allowed(http.path()));
+    let challenge = reply.as_ref().err().is_some_and(|refusal| refusal.status == 401);
+    let reply = reply.unwrap_or_else(Reply::from);
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = HttpResponse::build(status);
+    response.content_type(reply.content_type);
+    response.insert_header((header::CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    response.insert_header((header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")));
+    if let Some(allow) = allow {
+        response.insert_header((header::ALLOW, allow));
+    }
+    if challenge {
+        response.insert_header((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+    }
+    response.body(reply.body)
+}
+
+async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Reply, Refusal> {
+    let matching: Vec<_> =
+        ROUTES.iter().filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
+    let known = !matching.is_empty();
+    let found = matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()));
+    // What there is beside the probes is nobody's business without the token.
+    if !found.as_ref().is_some_and(|(route, _)| route.is_open) {
+        let let_in = guard::let_in(admin.token.as_ref(), asking(http));
+        let_in.inspect_err(|refusal| {
+            let peer = http.peer_addr();
+            tracing::warn!(?peer, code = refusal.code, "somebody was kept from the admin listener");
+        })?;
+    }
+    let Some((route, parameters)) = found else {
+        return Err(match known {
+            true => Refusal::new(405, "MethodNotAllowed", "That is not a method of this resource."),
+            false => Refusal::new(404, "NotFound", "There is no such resource; see /openapi.json."),
+        });
+    };
+    let body = match body.to_bytes_limited(MAX_BODY).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return Err(Refusal::bad_request("The body could not be read.")),
+        Err(_) => return Err(Refusal::new(413, "BodyTooLarge", format!("More than {MAX_BODY} bytes."))),
+    };
+    let call = Call { admin, query: http.query_string(), parameters, body: &body };
+    (route.handler)(&call).await
+}
+
+fn answers(route: &Route, method: &str) -> bool {
+    route.method == method || (route.method == "GET" && method == "HEAD")
+}
+
+fn allowed(path: &str) -> String {
+    let methods = ROUTES.iter().filter(|route| route.parameters(path).is_some()).map(|route| route.method);
+    methods.collect::<Vec<_>>().join(", ")
+}
+
+fn asking(http: &HttpRequest) -> Asking<'_> {
+    let text = |name: HeaderName| http.headers().get(name).and_then(|value| value.to_str().ok());
+    Asking {
+        authorization: text(header::AUTHORIZATION),
+        host: text(header::HOST),
+        origin: text(header::ORIGIN),
+    }
+}

@@ -1,0 +1,50 @@
+//! What operators ask of a running server: a listener of its own, away from the
+//! port that tables are served on.
+//!
+//! A route is a line in [`routes`] and a function in a file of its own, and has
+//! its description in `openapi.json`; a test compares the two. Failures are
+//! `{"error":{"code":…,"message":…}}`.
+
+mod about;
+mod call;
+mod figures;
+mod guard;
+mod listen;
+mod probes;
+pub mod routes;
+mod tables;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix_web::web::Data;
+
+pub use call::{Call, Refusal, Reply};
+pub use guard::Token;
+pub use listen::listen;
+
+use crate::http::Service;
+
+/// What answering operators takes.
+pub struct Admin {
+    pub service: Data<Service>,
+    /// What an operator has to know, if anything.
+    pub token: Option<Token>,
+    stopping: AtomicBool,
+}
+
+impl Admin {
+    /// For a server that serves.
+    pub fn new(service: Data<Service>, token: Option<Token>) -> Self {
+        Self { service, token, stopping: AtomicBool::new(false) }
+    }
+
+    /// From now on the server is not ready: it finishes what it has begun.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server only finishes what it has begun.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}

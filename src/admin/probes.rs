@@ -1,0 +1,32 @@
+//! What load balancers and orchestrators ask.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::call::Outcome;
+use super::{Call, Refusal, Reply};
+use crate::store::Backend as _;
+
+/// Time that the database has to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The process runs.
+pub async fn live(_: &Call<'_>) -> Outcome {
+    Ok(Reply::json(200, &json!({ "status": "live" })))
+}
+
+/// Requests are answered: the database answers and nobody told us to stop.
+///
+/// # Errors
+/// 503.
+pub async fn ready(call: &Call<'_>) -> Outcome {
+    if call.admin.is_stopping() {
+        return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
+    }
+    match timeout(PATIENCE, call.admin.service.primary.store.answers()).await {
+        Ok(Ok(())) => Ok(Reply::json(200, &json!({ "status": "ready" }))),
+        _ => Err(Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")),
+    }
+}

@@ -1,0 +1,110 @@
+//! Every route.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use super::call::{Call, Outcome};
+use super::{about, figures, probes, tables};
+
+/// The answer under way.
+pub type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// A path, its method, and who answers.
+pub struct Route {
+    /// `GET` answers `HEAD` too.
+    pub method: &'static str,
+    /// Segments in braces take any text: `/accounts/{name}`.
+    pub path: &'static str,
+    /// Whether it is answered without the token.
+    pub is_open: bool,
+    pub handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
+}
+
+/// All routes, in the order of the documentation.
+pub const ROUTES: &[Route] = &[
+    open("GET", "/livez", |call| Box::pin(probes::live(call))),
+    open("GET", "/readyz", |call| Box::pin(probes::ready(call))),
+    guarded("GET", "/metrics", |call| Box::pin(figures::metrics(call))),
+    guarded("GET", "/version", |call| Box::pin(about::version(call))),
+    guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
+    guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
+];
+
+const fn open(
+    method: &'static str,
+    path: &'static str,
+    handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
+) -> Route {
+    Route { method, path, is_open: true, handler }
+}
+
+const fn guarded(
+    method: &'static str,
+    path: &'static str,
+    handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
+) -> Route {
+    Route { method, path, is_open: false, handler }
+}
+
+impl Route {
+    /// The texts that stand where the path has braces, if the path is this
+    /// route's. Escapes are read; what is broken in them matches nothing.
+    pub fn parameters(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
+        let (mut ours, mut theirs) = (self.path.split('/'), path.split('/'));
+        let mut found = Vec::new();
+        loop {
+            match (ours.next(), theirs.next()) {
+                (None, None) => return Some(found),
+                (Some(our), Some(their)) => {
+                    let name = our.strip_prefix('{').and_then(|our| our.strip_suffix('}'));
+                    match name {
+                        Some(_) if their.is_empty() => return None,
+                        Some(name) => {
+                            found.push((name, crate::codec::uri::percent_decode(their)?.into_owned()));
+                        }
+                        None if our == their => {}
+                        None => return None,
+                    }
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_in_braces_take_any_text_but_none() {
+        let route =
+            Route { path: "/accounts/{name}/keys", ..open("GET", "", |call| Box::pin(probes::live(call))) };
+        assert_eq!(route.parameters("/accounts/a%20b/keys"), Some(vec![("name", "a b".to_owned())]));
+        for other in ["/accounts//keys", "/accounts/a", "/accounts/a/keys/", "/accounts/%/keys", "/"] {
+            assert_eq!(route.parameters(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_description_names_every_route_and_no_other() {
+        let document: serde_json::Value = serde_json::from_str(about::OPENAPI).unwrap();
+        let mut described = Vec::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let is_open = operation["security"] == serde_json::json!([]);
+                described.push((method.to_uppercase(), path.clone(), is_open));
+                assert!(operation["summary"].is_string(), "{method} {path}");
+                assert!(operation["responses"]["200"].is_object(), "{method} {path}");
+                let refused = operation["responses"]["401"].is_object();
+                assert_eq!(refused, !is_open, "{method} {path}");
+            }
+        }
+        let mut routes: Vec<_> =
+            ROUTES.iter().map(|r| (r.method.to_owned(), r.path.to_owned(), r.is_open)).collect();
+        described.sort();
+        routes.sort();
+        assert_eq!(described, routes);
+        assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    }
+}

@@ -1,0 +1,102 @@
+//! `/tables`: what an account's tables hold.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::call::Outcome;
+use super::{Call, Refusal, Reply};
+use crate::error::{Code, Error};
+use crate::model::{Key, TableName};
+use crate::plan::TableScan;
+use crate::plan::span::Span;
+use crate::request::target::Accounts as _;
+use crate::store::{Backend as _, Store, TableSize};
+
+/// Tables of one answer, unless the caller asks for fewer.
+const TABLES: usize = 25;
+/// Entities of each table that are looked at.
+const SAMPLE: u32 = 10_000;
+/// After this time an answer has no further tables.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    account: &'a str,
+    /// What the numbers are.
+    method: String,
+    tables: Vec<Measured>,
+    /// What to give as `from` to go on; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Measured {
+    name: String,
+    created: String,
+    entities: u64,
+    bytes: u64,
+    /// Whether the numbers are exact rather than the least that there is.
+    complete: bool,
+}
+
+/// Tables of an account in the order of their names, with how much they hold.
+/// Each is looked at up to [`SAMPLE`] entities, so that a call costs about the
+/// same however large tables are.
+///
+/// # Errors
+/// 400 for parameters, 404 for an account that is not served, and those of the
+/// database.
+pub async fn tables(call: &Call<'_>) -> Outcome {
+    let begun = Instant::now();
+    let service = &call.admin.service;
+    let account = call.query("account")?.ok_or_else(|| Refusal::bad_request("account: missing"))?;
+    if !service.accounts.exists(&account) {
+        return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
+    }
+    let rows = match call.query("limit")?.map(|text| text.parse::<usize>()) {
+        None => TABLES,
+        Some(Ok(limit)) if (1..=TABLES).contains(&limit) => limit,
+        Some(_) => return Err(Refusal::bad_request(format!("limit: must be 1 to {TABLES}"))),
+    };
+    let from = call.query("from")?.unwrap_or_default().to_ascii_lowercase();
+    let spans = vec![Span { lower: Key::new(from, ""), upper: None }];
+    let store = &service.primary.store;
+    let scan = TableScan { spans, residual: None, rows };
+    let page = store.list_tables(&account, &scan).await.map_err(Error::from)?;
+    let mut next = page.next.map(|entry| entry.name);
+    let mut measured = Vec::with_capacity(page.tables.len());
+    for entry in page.tables {
+        if begun.elapsed() > PATIENCE {
+            next = Some(entry.name);
+            break;
+        }
+        // A table that was deleted meanwhile is left out.
+        if let Some(size) = size(store, &account, &entry.name).await? {
+            measured.push(Measured {
+                name: entry.name,
+                created: entry.created.to_canonical(),
+                entities: size.entities,
+                bytes: size.bytes,
+                complete: size.complete,
+            });
+        }
+    }
+    let method = format!(
+        "The first {SAMPLE} entities of each table were looked at. Where complete is false, the table \
+         holds more than its numbers say. Bytes are those of keys and stored properties, without indexes."
+    );
+    Ok(Reply::json(200, &Answer { account: &account, method, tables: measured, next }))
+}
+
+async fn size(store: &Store, account: &str, name: &str) -> Result<Option<TableSize>, Refusal> {
+    let name = TableName::parse(name)?;
+    match store.size(account, &name, SAMPLE).await.map_err(Error::from) {
+        Ok(size) => Ok(Some(size)),
+        Err(error) if error.code == Code::TableNotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

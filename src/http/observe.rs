@@ -1,0 +1,181 @@
+//! What operators learn of each request: counts, and a line in the log.
+//!
+//! Neither ever holds a key, a signature, a query string, the key or content of
+//! an entity: a line names the account, the operation and the table.
+
+use std::cell::{Cell, OnceCell};
+use std::time::Duration;
+
+use super::answer::Answer;
+use crate::metrics::requests::Request;
+use crate::metrics::spent::Spent;
+use crate::metrics::{Ending, METRICS, Operation, Scheme};
+use crate::model::IfMatch;
+use crate::request::operation::WriteVerb;
+use crate::request::{self, EntityWrite, Head, Resource, Target, Wanted};
+use crate::trace::Facts;
+
+/// Characters of a table's name that are logged: more than any valid one has.
+const MAX_NAME: usize = 64;
+
+/// What is found out about a request while it is answered.
+pub struct Observed {
+    /// Where it goes, once that is known.
+    pub target: OnceCell<Target>,
+    operation: Cell<Operation>,
+    received: Cell<u64>,
+}
+
+impl Observed {
+    /// Nothing is known yet.
+    pub const fn new() -> Self {
+        Self { target: OnceCell::new(), operation: Cell::new(Operation::Unknown), received: Cell::new(0) }
+    }
+
+    /// The client asks which requests a browser may send.
+    pub fn is_preflight(&self) {
+        self.operation.set(Operation::Preflight);
+    }
+
+    /// The request was understood.
+    pub fn wants(&self, wanted: &Wanted) {
+        self.operation.set(operation(wanted));
+    }
+
+    /// Its body came in.
+    pub fn received(&self, bytes: usize) {
+        self.received.set(bytes as u64);
+    }
+
+    /// Counts the request and logs it: as a warning where the server failed or
+    /// took longer than `slow`.
+    pub fn finish(
+        &self,
+        record: Request<'_>,
+        answer: &Answer,
+        request_id: &str,
+        database: Duration,
+        slow: Duration,
+    ) {
+        let duration = record.elapsed();
+        let ending = Ending {
+            operation: self.operation.get(),
+            status: answer.status,
+            refusal: answer.refusal,
+            database,
+            received: self.received.get(),
+            sent: answer.body.len() as u64,
+            slow: duration > slow,
+        };
+        record.end(duration, &ending);
+        self.log(&ending, request_id, duration);
+    }
+
+    /// What a trace says of the request.
+    pub fn facts(&self, head: &Head<'_>, answer: &Answer, request_id: &str, spent: Spent) -> Facts {
+        Facts {
+            operation: self.operation.get().text(),
+            method: head.method.clone().into_owned(),
+            status: answer.status,
+            error: answer.refusal.map_or("", |code| code.facts().code),
+            account: self.target.get().map(|target| target.account.clone()).unwrap_or_default(),
+            table: self.table().to_owned(),
+            request_id: request_id.to_owned(),
+            waits: spent.into_waits(),
+        }
+    }
+
+    fn log(&self, ending: &Ending, request_id: &str, duration: Duration) {
+        // The fields of all lines, in one order.
+        macro_rules! line {
+            ($level:ident, $message:literal) => {
+                tracing::$level!(
+                    request_id,
+                    account = self.target.get().map_or("", |target| target.account.as_str()),
+                    operation = ending.operation.text(),
+                    table = self.table(),
+                    status = ending.status,
+                    error = ending.refusal.map_or("", |code| code.facts().code),
+                    micros = duration.as_micros() as u64,
+                    database_micros = ending.database.as_micros() as u64,
+                    $message
+                )
+            };
+        }
+        if ending.status >= 500 {
+            line!(warn, "request failed");
+        } else if ending.slow {
+            line!(warn, "slow request");
+        } else {
+            line!(debug, "request");
+        }
+    }
+
+    /// The name of the table that the request is addressed to, if it is.
+    fn table(&self) -> &str {
+        let name = match self.target.get().map(|target| &target.resource) {
+            Some(
+                Resource::Table(table)
+                | Resource::EntitySet(table)
+                | Resource::Entity { table, .. }
+                | Resource::Partition { table, .. }
+                | Resource::BelowTable { table, .. },
+            ) => table.as_str(),
+            _ => "",
+        };
+        name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end])
+    }
+}
+
+/// How a request that is not let in wanted to prove who sent it.
+pub fn scheme(head: &Head<'_>) -> Scheme {
+    match head.header("authorization") {
+        Some(header) if header.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("bearer ")) => Scheme::Bearer,
+        Some(_) => Scheme::SharedKey,
+        None if head.query.split('&').any(|pair| pair.starts_with("sig=")) => Scheme::Signature,
+        None => Scheme::None,
+    }
+}
+
+/// Counts a request that is not let in. A database that failed meanwhile is
+/// nobody's attempt.
+pub fn not_let_in(head: &Head<'_>, error: &crate::error::Error) {
+    if error.code.facts().status < 500 {
+        METRICS.requests.not_let_in(scheme(head), error.code);
+    }
+}
+
+fn operation(wanted: &Wanted) -> Operation {
+    use request::Operation as Asked;
+    let one = match wanted {
+        Wanted::Batch(request::batch::Batch::ChangeSet { .. }) => return Operation::EntityGroupTransaction,
+        Wanted::Batch(request::batch::Batch::Query(_)) => return Operation::QueryBatch,
+        Wanted::One(one) => one,
+    };
+    match one {
+        Asked::QueryTables(_) => Operation::QueryTables,
+        Asked::GetTable { .. } => Operation::GetTable,
+        Asked::CreateTable { .. } => Operation::CreateTable,
+        Asked::DeleteTable { .. } => Operation::DeleteTable,
+        Asked::QueryEntities { .. } => Operation::QueryEntities,
+        Asked::GetEntity { .. } => Operation::GetEntity,
+        Asked::Write(write) => written(write),
+        Asked::GetPolicies { .. } => Operation::GetTableAcl,
+        Asked::SetPolicies { .. } => Operation::SetTableAcl,
+        Asked::GetProperties(_) => Operation::GetServiceProperties,
+        Asked::SetProperties(_) => Operation::SetServiceProperties,
+        Asked::GetStats => Operation::GetServiceStats,
+        Asked::BelowTable { .. } => Operation::Unknown,
+    }
+}
+
+fn written(write: &EntityWrite) -> Operation {
+    match (write.verb, &write.if_match) {
+        (WriteVerb::Insert, _) => Operation::InsertEntity,
+        (WriteVerb::Replace, IfMatch::Absent) => Operation::InsertOrReplaceEntity,
+        (WriteVerb::Replace, _) => Operation::UpdateEntity,
+        (WriteVerb::Merge, IfMatch::Absent) => Operation::InsertOrMergeEntity,
+        (WriteVerb::Merge, _) => Operation::MergeEntity,
+        (WriteVerb::Delete, _) => Operation::DeleteEntity,
+    }
+}

@@ -1,0 +1,219 @@
+//! Encrypted connections: certificates, and how they are replaced while the
+//! server runs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use actix_web::rt::net::TcpStream;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+use crate::metrics::METRICS;
+
+/// Time that a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two looks at the files.
+const LOOK: Duration = Duration::from_secs(2);
+/// The protocols that we speak, the best first.
+pub const HTTP_2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
+/// The first byte of a TLS connection: a handshake record.
+const HANDSHAKE: u8 = 22;
+/// What whoever speaks plain HTTP is told.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
+                       Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
+
+/// PEM files with a certificate chain, the server's own first, and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Why files are of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{0}: {1}")]
+    Read(PathBuf, io::Error),
+    #[error("{0}: no certificate in PEM form was found")]
+    Certificate(PathBuf),
+    #[error("{0}: no private key in PEM form was found")]
+    Key(PathBuf),
+    #[error("the certificate and its key are of no use: {0}")]
+    Pair(rustls::Error),
+}
+
+/// What encrypts connections.
+pub struct Tls {
+    files: TlsFiles,
+    current: Arc<Current>,
+    acceptor: TlsAcceptor,
+}
+
+/// The certificate that new connections are shown.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// What tells that files have changed.
+type Stamp = [Option<(SystemTime, u64)>; 2];
+
+impl TlsFiles {
+    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+        let read = |path: &Path| std::fs::read(path).map_err(|error| TlsError::Read(path.into(), error));
+        let (chain, key) = (read(&self.certificate)?, read(&self.key)?);
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&chain)
+            .collect::<Result<_, _>>()
+            .map_err(|_| TlsError::Certificate(self.certificate.clone()))?;
+        if chain.is_empty() {
+            return Err(TlsError::Certificate(self.certificate.clone()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| TlsError::Key(self.key.clone()))?;
+        CertifiedKey::from_der(chain, key, provider).map_err(TlsError::Pair)
+    }
+
+    fn stamp(&self) -> Stamp {
+        [&self.certificate, &self.key].map(|path| {
+            let facts = std::fs::metadata(path).ok()?;
+            Some((facts.modified().ok()?, facts.len()))
+        })
+    }
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError`], to be shown to whoever starts the server.
+    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Pair)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
+        Ok(Self { files, current, acceptor: Arc::new(config).into() })
+    }
+
+    /// Takes up changed files, for as long as the server runs. Files that are of
+    /// no use change nothing; the log says so once for each change.
+    pub async fn follow(&self) {
+        let mut known = self.files.stamp();
+        loop {
+            sleep(LOOK).await;
+            let files = self.files.clone();
+            let Ok(stamp) = tokio::task::spawn_blocking(move || files.stamp()).await else { return };
+            if stamp != known {
+                known = stamp;
+                self.take_up().await;
+            }
+        }
+    }
+
+    async fn take_up(&self) {
+        let files = self.files.clone();
+        let loaded = tokio::task::spawn_blocking(move || files.load(&ring::default_provider())).await;
+        match loaded {
+            Ok(Ok(new)) => {
+                *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                METRICS.tls.reloads.one();
+                tracing::info!("the changed certificate is shown from now on");
+            }
+            Ok(Err(error)) => {
+                METRICS.tls.failed_reloads.one();
+                tracing::error!(%error, "the changed certificate is of no use; the old one stays");
+            }
+            Err(error) => tracing::error!(%error, "reading the certificate did not finish"),
+        }
+    }
+
+    /// Encrypts a connection.
+    ///
+    /// # Errors
+    /// Whatever ends the handshake; plain HTTP is answered with 400.
+    pub async fn accept(&self, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let done = timeout(HANDSHAKE_TIMEOUT, self.shake_hands(connection)).await;
+        let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match &done {
+            Ok(_) => METRICS.tls.handshakes.one(),
+            Err(error) => {
+                METRICS.tls.failed_handshakes.one();
+                tracing::debug!(%error, "a connection could not be encrypted");
+            }
+        }
+        done
+    }
+
+    async fn shake_hands(&self, mut connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let mut first = [0];
+        let is_plain = connection.peek(&mut first).await? == 1 && first[0] != HANDSHAKE;
+        if is_plain && first[0].is_ascii_alphabetic() {
+            connection.write_all(PLAIN).await?;
+            connection.shutdown().await?;
+            drain(&mut connection).await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "plain HTTP"));
+        }
+        connection.set_nodelay(true)?;
+        self.acceptor.accept(connection).await
+    }
+}
+
+/// Reads what a client still sends, or closing would take the answer from it.
+async fn drain(connection: &mut TcpStream) -> io::Result<()> {
+    let mut rest = [0; 4096];
+    for _ in 0..64 {
+        if tokio::io::AsyncReadExt::read(connection, &mut rest).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(certificate: &str, key: &str) -> TlsFiles {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+        TlsFiles { certificate: folder.join(certificate), key: folder.join(key) }
+    }
+
+    #[test]
+    fn files_that_are_of_no_use_are_told_apart() {
+        assert!(Tls::load(files("first.pem", "first.key.pem")).is_ok());
+        let refusal = |certificate, key| Tls::load(files(certificate, key)).err().map(|e| e.to_string());
+        for (certificate, key, words) in [
+            ("none.pem", "first.key.pem", "none.pem: "),
+            ("first.key.pem", "first.key.pem", "no certificate in PEM form"),
+            ("first.pem", "first.pem", "no private key in PEM form"),
+            ("first.pem", "second.key.pem", "certificate and its key are of no use"),
+        ] {
+            let said = refusal(certificate, key).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_of_plain_http_announces_its_length() {
+        let text = std::str::from_utf8(PLAIN).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+    }
+}

@@ -1,0 +1,153 @@
+//! What is counted with: atomics that are never locked and never allocate.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+/// Copies of what every request adds to. Threads that serve have one each as
+/// long as they are no more than this; further threads share.
+pub const SHARDS: usize = 16;
+
+/// Which of the copies this thread adds to.
+pub fn shard() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
+    }
+    MINE.with(|mine| *mine)
+}
+
+/// A number that only rises.
+#[derive(Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Nothing counted yet.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Counts one.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// Counts many.
+    pub fn add(&self, many: u64) {
+        self.0.fetch_add(many, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A number that rises and falls.
+#[derive(Debug)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// Zero.
+    pub const fn new() -> Self {
+        Self(AtomicI64::new(0))
+    }
+
+    /// Changes it by a difference.
+    pub fn add(&self, difference: i64) {
+        self.0.fetch_add(difference, Ordering::Relaxed);
+    }
+
+    /// Replaces it.
+    pub fn set(&self, value: i64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The current value.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How values are spread: how many are at most each bound, and their sum.
+#[derive(Debug)]
+pub struct Histogram<const N: usize> {
+    bounds: &'static [u64; N],
+    within: [Counter; N],
+    beyond: Counter,
+    sum: Counter,
+}
+
+impl<const N: usize> Histogram<N> {
+    /// No values yet. The bounds rise.
+    pub const fn new(bounds: &'static [u64; N]) -> Self {
+        let within = [const { Counter::new() }; N];
+        Self { bounds, within, beyond: Counter::new(), sum: Counter::new() }
+    }
+
+    /// Adds a value, in the unit of the bounds.
+    pub fn add(&self, value: u64) {
+        let place = self.bounds.partition_point(|bound| *bound < value);
+        self.within.get(place).unwrap_or(&self.beyond).one();
+        self.sum.add(value);
+    }
+
+    /// What was added so far.
+    pub fn read(&self) -> Spread<N> {
+        Spread {
+            bounds: self.bounds,
+            within: self.within.each_ref().map(Counter::get),
+            beyond: self.beyond.get(),
+            sum: self.sum.get(),
+        }
+    }
+}
+
+/// What a histogram, or several together, held at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread<const N: usize> {
+    pub bounds: &'static [u64; N],
+    /// Values in each step, not summed up.
+    pub within: [u64; N],
+    pub beyond: u64,
+    pub sum: u64,
+}
+
+impl<const N: usize> Spread<N> {
+    /// Adds what another one with the same bounds held.
+    pub fn merge(&mut self, other: &Self) {
+        self.within.iter_mut().zip(other.within).for_each(|(sum, more)| *sum += more);
+        self.beyond += other.beyond;
+        self.sum += other.sum;
+    }
+
+    /// All values.
+    pub fn count(&self) -> u64 {
+        self.within.iter().sum::<u64>() + self.beyond
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_part_of_its_step() {
+        let histogram = Histogram::new(&[1, 10]);
+        [0, 1, 2, 10, 11].into_iter().for_each(|value| histogram.add(value));
+        let mut spread = histogram.read();
+        assert_eq!((spread.within, spread.beyond, spread.sum), ([2, 2], 1, 24));
+        spread.merge(&histogram.read());
+        assert_eq!((spread.count(), spread.sum), (10, 48));
+    }
+}

@@ -1,0 +1,117 @@
+//! What the server counts of itself, and how that is printed.
+//!
+//! There is one set of counts, [`METRICS`], as there is one process. Whatever is
+//! counted for every request costs a few uncontended additions: each thread adds
+//! to a copy of its own, sets of labels are fixed, nothing is locked or
+//! allocated. Sums are made when somebody asks for [`text::print`].
+
+pub mod cells;
+pub mod operation;
+pub mod process;
+pub mod requests;
+pub mod spent;
+pub mod text;
+
+use cells::{Counter, Gauge, Histogram};
+pub use operation::{Operation, Scheme};
+pub use requests::Ending;
+use requests::Requests;
+
+/// Upper ends of the steps of requests that share a round trip.
+pub const ROUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// The counts of this process.
+pub static METRICS: Metrics = Metrics::new();
+
+/// Everything that is counted.
+pub struct Metrics {
+    pub requests: Requests,
+    /// Connections to PostgreSQL that requests take turns with.
+    pub shared_pool: Pool,
+    /// Those on which point reads, or single writes, share round trips.
+    pub read_lanes: Pool,
+    pub write_lanes: Pool,
+    /// The one that asks whether the database answers.
+    pub probe_pool: Pool,
+    pub read_rounds: Rounds,
+    pub write_rounds: Rounds,
+    /// Commits of SQLite's writer.
+    pub sqlite_rounds: Rounds,
+    /// Writes whose shared statement failed, each then tried by itself.
+    pub handed_back: Counter,
+    /// Deleted tables whose rows are still to be removed.
+    pub purge_backlog: Gauge,
+    pub tls: Tls,
+    pub traces: Traces,
+}
+
+/// Traces of requests.
+#[derive(Debug, Default)]
+pub struct Traces {
+    pub sent: Counter,
+    /// Those that the collector did not take, or not in time.
+    pub dropped: Counter,
+}
+
+/// Connections to PostgreSQL.
+#[derive(Debug, Default)]
+pub struct Pool {
+    pub in_use: Gauge,
+    pub idle: Gauge,
+    /// Times that somebody had to wait for one, and waited in vain.
+    pub waits: Counter,
+    pub timeouts: Counter,
+    pub opened: Counter,
+    /// Attempts to connect that failed.
+    pub failures: Counter,
+}
+
+/// Requests that share round trips, for each round trip.
+pub type Rounds = Histogram<{ ROUNDS.len() }>;
+
+/// Encrypted connections.
+#[derive(Debug, Default)]
+pub struct Tls {
+    pub handshakes: Counter,
+    pub failed_handshakes: Counter,
+    /// Times that changed certificate files were taken up, or could not be.
+    pub reloads: Counter,
+    pub failed_reloads: Counter,
+}
+
+impl Pool {
+    const fn new() -> Self {
+        Self {
+            in_use: Gauge::new(),
+            idle: Gauge::new(),
+            waits: Counter::new(),
+            timeouts: Counter::new(),
+            opened: Counter::new(),
+            failures: Counter::new(),
+        }
+    }
+}
+
+impl Metrics {
+    const fn new() -> Self {
+        Self {
+            requests: Requests::new(),
+            shared_pool: Pool::new(),
+            read_lanes: Pool::new(),
+            write_lanes: Pool::new(),
+            probe_pool: Pool::new(),
+            read_rounds: Histogram::new(&ROUNDS),
+            write_rounds: Histogram::new(&ROUNDS),
+            sqlite_rounds: Histogram::new(&ROUNDS),
+            handed_back: Counter::new(),
+            purge_backlog: Gauge::new(),
+            tls: Tls {
+                handshakes: Counter::new(),
+                failed_handshakes: Counter::new(),
+                reloads: Counter::new(),
+                failed_reloads: Counter::new(),
+            },
+            traces: Traces { sent: Counter::new(), dropped: Counter::new() },
+        }
+    }
+}

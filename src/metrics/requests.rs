@@ -1,0 +1,256 @@
+//! What is counted of every request.
+
+use std::time::{Duration, Instant};
+
+use super::cells::{Counter, Histogram, SHARDS, Spread, shard};
+use super::operation::{Operation, Scheme};
+use crate::error::Code;
+
+/// Upper ends of the steps of durations, in microseconds.
+pub const DURATIONS: [u64; 16] = [
+    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    5_000_000, 10_000_000, 30_000_000,
+];
+/// Statuses of requests that are not refused; the last stands for any other.
+const STATUSES: [u16; 5] = [200, 201, 202, 204, 0];
+const OUTCOMES: usize = STATUSES.len() + Code::COUNT;
+
+/// The part of the counts that one thread, or few, add to.
+#[repr(align(128))]
+struct Shard {
+    outcomes: [[Counter; OUTCOMES]; Operation::COUNT],
+    durations: [Histogram<{ DURATIONS.len() }>; Operation::COUNT],
+    /// Microseconds that requests waited for the database.
+    database: [Counter; Operation::COUNT],
+    begun: Counter,
+    ended: Counter,
+    abandoned: Counter,
+    slow: Counter,
+    received: Counter,
+    sent: Counter,
+    pages: Counter,
+    entities: Counter,
+}
+
+impl Shard {
+    const fn new() -> Self {
+        Self {
+            outcomes: [const { [const { Counter::new() }; OUTCOMES] }; Operation::COUNT],
+            durations: [const { Histogram::new(&DURATIONS) }; Operation::COUNT],
+            database: [const { Counter::new() }; Operation::COUNT],
+            begun: Counter::new(),
+            ended: Counter::new(),
+            abandoned: Counter::new(),
+            slow: Counter::new(),
+            received: Counter::new(),
+            sent: Counter::new(),
+            pages: Counter::new(),
+            entities: Counter::new(),
+        }
+    }
+}
+
+/// Everything that is counted of requests.
+pub struct Requests {
+    shards: [Shard; SHARDS],
+    /// Requests that were not let in, by what they tried.
+    refused: [[Counter; Code::COUNT]; Scheme::COUNT],
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Ending {
+    pub operation: Operation,
+    pub status: u16,
+    /// Why it was refused, if it was; of a batch, why its operations were.
+    pub refusal: Option<Code>,
+    /// Time that was spent waiting for the database.
+    pub database: Duration,
+    /// Bytes of the two bodies.
+    pub received: u64,
+    pub sent: u64,
+    pub slow: bool,
+}
+
+/// One request under way. Dropping it without an ending counts as abandoned:
+/// the client went away.
+pub struct Request<'m> {
+    requests: &'m Requests,
+    begun: Instant,
+    ended: bool,
+}
+
+impl Requests {
+    /// Nothing counted yet.
+    pub const fn new() -> Self {
+        Self {
+            shards: [const { Shard::new() }; SHARDS],
+            refused: [const { [const { Counter::new() }; Code::COUNT] }; Scheme::COUNT],
+        }
+    }
+
+    fn mine(&self) -> &Shard {
+        &self.shards[shard()]
+    }
+
+    /// A request came in.
+    pub fn begin(&self) -> Request<'_> {
+        self.mine().begun.one();
+        Request { requests: self, begun: Instant::now(), ended: false }
+    }
+
+    /// A request was not let in.
+    pub fn not_let_in(&self, scheme: Scheme, code: Code) {
+        self.refused[scheme as usize][code as usize].one();
+    }
+
+    /// A page was read for a client.
+    pub fn page(&self, entities: usize) {
+        let mine = self.mine();
+        mine.pages.one();
+        mine.entities.add(entities as u64);
+    }
+
+    /// A single entity was read for a client.
+    pub fn entity(&self) {
+        self.mine().entities.one();
+    }
+
+    fn sum(&self, which: impl Fn(&Shard) -> &Counter) -> u64 {
+        self.shards.iter().map(|shard| which(shard).get()).sum()
+    }
+
+    /// Requests under way.
+    pub fn in_flight(&self) -> u64 {
+        // What ended is read first, so that the difference is never negative.
+        let ended = self.sum(|s| &s.ended);
+        self.sum(|s| &s.begun).saturating_sub(ended)
+    }
+
+    /// Requests whose client went away before the answer.
+    pub fn abandoned(&self) -> u64 {
+        self.sum(|s| &s.abandoned)
+    }
+
+    /// Requests that took longer than the limit for slow ones.
+    pub fn slow(&self) -> u64 {
+        self.sum(|s| &s.slow)
+    }
+
+    /// Bytes of bodies received and sent.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.sum(|s| &s.received), self.sum(|s| &s.sent))
+    }
+
+    /// Pages read, and entities in pages and by themselves.
+    pub fn read(&self) -> (u64, u64) {
+        (self.sum(|s| &s.pages), self.sum(|s| &s.entities))
+    }
+
+    /// Requests by status and refusal, those of which there were any.
+    pub fn outcomes(&self, operation: Operation) -> Vec<(u16, Option<Code>, u64)> {
+        let count = |outcome: usize| self.sum(|s| &s.outcomes[operation as usize][outcome]);
+        let fine = STATUSES.iter().enumerate().map(|(at, status)| (*status, None, count(at)));
+        let refused = Code::ALL
+            .iter()
+            .map(|code| (code.facts().status, Some(*code), count(STATUSES.len() + *code as usize)));
+        fine.chain(refused).filter(|(.., count)| *count > 0).collect()
+    }
+
+    /// How long requests took, in microseconds.
+    pub fn durations(&self, operation: Operation) -> Spread<{ DURATIONS.len() }> {
+        let mut shards = self.shards.iter().map(|s| s.durations[operation as usize].read());
+        let mut sum = Histogram::new(&DURATIONS).read();
+        shards.by_ref().for_each(|spread| sum.merge(&spread));
+        sum
+    }
+
+    /// Microseconds that requests waited for the database.
+    pub fn database(&self, operation: Operation) -> u64 {
+        self.sum(|s| &s.database[operation as usize])
+    }
+
+    /// Requests that were not let in, those of which there were any.
+    pub fn refused(&self, scheme: Scheme) -> Vec<(Code, u64)> {
+        let counts =
+            Code::ALL.iter().map(|code| (*code, self.refused[scheme as usize][*code as usize].get()));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Request<'_> {
+    /// Time since it came in.
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Counts the request under how it ended.
+    pub fn end(mut self, duration: Duration, ending: &Ending) {
+        self.ended = true;
+        let shard = self.requests.mine();
+        let operation = ending.operation as usize;
+        let outcome = match ending.refusal {
+            Some(code) => STATUSES.len() + code as usize,
+            None => STATUSES.iter().position(|status| *status == ending.status).unwrap_or(STATUSES.len() - 1),
+        };
+        shard.outcomes[operation][outcome].one();
+        shard.durations[operation].add(micros(duration));
+        shard.database[operation].add(micros(ending.database));
+        shard.received.add(ending.received);
+        shard.sent.add(ending.sent);
+        if ending.slow {
+            shard.slow.one();
+        }
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let shard = self.requests.mine();
+        shard.ended.one();
+        if !self.ended {
+            shard.abandoned.one();
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static REQUESTS: Requests = Requests::new();
+
+    fn ending(operation: Operation, status: u16, refusal: Option<Code>) -> Ending {
+        let database = Duration::from_micros(7);
+        Ending { operation, status, refusal, database, received: 10, sent: 20, slow: false }
+    }
+
+    #[test]
+    fn requests_are_counted_by_what_they_were_and_how_they_ended() {
+        let begun = [REQUESTS.begin(), REQUESTS.begin(), REQUESTS.begin(), REQUESTS.begin()];
+        assert_eq!(REQUESTS.in_flight(), 4);
+        let [fine, refused, batch, abandoned] = begun;
+        fine.end(Duration::from_micros(300), &ending(Operation::GetEntity, 200, None));
+        refused
+            .end(Duration::from_secs(60), &ending(Operation::GetEntity, 404, Some(Code::ResourceNotFound)));
+        batch.end(Duration::ZERO, &ending(Operation::QueryBatch, 299, None));
+        drop(abandoned);
+        let outcomes = REQUESTS.outcomes(Operation::GetEntity);
+        assert_eq!(outcomes, [(200, None, 1), (404, Some(Code::ResourceNotFound), 1)]);
+        assert_eq!(REQUESTS.outcomes(Operation::QueryBatch), [(0, None, 1)]);
+        let durations = REQUESTS.durations(Operation::GetEntity);
+        assert_eq!((durations.within[1], durations.beyond, durations.count()), (1, 1, 2));
+        assert_eq!((REQUESTS.in_flight(), REQUESTS.abandoned()), (0, 1));
+        assert_eq!((REQUESTS.bytes(), REQUESTS.database(Operation::GetEntity)), ((30, 60), 14));
+    }
+}

@@ -1,0 +1,259 @@
+//! Metrics as OpenMetrics text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::cells::Spread;
+use super::operation::{Operation, Scheme};
+use super::requests::Requests;
+use super::{METRICS, Metrics, Pool, process};
+
+/// The media type of what [`print`] makes.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Microseconds in the unit that durations are printed in.
+const SECOND: f64 = 1e6;
+
+/// All metrics of this process.
+pub fn print() -> String {
+    let mut page = Page::default();
+    process_metrics(&mut page);
+    request_metrics(&mut page, &METRICS.requests);
+    refusal_metrics(&mut page, &METRICS.requests);
+    traffic_metrics(&mut page, &METRICS.requests);
+    database_metrics(&mut page, &METRICS);
+    pool_metrics(&mut page, &METRICS);
+    edge_metrics(&mut page, &METRICS);
+    page.0.push_str("# EOF\n");
+    page.0
+}
+
+fn process_metrics(page: &mut Page) {
+    page.family("rowhouse_build", "info", "The program that runs.");
+    page.sample("rowhouse_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    page.single("rowhouse_uptime_seconds", "gauge", "Time since the start.", process::uptime());
+    let start = process::start_time();
+    page.single("process_start_time_seconds", "gauge", "When the process started, since 1970.", start);
+    if let Some(bytes) = process::resident_memory() {
+        page.single("process_resident_memory_bytes", "gauge", "Memory that the process holds.", bytes as f64);
+    }
+    if let Some(files) = process::open_files() {
+        page.single("process_open_fds", "gauge", "Files and connections that are open.", files as f64);
+    }
+}
+
+fn request_metrics(page: &mut Page, requests: &Requests) {
+    page.family("rowhouse_requests", "counter", "Requests answered, by operation, status and error code.");
+    for operation in Operation::ALL {
+        // Failures that differ in their message only have one code on the wire.
+        let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+        for (status, refusal, count) in requests.outcomes(*operation) {
+            let error = refusal.map_or("", |code| code.facts().code);
+            *sums.entry((status, error)).or_default() += count;
+        }
+        for ((status, error), count) in sums {
+            let status = if status == 0 { "other".to_owned() } else { status.to_string() };
+            let labels = [("operation", operation.text()), ("status", status.as_str()), ("error", error)];
+            page.sample("rowhouse_requests_total", &labels, count as f64);
+        }
+    }
+    let about = "Time from the head of a request to its answer, by operation.";
+    page.family("rowhouse_request_duration_seconds", "histogram", about);
+    for operation in Operation::ALL {
+        let spread = requests.durations(*operation);
+        if spread.count() > 0 {
+            let label = ("operation", operation.text());
+            page.histogram("rowhouse_request_duration_seconds", label, &spread, SECOND);
+        }
+    }
+    let about = "Time that requests waited for the database, by operation.";
+    page.family("rowhouse_request_database_seconds", "counter", about);
+    for operation in Operation::ALL {
+        let micros = requests.database(*operation);
+        if micros > 0 {
+            let labels = [("operation", operation.text())];
+            page.sample("rowhouse_request_database_seconds_total", &labels, micros as f64 / SECOND);
+        }
+    }
+}
+
+fn refusal_metrics(page: &mut Page, requests: &Requests) {
+    let about = "Requests that were not let in, by what they tried and why.";
+    page.family("rowhouse_authentication_failures", "counter", about);
+    for scheme in Scheme::ALL {
+        let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
+        for (code, count) in requests.refused(*scheme) {
+            *sums.entry((code.facts().status, code.facts().code)).or_default() += count;
+        }
+        for ((status, error), count) in sums {
+            let status = status.to_string();
+            let labels = [("scheme", scheme.text()), ("status", status.as_str()), ("error", error)];
+            page.sample("rowhouse_authentication_failures_total", &labels, count as f64);
+        }
+    }
+}
+
+fn traffic_metrics(page: &mut Page, requests: &Requests) {
+    let (received, sent) = requests.bytes();
+    let (pages, entities) = requests.read();
+    page.single("rowhouse_requests_in_flight", "gauge", "Requests under way.", requests.in_flight() as f64);
+    for (name, about, value) in [
+        ("rowhouse_requests_abandoned", "Requests whose client went away first.", requests.abandoned()),
+        (
+            "rowhouse_requests_slow",
+            "Requests that took longer than the limit for slow ones.",
+            requests.slow(),
+        ),
+        ("rowhouse_received_bytes", "Bytes of bodies received.", received),
+        ("rowhouse_sent_bytes", "Bytes of bodies sent.", sent),
+        ("rowhouse_pages_returned", "Pages of entities read for clients.", pages),
+        ("rowhouse_entities_returned", "Entities read for clients, in pages and singly.", entities),
+    ] {
+        page.counter(name, about, value);
+    }
+}
+
+fn database_metrics(page: &mut Page, metrics: &Metrics) {
+    let about = "Requests that shared a round trip or commit; its count is that of the round trips.";
+    page.family("rowhouse_round_requests", "histogram", about);
+    for (kind, rounds) in [
+        ("read", &metrics.read_rounds),
+        ("write", &metrics.write_rounds),
+        ("sqlite_write", &metrics.sqlite_rounds),
+    ] {
+        page.histogram("rowhouse_round_requests", ("kind", kind), &rounds.read(), 1.0);
+    }
+    let about = "Writes whose shared statement failed, each then tried by itself.";
+    page.counter("rowhouse_writes_handed_back", about, metrics.handed_back.get());
+    let about = "Deleted tables whose rows are still to be removed.";
+    page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
+}
+
+fn pool_metrics(page: &mut Page, metrics: &Metrics) {
+    let pools: [(&str, &Pool); 4] = [
+        ("shared", &metrics.shared_pool),
+        ("read", &metrics.read_lanes),
+        ("write", &metrics.write_lanes),
+        ("probe", &metrics.probe_pool),
+    ];
+    page.family("rowhouse_postgres_connections", "gauge", "Connections to PostgreSQL.");
+    for (name, pool) in pools {
+        for (state, gauge) in [("in_use", &pool.in_use), ("idle", &pool.idle)] {
+            let labels = [("pool", name), ("state", state)];
+            page.sample("rowhouse_postgres_connections", &labels, gauge.get() as f64);
+        }
+    }
+    type Count = fn(&Pool) -> u64;
+    let counters: [(&str, &str, Count); 4] = [
+        ("rowhouse_postgres_connection_waits", "Waits for a connection.", |pool| pool.waits.get()),
+        ("rowhouse_postgres_connection_timeouts", "Waits in vain.", |pool| pool.timeouts.get()),
+        ("rowhouse_postgres_connections_opened", "Connections made.", |pool| pool.opened.get()),
+        ("rowhouse_postgres_connection_failures", "Attempts to connect that failed.", |pool| {
+            pool.failures.get()
+        }),
+    ];
+    for (name, about, count) in counters {
+        page.family(name, "counter", about);
+        for (pool_name, pool) in pools {
+            page.sample(&format!("{name}_total"), &[("pool", pool_name)], count(pool) as f64);
+        }
+    }
+}
+
+fn edge_metrics(page: &mut Page, metrics: &Metrics) {
+    let tls = &metrics.tls;
+    for (name, about, counter) in [
+        ("rowhouse_tls_handshakes", "Encrypted connections.", &tls.handshakes),
+        ("rowhouse_tls_handshake_failures", "Handshakes that failed.", &tls.failed_handshakes),
+        ("rowhouse_tls_reloads", "Changed certificates taken up.", &tls.reloads),
+        ("rowhouse_tls_reload_failures", "Changed certificates of no use.", &tls.failed_reloads),
+    ] {
+        page.counter(name, about, counter.get());
+    }
+    let traces = &metrics.traces;
+    page.counter("rowhouse_traces_sent", "Traces that the collector took.", traces.sent.get());
+    page.counter("rowhouse_traces_dropped", "Traces that it did not take.", traces.dropped.get());
+}
+
+/// A page under construction. Values of labels are ours and need no escapes.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, about: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {about}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.0.push_str(name);
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.0, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' });
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{end} {value}");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, about: &str, value: f64) {
+        self.family(name, kind, about);
+        self.sample(name, &[], value);
+    }
+
+    fn counter(&mut self, name: &str, about: &str, value: u64) {
+        self.family(name, "counter", about);
+        self.sample(&format!("{name}_total"), &[], value as f64);
+    }
+
+    fn histogram<const N: usize>(
+        &mut self,
+        name: &str,
+        (label, text): (&str, &str),
+        spread: &Spread<N>,
+        unit: f64,
+    ) {
+        let bucket = format!("{name}_bucket");
+        let mut sum = 0;
+        for (bound, within) in spread.bounds.iter().zip(spread.within) {
+            sum += within;
+            // OpenMetrics wants bounds in their canonical form: 1.0, not 1.
+            let bound = format!("{:?}", *bound as f64 / unit);
+            self.sample(&bucket, &[(label, text), ("le", &bound)], sum as f64);
+        }
+        let count = spread.count() as f64;
+        self.sample(&bucket, &[(label, text), ("le", "+Inf")], count);
+        self.sample(&format!("{name}_sum"), &[(label, text)], spread.sum as f64 / unit);
+        self.sample(&format!("{name}_count"), &[(label, text)], count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::cells::Histogram;
+
+    #[test]
+    fn histograms_sum_up_and_end_with_everything() {
+        let histogram = Histogram::new(&[1_000, 1_000_000]);
+        [500, 600_000, 2_000_000].into_iter().for_each(|value| histogram.add(value));
+        let mut page = Page::default();
+        page.histogram("h", ("a", "b"), &histogram.read(), SECOND);
+        let expected = "h_bucket{a=\"b\",le=\"0.001\"} 1\nh_bucket{a=\"b\",le=\"1.0\"} 2\n\
+                        h_bucket{a=\"b\",le=\"+Inf\"} 3\nh_sum{a=\"b\"} 2.6005\nh_count{a=\"b\"} 3\n";
+        assert_eq!(page.0, expected);
+    }
+
+    #[test]
+    fn every_sample_belongs_to_the_family_above_it() {
+        METRICS.requests.page(3);
+        let text = print();
+        let mut family = String::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                family = rest.split(' ').next().unwrap().to_owned();
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(&family), "{line} below {family}");
+            }
+        }
+        assert!(text.ends_with("# EOF\n"));
+        assert!(text.contains("\nrowhouse_pages_returned_total "));
+    }
+}

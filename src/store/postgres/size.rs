@@ -1,0 +1,59 @@
+//! What operators ask: whether the database answers, and how large tables are.
+
+use sqlx::Row;
+
+use super::catalog::Facts;
+use super::fault::Effect;
+use super::read::broken_row;
+use super::{Attempt, PgStore, statements};
+use crate::store::{Failure, Fault, StoreResult, TableSize};
+
+impl PgStore {
+    /// Whether the database answers, asked on a connection of its own.
+    pub(super) async fn probe(&self) -> StoreResult<()> {
+        match self.ask().await {
+            // The connection was lost since it was last used; a new one may do.
+            Err(Failure::Fault(Fault::Unavailable)) => self.ask().await,
+            other => other,
+        }
+    }
+
+    async fn ask(&self) -> StoreResult<()> {
+        let mut lease = self.probe.acquire().await?;
+        lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
+        Ok(())
+    }
+}
+
+/// The measure of a table by its first entities.
+pub struct Measure {
+    /// Entities to look at, at most.
+    pub most: u32,
+}
+
+impl Attempt for Measure {
+    type Done = TableSize;
+
+    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<TableSize>> {
+        let mut lease = store.pool.acquire().await?;
+        let check = sqlx::query(statements::CHECK_TABLE).bind(facts.table_no);
+        if lease.row(check, Effect::Undone).await?.is_none() {
+            return Ok(None);
+        }
+        let most = u64::from(self.most);
+        let mut size = TableSize::default();
+        for bucket in facts.buckets() {
+            // One more than may be counted tells whether there are more.
+            let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
+            let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
+            let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
+            let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
+            size.entities += u64::try_from(number("entities")?).unwrap_or(0);
+            size.bytes += u64::try_from(number("bytes")?).unwrap_or(0);
+            if size.entities > most {
+                return Ok(Some(size));
+            }
+        }
+        Ok(Some(TableSize { complete: true, ..size }))
+    }
+}

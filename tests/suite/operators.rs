@@ -1,0 +1,374 @@
+//! What operators ask of a running server, and what they read in its log.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::http::{Raw, Wire, read_answer};
+use crate::support::postgres::{execute, fresh_database, server_url};
+use crate::support::server::{Process, account, fresh_folder};
+use crate::support::*;
+
+const TOKEN: &str = "a-token-that-only-operators-know";
+
+/// A server with an admin listener, and that listener's address.
+fn server(database: &str, more: &[&str]) -> (Process, Wire) {
+    let accounts = account(1).setting();
+    let fixed =
+        ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--accounts", &accounts];
+    let arguments = [&fixed[..], &["--database-url", database], more].concat();
+    let process = Process::spawn(fresh_folder(), &arguments, &[]);
+    let log = process.log();
+    let (_, rest) = log.split_once("operators are answered at http://").expect("the address is logged");
+    let address = rest.lines().next().expect("a line").trim().to_owned();
+    (process, Wire::new(address))
+}
+
+fn client(server: &Process) -> Client {
+    Client::path_style(server.address(), account(1))
+}
+
+fn ask(admin: &Wire, verb: &str, path: &str, headers: &str) -> Raw {
+    let host = admin.address();
+    admin.exchange(verb, format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n").as_bytes())
+}
+
+fn get(admin: &Wire, path: &str) -> Raw {
+    ask(admin, "GET", path, "")
+}
+
+fn json_of(raw: &Raw) -> Value {
+    serde_json::from_slice(&raw.body).unwrap_or_else(|e| panic!("{e}: {raw:?}"))
+}
+
+#[track_caller]
+fn refused(raw: &Raw, status: u16, code: &str) {
+    assert_eq!(raw.status, status, "{raw:?}");
+    let body = json_of(raw);
+    assert_eq!(body["error"]["code"], code);
+    assert!(body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+}
+
+fn metrics(admin: &Wire) -> String {
+    let raw = get(admin, "/metrics");
+    assert_eq!(raw.status, 200);
+    String::from_utf8(raw.body).expect("text")
+}
+
+/// The value of a sample, given up to its value.
+fn sample(metrics: &str, name: &str) -> f64 {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} in\n{metrics}")).parse().expect("a number")
+}
+
+/// Asks until the probe answers with this status.
+#[track_caller]
+fn turns(admin: &Wire, status: u16) -> Raw {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let raw = get(admin, "/readyz");
+        if raw.status == status {
+            return raw;
+        }
+        assert!(Instant::now() < deadline, "{raw:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_there_is_is_answered_and_what_there_is_not_is_refused() {
+    let (_server, admin) = server("sqlite::memory:", &[]);
+    assert_eq!(json_of(&get(&admin, "/livez")), json!({ "status": "live" }));
+    assert_eq!(json_of(&get(&admin, "/readyz")), json!({ "status": "ready" }));
+    assert_eq!(ask(&admin, "HEAD", "/readyz", "").status, 200);
+    let version = json_of(&get(&admin, "/version"));
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(version["database"], "sqlite");
+    refused(&get(&admin, "/nothing"), 404, "NotFound");
+    let wrong = ask(&admin, "DELETE", "/metrics", "");
+    refused(&wrong, 405, "MethodNotAllowed");
+    assert!(wrong.headers.contains(&("allow".into(), "GET".into())), "{wrong:?}");
+    let foreign = "GET /metrics HTTP/1.1\r\nHost: rebound.example\r\n\r\n";
+    refused(&admin.exchange("GET", foreign.as_bytes()), 403, "Forbidden");
+    refused(&ask(&admin, "GET", "/metrics", "Origin: https://evil.example\r\n"), 403, "Forbidden");
+    let document = json_of(&get(&admin, "/openapi.json"));
+    for path in document["paths"].as_object().expect("paths").keys() {
+        let raw = get(&admin, path);
+        let described = &document["paths"][path]["get"]["responses"][raw.status.to_string()];
+        assert!(described.is_object(), "{path}: {}", raw.status);
+    }
+}
+
+#[test]
+fn a_token_opens_everything_but_the_probes() {
+    let folder = fresh_folder();
+    let file = folder.join("token");
+    std::fs::write(&file, format!("{TOKEN}\n")).expect("the folder is writable");
+    let file = file.to_str().expect("a path");
+    for setting in [["--admin-token", TOKEN], ["--admin-token-file", file]] {
+        let (server, admin) = server("sqlite::memory:", &setting);
+        for path in ["/livez", "/readyz"] {
+            assert_eq!(get(&admin, path).status, 200);
+        }
+        for path in ["/metrics", "/version", "/openapi.json", "/tables", "/nothing"] {
+            refused(&get(&admin, path), 401, "Unauthorized");
+        }
+        let shown = |token: &str| {
+            ask(&admin, "GET", "/version", &format!("Authorization: Bearer {token}\r\n")).status
+        };
+        assert_eq!((shown(TOKEN), shown("a-token-that-only-operators-knew")), (200, 401));
+        assert!(!server.log().contains(TOKEN));
+    }
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn requests_are_counted_by_operation_status_and_error() {
+    for database in ["sqlite::memory:".to_owned(), fresh_database()] {
+        let (server, admin) = server(&database, &[]);
+        let client = client(&server);
+        let t = client.table();
+        t.insert(&with_keys("p", "a", json!({ "A": 1 }))).expect(201);
+        t.insert(&with_keys("p", "b", json!({ "A": 1 }))).expect(201);
+        t.insert(&with_keys("p", "a", json!({}))).expect(409);
+        t.get("p", "a").expect(200);
+        t.get("p", "c").expect(404);
+        assert_eq!(t.query("").expect_json()["value"].as_array().map(Vec::len), Some(2));
+        Batch::new().insert(&t, &with_keys("p", "a", json!({}))).send(&client);
+        client.request("GET", "/Tables").auth(Auth::Header("SharedKey acct0001:AAAA".into())).send();
+        client.bearing("sv=2019-02-02&ss=t&srt=sco&sp=r&se=2999-01-01&sig=AAAA").get("/Tables");
+        let text = metrics(&admin);
+        let count = |labels: &str| sample(&text, &format!("rowhouse_requests_total{{{labels}}}"));
+        for (labels, expected) in [
+            ("operation=\"CreateTable\",status=\"201\",error=\"\"", 1.0),
+            ("operation=\"InsertEntity\",status=\"201\",error=\"\"", 2.0),
+            ("operation=\"InsertEntity\",status=\"409\",error=\"EntityAlreadyExists\"", 1.0),
+            ("operation=\"GetEntity\",status=\"404\",error=\"ResourceNotFound\"", 1.0),
+            ("operation=\"QueryEntities\",status=\"200\",error=\"\"", 1.0),
+            ("operation=\"EntityGroupTransaction\",status=\"409\",error=\"EntityAlreadyExists\"", 1.0),
+            ("operation=\"Unknown\",status=\"403\",error=\"AuthenticationFailed\"", 2.0),
+        ] {
+            assert_eq!(count(labels), expected, "{labels}");
+        }
+        for (name, expected) in [
+            ("rowhouse_requests_in_flight", 0.0),
+            ("rowhouse_pages_returned_total", 1.0),
+            ("rowhouse_entities_returned_total", 3.0),
+            ("rowhouse_request_duration_seconds_count{operation=\"InsertEntity\"}", 3.0),
+        ] {
+            assert_eq!(sample(&text, name), expected, "{name}");
+        }
+        for scheme in ["shared_key", "sas"] {
+            let labels = format!("scheme=\"{scheme}\",status=\"403\",error=\"AuthenticationFailed\"");
+            assert_eq!(sample(&text, &format!("rowhouse_authentication_failures_total{{{labels}}}")), 1.0);
+        }
+        for positive in [
+            "rowhouse_received_bytes_total",
+            "rowhouse_sent_bytes_total",
+            "rowhouse_request_database_seconds_total{operation=\"InsertEntity\"}",
+        ] {
+            assert!(sample(&text, positive) > 0.0, "{positive}");
+        }
+        let kinds: &[&str] =
+            if database.starts_with("sqlite") { &["sqlite_write"] } else { &["read", "write"] };
+        for kind in kinds {
+            assert!(sample(&text, &format!("rowhouse_round_requests_count{{kind=\"{kind}\"}}")) >= 2.0);
+        }
+        if !database.starts_with("sqlite") {
+            assert!(sample(&text, "rowhouse_postgres_connections{pool=\"write\",state=\"idle\"}") >= 1.0);
+            assert_eq!(sample(&text, "rowhouse_postgres_connections{pool=\"shared\",state=\"in_use\"}"), 0.0);
+        }
+    }
+}
+
+#[test]
+fn the_server_is_not_ready_while_its_database_is_away() {
+    let url = fresh_database();
+    let (_server, admin) = server(&url, &[]);
+    turns(&admin, 200);
+    let name = url.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name").to_owned();
+    let allow = |allowed: bool| {
+        execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {allowed}"));
+    };
+    allow(false);
+    let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+    execute(server_url(), &cut);
+    let asked = Instant::now();
+    refused(&turns(&admin, 503), 503, "DatabaseUnavailable");
+    assert!(asked.elapsed() < Duration::from_secs(10));
+    assert_eq!(get(&admin, "/livez").status, 200, "the process is well");
+    allow(true);
+    turns(&admin, 200);
+}
+
+#[test]
+fn the_server_is_not_ready_while_it_stops() {
+    let (server, admin) = server("sqlite::memory:", &[]);
+    let client = client(&server);
+    let t = client.table();
+    let bytes = t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes();
+    let mut stream = client.wire().connect();
+    let (head, tail) = bytes.split_at(bytes.len() - 5);
+    stream.write_all(head).expect("the server listens");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(sample(&metrics(&admin), "rowhouse_requests_in_flight"), 1.0);
+    server.signal("TERM");
+    refused(&turns(&admin, 503), 503, "Stopping");
+    stream.write_all(tail).expect("the server still listens to this request");
+    assert_eq!(read_answer(&mut stream, "POST").expect("an answer").0.status, 201);
+    drop(stream);
+    assert_eq!(server.exit_status(Duration::from_secs(40)), Some(0), "{}", server.log());
+}
+
+#[test]
+fn tables_are_measured_up_to_a_bound() {
+    for database in ["sqlite::memory:".to_owned(), fresh_database()] {
+        let (server, admin) = server(&database, &[]);
+        let client = client(&server);
+        for name in ["Bbb", "Aaa", "Ccc"] {
+            client.create_table(name).expect(201);
+        }
+        let t = Table::new(&client, "Bbb");
+        for row in ["a", "b"] {
+            t.insert(&with_keys("p", row, json!({ "A": "x".repeat(100) }))).expect(201);
+        }
+        let found = json_of(&get(&admin, "/tables?account=acct0001"));
+        let names: Vec<&str> =
+            found["tables"].as_array().expect("tables").iter().filter_map(|t| t["name"].as_str()).collect();
+        assert_eq!(names, ["Aaa", "Bbb", "Ccc"]);
+        let measured = &found["tables"][1];
+        assert_eq!((&measured["entities"], &measured["complete"]), (&json!(2), &json!(true)));
+        assert!((200..600).contains(&measured["bytes"].as_u64().expect("a number")), "{measured}");
+        assert_eq!(found["tables"][0]["entities"], 0);
+        assert!(found["method"].as_str().is_some_and(|method| method.contains("10000")), "{found}");
+        assert_eq!(found["next"], Value::Null);
+        let first = json_of(&get(&admin, "/tables?account=acct0001&limit=2"));
+        assert_eq!(first["next"], "Ccc");
+        let rest = json_of(&get(&admin, "/tables?account=acct0001&from=Ccc"));
+        assert_eq!(rest["tables"][0]["name"], "Ccc");
+        refused(&get(&admin, "/tables"), 400, "BadRequest");
+        refused(&get(&admin, "/tables?account=acct0001&limit=0"), 400, "BadRequest");
+        refused(&get(&admin, "/tables?account=%zz"), 400, "BadRequest");
+        refused(&get(&admin, "/tables?account=nobody"), 404, "AccountNotFound");
+    }
+}
+
+#[test]
+fn logs_name_requests_but_never_secrets_or_content() {
+    for (database, format) in [("sqlite::memory:".to_owned(), "json"), (fresh_database(), "text")] {
+        let more = ["--log", "debug", "--log-format", format, "--slow-request-ms", "3600000"];
+        let (server, _admin) = server(&database, &more);
+        let client = client(&server);
+        let t = client.table();
+        t.insert(&with_keys("secretPartition", "secretRow", json!({ "P": "secretContent" }))).expect(201);
+        let sas = Sas::table(&t.name, "ra");
+        let signature = sas.signature(&client.account);
+        let bearer = Table::new(&client, t.name.clone());
+        sas.of(&client).get(&bearer.path("secretPartition", "secretRow")).expect(200);
+        sas.of(&client).get(&format!("/{}()?$filter=P%20eq%20'secretContent'", t.name)).expect(200);
+        let wrong = sas.query_signed("secretSignature");
+        client.bearing(&wrong).get(&bearer.path("secretPartition", "secretRow")).expect(403);
+        t.insert(&with_keys("secretPartition", "secretRow", json!({ "P": "secretContent" }))).expect(409);
+        let token = Auth::Header("Bearer secretToken".into());
+        client.request("GET", "/Tables").auth(token).unchecked().send();
+        let log = server.log();
+        assert!(log.contains("InsertEntity") && log.contains(&t.name) && log.contains("acct0001"), "{log}");
+        assert!(log.contains("EntityAlreadyExists") && log.contains("database_micros"), "{log}");
+        let keys = client.account.keys.clone();
+        let secrets =
+            ["secret", "sig=", "SharedKey ", signature.as_str(), keys[0].as_str(), keys[1].as_str()];
+        for secret in secrets {
+            let line = log.lines().find(|line| line.contains(secret));
+            assert_eq!(line, None, "{secret}");
+        }
+        if format == "json" {
+            let lines: Vec<Value> =
+                log.lines().map(|line| serde_json::from_str(line).expect("JSON on each line")).collect();
+            let line =
+                lines.iter().find(|line| line["fields"]["operation"] == "InsertEntity").expect("a line");
+            let fields = &line["fields"];
+            assert_eq!((&fields["status"], &fields["table"]), (&json!(201), &json!(t.name)));
+            assert!(fields["request_id"].as_str().is_some_and(|id| id.len() == 36), "{fields}");
+            assert!(fields["micros"].as_u64() >= fields["database_micros"].as_u64(), "{fields}");
+        }
+    }
+}
+
+#[test]
+fn slow_and_failed_requests_are_warnings() {
+    let url = fresh_database();
+    let (server, admin) = server(&url, &["--slow-request-ms", "1"]);
+    let client = client(&server);
+    // Creating a table waits for a commit.
+    for _ in 0..20 {
+        client.table();
+    }
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    execute(&url, "UPDATE entities SET properties = '[]'");
+    t.get("p", "r").refused(INTERNAL);
+    let log = server.log();
+    let line = |words: [&str; 3]| log.lines().any(|l| words.iter().all(|word| l.contains(word)));
+    assert!(line(["WARN", "slow request", "CreateTable"]), "{log}");
+    assert!(line(["WARN", "request failed", "InternalError"]), "{log}");
+    assert!(!log.contains("operation=\"GetEntity\" table=\"\""), "the table is named: {log}");
+    assert!(sample(&metrics(&admin), "rowhouse_requests_slow_total") >= 1.0);
+}
+
+#[test]
+fn an_address_that_others_can_reach_is_refused_without_a_token() {
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "0.0.0.0:0"];
+    let refusal = Process::try_spawn(fresh_folder(), &arguments, &[]).err().expect("it does not start");
+    assert!(refusal.contains("--admin-listen 0.0.0.0:0") && refusal.contains("--admin-token"), "{refusal}");
+}
+
+/// The names under which Prometheus keeps what is exported; or under which people
+/// speak of it, who leave out the parts of a histogram.
+fn exported(metrics: &str, for_people: bool) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for line in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').expect("a name and a kind");
+        let ends: &[&str] = match kind {
+            "counter" => &["_total"],
+            "info" => &["_info"],
+            "histogram" if !for_people => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        names.extend(ends.iter().map(|end| format!("{name}{end}")));
+    }
+    names
+}
+
+/// Words that can only be names of metrics.
+fn named(text: &str) -> HashSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let ours = words.filter(|word| word.starts_with("rowhouse_") || word.starts_with("process_"));
+    ours.map(str::to_owned).collect()
+}
+
+#[test]
+fn alerts_dashboard_and_manual_name_what_is_exported() {
+    let (_server, admin) = server("sqlite::memory:", &[]);
+    let metrics = metrics(&admin);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files =
+        ["deploy/prometheus/rowhouse.rules.yml", "deploy/grafana/rowhouse.json", "docs/operations.md"];
+    for file in files {
+        let text = std::fs::read_to_string(root.join(file)).expect("the file is there");
+        let (named, exported) = (named(&text), exported(&metrics, file.ends_with(".md")));
+        assert!(named.len() > 5, "{file}: {named:?}");
+        let unknown: Vec<_> = named.difference(&exported).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+        if file.ends_with(".json") {
+            let document: Value = serde_json::from_str(&text).expect("JSON");
+            assert!(document["panels"].as_array().is_some_and(|panels| !panels.is_empty()));
+        }
+    }
+    let manual = named(&std::fs::read_to_string(root.join("docs/operations.md")).expect("the manual"));
+    let exported = exported(&metrics, true);
+    let forgotten: Vec<_> = exported.difference(&manual).collect();
+    assert!(forgotten.is_empty(), "the manual does not explain {forgotten:?}");
+}

@@ -1,0 +1,136 @@
+//! Traces, as a collector receives them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::server::{Process, account, fresh_folder};
+use crate::support::*;
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+/// A collector, as far as taking traces is concerned.
+struct Collector {
+    address: String,
+    /// Heads and bodies of what came.
+    came: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Collector {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let came: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+        let kept = Arc::clone(&came);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let mut reader = BufReader::new(&stream);
+                let (mut head, mut line) = (String::new(), String::new());
+                while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
+                    head.push_str(&line.to_lowercase());
+                    line.clear();
+                }
+                let (_, length) = head.split_once("content-length: ").expect("a length");
+                let length = length.lines().next().and_then(|n| n.trim().parse().ok()).expect("a number");
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).expect("a body");
+                kept.lock().expect("the list").push((head, serde_json::from_slice(&body).expect("JSON")));
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+                let _ = (&stream).write_all(answer.as_bytes());
+            }
+        });
+        Self { address, came }
+    }
+
+    /// All spans that came.
+    fn spans(&self) -> Vec<Value> {
+        let came = self.came.lock().expect("the list");
+        let lists = came.iter().map(|(_, body)| &body["resourceSpans"][0]["scopeSpans"][0]["spans"]);
+        lists.flat_map(|spans| spans.as_array().expect("spans").clone()).collect()
+    }
+}
+
+fn server(more: &[&str]) -> Process {
+    let accounts = account(1).setting();
+    let fixed =
+        ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts];
+    Process::spawn(fresh_folder(), &[&fixed[..], more].concat(), &[])
+}
+
+fn ends(server: &Process) {
+    server.signal("TERM");
+    assert_eq!(server.exit_status(Duration::from_secs(40)), Some(0), "{}", server.log());
+}
+
+fn attribute<'a>(span: &'a Value, key: &str) -> &'a Value {
+    let all = span["attributes"].as_array().expect("attributes");
+    all.iter().find(|pair| pair["key"] == key).map_or(&Value::Null, |pair| &pair["value"])
+}
+
+#[test]
+fn each_request_is_a_span_with_its_waits_below_it() {
+    let collector = Collector::start();
+    let more = ["--otlp-endpoint", &collector.address, "--otlp-headers", "api-key=some%20secret"];
+    let server = server(&more);
+    let client = Client::path_style(server.address(), account(1));
+    let t = client.table();
+    t.insert(&with_keys("secretPartition", "secretRow", json!({ "P": "secretContent" }))).expect(201);
+    let traceparent = format!("00-{TRACE}-{PARENT}-01");
+    let read = client.request("GET", &t.path("secretPartition", "none")).header("traceparent", traceparent);
+    let read = read.send().expect(404);
+    // What is on its way is sent before the end.
+    ends(&server);
+    let (head, body) = collector.came.lock().expect("the list")[0].clone();
+    assert!(head.starts_with("post /v1/traces ") && head.contains("api-key: some secret"), "{head}");
+    let service = &body["resourceSpans"][0]["resource"]["attributes"][0];
+    assert_eq!(service, &json!({ "key": "service.name", "value": { "stringValue": "rowhouse" } }));
+    let spans = collector.spans();
+    let span = spans.iter().find(|span| span["name"] == "GetEntity").expect("the read");
+    assert_eq!((&span["traceId"], &span["parentSpanId"]), (&json!(TRACE), &json!(PARENT)));
+    assert_eq!(attribute(span, "http.response.status_code")["intValue"], "404");
+    assert_eq!(attribute(span, "error.type")["stringValue"], "ResourceNotFound");
+    assert_eq!(attribute(span, "rowhouse.table")["stringValue"], t.name);
+    assert_eq!(attribute(span, "rowhouse.request_id")["stringValue"], read.need("x-ms-request-id"));
+    let wait = spans.iter().find(|wait| wait["parentSpanId"] == span["spanId"]).expect("a wait");
+    assert_eq!((&wait["name"], &wait["traceId"]), (&json!("database"), &json!(TRACE)));
+    let time = |span: &Value, key: &str| -> u128 {
+        span[key].as_str().and_then(|text| text.parse().ok()).expect("nanoseconds")
+    };
+    assert!(time(span, "startTimeUnixNano") <= time(wait, "startTimeUnixNano"));
+    assert!(time(wait, "endTimeUnixNano") <= time(span, "endTimeUnixNano"));
+    let insert = spans.iter().find(|span| span["name"] == "InsertEntity").expect("the insert");
+    assert_eq!(insert["parentSpanId"], Value::Null);
+    assert_ne!(insert["traceId"], span["traceId"]);
+    assert!(!body.to_string().contains("secret"), "{body}");
+    assert!(!server.log().contains("secret"), "{}", server.log());
+}
+
+#[test]
+fn the_client_says_whether_a_request_is_traced_else_the_ratio_does() {
+    let collector = Collector::start();
+    let server = server(&["--otlp-endpoint", &collector.address, "--trace-ratio", "0"]);
+    let client = Client::path_style(server.address(), account(1));
+    client.get("/Tables").expect(200);
+    for flags in ["00", "01"] {
+        let traceparent = format!("00-{TRACE}-{PARENT}-{flags}");
+        client.request("GET", "/Tables").header("traceparent", traceparent).send().expect(200);
+    }
+    ends(&server);
+    let requests = collector.spans().iter().filter(|span| span["name"] == "QueryTables").count();
+    assert_eq!(requests, 1, "only the one that the client records");
+}
+
+#[test]
+fn a_collector_that_is_away_costs_a_warning() {
+    let server = server(&["--otlp-endpoint", "http://127.0.0.1:1"]);
+    let client = Client::path_style(server.address(), account(1));
+    for _ in 0..3 {
+        client.table();
+    }
+    ends(&server);
+    assert_eq!(server.log().matches("traces cannot be sent").count(), 1, "{}", server.log());
+}
