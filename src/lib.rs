@@ -8,8 +8,9 @@
 //! Everything that decides is a pure function over plain data. Only `http` and
 //! `app` know actix, only `store` knows databases; the time and the request id
 //! are arguments. Who may import whom:
-//! model, error <- odata, codec <- request <- auth, plan <- store <- http <- app, cli.
+//! model, error <- odata, codec <- request <- auth, plan <- store <- accounts <- http <- app, cli.
 
+pub mod accounts;
 pub mod app;
 pub mod auth;
 pub mod cli;

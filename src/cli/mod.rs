@@ -1,11 +1,19 @@
 //! The command line.
 
+mod account;
+mod endpoint;
+mod output;
+mod parse;
 mod serve;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+
+use account::AccountCommand;
+use output::Problem;
+use parse::{Refused, parse};
 
 use crate::config::Settings;
 
@@ -24,7 +32,28 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answer requests until told to stop
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<Settings>),
+    /// Add, list, rotate, disable, enable and remove accounts that are kept in the database
+    #[command(subcommand)]
+    Account(Box<AccountCommand>),
+}
+
+const SERVE_EXAMPLES: &str = "Examples:
+  rowhouse serve
+  rowhouse serve --listen 127.0.0.1:10002 --database-url sqlite:///var/lib/rowhouse/tables.db
+  DATABASE_URL=postgres://rowhouse@localhost/rowhouse rowhouse serve --master-key-file master.key";
+
+impl Line {
+    /// What else is wrong with the settings of a server.
+    fn mistakes(&self) -> Option<String> {
+        let settings = match &self.command {
+            None => &self.settings,
+            Some(Command::Serve(settings)) => settings,
+            Some(_) => return None,
+        };
+        settings.read().err().map(|mistakes| mistakes.to_string())
+    }
 }
 
 /// Runs the program: reads `.env`, then the command line, then does as told.
@@ -32,26 +61,31 @@ pub fn run() -> ExitCode {
     if let Err(problem) = load_dotenv() {
         return fail(&problem);
     }
-    let line = match Line::try_parse() {
+    let line = match parse(std::env::args_os().collect()) {
         Ok(line) => line,
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(Refused::Line(error))
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        Err(error) => return fail(&first_line(&error)),
+        Err(Refused::Line(error)) => return fail(&first_line(&error)),
+        Err(Refused::Values(mistakes)) => return fail(&mistakes),
     };
-    let settings = match line.command {
-        Some(Command::Serve(settings)) => *settings,
-        None => line.settings,
+    let done = match &line.command {
+        None => serve::run(&line.settings).map_err(Problem::from),
+        Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
+        Some(Command::Account(command)) => account::run(command),
     };
-    match serve::run(&settings) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => fail(&problem.to_string()),
+        Err(Problem(text)) => fail(&text),
     }
 }
 
+/// Says each line of what went wrong.
 fn fail(problem: &str) -> ExitCode {
-    eprintln!("rowhouse: {problem}");
+    problem.lines().for_each(|line| eprintln!("rowhouse: {line}"));
     ExitCode::FAILURE
 }
 

@@ -2,7 +2,7 @@
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
-use super::{Backend, StoreResult};
+use super::{AccountChange, Backend, StoreResult, StoredAccount};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
@@ -84,6 +84,18 @@ impl Backend for Store {
 
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         on_either!(self, store => store.current_until(now))
+    }
+
+    async fn account_changes(&self) -> StoreResult<i64> {
+        on_either!(self, store => store.account_changes())
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        on_either!(self, store => store.accounts())
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        on_either!(self, store => store.change_account(change))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

@@ -19,11 +19,13 @@ use crate::error::{Code, Error};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
+pub mod accounts;
 mod any;
 pub mod bucket;
 pub mod postgres;
 pub mod sqlite;
 
+pub use accounts::{AccountChange, StoredAccount};
 pub use any::Store;
 
 /// What went wrong with the database, as far as anyone outside may know.
@@ -207,6 +209,17 @@ pub trait Backend: Send + Sync {
     /// a read replica the time of the last commit that it has replayed; `None`
     /// while it has replayed none (protocol §11.1).
     fn current_until(&self, now: Ticks) -> impl Future<Output = StoreResult<Option<Ticks>>> + Send;
+
+    /// How often stored accounts were changed. Another number than last time
+    /// means that [`Backend::accounts`] has news.
+    fn account_changes(&self) -> impl Future<Output = StoreResult<i64>> + Send;
+
+    /// The stored accounts by name, without those of the settings.
+    fn accounts(&self) -> impl Future<Output = StoreResult<Vec<StoredAccount>>> + Send;
+
+    /// Changes one stored account; `false` if it was not as the change wants it,
+    /// and nothing was done.
+    fn change_account(&self, change: &AccountChange) -> impl Future<Output = StoreResult<bool>> + Send;
 
     /// Removes some rows of deleted tables; returns whether more is left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 12] =
-    ["error", "model", "odata", "codec", "request", "auth", "plan", "store", "http", "config", "app", "cli"];
+const ORDER: [&str; 13] = [
+    "error", "model", "odata", "codec", "request", "auth", "plan", "store", "accounts", "http", "config",
+    "app", "cli",
+];
 
 /// Crates that only some modules may name.
 const RESERVED: [(&str, &[&str]); 7] = [

@@ -3,7 +3,7 @@
 //!
 //! `conformance` holds the rules of the protocol, `replay` the recordings of
 //! the real service, `failures` what clients are told when the database does
-//! not do its part, `process` what an operator sees, `secondary` a read
+//! not do its part, `process` and `commands` what an operator sees, `secondary` a read
 //! replica, `store` the contract of
 //! the databases, `architecture` the direction of the imports. To judge another
 //! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
@@ -14,6 +14,7 @@
 mod support;
 
 mod architecture;
+mod commands;
 mod conformance;
 mod failures;
 mod process;

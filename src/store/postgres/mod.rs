@@ -1,5 +1,6 @@
 //! PostgreSQL, for any number of stateless replicas over one database.
 
+mod accounts;
 mod catalog;
 mod fault;
 mod filter;
@@ -32,7 +33,7 @@ use writes::Writes;
 use crate::error::Code;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
-use crate::store::{Backend, Failure, Fault, StoreResult};
+use crate::store::{AccountChange, Backend, Failure, Fault, StoreResult, StoredAccount};
 
 /// How often work that lost against another transaction is done again.
 const ATTEMPTS: u32 = 8;
@@ -221,6 +222,18 @@ impl Backend for PgStore {
 
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         again!(self.replayed_until(now))
+    }
+
+    async fn account_changes(&self) -> StoreResult<i64> {
+        again!(self.count_account_changes())
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        again!(self.read_accounts())
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        again!(self.try_change_account(change))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

@@ -112,6 +112,7 @@ fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
     const STEPS: &[M<'_>] = &[
         M::up(include_str!("../../../migrations/sqlite/0001_tables_and_entities.sql")),
         M::up(include_str!("../../../migrations/sqlite/0002_service_properties.sql")),
+        M::up(include_str!("../../../migrations/sqlite/0003_accounts.sql")),
     ];
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if usize::try_from(version).is_ok_and(|version| version > STEPS.len()) {

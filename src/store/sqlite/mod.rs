@@ -3,6 +3,7 @@
 //! Reads run on connections of their own, point reads on the calling thread;
 //! all writes go through one thread that commits whatever is waiting at once.
 
+mod accounts;
 mod connection;
 mod readers;
 mod scan;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::{Backend, Failure, Fault, StoreResult};
+use super::{AccountChange, Backend, Failure, Fault, StoreResult, StoredAccount};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, OpenError};
@@ -145,6 +146,19 @@ impl Backend for SqliteStore {
 
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         Ok(Some(now))
+    }
+
+    async fn account_changes(&self) -> StoreResult<i64> {
+        self.readers.with(|db| accounts::changes(db).map(Ok))
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        self.readers.with(|db| accounts::list(db).map(Ok))
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        let change = change.clone();
+        self.writer.submit(move |db| accounts::change(db, &change).map(Ok)).await
     }
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {
