@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod bearer;
 pub mod grant;
+pub mod issue;
 pub mod sas;
 pub mod seal;
 pub mod shared_key;

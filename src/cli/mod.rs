@@ -2,18 +2,25 @@
 
 mod account;
 mod endpoint;
+mod healthcheck;
 mod output;
 mod parse;
+mod sas;
 mod serve;
+mod signer;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 use account::AccountCommand;
-use output::Problem;
+use healthcheck::HealthcheckArguments;
+use output::{Form, Problem};
 use parse::{Refused, parse};
+use sas::SasCommand;
 
 use crate::config::Settings;
 
@@ -37,8 +44,27 @@ enum Command {
     /// Add, list, rotate, disable, enable and remove accounts that are kept in the database
     #[command(subcommand)]
     Account(Box<AccountCommand>),
+    /// Print a shared access signature, made without asking the server
+    #[command(subcommand)]
+    Sas(Box<SasCommand>),
+    /// Ask the server of these settings whether it answers; for containers
+    #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
+    Healthcheck(HealthcheckArguments),
+    /// Print the version
+    #[command(after_help = "Example:\n  rowhouse version --json")]
+    Version(Form),
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
+const COMPLETIONS_EXAMPLES: &str = "Examples:
+  rowhouse completions bash > /etc/bash_completion.d/rowhouse
+  rowhouse completions zsh > ~/.zfunc/_rowhouse
+  rowhouse completions fish > ~/.config/fish/completions/rowhouse.fish";
 const SERVE_EXAMPLES: &str = "Examples:
   rowhouse serve
   rowhouse serve --listen 127.0.0.1:10002 --database-url sqlite:///var/lib/rowhouse/tables.db
@@ -76,6 +102,20 @@ pub fn run() -> ExitCode {
         None => serve::run(&line.settings).map_err(Problem::from),
         Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
         Some(Command::Account(command)) => account::run(command),
+        Some(Command::Sas(command)) => sas::run(command),
+        Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
+        Some(Command::Version(form)) => {
+            let version = env!("CARGO_PKG_VERSION");
+            form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }));
+            Ok(())
+        }
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Line::command(), "rowhouse", &mut script);
+            // A reader that has seen enough is no failure.
+            let _ = std::io::stdout().write_all(&script);
+            Ok(())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

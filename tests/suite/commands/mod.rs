@@ -1,6 +1,8 @@
 //! The commands besides `serve`, as an operator runs them.
 
 mod accounts;
+mod asking;
+mod sas;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
