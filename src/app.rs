@@ -14,9 +14,9 @@ use crate::accounts::{Follower, LoadError};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
 use crate::http::{self, Issuer, Place, Service};
-use crate::store::postgres::{PgStore, StartError};
+use crate::store::postgres::{self, PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
-use crate::store::{Backend, Store};
+use crate::store::{Backend, Inspection, Store};
 
 /// Time that any single write may wait for the embedded database.
 const SQLITE_TIMEOUT: Duration = Duration::from_secs(25);
@@ -54,6 +54,27 @@ struct Running {
 /// [`AppError`], to be shown to whoever asked for it.
 pub async fn open_primary(database: &Database) -> Result<Store, AppError> {
     Ok(open(database).await?.0)
+}
+
+/// Looks at the database without changing it.
+///
+/// # Errors
+/// [`AppError`] if it cannot be asked.
+pub async fn inspect_primary(database: &Database) -> Result<Inspection, AppError> {
+    Ok(match database {
+        Database::Sqlite(location) => SqliteStore::inspect(location)?,
+        Database::Postgres { options, .. } => postgres::inspect(options).await?,
+    })
+}
+
+/// Looks at the read replica, if there is one.
+pub async fn inspect_replica(database: &Database) -> Option<Result<Inspection, AppError>> {
+    match database {
+        Database::Postgres { replica: Some(options), .. } => {
+            Some(postgres::inspect(options).await.map_err(AppError::Postgres))
+        }
+        _ => None,
+    }
 }
 
 /// Opens the database and, if there is one, its read replica.

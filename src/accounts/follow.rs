@@ -27,6 +27,15 @@ impl From<Failure> for LoadError {
     }
 }
 
+/// Whether all accounts open with the master key.
+///
+/// # Errors
+/// [`LoadError::MasterKey`] for the first that does not.
+pub fn check(master: &MasterKey, stored: &[StoredAccount]) -> Result<(), LoadError> {
+    let closed = stored.iter().find(|account| open(master, account).is_none());
+    closed.map_or(Ok(()), |account| Err(LoadError::MasterKey(account.name.clone())))
+}
+
 /// Follows the stored accounts, beside those of the settings.
 #[derive(Debug)]
 pub struct Follower {
@@ -51,10 +60,7 @@ impl Follower {
         // The count first: a change in between is then seen as one to come.
         let seen = store.account_changes().await?;
         let stored = store.accounts().await?;
-        let closed = stored.iter().find(|account| open(&master, account).is_none());
-        if let Some(account) = closed {
-            return Err(LoadError::MasterKey(account.name.clone()));
-        }
+        check(&master, &stored)?;
         let follower = Self { master, given, seen };
         let set = follower.set(&stored);
         Ok((follower, set))

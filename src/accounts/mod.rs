@@ -9,7 +9,7 @@ mod follow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-pub use follow::{Follower, LoadError};
+pub use follow::{Follower, LoadError, check};
 
 use crate::auth::accounts::is_account_name;
 use crate::auth::seal::{KeySlot, MasterKey, NONCE};

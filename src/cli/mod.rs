@@ -1,8 +1,10 @@
 //! The command line.
 
 mod account;
+mod check;
 mod endpoint;
 mod healthcheck;
+mod migrate;
 mod output;
 mod parse;
 mod sas;
@@ -17,7 +19,9 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use account::AccountCommand;
+use check::CheckArguments;
 use healthcheck::HealthcheckArguments;
+use migrate::MigrateArguments;
 use output::{Form, Problem};
 use parse::{Refused, parse};
 use sas::SasCommand;
@@ -41,6 +45,12 @@ enum Command {
     /// Answer requests until told to stop
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<Settings>),
+    /// Make or update the tables of the database, and end
+    #[command(after_help = MIGRATE_EXAMPLES)]
+    Migrate(Box<MigrateArguments>),
+    /// Look for mistakes in the settings and at the database; ends with status 1 if there are any
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Box<CheckArguments>),
     /// Add, list, rotate, disable, enable and remove accounts that are kept in the database
     #[command(subcommand)]
     Account(Box<AccountCommand>),
@@ -61,6 +71,11 @@ enum Command {
     },
 }
 
+const MIGRATE_EXAMPLES: &str = "Example:
+  rowhouse migrate --database-url postgres://owner@localhost/rowhouse";
+const CHECK_EXAMPLES: &str = "Examples:
+  rowhouse check
+  rowhouse check --json --database-url postgres://rowhouse@localhost/rowhouse";
 const COMPLETIONS_EXAMPLES: &str = "Examples:
   rowhouse completions bash > /etc/bash_completion.d/rowhouse
   rowhouse completions zsh > ~/.zfunc/_rowhouse
@@ -76,6 +91,7 @@ impl Line {
         let settings = match &self.command {
             None => &self.settings,
             Some(Command::Serve(settings)) => settings,
+            Some(Command::Check(arguments)) => &arguments.settings,
             Some(_) => return None,
         };
         settings.read().err().map(|mistakes| mistakes.to_string())
@@ -102,6 +118,8 @@ pub fn run() -> ExitCode {
         None => serve::run(&line.settings).map_err(Problem::from),
         Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
         Some(Command::Account(command)) => account::run(command),
+        Some(Command::Migrate(arguments)) => migrate::run(arguments),
+        Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Sas(command)) => sas::run(command),
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
         Some(Command::Version(form)) => {

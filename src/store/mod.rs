@@ -22,11 +22,13 @@ use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Wri
 pub mod accounts;
 mod any;
 pub mod bucket;
+mod inspection;
 pub mod postgres;
 pub mod sqlite;
 
 pub use accounts::{AccountChange, StoredAccount};
 pub use any::Store;
+pub use inspection::Inspection;
 
 /// What went wrong with the database, as far as anyone outside may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -52,7 +52,7 @@ impl PgStore {
     }
 }
 
-fn account(row: &PgRow) -> StoreResult<StoredAccount> {
+pub(super) fn account(row: &PgRow) -> StoreResult<StoredAccount> {
     let ticks = |name: &str| -> StoreResult<Ticks> {
         let raw = row.try_get(name).map_err(broken_row)?;
         Ok(Ticks::from_raw(raw).ok_or(Fault::Other)?)

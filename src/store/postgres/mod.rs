@@ -4,6 +4,7 @@ mod accounts;
 mod catalog;
 mod fault;
 mod filter;
+mod inspect;
 mod jsonb;
 mod lane;
 mod options;
@@ -24,6 +25,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use catalog::{Facts, Remembered};
+pub use inspect::inspect;
 use lane::Lanes;
 pub use options::{PgOptions, StartError};
 use pool::{Dial, Pool};

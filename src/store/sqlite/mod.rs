@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::{AccountChange, Backend, Failure, Fault, StoreResult, StoredAccount};
+use super::{AccountChange, Backend, Failure, Fault, Inspection, StoreResult, StoredAccount};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, OpenError};
@@ -38,6 +38,14 @@ impl SqliteStore {
         let first = connection::open(location)?;
         let (readers, writing) = Readers::new(location, first)?;
         Ok(Self { readers, writer: Writer::start(writing, timeout)? })
+    }
+
+    /// Looks at a database without changing or creating it.
+    ///
+    /// # Errors
+    /// What SQLite says about the file.
+    pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+        connection::inspect(location)
     }
 
     /// Runs a read that may take long on a thread where it harms nobody.

@@ -88,6 +88,8 @@ fn every_command_explains_itself_with_an_example() {
         &["sas", "account"],
         &["healthcheck"],
         &["version"],
+        &["migrate"],
+        &["check"],
         &["completions"],
     ] {
         let output = site.run(&[command, &["--help"]].concat());

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod asking;
+mod checking;
 mod sas;
 
 use std::path::{Path, PathBuf};
