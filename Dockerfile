@@ -40,5 +40,6 @@ VOLUME /data
 ENV ROWHOUSE_LISTEN=0.0.0.0:10002
 EXPOSE 10002
 STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["rowhouse", "healthcheck"]
 ENTRYPOINT ["rowhouse"]
 CMD ["serve"]
