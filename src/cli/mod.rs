@@ -32,7 +32,7 @@ use crate::config::Settings;
 ///
 /// Without a command, `serve` is meant.
 #[derive(Debug, Parser)]
-#[command(name = "rowhouse", version, args_conflicts_with_subcommands = true)]
+#[command(name = "rowhouse", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 struct Line {
     #[command(subcommand)]
     command: Option<Command>,
@@ -71,6 +71,13 @@ enum Command {
     },
 }
 
+const EXAMPLES: &str = "Examples:
+  rowhouse                                   # serves on 127.0.0.1:10002, stores in rowhouse.db
+  rowhouse check                             # is anything wrong with the settings or the database?
+  rowhouse account add myaccount --master-key-file master.key
+  rowhouse sas table People --permissions r --expiry 12h --account myaccount --master-key-file master.key
+
+Every command has its own --help.";
 const MIGRATE_EXAMPLES: &str = "Example:
   rowhouse migrate --database-url postgres://owner@localhost/rowhouse";
 const CHECK_EXAMPLES: &str = "Examples:

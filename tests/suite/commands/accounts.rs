@@ -134,6 +134,51 @@ fn without_a_master_key_the_accounts_of_the_database_are_not_served() {
 }
 
 #[test]
+fn without_a_master_key_the_accounts_of_the_database_are_not_read() {
+    let site = Site::postgres();
+    site.json(&["migrate"]);
+    execute(&site.url, "DROP TABLE accounts, account_changes");
+    let given = account(1);
+    let setting = given.setting();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &setting];
+    let server = Process::spawn(fresh_folder(), &arguments, &[]);
+    assert_eq!(status(&server, &given, 0), 200);
+    not_started(&site.run(&["serve", "--listen", "127.0.0.1:0"]), &["accounts"]);
+}
+
+#[test]
+fn while_the_accounts_cannot_be_read_those_that_are_known_stay() {
+    let site = Site::postgres();
+    let account = account_of(&site.json(&["account", "add", "myaccount"]));
+    let server = site.server(&[]);
+    execute(&site.url, "ALTER TABLE account_changes RENAME TO hidden");
+    soon("the lost table", || server.log().contains("those that are known stay"));
+    assert_eq!(status(&server, &account, 0), 200);
+    execute(&site.url, "ALTER TABLE hidden RENAME TO account_changes");
+    site.json(&["account", "disable", "myaccount"]);
+    soon("the disabled account", || status(&server, &account, 0) == 403);
+}
+
+#[test]
+fn of_keys_that_were_rotated_at_once_one_is_valid() {
+    let site = Site::postgres();
+    site.json(&["account", "add", "myaccount"]);
+    let printed: Vec<String> = std::thread::scope(|scope| {
+        let rotate = || site.run(&["account", "rotate", "myaccount", "--key", "1", "--json"]);
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(rotate)).collect();
+        let outputs = threads.into_iter().map(|thread| thread.join().expect("a thread"));
+        let keys = outputs.map(|output| printed(&output)["key"].as_str().expect("a key").to_owned());
+        keys.collect()
+    });
+    let server = site.server(&[]);
+    let valid = printed.iter().filter(|key| {
+        let account = Account { name: "myaccount".into(), keys: [(*key).clone(), (*key).clone()] };
+        status(&server, &account, 0) == 200
+    });
+    assert_eq!(valid.count(), 1);
+}
+
+#[test]
 fn with_a_master_key_there_is_no_development_account() {
     let server = Site::sqlite().server(&[]);
     let said = server.announced.join("\n");
