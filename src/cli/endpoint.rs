@@ -57,3 +57,37 @@ pub fn connection_string(origin: &str, account: &str, key: &str) -> String {
         "DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey={key};TableEndpoint={origin}/{account};"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(endpoint: Option<&str>, listen: &str) -> Result<String, String> {
+        let listen = ListenSettings { listen: listen.into() };
+        let settings = EndpointSettings { endpoint: endpoint.map(str::to_owned), listen };
+        settings.origin().map_err(|problem| problem.0)
+    }
+
+    #[test]
+    fn the_endpoint_is_what_is_given_or_where_the_server_listens() {
+        assert_eq!(origin(None, "0.0.0.0:80").as_deref(), Ok("http://127.0.0.1:80"));
+        assert_eq!(origin(None, "[::]:80").as_deref(), Ok("http://[::1]:80"));
+        assert_eq!(origin(None, "10.1.2.3:80").as_deref(), Ok("http://10.1.2.3:80"));
+        assert_eq!(origin(Some("https://a.b/"), "x").as_deref(), Ok("https://a.b"));
+        for wrong in ["a.b", "ftp://a", "https://", "http://a;AccountKey=x", "http://a?b"] {
+            assert!(
+                origin(Some(wrong), "127.0.0.1:1").is_err_and(|text| text.contains("--endpoint")),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn connection_strings_take_the_scheme_of_the_endpoint() {
+        let text = connection_string("https://a.b", "abc", "k==");
+        let expected =
+            "DefaultEndpointsProtocol=https;AccountName=abc;AccountKey=k==;TableEndpoint=https://a.b/abc;";
+        assert_eq!(text, expected);
+        assert!(connection_string("http://h:1", "abc", "k").starts_with("DefaultEndpointsProtocol=http;"));
+    }
+}

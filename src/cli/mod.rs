@@ -118,6 +118,11 @@ pub fn run() -> ExitCode {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
+        // `account` without a command of its own: the list of them is the answer.
+        Err(Refused::Line(error)) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            return ExitCode::FAILURE;
+        }
         Err(Refused::Line(error)) => return fail(&first_line(&error)),
         Err(Refused::Values(mistakes)) => return fail(&mistakes),
     };
