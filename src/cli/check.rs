@@ -184,3 +184,60 @@ async fn of_replica(database: &Database) -> Option<Finding> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inspection() -> Inspection {
+        Inspection {
+            product: "PostgreSQL 16".into(),
+            schema: Some(3),
+            known_schema: 3,
+            encoding: Some("UTF8".into()),
+            is_standby: false,
+            missing: Vec::new(),
+            migration_obstacle: None,
+            skew: Some(TimeDelta::milliseconds(-200)),
+            accounts: Vec::new(),
+        }
+    }
+
+    /// Names of what is wrong after a change.
+    fn problems(change: impl FnOnce(&mut Inspection)) -> Vec<&'static str> {
+        let mut found = inspection();
+        change(&mut found);
+        let findings = of_database(&found).into_iter();
+        findings.filter(|finding| finding.advice.is_some()).map(|finding| finding.name).collect()
+    }
+
+    #[test]
+    fn each_fact_has_its_verdict() {
+        assert!(problems(|_| {}).is_empty());
+        assert!(problems(|found| found.schema = None).is_empty(), "the first start makes it");
+        assert!(problems(|found| found.schema = Some(2)).is_empty(), "the next start brings it up");
+        assert!(problems(|found| found.schema = Some(9)).is_empty(), "a newer one is no harm");
+        assert!(problems(|found| found.skew = None).is_empty());
+        assert_eq!(problems(|found| found.is_standby = true), ["primary"]);
+        assert_eq!(problems(|found| found.encoding = Some("LATIN1".into())), ["encoding"]);
+        assert_eq!(problems(|found| found.missing = vec!["INSERT on tables".into()]), ["privileges"]);
+        assert_eq!(problems(|found| found.migration_obstacle = Some("no".into())), ["schema"]);
+        for seconds in [-11, 11, 900] {
+            assert_eq!(
+                problems(|found| found.skew = Some(TimeDelta::seconds(seconds))),
+                ["clock"],
+                "{seconds}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_direction_of_the_clock_is_told() {
+        let told = |seconds| {
+            let found = Inspection { skew: Some(TimeDelta::seconds(seconds)), ..inspection() };
+            of_database(&found).into_iter().find(|finding| finding.name == "clock").unwrap().found
+        };
+        assert_eq!(told(-30), "the database's is 30.0 s behind");
+        assert_eq!(told(30), "the database's is 30.0 s ahead");
+    }
+}
