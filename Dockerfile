@@ -1,5 +1,7 @@
 # docker build -t rowhouse .
-# docker run -p 10002:10002 -v rowhouse:/data rowhouse
+# docker run -p 10002:10002 -v rowhouse:/data -e ROWHOUSE_ACCOUNTS="myaccount:$(openssl rand -base64 64 | tr -d '\n')" rowhouse
+# To try it with the account that everybody knows, on this machine alone:
+# docker run -p 127.0.0.1:10002:10002 -e ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true rowhouse
 
 ARG BUILD_IMAGE=rust:1.95-slim-bookworm
 ARG RUN_IMAGE=debian:bookworm-slim
@@ -34,9 +36,10 @@ COPY LICENSE LICENSE-APACHE LICENSE-MIT /usr/share/doc/rowhouse/
 USER rowhouse
 WORKDIR /data
 VOLUME /data
-ENV ROWHOUSE_LISTEN=0.0.0.0:10002 \
-    DATABASE_URL=sqlite:///data/rowhouse.db
+# Without DATABASE_URL, entities are in /data/rowhouse.db.
+ENV ROWHOUSE_LISTEN=0.0.0.0:10002
 EXPOSE 10002
 STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["rowhouse", "healthcheck"]
 ENTRYPOINT ["rowhouse"]
 CMD ["serve"]

@@ -7,21 +7,25 @@ use std::time::{Duration, Instant};
 use actix_web::dev::Server;
 use actix_web::rt::System;
 use actix_web::web::Data;
+use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::accounts::{Follower, LoadError};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
 use crate::http::{self, BodyMemory, Issuer, Place, Service, Tls, TlsError};
 use crate::metrics::{METRICS, process};
-use crate::store::postgres::{PgStore, StartError};
+use crate::store::postgres::{self, PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
-use crate::store::{Backend, Store};
+use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
 
 /// Pause between two looks for deleted tables, and between two purge steps.
 const PURGE_IDLE: Duration = Duration::from_secs(5);
 const PURGE_PAUSE: Duration = Duration::from_millis(5);
+/// Pause between two looks for changes of the stored accounts.
+const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a server did not start, in one line.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,8 @@ pub enum AppError {
     Postgres(#[from] StartError),
     #[error("--tls-cert, --tls-key: {0}")]
     Tls(#[from] TlsError),
+    #[error("{0}")]
+    Accounts(#[from] LoadError),
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
     #[error("the server failed: {0}")]
@@ -46,6 +52,35 @@ struct Running {
     /// What answers operators, if anything does.
     admin: Option<(Server, Data<Admin>)>,
     service: Data<Service>,
+}
+
+/// Opens the database without its replica, and brings its schema up to date.
+///
+/// # Errors
+/// [`AppError`], to be shown to whoever asked for it.
+pub async fn open_primary(database: &Database) -> Result<Store, AppError> {
+    Ok(open(database).await?.0)
+}
+
+/// Looks at the database without changing it.
+///
+/// # Errors
+/// [`AppError`] if it cannot be asked.
+pub async fn inspect_primary(database: &Database) -> Result<Inspection, AppError> {
+    Ok(match database {
+        Database::Sqlite(options) => SqliteStore::inspect(&options.location)?,
+        Database::Postgres { options, .. } => postgres::inspect(options).await?,
+    })
+}
+
+/// Looks at the read replica, if there is one.
+pub async fn inspect_replica(database: &Database) -> Option<Result<Inspection, AppError>> {
+    match database {
+        Database::Postgres { replica: Some(options), .. } => {
+            Some(postgres::inspect(options).await.map_err(AppError::Postgres))
+        }
+        _ => None,
+    }
 }
 
 /// Opens the database and, if there is one, its read replica.
@@ -64,10 +99,18 @@ async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
 async fn start(config: &Config) -> Result<Running, AppError> {
     process::started();
     let (primary, secondary) = open(&config.database).await?;
+    let given = config.accounts.clone();
+    let (follower, accounts) = match &config.master_key {
+        Some(master) => {
+            let (follower, accounts) = Follower::start(&primary, master.clone(), given).await?;
+            (Some(follower), accounts)
+        }
+        None => (None, given),
+    };
     let service = Data::new(Service {
         primary: primary.into(),
         secondary: secondary.map(Place::from),
-        accounts: config.accounts.clone(),
+        accounts: ArcSwap::from_pointee(accounts),
         clock: Clock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         limits: config.limits,
@@ -77,6 +120,9 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
+    if let Some(follower) = follower {
+        actix_web::rt::spawn(follow_accounts(service.clone(), follower));
+    }
     actix_web::rt::spawn(look_for_replica(service.clone()));
     let listen = |error| AppError::Listen(config.listen, error);
     let listener = http::bind(config.listen).map_err(listen)?;
@@ -156,6 +202,29 @@ async fn look_for_replica(service: Data<Service>) {
     let Some(replica) = &service.secondary else { return };
     if let Err(failure) = replica.store.current_until(service.clock.now()).await {
         tracing::warn!(?failure, "the secondary database does not answer yet");
+    }
+}
+
+/// Serves the stored accounts as they are changed. While the database does not
+/// answer, those that are known stay.
+async fn follow_accounts(service: Data<Service>, mut follower: Follower) {
+    let mut away = false;
+    loop {
+        tokio::time::sleep(FOLLOW_PAUSE).await;
+        match follower.news(&service.primary.store).await {
+            Ok(news) => {
+                away = false;
+                if let Some(accounts) = news {
+                    service.accounts.store(Arc::new(accounts));
+                    tracing::info!("the accounts have changed");
+                }
+            }
+            Err(failure) if !away => {
+                away = true;
+                tracing::warn!(?failure, "the accounts cannot be read; those that are known stay");
+            }
+            Err(_) => {}
+        }
     }
 }
 

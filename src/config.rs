@@ -1,28 +1,32 @@
 //! Settings, and where they come from: flags, environment variables and a
 //! `.env` file, in that order of precedence. All three are alike.
 
+mod identity;
+mod storage;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+pub use identity::{AccountSettings, Keyholders, ListenSettings, MasterKeySettings};
+pub use storage::{Database, StorageSettings};
+use tracing_subscriber::EnvFilter;
 
 use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
+use crate::auth::seal::MasterKey;
 use crate::codec::uri::percent_decode;
 use crate::http::{Limits, TlsFiles};
-use crate::store::postgres::PgOptions;
-use crate::store::sqlite::{Location, SqliteOptions};
 use crate::trace::TraceSettings;
 
 /// How to run the server.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
-    pub listen: String,
+    #[command(flatten)]
+    pub listen: ListenSettings,
 
     /// PEM file with the certificate chain for HTTPS, read again when it changes
     #[arg(long, env = "ROWHOUSE_TLS_CERT")]
@@ -32,25 +36,19 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
 
-    /// sqlite://FILE, sqlite::memory: or postgres://…
-    #[arg(long, env = "DATABASE_URL", default_value = "sqlite://rowhouse.db", hide_env_values = true)]
-    pub database_url: String,
+    #[command(flatten)]
+    pub storage: StorageSettings,
 
-    /// name:base64key[:base64key2], several separated by ';' [default: the well-known development account]
-    #[arg(long, env = "ROWHOUSE_ACCOUNTS", hide_env_values = true)]
-    pub accounts: Option<String>,
+    #[command(flatten)]
+    pub accounts: AccountSettings,
+
+    /// Serve the well-known development account on an address that others can reach
+    #[arg(long, env = "ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT")]
+    pub allow_development_account: bool,
 
     /// Suffixes of host names whose first label is an account, separated by ','
     #[arg(long, env = "ROWHOUSE_HOST_SUFFIX", value_delimiter = ',')]
     pub host_suffix: Vec<String>,
-
-    /// postgres://… to run migrations through, if not the database URL
-    #[arg(long, env = "ROWHOUSE_MIGRATE_URL", hide_env_values = true)]
-    pub migrate_url: Option<String>,
-
-    /// postgres://… of a read replica, which answers what is addressed to {account}-secondary
-    #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
-    pub secondary_database_url: Option<String>,
 
     /// Address and port for operators: probes, metrics, statistics [default: none]
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
@@ -63,18 +61,6 @@ pub struct Settings {
     /// A file that holds the admin token
     #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
-
-    /// Buckets that a new table is spread over; more than 1 only on a sharded PostgreSQL
-    #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub table_spread: u16,
-
-    /// Connections to PostgreSQL at most
-    #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub max_connections: u32,
-
-    /// MiB of a SQLite file that are read through a memory map at most; 0 for none
-    #[arg(long, env = "ROWHOUSE_SQLITE_MAP_MIB", default_value_t = 2047, value_parser = clap::value_parser!(u32).range(0..=2047))]
-    pub sqlite_map_mib: u32,
 
     /// Threads that serve requests [default: one for each core]
     #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -178,6 +164,8 @@ pub struct Config {
     pub accounts: AccountSet,
     /// Whether the accounts are the well-known one that everybody can open.
     pub is_development: bool,
+    /// Opens the accounts of the database, which are served if it is given.
+    pub master_key: Option<MasterKey>,
     /// Whose tokens are trusted, if any are.
     pub trust: Option<Trust>,
     pub workers: Option<u16>,
@@ -197,17 +185,6 @@ pub struct AdminAddress {
     pub listen: SocketAddr,
     /// Always there where the address is not this machine's alone.
     pub token: Option<Token>,
-}
-
-/// Where entities are kept.
-#[derive(Debug, Clone)]
-pub enum Database {
-    Sqlite(SqliteOptions),
-    Postgres {
-        options: PgOptions,
-        /// The read replica, which has the same limits.
-        replica: Option<PgOptions>,
-    },
 }
 
 /// A setting that makes no sense, for whoever starts the server.
@@ -241,42 +218,133 @@ pub enum ConfigError {
     Roles(#[from] AssignmentError),
     #[error("--accounts: {0}")]
     Accounts(#[from] AccountError),
+    #[error("--master-key: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
+    MasterKey,
+    #[error(
+        "--listen {0}: others can reach this address, and without accounts of your own they could use the \
+         well-known development account; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or accept it \
+         with --allow-development-account (ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true)"
+    )]
+    Development(SocketAddr),
+    #[error("--log {0}: not a level or a tracing filter")]
+    Log(String),
+    #[error("{0} and {0}-file: give one of the two")]
+    Both(&'static str),
+    #[error("{flag}-file {}: {reason}", path.display())]
+    File { flag: &'static str, path: PathBuf, reason: String },
+}
+
+/// Every setting that makes no sense, a line each.
+#[derive(Debug, Default, thiserror::Error)]
+pub struct Mistakes(Vec<ConfigError>);
+
+impl std::fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl From<ConfigError> for Mistakes {
+    fn from(error: ConfigError) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl Mistakes {
+    /// The value, or `None` for a mistake, which is kept.
+    pub fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+        result.map_err(|mistake| self.0.push(mistake)).ok()
+    }
+
+    /// The value, unless there are mistakes.
+    ///
+    /// # Errors
+    /// The mistakes.
+    pub fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
+        match value {
+            Some(value) if self.0.is_empty() => Ok(value),
+            _ => Err(self),
+        }
+    }
+}
+
+/// A secret that is given in place or in a file; blank in place is none.
+///
+/// # Errors
+/// [`ConfigError`] for one given twice, and for a file that is empty or cannot
+/// be read.
+pub fn secret(
+    flag: &'static str,
+    value: &Option<String>,
+    file: &Option<PathBuf>,
+) -> Result<Option<String>, ConfigError> {
+    let value = value.as_deref().map(str::trim).filter(|text| !text.is_empty());
+    let file = file.as_ref().filter(|path| !path.as_os_str().is_empty());
+    let (path, text) = match (value, file) {
+        (Some(_), Some(_)) => return Err(ConfigError::Both(flag)),
+        (value, None) => return Ok(value.map(str::to_owned)),
+        (None, Some(path)) => (path, std::fs::read_to_string(path)),
+    };
+    let wrong = |reason: String| ConfigError::File { flag, path: path.clone(), reason };
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    // Not the same as none: it would open the door to the development account.
+    if text.trim().is_empty() {
+        return Err(wrong("the file is empty".into()));
+    }
+    Ok(Some(text.trim().to_owned()))
 }
 
 impl Settings {
     /// Reads the settings that are more than numbers.
     ///
     /// # Errors
-    /// [`ConfigError`] for the first that makes no sense.
-    pub fn read(&self) -> Result<Config, ConfigError> {
-        let listen = address(&self.listen);
-        let suffixes: Vec<String> =
-            self.host_suffix.iter().map(|s| s.trim().trim_start_matches('.').to_owned()).collect();
-        let given = self.accounts.as_deref().filter(|accounts| !accounts.trim().is_empty());
-        let accounts = match given {
-            Some(text) => AccountSet::parse(text, suffixes)?,
-            None => AccountSet::development(suffixes),
+    /// All [`Mistakes`] at once.
+    pub fn read(&self) -> Result<Config, Mistakes> {
+        let mut mistakes = Mistakes::default();
+        let listen = mistakes.note(self.listen.address());
+        let database = self.storage.read(&mut mistakes);
+        let suffixes = self.host_suffix.iter().map(|s| s.trim().trim_start_matches('.').to_owned());
+        let keyholders = self.accounts.read(suffixes.collect(), &mut mistakes);
+        let trust = mistakes.note(self.trust());
+        let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
+        mistakes.note(filter);
+        let tls = mistakes.note(self.tls());
+        let admin = mistakes.note(self.admin());
+        let traces = mistakes.note(self.traces());
+        if let (Some(address), Some(keyholders)) = (listen, &keyholders)
+            && keyholders.is_development
+            && !self.allow_development_account
+            && !address.ip().to_canonical().is_loopback()
+        {
+            mistakes.note::<()>(Err(ConfigError::Development(address)));
+        }
+        let config = || {
+            let Keyholders { accounts, is_development, master_key } = keyholders?;
+            Some(Config {
+                listen: listen?,
+                tls: tls?,
+                database: database?,
+                admin: admin?,
+                accounts,
+                is_development,
+                master_key,
+                trust: trust?,
+                workers: self.workers,
+                max_clients: self.max_clients,
+                max_filter_comparisons: self.max_filter_comparisons as usize,
+                limits: Limits {
+                    head: Duration::from_secs(self.head_seconds.into()),
+                    body: Duration::from_secs(self.body_seconds.into()),
+                    body_memory: self.max_body_memory as usize * 1024 * 1024,
+                },
+                shutdown_seconds: self.shutdown_seconds,
+                traces: traces?,
+                slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
+            })
         };
-        Ok(Config {
-            listen: listen.ok_or_else(|| ConfigError::Listen(self.listen.clone()))?,
-            tls: self.tls()?,
-            database: self.database()?,
-            admin: self.admin()?,
-            accounts,
-            is_development: given.is_none(),
-            trust: self.trust()?,
-            workers: self.workers,
-            max_clients: self.max_clients,
-            max_filter_comparisons: self.max_filter_comparisons as usize,
-            limits: Limits {
-                head: Duration::from_secs(self.head_seconds.into()),
-                body: Duration::from_secs(self.body_seconds.into()),
-                body_memory: self.max_body_memory as usize * 1024 * 1024,
-            },
-            shutdown_seconds: self.shutdown_seconds,
-            traces: self.traces()?,
-            slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
-        })
+        let config = config();
+        mistakes.unless(config)
     }
 
     fn traces(&self) -> Result<Option<TraceSettings>, ConfigError> {
@@ -353,60 +421,10 @@ impl Settings {
             over_http: self.oidc_over_http,
         }))
     }
-
-    fn database(&self) -> Result<Database, ConfigError> {
-        let url = self.database_url.trim();
-        let secondary = self.secondary_database_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
-        if secondary.is_some_and(|url| !is_postgres(url)) {
-            return Err(ConfigError::SecondaryUrl);
-        }
-        if let Some(rest) = url.strip_prefix("sqlite:") {
-            let location = Location::parse(rest).ok_or(ConfigError::DatabaseUrl)?;
-            let options = SqliteOptions { map_mib: self.sqlite_map_mib, ..SqliteOptions::new(location) };
-            return secondary.is_none().then_some(Database::Sqlite(options)).ok_or(ConfigError::SecondaryUrl);
-        }
-        if is_postgres(url) {
-            let mut options = PgOptions::new(url);
-            options.migrate_url = self.migrate_url.clone().filter(|url| !url.is_empty());
-            options.spread = self.table_spread;
-            options.max_connections = self.max_connections;
-            let replica = secondary.map(|url| PgOptions { url: url.to_owned(), ..options.clone() });
-            return Ok(Database::Postgres { options, replica });
-        }
-        Err(ConfigError::DatabaseUrl)
-    }
 }
 
 fn address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut found| found.next())
-}
-
-fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres://") || url.starts_with("postgresql://")
-}
-
-impl Database {
-    /// The database as it may be shown: without its password.
-    pub fn shown(&self) -> String {
-        match self {
-            Database::Sqlite(options) => match &options.location {
-                Location::Memory => "sqlite::memory:".into(),
-                Location::File(path) => format!("sqlite://{}", path.display()),
-            },
-            Database::Postgres { options, .. } => without_password(&options.url),
-        }
-    }
-}
-
-fn without_password(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
-    let rest = rest.split_once('?').map_or(rest, |(address, _)| address);
-    match rest.rsplit_once('@') {
-        Some((user, host)) => {
-            format!("{scheme}://{}@{host}", user.split_once(':').map_or(user, |(name, _)| name))
-        }
-        None => format!("{scheme}://{rest}"),
-    }
 }
 
 #[cfg(test)]
@@ -493,6 +511,57 @@ mod tests {
             let message: String = database(url, secondary).unwrap_err();
             assert!(message.starts_with("--secondary-database-url: "), "{message}");
         }
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let message = read(&[
+            "--listen",
+            "x",
+            "--accounts",
+            "a",
+            "--database-url",
+            "x",
+            "--master-key",
+            "x",
+            "--log",
+            "a=b=c",
+        ]);
+        let message = message.unwrap_err();
+        let flags: Vec<&str> = message.lines().filter_map(|line| line.split([' ', ':']).next()).collect();
+        assert_eq!(flags, ["--listen", "--database-url", "--master-key", "--accounts", "--log"]);
+    }
+
+    #[test]
+    fn the_development_account_is_kept_from_others() {
+        for (listen, kept) in [
+            ("127.0.0.1:1", false),
+            ("[::1]:1", false),
+            ("127.9.9.9:1", false),
+            ("0.0.0.0:1", true),
+            ("[::]:1", true),
+        ] {
+            assert_eq!(read(&["--listen", listen]).is_err(), kept, "{listen}");
+            assert!(read(&["--listen", listen, "--allow-development-account"]).is_ok());
+            assert!(read(&["--listen", listen, "--accounts", "abc:AAAA"]).is_ok());
+        }
+        let master = ["--master-key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="];
+        let config = read(&[&["--listen", "0.0.0.0:1"][..], &master].concat()).unwrap();
+        assert!(!config.is_development && config.accounts.sample().is_none());
+    }
+
+    #[test]
+    fn secrets_may_stand_in_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("accounts");
+        let file = path.to_str().unwrap();
+        assert!(read(&["--accounts-file", file]).unwrap_err().starts_with("--accounts-file"));
+        std::fs::write(&path, "\n").unwrap();
+        assert!(read(&["--accounts-file", file]).unwrap_err().contains("empty"));
+        std::fs::write(&path, "abc:AAAA\nabd:AQID\n").unwrap();
+        assert!(read(&["--accounts-file", file]).unwrap().accounts.keys("abd").is_some());
+        let both = read(&["--accounts-file", file, "--accounts", "abc:AAAA"]).unwrap_err();
+        assert_eq!(both, "--accounts and --accounts-file: give one of the two");
     }
 
     #[test]

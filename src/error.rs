@@ -45,6 +45,7 @@ pub enum Code {
     InvalidDuplicateRow,
     // 401, 403
     NoCredentials,
+    AccountIsDisabled,
     AuthenticationFailed,
     AuthorizationFailure,
     AuthorizationPermissionMismatch,
@@ -127,6 +128,7 @@ impl Code {
         Code::CommandsInBatchActOnDifferentPartitions,
         Code::InvalidDuplicateRow,
         Code::NoCredentials,
+        Code::AccountIsDisabled,
         Code::AuthenticationFailed,
         Code::AuthorizationFailure,
         Code::AuthorizationPermissionMismatch,
@@ -194,6 +196,7 @@ impl Code {
             Code::InvalidResourceName => (400, "InvalidResourceName", "The specifed resource name contains invalid characters."),
             Code::CommandsInBatchActOnDifferentPartitions => (400, "CommandsInBatchActOnDifferentPartitions", "All commands in a batch must operate on same entity group."),
             Code::InvalidDuplicateRow => (400, "InvalidDuplicateRow", "The batch request contains multiple changes with same row key. An entity can appear only once in a batch request."),
+            Code::AccountIsDisabled => (403, "AccountIsDisabled", "The specified account is disabled."),
             Code::NoCredentials => (401, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."),
             Code::AuthenticationFailed => (403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."),
             Code::AuthorizationFailure => (403, "AuthorizationFailure", "This request is not authorized to perform this operation."),

@@ -8,8 +8,10 @@
 //! Everything that decides is a pure function over plain data. Only `http` and
 //! `app` know actix, only `store` knows databases; the time and the request id
 //! are arguments. Who may import whom:
-//! model, error, metrics, trace <- odata, codec <- request <- auth, plan <- store <- http <- admin <- app, cli.
+//! model, error, metrics, trace <- odata, codec <- request <- auth, plan <- store <- accounts <- http <- admin
+//! <- app, cli.
 
+pub mod accounts;
 pub mod admin;
 pub mod app;
 pub mod auth;

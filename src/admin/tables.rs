@@ -54,7 +54,7 @@ pub async fn tables(call: &Call<'_>) -> Outcome {
     let begun = Instant::now();
     let service = &call.admin.service;
     let account = call.query("account")?.ok_or_else(|| Refusal::bad_request("account: missing"))?;
-    if !service.accounts.exists(&account) {
+    if !service.accounts.load().exists(&account) {
         return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
     }
     let rows = match call.query("limit")?.map(|text| text.parse::<usize>()) {

@@ -25,7 +25,7 @@ pub struct AccountKey {
 
 impl AccountKey {
     /// A key; HMAC takes any length, so there always is one.
-    pub(super) fn new(bytes: Vec<u8>) -> Option<Self> {
+    pub fn new(bytes: Vec<u8>) -> Option<Self> {
         let keyed = Hmac::new_from_slice(&bytes).ok()?;
         Some(Self { bytes, keyed })
     }
@@ -52,6 +52,7 @@ impl std::fmt::Debug for AccountKey {
 /// Accounts with their keys, and the hosts that name them.
 #[derive(Debug, Clone, Default)]
 pub struct AccountSet {
+    /// Without keys: disabled.
     accounts: HashMap<String, Vec<AccountKey>>,
     host_suffixes: Vec<String>,
 }
@@ -70,6 +71,21 @@ pub enum AccountError {
 }
 
 impl AccountSet {
+    /// No account at all.
+    pub fn none(host_suffixes: Vec<String>) -> Self {
+        Self { accounts: HashMap::new(), host_suffixes }
+    }
+
+    /// These accounts and, beside them, others with their keys; without any, an
+    /// account is disabled. Of two with one name, that of this set stays.
+    pub fn beside(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
+        let mut set = self.clone();
+        for (name, keys) in others {
+            set.accounts.entry(name).or_insert(keys);
+        }
+        set
+    }
+
     /// The well-known development account and nothing else.
     pub fn development(host_suffixes: Vec<String>) -> Self {
         let key = STANDARD.decode(DEVELOPMENT_KEY).ok().and_then(AccountKey::new);
@@ -77,13 +93,13 @@ impl AccountSet {
         Self { accounts, host_suffixes }
     }
 
-    /// Reads `name:key[:key2]`, several separated by `;`.
+    /// Reads `name:key[:key2]`, several separated by `;` or line ends.
     ///
     /// # Errors
     /// [`AccountError`] for the first account that is wrong.
     pub fn parse(text: &str, host_suffixes: Vec<String>) -> Result<Self, AccountError> {
         let mut set = Self { accounts: HashMap::new(), host_suffixes };
-        let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
+        let given = text.split([';', '\n']).map(str::trim).filter(|a| !a.is_empty());
         for (at, account) in given.enumerate() {
             let mut fields = account.split(':');
             let name = fields.next().unwrap_or_default();
@@ -104,6 +120,11 @@ impl AccountSet {
             }
         }
         if set.accounts.is_empty() { Err(AccountError::Form(1)) } else { Ok(set) }
+    }
+
+    /// Whether there is an account of this name that must not be served.
+    pub fn is_disabled(&self, account: &str) -> bool {
+        self.accounts.get(account).is_some_and(Vec::is_empty)
     }
 
     /// The keys of an account, each of which signs validly.
@@ -130,7 +151,7 @@ impl Accounts for AccountSet {
 }
 
 /// 3 to 24 lower-case letters and digits (protocol §1.1).
-fn is_account_name(name: &str) -> bool {
+pub fn is_account_name(name: &str) -> bool {
     (3..=24).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 

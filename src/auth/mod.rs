@@ -3,7 +3,9 @@
 pub mod accounts;
 pub mod bearer;
 pub mod grant;
+pub mod issue;
 pub mod sas;
+pub mod seal;
 pub mod shared_key;
 
 pub use accounts::AccountSet;
@@ -30,7 +32,7 @@ pub enum Credentials {
 /// stored.
 ///
 /// # Errors
-/// [`Code::NoCredentials`] or [`Code::AuthenticationFailed`] without
+/// [`Code::AccountIsDisabled`]; [`Code::NoCredentials`] or [`Code::AuthenticationFailed`] without
 /// credentials, depending on the version; [`Code::InvalidAuthenticationInfo`]
 /// for a header of no known form; [`Code::AuthenticationFailed`] for a wrong
 /// signature or a date off by more than 15 minutes.
@@ -41,6 +43,9 @@ pub fn credentials(
     accounts: &AccountSet,
     now: Ticks,
 ) -> Result<Credentials> {
+    if accounts.is_disabled(&target.account) {
+        return Err(Code::AccountIsDisabled.into());
+    }
     let Some(header) = head.header("authorization") else {
         return signature(head, options);
     };

@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq;
 use super::accounts::AccountKey;
 use super::grant::{Identity, KeyRange};
 use crate::codec::policies::{Policy, is_permission, read_time};
+use crate::codec::uri::escape;
 use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
 use crate::request::options::Options;
@@ -91,9 +92,16 @@ impl Claim {
             }
             fields.push((name.to_owned(), value.to_owned()));
         }
-        let field = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
-        let signature = field("sig").and_then(|s| STANDARD.decode(s).ok());
+        let signature = fields.iter().find(|(name, _)| name == "sig");
+        let signature = signature.and_then(|(_, s)| STANDARD.decode(s).ok());
         let signature = signature.ok_or_else(|| failed("sig is not base64"))?;
+        Self::new(fields, signature).map(Some)
+    }
+
+    /// Fields that are well-formed together, with a signature to be verified or
+    /// yet to be made.
+    pub(super) fn new(fields: Vec<(String, String)>, signature: Vec<u8>) -> Result<Self> {
+        let field = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
         let kind = match (field("tn"), field("ss").or(field("srt"))) {
             (Some(table), None) => {
                 let name = TableName::parse(table);
@@ -104,7 +112,15 @@ impl Claim {
         };
         let claim = Self { fields, signature, kind };
         claim.check_shape()?;
-        Ok(Some(claim))
+        Ok(claim)
+    }
+
+    /// The query string that proves these fields.
+    pub(super) fn signed(&self, account: &str, key: &AccountKey) -> String {
+        let signature = STANDARD.encode(key.sign([self.string_to_sign(account).as_str()]));
+        let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let pairs = fields.chain([("sig", signature.as_str())]);
+        pairs.map(|(name, value)| format!("{name}={}", escape(value))).collect::<Vec<_>>().join("&")
     }
 
     fn field(&self, name: &str) -> Option<&str> {
@@ -257,7 +273,7 @@ impl Claim {
 
 /// Reads one address or `low-high`, both of one family; IPv4 addresses that are
 /// mapped into IPv6 are IPv4. A range whose ends are reversed holds nothing.
-fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
+pub(super) fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
     let (low, high) = range.split_once('-').unwrap_or((range, range));
     let read = |text: &str| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
     let (low, high) = (read(low)?, read(high)?);

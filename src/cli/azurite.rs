@@ -160,7 +160,9 @@ impl Line {
             url.push(self.location.join("rowhouse.db"));
             url
         };
-        let mut flags: Vec<OsString> = ["azurite", "--listen"].map(Into::into).to_vec();
+        // Who takes it for Azurite means the well-known account, wherever it listens.
+        let fixed = ["azurite", "--allow-development-account", "--listen"];
+        let mut flags: Vec<OsString> = fixed.map(Into::into).to_vec();
         flags.push(format!("{}:{}", self.table_host, self.table_port).into());
         flags.push("--database-url".into());
         flags.push(database);
@@ -215,10 +217,10 @@ mod tests {
         }
         assert!(flags(&["--nonsense"]).is_err());
         assert_eq!(
-            flags(&["-l", "/data", "--tablePort", "1", "--tableHost", "h"]).unwrap()[1..],
+            flags(&["-l", "/data", "--tablePort", "1", "--tableHost", "h"]).unwrap()[2..],
             ["--listen", "h:1", "--database-url", "sqlite:///data/rowhouse.db"]
         );
-        assert_eq!(flags(&["--inMemoryPersistence"]).unwrap()[4], "sqlite::memory:");
+        assert_eq!(flags(&["--inMemoryPersistence"]).unwrap()[5], "sqlite::memory:");
     }
 
     #[test]

@@ -1,14 +1,32 @@
 //! The command line.
 
+mod account;
 mod azurite;
+mod check;
+mod endpoint;
+mod healthcheck;
+mod migrate;
+mod output;
+mod parse;
+mod sas;
 mod serve;
+mod signer;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
-use azurite::{Named, Problem};
+use account::AccountCommand;
+use azurite::Named;
+use check::CheckArguments;
+use healthcheck::HealthcheckArguments;
+use migrate::MigrateArguments;
+use output::{Form, Problem};
+use parse::{Refused, parse};
+use sas::SasCommand;
 
 use crate::config::Settings;
 
@@ -16,7 +34,7 @@ use crate::config::Settings;
 ///
 /// Without a command, `serve` is meant.
 #[derive(Debug, Parser)]
-#[command(name = "rowhouse", version, args_conflicts_with_subcommands = true)]
+#[command(name = "rowhouse", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 struct Line {
     #[command(subcommand)]
     command: Option<Command>,
@@ -27,7 +45,66 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Answer requests until told to stop
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<Settings>),
+    /// Make or update the tables of the database, and end
+    #[command(after_help = MIGRATE_EXAMPLES)]
+    Migrate(Box<MigrateArguments>),
+    /// Look for mistakes in the settings and at the database; ends with status 1 if there are any
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Box<CheckArguments>),
+    /// Add, list, rotate, disable, enable and remove accounts that are kept in the database
+    #[command(subcommand)]
+    Account(Box<AccountCommand>),
+    /// Print a shared access signature, made without asking the server
+    #[command(subcommand)]
+    Sas(Box<SasCommand>),
+    /// Ask the server of these settings whether it answers; for containers
+    #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
+    Healthcheck(HealthcheckArguments),
+    /// Print the version
+    #[command(after_help = "Example:\n  rowhouse version --json")]
+    Version(Form),
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+const EXAMPLES: &str = "Examples:
+  rowhouse                                   # serves on 127.0.0.1:10002, stores in rowhouse.db
+  rowhouse check                             # is anything wrong with the settings or the database?
+  rowhouse account add myaccount --master-key-file master.key
+  rowhouse sas table People --permissions r --expiry 12h --account myaccount --master-key-file master.key
+
+Every command has its own --help.";
+const MIGRATE_EXAMPLES: &str = "Example:
+  rowhouse migrate --database-url postgres://owner@localhost/rowhouse";
+const CHECK_EXAMPLES: &str = "Examples:
+  rowhouse check
+  rowhouse check --json --database-url postgres://rowhouse@localhost/rowhouse";
+const COMPLETIONS_EXAMPLES: &str = "Examples:
+  rowhouse completions bash > /etc/bash_completion.d/rowhouse
+  rowhouse completions zsh > ~/.zfunc/_rowhouse
+  rowhouse completions fish > ~/.config/fish/completions/rowhouse.fish";
+const SERVE_EXAMPLES: &str = "Examples:
+  rowhouse serve
+  rowhouse serve --listen 127.0.0.1:10002 --database-url sqlite:///var/lib/rowhouse/tables.db
+  DATABASE_URL=postgres://rowhouse@localhost/rowhouse rowhouse serve --master-key-file master.key";
+
+impl Line {
+    /// What else is wrong with the settings of a server.
+    fn mistakes(&self) -> Option<String> {
+        let settings = match &self.command {
+            None => &self.settings,
+            Some(Command::Serve(settings)) => settings,
+            Some(Command::Check(arguments)) => &arguments.settings,
+            Some(_) => return None,
+        };
+        settings.read().err().map(|mistakes| mistakes.to_string())
+    }
 }
 
 /// Runs the program: reads `.env`, then the command line, then does as told.
@@ -38,35 +115,61 @@ pub fn run() -> ExitCode {
     if let Some(named) = std::env::args_os().next().and_then(|program| Named::of(&program)) {
         return match azurite::run(named, std::env::args_os()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Problem::Line(error)) => refuse(&error),
-            Err(Problem::Serve(error)) => fail(&error.to_string()),
+            Err(azurite::Problem::Line(error)) => refuse(&error),
+            Err(azurite::Problem::Serve(error)) => fail(&error.to_string()),
         };
     }
-    let line = match Line::try_parse() {
+    let line = match parse(std::env::args_os().collect()) {
         Ok(line) => line,
-        Err(error) => return refuse(&error),
+        Err(Refused::Line(error)) => return refuse(&error),
+        Err(Refused::Values(mistakes)) => return fail(&mistakes),
     };
-    let settings = match line.command {
-        Some(Command::Serve(settings)) => *settings,
-        None => line.settings,
+    let done = match &line.command {
+        None => serve::run(&line.settings).map_err(Problem::from),
+        Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
+        Some(Command::Account(command)) => account::run(command),
+        Some(Command::Migrate(arguments)) => migrate::run(arguments),
+        Some(Command::Check(arguments)) => check::run(arguments),
+        Some(Command::Sas(command)) => sas::run(command),
+        Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
+        Some(Command::Version(form)) => {
+            let version = env!("CARGO_PKG_VERSION");
+            form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }));
+            Ok(())
+        }
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Line::command(), "rowhouse", &mut script);
+            // A reader that has seen enough is no failure.
+            let _ = std::io::stdout().write_all(&script);
+            Ok(())
+        }
     };
-    match serve::run(&settings) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => fail(&problem.to_string()),
+        Err(Problem(text)) => fail(&text),
     }
 }
 
 /// What clap says, be it an answer or a mistake.
 fn refuse(error: &clap::Error) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        // `account` without a command of its own: the list of them is the answer.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::FAILURE
+        }
+        _ => fail(&first_line(error)),
     }
-    fail(&first_line(error))
 }
 
+/// Says each line of what went wrong.
 fn fail(problem: &str) -> ExitCode {
-    eprintln!("rowhouse: {problem}");
+    problem.lines().for_each(|line| eprintln!("rowhouse: {line}"));
     ExitCode::FAILURE
 }
 

@@ -6,17 +6,14 @@ use std::net::SocketAddr;
 use tracing_subscriber::EnvFilter;
 
 use crate::app::{self, AppError};
-use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::config::{Config, ConfigError, LogFormat, Settings};
+use crate::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
 use crate::http::EXPLANATIONS;
 
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("{0}")]
-    Config(#[from] ConfigError),
-    #[error("--log {0}: not a level or a tracing filter")]
-    Log(String),
+    Config(#[from] Mistakes),
     #[error("{0}")]
     App(#[from] AppError),
     #[error("cannot listen on {0}: {1}")]
@@ -30,21 +27,21 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], to be shown in one line.
 pub fn run(settings: &Settings) -> Result<(), ServeError> {
-    start_logging(settings)?;
     let config = settings.read()?;
+    start_logging(settings)?;
     Ok(app::run(&config, |address| announce(&config, address))?)
 }
 
 /// Has messages go where the settings say.
 ///
 /// # Errors
-/// [`ServeError::Log`].
-pub fn start_logging(settings: &Settings) -> Result<(), ServeError> {
+/// [`ConfigError::Log`].
+pub fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     // What actix says at start and stop is said by us.
     let explanations = if settings.explain_errors { "info" } else { "off" };
     let quiet =
         format!("actix_server=warn,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}", settings.log);
-    let filter = EnvFilter::try_new(quiet).map_err(|_| ServeError::Log(settings.log.clone()))?;
+    let filter = EnvFilter::try_new(quiet).map_err(|_| ConfigError::Log(settings.log.clone()))?;
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
@@ -62,7 +59,7 @@ fn announce(config: &Config, address: SocketAddr) {
         // Only the key that everybody knows is shown.
         Some((name, key)) if config.is_development => (name, key),
         Some((name, _)) => (name, "<key>".to_owned()),
-        None => (DEVELOPMENT_ACCOUNT, "<key>".to_owned()),
+        None => ("<account>", "<key>".to_owned()),
     };
     let warning =
         if config.is_development { " (the well-known development account: anyone can use it)" } else { "" };

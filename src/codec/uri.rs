@@ -20,6 +20,12 @@ fn literal(key: &str) -> String {
     utf8_percent_encode(&key.replace('\'', "''"), ESCAPED).to_string()
 }
 
+/// A value of a query string.
+pub fn escape(text: &str) -> String {
+    const VALUE: &AsciiSet = &ESCAPED.add(b'\'');
+    utf8_percent_encode(text, VALUE).to_string()
+}
+
 /// Decodes percent escapes exactly once; `None` for a broken escape and for
 /// bytes that are not UTF-8.
 pub fn percent_decode(text: &str) -> Option<Cow<'_, str>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use arc_swap::ArcSwap;
 use uuid::Uuid;
 
 use super::answer::Answer;
@@ -45,7 +46,8 @@ pub struct Service {
     /// The read replica that `{account}-secondary` reads from, if there is one;
     /// without it that is the primary.
     pub secondary: Option<Place>,
-    pub accounts: AccountSet,
+    /// The accounts of now; a request keeps those that it began with.
+    pub accounts: ArcSwap<AccountSet>,
     pub clock: Clock,
     /// Whose tokens are trusted, if any are.
     pub issuer: Option<Issuer>,
@@ -92,8 +94,16 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
     let occasion = Occasion { request_id: &request_id, now };
     let unread = Cell::new(head.header("transfer-encoding").is_some());
     let observed = Observed::new();
-    let pipeline =
-        Pipeline { service: &service, head: &head, options, occasion, unread: &unread, observed: &observed };
+    let accounts = service.accounts.load_full();
+    let pipeline = Pipeline {
+        service: &service,
+        accounts: &accounts,
+        head: &head,
+        options,
+        occasion,
+        unread: &unread,
+        observed: &observed,
+    };
     let timely = tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(&mut body));
     let trace = service.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
     let (timely, spent) = spent::measured(timely, trace.is_some()).await;
@@ -111,6 +121,7 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
 
 struct Pipeline<'a> {
     service: &'a Service,
+    accounts: &'a AccountSet,
     head: &'a Head<'a>,
     /// Why the query string was not understood is told once the sender is known.
     options: Result<Options<'a>>,
@@ -131,8 +142,8 @@ impl Pipeline<'_> {
 
     /// The answer, and the CORS rules that apply to it.
     async fn answer(&self, body: &mut Payload) -> (Answer, Arc<[CorsRule]>) {
-        let (service, head) = (self.service, self.head);
-        let target = match target::resolve(head, &service.accounts).and_then(|target| {
+        let head = self.head;
+        let target = match target::resolve(head, self.accounts).and_then(|target| {
             head.version()?;
             Ok(target)
         }) {
@@ -174,7 +185,7 @@ impl Pipeline<'_> {
     /// Keys prove themselves; a signature may need the policies of its table.
     async fn authenticate(&self, target: &Target) -> Result<Identity> {
         let (service, now) = (self.service, self.occasion.now);
-        let claim = match auth::credentials(self.head, self.options(), target, &service.accounts, now)? {
+        let claim = match auth::credentials(self.head, self.options(), target, self.accounts, now)? {
             Credentials::Verified(identity) => return Ok(identity),
             Credentials::Signature(claim) => claim,
             Credentials::Token(token) => {
@@ -194,7 +205,7 @@ impl Pipeline<'_> {
             }
         };
         let usage = sas::Use { now, secure: self.head.secure, peer: self.head.peer };
-        let keys = service.accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
+        let keys = self.accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
         claim.verify(&target.account, keys, &policies, &usage)
     }
 

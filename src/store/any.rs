@@ -2,7 +2,7 @@
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
-use super::{Backend, StoreResult, TableSize};
+use super::{AccountChange, Backend, StoreResult, StoredAccount, TableSize};
 use crate::metrics::METRICS;
 use crate::metrics::spent::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
@@ -104,6 +104,18 @@ impl Backend for Store {
 
     async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
         on_either!(self, store => store.size(account, table, most))
+    }
+
+    async fn account_changes(&self) -> StoreResult<i64> {
+        on_either!(self, store => store.account_changes())
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        on_either!(self, store => store.accounts())
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        on_either!(self, store => store.change_account(change))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

@@ -19,12 +19,16 @@ use crate::error::{Code, Error};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
+pub mod accounts;
 mod any;
 pub mod bucket;
+mod inspection;
 pub mod postgres;
 pub mod sqlite;
 
+pub use accounts::{AccountChange, StoredAccount};
 pub use any::Store;
+pub use inspection::Inspection;
 
 /// What went wrong with the database, as far as anyone outside may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,6 +241,17 @@ pub trait Backend: Send + Sync {
         table: &TableName,
         most: u32,
     ) -> impl Future<Output = StoreResult<TableSize>> + Send;
+
+    /// How often stored accounts were changed. Another number than last time
+    /// means that [`Backend::accounts`] has news.
+    fn account_changes(&self) -> impl Future<Output = StoreResult<i64>> + Send;
+
+    /// The stored accounts by name, without those of the settings.
+    fn accounts(&self) -> impl Future<Output = StoreResult<Vec<StoredAccount>>> + Send;
+
+    /// Changes one stored account; `false` if it was not as the change wants it,
+    /// and nothing was done.
+    fn change_account(&self, change: &AccountChange) -> impl Future<Output = StoreResult<bool>> + Send;
 
     /// Removes some rows of deleted tables; returns whether more is left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 15] = [
-    "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "store", "http",
-    "admin", "config", "app", "cli",
+const ORDER: [&str; 16] = [
+    "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "store", "accounts",
+    "http", "admin", "config", "app", "cli",
 ];
 
 /// Crates that only some modules may name.

@@ -17,7 +17,7 @@ use crate::support::*;
 const END: Duration = Duration::from_secs(40);
 
 /// The account that everybody knows.
-fn development() -> Account {
+pub fn development() -> Account {
     let key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
     Account { name: "devstoreaccount1".into(), keys: [key.into(), key.into()] }
 }
@@ -35,7 +35,7 @@ fn client(server: &Process) -> Client {
 }
 
 /// Runs the binary to its end, which must come soon.
-fn run(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+pub fn run(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("timeout");
     command.arg("60").arg(env!("CARGO_BIN_EXE_rowhouse")).args(arguments).current_dir(folder);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
@@ -116,6 +116,54 @@ fn a_port_that_is_taken_is_refused_in_one_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it listens").to_string();
     refuses_to_start(&["serve", "--listen", &address, "--database-url", "sqlite::memory:"], &[], &[&address]);
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let folder = fresh_folder();
+    let arguments = [
+        "--listen",
+        "nowhere",
+        "--accounts",
+        "x",
+        "--database-url",
+        "mysql://x",
+        "--workers",
+        "0",
+        "--log",
+        "a=b=c",
+    ];
+    let output =
+        run(&folder, &arguments, &[("ROWHOUSE_TABLE_SPREAD", "65"), ("ROWHOUSE_MASTER_KEY", "AAAA")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for flag in
+        ["--listen", "--accounts", "--database-url", "--workers", "--table-spread", "--master-key", "--log"]
+    {
+        assert_eq!(said.lines().filter(|line| line.contains(flag)).count(), 1, "{flag} in {said}");
+    }
+    assert_eq!(said.lines().count(), 7, "{said}");
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
+fn the_development_account_needs_leave_to_be_reached_by_others() {
+    for listen in ["0.0.0.0:0", "[::]:0"] {
+        let words = ["--listen", "--accounts", "--allow-development-account"];
+        refuses_to_start(&["serve", "--listen", listen, "--database-url", "sqlite::memory:"], &[], &words);
+    }
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").expect("a free port");
+    let address = taken.local_addr().expect("it listens").to_string();
+    // With leave, or with accounts, the start gets as far as the port.
+    let accounts = account(1).setting();
+    for (name, value) in [
+        ("ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT", "true"),
+        ("ROWHOUSE_ACCOUNTS", accounts.as_str()),
+        ("ROWHOUSE_MASTER_KEY", "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
+    ] {
+        let arguments = ["serve", "--listen", &address, "--database-url", "sqlite::memory:"];
+        refuses_to_start(&arguments, &[(name, value)], &["cannot listen"]);
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! PostgreSQL, for any number of stateless replicas over one database.
 
+mod accounts;
 mod catalog;
 mod fault;
 mod filter;
+mod inspect;
 mod jsonb;
 mod lane;
 mod options;
@@ -24,6 +26,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use catalog::{Facts, Remembered};
+pub use inspect::inspect;
 use lane::Lanes;
 pub use options::{PgOptions, StartError};
 use pool::{Dial, Pool};
@@ -34,7 +37,7 @@ use crate::error::Code;
 use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
-use crate::store::{Backend, Failure, Fault, StoreResult, TableSize};
+use crate::store::{AccountChange, Backend, Failure, Fault, StoreResult, StoredAccount, TableSize};
 
 /// How often work that lost against another transaction is done again.
 const ATTEMPTS: u32 = 8;
@@ -240,6 +243,18 @@ impl Backend for PgStore {
 
     async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
         self.with_table(account, table, &size::Measure { most }).await
+    }
+
+    async fn account_changes(&self) -> StoreResult<i64> {
+        again!(self.count_account_changes())
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        again!(self.read_accounts())
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        again!(self.try_change_account(change))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

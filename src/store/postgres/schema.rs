@@ -1,5 +1,6 @@
 //! The schema and its migrations, which travel inside the program.
 
+use sqlx::migrate::Migrator;
 use sqlx::{Connection, PgConnection};
 
 use super::options::{PgOptions, StartError};
@@ -7,6 +8,17 @@ use super::statements;
 
 /// The extension that makes tables of several servers one.
 const SHARDING: &str = "citus";
+
+fn migrator() -> Migrator {
+    let mut migrator = sqlx::migrate!("./migrations/postgres");
+    migrator.set_ignore_missing(true);
+    migrator
+}
+
+/// The version that this program brings the schema to.
+pub fn known() -> i64 {
+    migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
+}
 
 /// Brings the schema up to date, one process at a time. A schema that is newer
 /// than this program is left as it is: migrations only ever add, so that
@@ -19,8 +31,7 @@ pub async fn migrate(options: &PgOptions) -> Result<bool, StartError> {
     let mut connection = connected
         .map_err(|_| StartError::ConnectTimeout(options.acquire_timeout))?
         .map_err(StartError::Connect)?;
-    let mut migrator = sqlx::migrate!("./migrations/postgres");
-    migrator.set_ignore_missing(true);
+    let migrator = migrator();
     // Not `run`, whose future cannot be shown to be Send.
     migrator.run_direct(None, &mut connection, false).await.map_err(StartError::Migrate)?;
     let sharded = sqlx::query(statements::HAS_EXTENSION).bind(SHARDING).fetch_optional(&mut connection);

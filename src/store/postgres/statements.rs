@@ -44,6 +44,34 @@ pub const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHE
 pub const MERGE_PROPERTIES: &str = "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
      ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account";
 
+// Accounts. Each change counts itself in the same statement.
+
+macro_rules! counted {
+    ($change:literal) => {
+        concat!(
+            "WITH counted AS (INSERT INTO account_changes AS c (id, changes) VALUES (1, 1) \
+             ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) ",
+            $change,
+            " RETURNING name"
+        )
+    };
+}
+
+pub const ACCOUNT_CHANGES: &str = "SELECT changes FROM account_changes";
+pub const LIST_ACCOUNTS: &str =
+    "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name";
+pub const ADD_ACCOUNT: &str = counted!(
+    "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING"
+);
+/// $2: the key that must be stored; $3 the new one, $4 the time.
+pub const ROTATE_KEY1: &str =
+    counted!("UPDATE accounts SET key1 = $3, rotated1 = $4 WHERE name = $1 AND key1 = $2");
+pub const ROTATE_KEY2: &str =
+    counted!("UPDATE accounts SET key2 = $3, rotated2 = $4 WHERE name = $1 AND key2 = $2");
+pub const DISABLE_ACCOUNT: &str = counted!("UPDATE accounts SET disabled = $2 WHERE name = $1");
+pub const REMOVE_ACCOUNT: &str = counted!("DELETE FROM accounts WHERE name = $1");
+
 /// How far a replica has come, in microseconds since 1970.
 pub const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
      (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::int8 AS micros";
@@ -315,6 +343,13 @@ pub fn all() -> Vec<Cow<'static, str>> {
         READ_PROPERTIES,
         MERGE_PROPERTIES,
         REPLAYED,
+        ACCOUNT_CHANGES,
+        LIST_ACCOUNTS,
+        ADD_ACCOUNT,
+        ROTATE_KEY1,
+        ROTATE_KEY2,
+        DISABLE_ACCOUNT,
+        REMOVE_ACCOUNT,
         READ,
         LOCK_ONE,
         INSERT,

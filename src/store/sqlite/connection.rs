@@ -6,6 +6,9 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
 
+use super::accounts;
+use crate::store::Inspection;
+
 /// Where a database lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
@@ -136,11 +139,54 @@ fn shown(location: &Location) -> String {
     }
 }
 
+/// The schema, a step a version.
+const STEPS: &[M<'_>] = &[
+    M::up(include_str!("../../../migrations/sqlite/0001_tables_and_entities.sql")),
+    M::up(include_str!("../../../migrations/sqlite/0002_service_properties.sql")),
+    M::up(include_str!("../../../migrations/sqlite/0003_accounts.sql")),
+];
+/// The version since which there are accounts.
+const WITH_ACCOUNTS: i64 = 3;
+
+/// Looks at a database without changing it. A file that is not there is one that
+/// the first start makes.
+pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+    let mut found = Inspection {
+        product: format!("SQLite {}", rusqlite::version()),
+        schema: None,
+        known_schema: i64::try_from(STEPS.len()).unwrap_or(i64::MAX),
+        encoding: None,
+        is_standby: false,
+        missing: Vec::new(),
+        migration_obstacle: None,
+        skew: None,
+        accounts: Vec::new(),
+    };
+    let Location::File(path) = location else { return Ok(found) };
+    if !path.exists() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            found.migration_obstacle = Some(format!("{} is in a folder that does not exist", path.display()));
+        }
+        return Ok(found);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = |error| OpenError::Open(shown(location), error);
+    let db = Connection::open_with_flags(path, flags).map_err(open)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(open)?;
+    found.schema = (version > 0).then_some(version);
+    // Takes the lock of a writer, and writes nothing.
+    if let Err(error) = db.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
+        found.missing.push(format!("writing to {}: {error}", path.display()));
+    }
+    if version >= WITH_ACCOUNTS {
+        found.accounts = accounts::list(&db)?;
+    }
+    Ok(found)
+}
+
 fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
-    const STEPS: &[M<'_>] = &[
-        M::up(include_str!("../../../migrations/sqlite/0001_tables_and_entities.sql")),
-        M::up(include_str!("../../../migrations/sqlite/0002_service_properties.sql")),
-    ];
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if usize::try_from(version).is_ok_and(|version| version > STEPS.len()) {
         // Migrations only add, so an older program can work with a newer file.

@@ -3,6 +3,7 @@
 //! Reads run on connections of their own, point reads on the calling thread;
 //! all writes go through one thread that commits whatever is waiting at once.
 
+mod accounts;
 mod connection;
 mod readers;
 mod scan;
@@ -12,7 +13,7 @@ mod writer;
 
 use rusqlite::Connection;
 
-use super::{Backend, Failure, Fault, StoreResult, TableSize};
+use super::{AccountChange, Backend, Failure, Fault, Inspection, StoreResult, StoredAccount, TableSize};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
@@ -35,6 +36,14 @@ impl SqliteStore {
         let first = connection::open(options)?;
         let (readers, writing) = Readers::new(options, first);
         Ok(Self { readers, writer: Writer::start(writing, options.timeout)? })
+    }
+
+    /// Looks at a database without changing or creating it.
+    ///
+    /// # Errors
+    /// What SQLite says about the file.
+    pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+        connection::inspect(location)
     }
 
     /// Runs a read that may take long on a thread where it harms nobody.
@@ -157,6 +166,19 @@ impl Backend for SqliteStore {
     async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
         let (account, table) = (account.to_owned(), table.clone());
         self.read_apart(move |db| statements::size(db, &account, &table, most)).await
+    }
+
+    async fn account_changes(&self) -> StoreResult<i64> {
+        self.readers.with(|db| accounts::changes(db).map(Ok))
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        self.readers.with(|db| accounts::list(db).map(Ok))
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        let change = change.clone();
+        self.writer.submit(move |db| accounts::change(db, &change).map(Ok)).await
     }
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {

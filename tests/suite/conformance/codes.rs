@@ -159,6 +159,11 @@ rows! {
             only_part(c, &batch.delete(&t, "p", "r", "*"))
         },
     ),
+    AccountIsDisabled => In(
+        ACCOUNT_DISABLED,
+        "commands/accounts.rs",
+        "a_disabled_account_is_refused",
+    ),
     NoCredentials => By(NO_CREDENTIALS, |c| {
         c.request("GET", "/Tables").version("2020-12-06").auth(Auth::None).send()
     }),
@@ -282,9 +287,9 @@ fn every_failure_is_met(client: &Client) {
                 let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite").join(file);
                 let text = std::fs::read_to_string(path).expect("the file that is named");
                 let body = text.split_once(&format!("fn {test}(")).expect("the test that is named").1;
-                let constant = ["INTERNAL", "TIMED_OUT", "BODY_TIMED_OUT", "BUSY"]
+                let constant = ["INTERNAL", "TIMED_OUT", "BODY_TIMED_OUT", "BUSY", "ACCOUNT_DISABLED"]
                     .into_iter()
-                    .zip([INTERNAL, TIMED_OUT, BODY_TIMED_OUT, BUSY])
+                    .zip([INTERNAL, TIMED_OUT, BODY_TIMED_OUT, BUSY, ACCOUNT_DISABLED])
                     .find(|(_, known)| *known == refusal)
                     .expect("a known refusal")
                     .0;

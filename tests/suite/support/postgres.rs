@@ -86,6 +86,16 @@ pub fn has_table(url: &str, name: &'static str) -> bool {
     })
 }
 
+/// The one text that a query returns.
+pub fn text(url: &str, query: &str) -> String {
+    let (url, query) = (url.to_owned(), query.to_owned());
+    on_a_runtime(async move {
+        let mut connection = PgConnection::connect(&url).await.expect("a connection");
+        let row = sqlx::query(sqlx::AssertSqlSafe(query)).fetch_one(&mut connection).await.expect("a row");
+        row.get(0)
+    })
+}
+
 fn try_execute(url: &str, script: &str) -> Result<(), sqlx::Error> {
     let (url, script) = (url.to_owned(), script.to_owned());
     on_a_runtime(async move {

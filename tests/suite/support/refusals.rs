@@ -146,3 +146,4 @@ pub const TIMED_OUT: Refusal =
 pub const INTERNAL: Refusal =
     (500, "InternalError", "The server encountered an internal error. Please retry the request.");
 pub const CORS_HEADER: Refusal = (400, "InvalidHeaderValue", "A required CORS header is not present.");
+pub const ACCOUNT_DISABLED: Refusal = (403, "AccountIsDisabled", "The specified account is disabled.");

@@ -1,0 +1,198 @@
+//! Accounts that are kept in the database: what an operator does with them, and
+//! how a server learns of it.
+//!
+//! The command line and any other door for operators call the same functions.
+//! Keys are handed out in base64 where they are made, and nowhere else.
+
+mod follow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+pub use follow::{Follower, LoadError, check};
+
+use crate::auth::accounts::is_account_name;
+use crate::auth::seal::{KeySlot, MasterKey, NONCE};
+use crate::model::Ticks;
+use crate::store::{AccountChange, Backend, Failure, Fault, StoredAccount};
+
+/// Bytes of a key that is made here, as many as the service's have.
+const KEY: usize = 64;
+/// Tries against others that change the same account.
+const ATTEMPTS: u32 = 5;
+
+/// Why an account was not changed, for whoever asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccountsError {
+    #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
+    Name(String),
+    #[error("a key is empty")]
+    EmptyKey,
+    #[error("there is an account {0} already")]
+    Exists(String),
+    #[error("there is no account {0} in the database")]
+    Unknown(String),
+    #[error(
+        "the master key does not open the keys in the database: give the one that they were stored under"
+    )]
+    MasterKey,
+    #[error("the operating system gave no random bytes")]
+    Random,
+    #[error("another change of the account {0} was under way; try again")]
+    Contended(String),
+    #[error("the database failed ({0:?})")]
+    Store(Fault),
+}
+
+impl From<Failure> for AccountsError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(fault) => AccountsError::Store(fault),
+            Failure::Refused(_) => AccountsError::Store(Fault::Other),
+        }
+    }
+}
+
+/// A new account with its keys in base64, to be shown once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAccount {
+    pub name: String,
+    pub keys: [String; 2],
+}
+
+/// Adds an account, with new keys unless some are given as bytes.
+///
+/// # Errors
+/// [`AccountsError`] for a name that is none or taken, and for another master
+/// key than that of the accounts that exist.
+pub async fn add<B: Backend>(
+    store: &B,
+    master: &MasterKey,
+    name: &str,
+    keys: Option<[Vec<u8>; 2]>,
+    now: Ticks,
+) -> Result<NewAccount, AccountsError> {
+    if !is_account_name(name) {
+        return Err(AccountsError::Name(name.to_owned()));
+    }
+    let keys = match keys {
+        Some(keys) => keys,
+        None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
+    };
+    if keys.iter().any(Vec::is_empty) {
+        return Err(AccountsError::EmptyKey);
+    }
+    // Two master keys over one database would leave every server without half
+    // of the accounts.
+    let existing = store.accounts().await?;
+    if !existing.is_empty() && !existing.iter().any(|account| opens(master, account)) {
+        return Err(AccountsError::MasterKey);
+    }
+    let [first, second] = &keys;
+    let account = StoredAccount {
+        name: name.to_owned(),
+        keys: [seal(master, name, KeySlot::First, first)?, seal(master, name, KeySlot::Second, second)?],
+        disabled: false,
+        created: now,
+        rotated: [now; 2],
+    };
+    if !store.change_account(&AccountChange::Add(account)).await? {
+        return Err(AccountsError::Exists(name.to_owned()));
+    }
+    Ok(NewAccount { name: name.to_owned(), keys: keys.map(|key| STANDARD.encode(key)) })
+}
+
+/// The accounts by name. Their keys stay sealed.
+///
+/// # Errors
+/// [`AccountsError::Store`].
+pub async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsError> {
+    Ok(store.accounts().await?)
+}
+
+/// Makes a new key in one slot of an account, and returns it in base64. The
+/// other key goes on to work, the old one ends once the servers have noticed.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account and another master key.
+pub async fn rotate<B: Backend>(
+    store: &B,
+    master: &MasterKey,
+    name: &str,
+    slot: KeySlot,
+    now: Ticks,
+) -> Result<String, AccountsError> {
+    for _ in 0..ATTEMPTS {
+        let account = find(store, name).await?;
+        if !opens(master, &account) {
+            return Err(AccountsError::MasterKey);
+        }
+        let key = random::<KEY>()?;
+        let sealed = seal(master, name, slot, &key)?;
+        let was = account.keys[slot.index()].clone();
+        let change = AccountChange::Rotate { name: name.to_owned(), slot, was, sealed, now };
+        if store.change_account(&change).await? {
+            return Ok(STANDARD.encode(key));
+        }
+    }
+    Err(AccountsError::Contended(name.to_owned()))
+}
+
+/// Refuses, or serves again, an account whose keys and tables stay.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account.
+pub async fn set_disabled<B: Backend>(store: &B, name: &str, disabled: bool) -> Result<(), AccountsError> {
+    change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
+}
+
+/// Removes an account and its keys. Its tables stay in the database, out of
+/// reach until an account of the same name is added.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account.
+pub async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), AccountsError> {
+    change(store, name, AccountChange::Remove { name: name.to_owned() }).await
+}
+
+/// The bytes of an account's keys, for signing in its name.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account and another master key.
+pub async fn keys<B: Backend>(
+    store: &B,
+    master: &MasterKey,
+    name: &str,
+) -> Result<[Vec<u8>; 2], AccountsError> {
+    open(master, &find(store, name).await?).ok_or(AccountsError::MasterKey)
+}
+
+async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
+    let found = store.accounts().await?.into_iter().find(|account| account.name == name);
+    found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
+}
+
+async fn change<B: Backend>(store: &B, name: &str, change: AccountChange) -> Result<(), AccountsError> {
+    let done = store.change_account(&change).await?;
+    if done { Ok(()) } else { Err(AccountsError::Unknown(name.to_owned())) }
+}
+
+fn seal(master: &MasterKey, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, AccountsError> {
+    master.seal(name, slot, random::<NONCE>()?, key).ok_or(AccountsError::MasterKey)
+}
+
+/// Both keys; `None` where either does not open.
+fn open(master: &MasterKey, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
+    let key = |slot: KeySlot| master.open(&account.name, slot, &account.keys[slot.index()]);
+    Some([key(KeySlot::First)?, key(KeySlot::Second)?])
+}
+
+fn opens(master: &MasterKey, account: &StoredAccount) -> bool {
+    open(master, account).is_some()
+}
+
+fn random<const N: usize>() -> Result<[u8; N], AccountsError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| AccountsError::Random)?;
+    Ok(bytes)
+}

@@ -1,0 +1,248 @@
+//! `rowhouse account …`: accounts that are kept in the database.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::Utc;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::endpoint::{EndpointSettings, connection_string};
+use super::output::{Done, Form, Problem, block_on};
+use crate::accounts;
+use crate::app;
+use crate::auth::seal::{KeySlot, MasterKey};
+use crate::config::{MasterKeySettings, Mistakes, StorageSettings};
+use crate::model::Ticks;
+use crate::store::{Store, StoredAccount};
+
+const ADD_EXAMPLES: &str = "Examples:
+  openssl rand -base64 32 > master.key
+  export ROWHOUSE_MASTER_KEY_FILE=master.key
+  rowhouse account add myaccount
+  rowhouse account add myaccount --endpoint https://tables.example.com --json
+  rowhouse account add myaccount --keys-file keys.txt   # keys that clients have already
+
+The keys are printed once. Servers with the same master key serve the account within seconds.";
+const ROTATE_EXAMPLES: &str = "Examples:
+  rowhouse account rotate myaccount --key 2   # then move the clients to the new key 2
+  rowhouse account rotate myaccount --key 1   # then nothing knows the old key 1 any more";
+
+/// What to do with accounts.
+#[derive(Debug, Subcommand)]
+pub enum AccountCommand {
+    /// Add an account, and print its keys and a connection string once
+    #[command(after_help = ADD_EXAMPLES)]
+    Add(AddArguments),
+    /// List the accounts, without their keys
+    #[command(after_help = "Example:\n  rowhouse account list --json")]
+    List(ListArguments),
+    /// Make a new key in one slot and print it once; the other key goes on to work
+    #[command(after_help = ROTATE_EXAMPLES)]
+    Rotate(RotateArguments),
+    /// Refuse an account's requests; its keys and tables stay
+    #[command(after_help = "Example:\n  rowhouse account disable myaccount")]
+    Disable(NameArguments),
+    /// Serve a disabled account again
+    #[command(after_help = "Example:\n  rowhouse account enable myaccount")]
+    Enable(NameArguments),
+    /// Remove an account and its keys; its tables stay, out of reach until the name is added again
+    #[command(after_help = "Example:\n  rowhouse account remove myaccount")]
+    Remove(NameArguments),
+}
+
+/// Where the accounts are.
+#[derive(Debug, Args)]
+pub struct Place {
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Debug, Args)]
+pub struct AddArguments {
+    /// 3 to 24 lower-case letters and digits
+    name: String,
+    /// File with the two keys to give it, in base64, a line each [default: new keys]
+    #[arg(long, value_name = "FILE")]
+    keys_file: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    endpoint: EndpointSettings,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+pub struct RotateArguments {
+    /// The account's name
+    name: String,
+    /// The key to replace
+    #[arg(long, value_enum)]
+    key: Slot,
+    #[command(flatten)]
+    endpoint: EndpointSettings,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+pub struct NameArguments {
+    /// The account's name
+    name: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// A key as people count them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Slot {
+    #[value(name = "1")]
+    First,
+    #[value(name = "2")]
+    Second,
+}
+
+impl From<Slot> for KeySlot {
+    fn from(slot: Slot) -> Self {
+        match slot {
+            Slot::First => KeySlot::First,
+            Slot::Second => KeySlot::Second,
+        }
+    }
+}
+
+/// Does it.
+///
+/// # Errors
+/// [`Problem`], to be shown.
+pub fn run(command: &AccountCommand) -> Done {
+    match command {
+        AccountCommand::Add(arguments) => add(arguments),
+        AccountCommand::List(arguments) => list(&arguments.place),
+        AccountCommand::Rotate(arguments) => rotate(arguments),
+        AccountCommand::Disable(arguments) => set_disabled(arguments, true),
+        AccountCommand::Enable(arguments) => set_disabled(arguments, false),
+        AccountCommand::Remove(NameArguments { name, place }) => {
+            block_on(async { Ok(accounts::remove(&place.open().await?, name).await?) })?;
+            place.form.print(&format!("Removed the account {name}."), &json!({ "removed": name }));
+            Ok(())
+        }
+    }
+}
+
+impl Place {
+    async fn open(&self) -> Done<Store> {
+        let mut mistakes = Mistakes::default();
+        let database = self.storage.read(&mut mistakes);
+        let database = mistakes.unless(database)?;
+        if database.is_in_memory() {
+            return Err(Problem("--database-url: accounts in memory would be gone with this command".into()));
+        }
+        Ok(app::open_primary(&database).await?)
+    }
+}
+
+fn needed(settings: &MasterKeySettings) -> Done<MasterKey> {
+    settings.read()?.ok_or_else(|| {
+        Problem(
+            "--master-key or --master-key-file is needed, as the servers have it; \
+             `openssl rand -base64 32 > master.key` makes one"
+                .into(),
+        )
+    })
+}
+
+fn now() -> Ticks {
+    Ticks::from_utc(Utc::now())
+}
+
+fn add(arguments: &AddArguments) -> Done {
+    let AddArguments { name, keys_file, endpoint, master_key, place } = arguments;
+    let (master, origin) = (needed(master_key)?, endpoint.origin()?);
+    let keys = keys_file.as_deref().map(read_keys).transpose()?;
+    let added = block_on(async {
+        let store = place.open().await?;
+        Ok(accounts::add(&store, &master, name, keys, now()).await?)
+    })?;
+    let [first, second] = &added.keys;
+    let connect = connection_string(&origin, name, first);
+    place.form.print(
+        &format!(
+            "Added the account {name}. Its keys are not shown again.\n\
+             Key 1: {first}\nKey 2: {second}\nConnection string: {connect}"
+        ),
+        &json!({ "name": name, "keys": [first, second], "connectionString": connect }),
+    );
+    Ok(())
+}
+
+fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
+    let wrong = |reason: &str| Problem(format!("--keys-file {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+    let decoded: Option<Vec<Vec<u8>>> =
+        text.split_whitespace().map(|line| STANDARD.decode(line).ok()).collect();
+    let keys = decoded.and_then(|keys| <[Vec<u8>; 2]>::try_from(keys).ok());
+    keys.ok_or_else(|| wrong("not two keys in base64, a line each"))
+}
+
+fn rotate(arguments: &RotateArguments) -> Done {
+    let RotateArguments { name, key: slot, endpoint, master_key, place } = arguments;
+    let (master, origin) = (needed(master_key)?, endpoint.origin()?);
+    let key = block_on(async {
+        let store = place.open().await?;
+        Ok(accounts::rotate(&store, &master, name, (*slot).into(), now()).await?)
+    })?;
+    let number = if *slot == Slot::First { 1 } else { 2 };
+    let connect = connection_string(&origin, name, &key);
+    place.form.print(
+        &format!(
+            "Made a new key {number} of the account {name}. It is not shown again.\n\
+             Key {number}: {key}\nConnection string: {connect}"
+        ),
+        &json!({ "name": name, "slot": number, "key": key, "connectionString": connect }),
+    );
+    Ok(())
+}
+
+fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
+    let NameArguments { name, place } = arguments;
+    block_on(async { Ok(accounts::set_disabled(&place.open().await?, name, disabled).await?) })?;
+    let done = if disabled { "Disabled" } else { "Enabled" };
+    place.form.print(&format!("{done} the account {name}."), &json!({ "name": name, "disabled": disabled }));
+    Ok(())
+}
+
+fn list(place: &Place) -> Done {
+    let found = block_on(async { Ok(accounts::list(&place.open().await?).await?) })?;
+    let lines: Vec<String> = found.iter().map(line).collect();
+    let text =
+        if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
+    place.form.print(&text, &Value::Array(found.iter().map(value).collect()));
+    Ok(())
+}
+
+fn line(account: &StoredAccount) -> String {
+    let state = if account.disabled { "disabled" } else { "enabled" };
+    let [first, second] = account.rotated.map(Ticks::to_canonical);
+    let created = account.created.to_canonical();
+    format!("{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}", account.name)
+}
+
+fn value(account: &StoredAccount) -> Value {
+    json!({
+        "name": account.name,
+        "disabled": account.disabled,
+        "created": account.created.to_canonical(),
+        "rotated": account.rotated.map(Ticks::to_canonical),
+    })
+}

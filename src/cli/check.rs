@@ -1,0 +1,243 @@
+//! `rowhouse check`: what is wrong before anyone else finds out.
+
+use chrono::TimeDelta;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::output::{Done, Form, Problem, block_on};
+use crate::accounts;
+use crate::app;
+use crate::config::{Config, Database, Settings};
+use crate::store::Inspection;
+
+/// How far the clocks may be apart: versions of entities are made from them,
+/// and requests are refused by them.
+const SKEW: TimeDelta = TimeDelta::seconds(10);
+
+/// What to check.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    #[command(flatten)]
+    pub(super) settings: Settings,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// One thing that was looked at.
+struct Finding {
+    name: &'static str,
+    found: String,
+    /// What to do, where something is wrong.
+    advice: Option<String>,
+}
+
+fn fine(name: &'static str, found: impl Into<String>) -> Finding {
+    Finding { name, found: found.into(), advice: None }
+}
+
+fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { name, found: found.into(), advice: Some(advice.into()) }
+}
+
+/// Looks at the settings and at the database, and prints what it found.
+///
+/// # Errors
+/// [`Problem`] if anything is wrong, after everything was printed.
+pub fn run(arguments: &CheckArguments) -> Done {
+    let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
+    let problems = findings.iter().filter(|finding| finding.advice.is_some()).count();
+    let lines: Vec<String> = findings.iter().map(line).collect();
+    let values: Vec<Value> = findings.iter().map(value).collect();
+    arguments.form.print(&lines.join("\n"), &json!({ "ok": problems == 0, "checks": values }));
+    match problems {
+        0 => Ok(()),
+        1 => Err(Problem("1 problem was found".into())),
+        _ => Err(Problem(format!("{problems} problems were found"))),
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    let Finding { name, found, advice } = finding;
+    match advice {
+        None => format!("ok       {name:<14} {found}"),
+        Some(advice) => format!("problem  {name:<14} {found}\n         {:<14} {advice}", "what to do:"),
+    }
+}
+
+fn value(finding: &Finding) -> Value {
+    let Finding { name, found, advice } = finding;
+    json!({ "name": name, "ok": advice.is_none(), "found": found, "advice": advice })
+}
+
+async fn look(settings: &Settings) -> Vec<Finding> {
+    let config = match settings.read() {
+        Ok(config) => config,
+        Err(mistakes) => {
+            let advice = "rowhouse serve --help explains the settings";
+            return mistakes.to_string().lines().map(|line| wrong("configuration", line, advice)).collect();
+        }
+    };
+    let mut findings = vec![fine("configuration", "every setting makes sense")];
+    let shown = config.database.shown();
+    match app::inspect_primary(&config.database).await {
+        Err(error) => {
+            let advice = match &config.database {
+                Database::Postgres { .. } => {
+                    format!("see that {shown} is up, and that its host, user, password and name are right")
+                }
+                Database::Sqlite(_) => format!("see that {shown} is a database, and may be read and written"),
+            };
+            findings.push(wrong("database", error.to_string(), advice));
+        }
+        Ok(primary) => {
+            findings.push(fine("database", format!("{} answers at {shown}", primary.product)));
+            findings.extend(of_database(&primary));
+            findings.extend(of_accounts(&config, &primary));
+            findings.extend(of_replica(&config.database).await);
+        }
+    }
+    findings
+}
+
+fn of_database(found: &Inspection) -> Vec<Finding> {
+    let mut findings = vec![of_schema(found)];
+    if found.is_standby {
+        let advice = "give the primary as --database-url, and this one as --secondary-database-url";
+        findings.push(wrong("primary", "the database is a read replica", advice));
+    }
+    if let Some(encoding) = found.encoding.as_deref().filter(|encoding| *encoding != "UTF8") {
+        let advice = "create a database with ENCODING 'UTF8' TEMPLATE template0";
+        findings.push(wrong("encoding", format!("the database's encoding is {encoding}"), advice));
+    }
+    findings.push(match found.missing.as_slice() {
+        [] => fine("privileges", "nothing is missing"),
+        missing => {
+            let advice =
+                "GRANT them to the role of the database URL; a file has to be writable, as has its folder";
+            wrong("privileges", format!("missing: {}", missing.join(", ")), advice)
+        }
+    });
+    if let Some(skew) = found.skew {
+        let seconds = skew.as_seconds_f64();
+        let text = format!(
+            "the database's is {:.1} s {}",
+            seconds.abs(),
+            if seconds < 0.0 { "behind" } else { "ahead" }
+        );
+        findings.push(if skew.abs() <= SKEW {
+            fine("clock", text)
+        } else {
+            wrong("clock", text, "keep the clocks of both machines in step, by NTP for example")
+        });
+    }
+    findings
+}
+
+fn of_schema(found: &Inspection) -> Finding {
+    let known = found.known_schema;
+    let text = match found.schema {
+        None => format!("there is none yet; the first start, or `rowhouse migrate`, makes version {known}"),
+        Some(version) if version < known => {
+            format!("version {version}; the next start, or `rowhouse migrate`, makes it {known}")
+        }
+        Some(version) if version > known => {
+            format!("version {version}, newer than this program's {known}, which does no harm")
+        }
+        Some(version) => format!("version {version}, as this program's"),
+    };
+    match &found.migration_obstacle {
+        None => fine("schema", text),
+        Some(obstacle) => {
+            let advice = "give --migrate-url for a role that may, or grant CREATE on the schema";
+            wrong("schema", format!("{text}, but {obstacle}"), advice)
+        }
+    }
+}
+
+fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
+    let count = found.accounts.len();
+    Some(match &config.master_key {
+        None if count == 0 => return None,
+        None => fine("accounts", format!("{count} in the database, not served without --master-key")),
+        Some(master) => match accounts::check(master, &found.accounts) {
+            Ok(()) if count == 0 && config.accounts.sample().is_none() => {
+                wrong("accounts", "there is none", "add one with `rowhouse account add`")
+            }
+            Ok(()) => fine("accounts", format!("{count} in the database, and the master key opens them")),
+            Err(error) => {
+                wrong("accounts", "the master key does not open the keys in the database", error.to_string())
+            }
+        },
+    })
+}
+
+async fn of_replica(database: &Database) -> Option<Finding> {
+    Some(match app::inspect_replica(database).await? {
+        Err(error) => {
+            wrong("secondary", error.to_string(), "servers start without it, and answer 503 for it")
+        }
+        Ok(replica) if replica.is_standby => fine("secondary", format!("{} answers", replica.product)),
+        Ok(_) => {
+            let advice =
+                "give a standby as --secondary-database-url, or leave it out: the primary answers then";
+            wrong("secondary", "the database is no read replica", advice)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inspection() -> Inspection {
+        Inspection {
+            product: "PostgreSQL 16".into(),
+            schema: Some(3),
+            known_schema: 3,
+            encoding: Some("UTF8".into()),
+            is_standby: false,
+            missing: Vec::new(),
+            migration_obstacle: None,
+            skew: Some(TimeDelta::milliseconds(-200)),
+            accounts: Vec::new(),
+        }
+    }
+
+    /// Names of what is wrong after a change.
+    fn problems(change: impl FnOnce(&mut Inspection)) -> Vec<&'static str> {
+        let mut found = inspection();
+        change(&mut found);
+        let findings = of_database(&found).into_iter();
+        findings.filter(|finding| finding.advice.is_some()).map(|finding| finding.name).collect()
+    }
+
+    #[test]
+    fn each_fact_has_its_verdict() {
+        assert!(problems(|_| {}).is_empty());
+        assert!(problems(|found| found.schema = None).is_empty(), "the first start makes it");
+        assert!(problems(|found| found.schema = Some(2)).is_empty(), "the next start brings it up");
+        assert!(problems(|found| found.schema = Some(9)).is_empty(), "a newer one is no harm");
+        assert!(problems(|found| found.skew = None).is_empty());
+        assert_eq!(problems(|found| found.is_standby = true), ["primary"]);
+        assert_eq!(problems(|found| found.encoding = Some("LATIN1".into())), ["encoding"]);
+        assert_eq!(problems(|found| found.missing = vec!["INSERT on tables".into()]), ["privileges"]);
+        assert_eq!(problems(|found| found.migration_obstacle = Some("no".into())), ["schema"]);
+        for seconds in [-11, 11, 900] {
+            assert_eq!(
+                problems(|found| found.skew = Some(TimeDelta::seconds(seconds))),
+                ["clock"],
+                "{seconds}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_direction_of_the_clock_is_told() {
+        let told = |seconds| {
+            let found = Inspection { skew: Some(TimeDelta::seconds(seconds)), ..inspection() };
+            of_database(&found).into_iter().find(|finding| finding.name == "clock").unwrap().found
+        };
+        assert_eq!(told(-30), "the database's is 30.0 s behind");
+        assert_eq!(told(30), "the database's is 30.0 s ahead");
+    }
+}

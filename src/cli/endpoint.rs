@@ -1,0 +1,93 @@
+//! Where clients find the server.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use clap::Args;
+
+use super::output::{Done, Problem};
+use crate::config::ListenSettings;
+
+/// How clients reach the server.
+#[derive(Debug, Clone, Args)]
+pub struct EndpointSettings {
+    /// What clients reach the server by, such as https://tables.example.com [default: http:// and the address to listen on]
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+
+    #[command(flatten)]
+    pub listen: ListenSettings,
+}
+
+impl EndpointSettings {
+    /// Scheme, host and port, without a slash at the end.
+    ///
+    /// # Errors
+    /// [`Problem`] for what is no address of a server.
+    pub fn origin(&self) -> Done<String> {
+        match &self.endpoint {
+            None => Ok(format!("http://{}", reachable(self.listen.address()?))),
+            Some(given) => {
+                let origin = given.trim_end_matches('/');
+                let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+                match host {
+                    Some(host) if !host.is_empty() && !host.contains(['?', '#', ';', ' ']) => {
+                        Ok(origin.into())
+                    }
+                    _ => Err(Problem(format!("--endpoint {given}: must begin with http:// or https://"))),
+                }
+            }
+        }
+    }
+}
+
+/// An address that stands for all of the machine's is reached by its own.
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// As SDKs take it.
+pub fn connection_string(origin: &str, account: &str, key: &str) -> String {
+    let scheme = if origin.starts_with("https:") { "https" } else { "http" };
+    format!(
+        "DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey={key};TableEndpoint={origin}/{account};"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(endpoint: Option<&str>, listen: &str) -> Result<String, String> {
+        let listen = ListenSettings { listen: listen.into() };
+        let settings = EndpointSettings { endpoint: endpoint.map(str::to_owned), listen };
+        settings.origin().map_err(|problem| problem.0)
+    }
+
+    #[test]
+    fn the_endpoint_is_what_is_given_or_where_the_server_listens() {
+        assert_eq!(origin(None, "0.0.0.0:80").as_deref(), Ok("http://127.0.0.1:80"));
+        assert_eq!(origin(None, "[::]:80").as_deref(), Ok("http://[::1]:80"));
+        assert_eq!(origin(None, "10.1.2.3:80").as_deref(), Ok("http://10.1.2.3:80"));
+        assert_eq!(origin(Some("https://a.b/"), "x").as_deref(), Ok("https://a.b"));
+        for wrong in ["a.b", "ftp://a", "https://", "http://a;AccountKey=x", "http://a?b"] {
+            assert!(
+                origin(Some(wrong), "127.0.0.1:1").is_err_and(|text| text.contains("--endpoint")),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn connection_strings_take_the_scheme_of_the_endpoint() {
+        let text = connection_string("https://a.b", "abc", "k==");
+        let expected =
+            "DefaultEndpointsProtocol=https;AccountName=abc;AccountKey=k==;TableEndpoint=https://a.b/abc;";
+        assert_eq!(text, expected);
+        assert!(connection_string("http://h:1", "abc", "k").starts_with("DefaultEndpointsProtocol=http;"));
+    }
+}

@@ -1,0 +1,40 @@
+//! `rowhouse migrate`: the schema alone, before servers start.
+
+use clap::Args;
+use serde_json::json;
+
+use super::output::{Done, Form, Problem, block_on};
+use crate::app;
+use crate::config::{Mistakes, StorageSettings};
+
+/// What to migrate.
+#[derive(Debug, Args)]
+pub struct MigrateArguments {
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Brings the schema up to date; done again, it changes nothing.
+///
+/// # Errors
+/// [`Problem`], to be shown.
+pub fn run(arguments: &MigrateArguments) -> Done {
+    let mut mistakes = Mistakes::default();
+    let database = arguments.storage.read(&mut mistakes);
+    let database = mistakes.unless(database)?;
+    if database.is_in_memory() {
+        return Err(Problem("--database-url: a schema in memory would be gone with this command".into()));
+    }
+    let found = block_on(async {
+        drop(app::open_primary(&database).await?);
+        Ok(app::inspect_primary(&database).await?)
+    })?;
+    let (shown, schema) = (database.shown(), found.schema.unwrap_or_default());
+    arguments.form.print(
+        &format!("The schema of {shown} is version {schema}."),
+        &json!({ "database": shown, "schema": schema }),
+    );
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! What commands print, and how they fail.
+
+use std::io::Write as _;
+
+use clap::Args;
+use serde_json::Value;
+
+/// How to print.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Form {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Form {
+    /// Prints the text, or what it says as JSON on one line.
+    pub fn print(self, text: &str, value: &Value) {
+        let mut out = std::io::stdout().lock();
+        // Nobody is left to tell where standard output is closed.
+        let _ = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{text}") };
+        let _ = out.flush();
+    }
+}
+
+/// Why a command failed, a line each.
+#[derive(Debug)]
+pub struct Problem(pub String);
+
+impl<E: std::error::Error> From<E> for Problem {
+    fn from(error: E) -> Self {
+        Problem(error.to_string())
+    }
+}
+
+/// Result of a command.
+pub type Done<T = ()> = Result<T, Problem>;
+
+/// Runs what waits for a database.
+///
+/// # Errors
+/// Those of the work, and of the operating system.
+pub fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}

@@ -1,0 +1,99 @@
+//! The command line to arguments, with every value that makes no sense told at
+//! once, where clap ends at the first.
+
+use std::ffi::OsString;
+
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+use super::{Line, first_line};
+
+/// Why a command line was not understood.
+pub enum Refused {
+    /// Nothing more can be said, or help was asked for.
+    Line(clap::Error),
+    /// Values that make no sense, a line each.
+    Values(String),
+}
+
+/// Reads the command line and the environment.
+///
+/// # Errors
+/// [`Refused`], also for help and the version.
+pub fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
+    let mut command = Line::command();
+    let mut mistakes: Vec<String> = Vec::new();
+    loop {
+        let read = command.clone().try_get_matches_from(&arguments);
+        let error = match read.and_then(|mut matches| Line::from_arg_matches_mut(&mut matches)) {
+            Ok(line) if mistakes.is_empty() => return Ok(line),
+            Ok(line) => {
+                mistakes.extend(line.mistakes());
+                return Err(Refused::Values(mistakes.join("\n")));
+            }
+            Err(error) => error,
+        };
+        let flag = match error.kind() {
+            ErrorKind::InvalidValue | ErrorKind::ValueValidation => flag_of(&error),
+            _ => None,
+        };
+        match flag {
+            // Read on as if it had not been given.
+            Some(flag) if !mistakes.iter().any(|line| line.contains(&flag)) => {
+                mistakes.push(first_line(&error));
+                arguments = without(arguments, &flag);
+                command = deaf(command, &flag);
+            }
+            // It lacks what was left out because it made no sense.
+            _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
+                return Err(Refused::Values(mistakes.join("\n")));
+            }
+            _ if mistakes.is_empty() => return Err(Refused::Line(error)),
+            _ => {
+                mistakes.push(first_line(&error));
+                return Err(Refused::Values(mistakes.join("\n")));
+            }
+        }
+    }
+}
+
+/// `--name` of the option whose value was refused.
+fn flag_of(error: &clap::Error) -> Option<String> {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(shown)) => {
+            shown.split([' ', '=']).next().filter(|flag| flag.starts_with("--")).map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+fn without(arguments: Vec<OsString>, flag: &str) -> Vec<OsString> {
+    let mut kept = Vec::with_capacity(arguments.len());
+    let mut given = arguments.into_iter();
+    while let Some(argument) = given.next() {
+        if argument == flag {
+            given.next();
+        } else if argument
+            .to_str()
+            .and_then(|text| text.strip_prefix(flag))
+            .is_none_or(|rest| !rest.starts_with('='))
+        {
+            kept.push(argument);
+        }
+    }
+    kept
+}
+
+/// The command with an option that no variable sets.
+fn deaf(command: clap::Command, flag: &str) -> clap::Command {
+    let name = flag.trim_start_matches('-');
+    let command = command.mut_args(|argument| {
+        if argument.get_long() == Some(name) {
+            argument.env(Resettable::Reset).required(false)
+        } else {
+            argument
+        }
+    });
+    command.mut_subcommands(|inner| deaf(inner, flag))
+}

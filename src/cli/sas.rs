@@ -1,0 +1,179 @@
+//! `rowhouse sas …`: tokens for those who have no key.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::endpoint::EndpointSettings;
+use super::output::{Done, Form, Problem, block_on};
+use super::signer::KeyArguments;
+use crate::auth::issue::{Grant, Subject};
+
+const TABLE_EXAMPLES: &str = "Examples:
+  rowhouse sas table People --permissions r --expiry 12h
+  rowhouse sas table People --permissions raud --expiry 2030-01-31 --start-pk jones --end-pk jones --url
+  rowhouse sas table People --policy readers --account myaccount --key-file key1.txt";
+const ACCOUNT_EXAMPLES: &str = "Examples:
+  rowhouse sas account --permissions rl --expiry 7d
+  rowhouse sas account --permissions rwdlacu --expiry 1h --protocol https --url --endpoint https://tables.example.com";
+
+/// Whom a token is for.
+#[derive(Debug, Subcommand)]
+pub enum SasCommand {
+    /// Print a token for one table, or for a range of its keys
+    #[command(after_help = TABLE_EXAMPLES)]
+    Table(TableArguments),
+    /// Print a token for an account's tables
+    #[command(after_help = ACCOUNT_EXAMPLES)]
+    Account(AccountArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct TableArguments {
+    /// The table
+    table: String,
+    /// Some of r (read), a (add), u (update), d (delete); may be left to the policy
+    #[arg(long)]
+    permissions: Option<String>,
+    /// The table's stored access policy to rely on
+    #[arg(long)]
+    policy: Option<String>,
+    /// First partition key
+    #[arg(long)]
+    start_pk: Option<String>,
+    /// First row key, in the first partition
+    #[arg(long)]
+    start_rk: Option<String>,
+    /// Last partition key
+    #[arg(long)]
+    end_pk: Option<String>,
+    /// Last row key, in the last partition
+    #[arg(long)]
+    end_rk: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+pub struct AccountArguments {
+    /// Some of r (read), w (write), d (delete), l (list), a (add), c (create), u (update)
+    #[arg(long)]
+    permissions: Option<String>,
+    /// Services: t for tables, also b, q, f
+    #[arg(long, default_value = "t")]
+    services: String,
+    /// Resource types: s (service), c (tables), o (entities)
+    #[arg(long, default_value = "sco")]
+    resource_types: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What both kinds have.
+#[derive(Debug, Args)]
+struct Common {
+    /// When it ends: a time such as 2030-01-31T12:00:00Z, or after 90s, 15m, 12h or 30d
+    #[arg(long)]
+    expiry: Option<String>,
+    /// When it begins, as --expiry [default: now]
+    #[arg(long)]
+    start: Option<String>,
+    /// Addresses that may use it: one, or low-high
+    #[arg(long)]
+    ip: Option<String>,
+    /// https, or https,http [default: both]
+    #[arg(long)]
+    protocol: Option<String>,
+    /// The version whose rules are signed
+    #[arg(long, default_value = "2019-02-02", value_name = "DATE")]
+    sas_version: String,
+    /// Print the whole URL, not the token alone
+    #[arg(long)]
+    url: bool,
+    #[command(flatten)]
+    endpoint: EndpointSettings,
+    #[command(flatten)]
+    key: KeyArguments,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Signs a token and prints it.
+///
+/// # Errors
+/// [`Problem`], to be shown.
+pub fn run(command: &SasCommand) -> Done {
+    match command {
+        SasCommand::Table(arguments) => {
+            let TableArguments { table, permissions, policy, start_pk, start_rk, end_pk, end_rk, common } =
+                arguments;
+            let subject = Subject::Table {
+                table: table.clone(),
+                policy: policy.clone(),
+                start: (start_pk.clone(), start_rk.clone()),
+                end: (end_pk.clone(), end_rk.clone()),
+            };
+            common.issue(subject, permissions, &format!("/{table}"))
+        }
+        SasCommand::Account(AccountArguments { permissions, services, resource_types, common }) => {
+            let subject = Subject::Account { services: services.clone(), resources: resource_types.clone() };
+            common.issue(subject, permissions, "")
+        }
+    }
+}
+
+impl Common {
+    fn issue(&self, subject: Subject, permissions: &Option<String>, path: &str) -> Done {
+        let now = Utc::now();
+        let grant = Grant {
+            subject,
+            permissions: permissions.clone(),
+            start: self.start.as_deref().map(|text| time(text, now)).transpose()?,
+            expiry: self.expiry.as_deref().map(|text| time(text, now)).transpose()?,
+            ip: self.ip.clone(),
+            protocol: self.protocol.clone(),
+            version: self.sas_version.clone(),
+        };
+        let (account, key) = block_on(self.key.signer())?;
+        let token = grant.sign(&account, &key)?;
+        let url = format!("{}/{account}{path}?{token}", self.endpoint.origin()?);
+        let text = if self.url { &url } else { &token };
+        self.form.print(text, &json!({ "account": account, "token": token, "url": url }));
+        Ok(())
+    }
+}
+
+/// A time as given, or the one that is a number of seconds, minutes, hours or
+/// days from now.
+fn time(text: &str, now: DateTime<Utc>) -> Done<String> {
+    let unit = match text.chars().last() {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 3600,
+        Some('d') => 86_400,
+        _ => return Ok(text.to_owned()),
+    };
+    let count: Option<i64> = text.get(..text.len() - 1).and_then(|number| number.parse().ok());
+    let after = count.and_then(|count| TimeDelta::try_seconds(count.checked_mul(unit)?));
+    let at = after.and_then(|after| now.checked_add_signed(after));
+    let at = at.ok_or_else(|| Problem(format!("{text}: not a number of seconds, minutes, hours or days")))?;
+    Ok(at.format("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_may_be_relative() {
+        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
+        let told = |text| time(text, now).map_err(|problem| problem.0);
+        assert_eq!(told("90s").as_deref(), Ok("2030-03-17T17:48:10Z"));
+        assert_eq!(told("2h").as_deref(), Ok("2030-03-17T19:46:40Z"));
+        assert_eq!(told("1d").as_deref(), Ok("2030-03-18T17:46:40Z"));
+        assert_eq!(told("2030-01-31").as_deref(), Ok("2030-01-31"));
+        for wrong in ["d", "xd", "1.5h", "9223372036854775807d", "999999999999m"] {
+            assert!(told(wrong).is_err(), "{wrong}");
+        }
+    }
+}

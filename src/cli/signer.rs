@@ -1,0 +1,95 @@
+//! The key that a command signs with.
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::Args;
+
+use super::account::Slot;
+use super::output::{Done, Problem};
+use crate::accounts;
+use crate::app;
+use crate::auth::accounts::AccountKey;
+use crate::auth::seal::KeySlot;
+use crate::config::{AccountSettings, Mistakes, StorageSettings, secret};
+
+/// Where the key comes from: as given, or else from the server's settings or
+/// its database.
+#[derive(Debug, Args)]
+pub struct KeyArguments {
+    /// AccountName=…;AccountKey=…, as for SDKs
+    #[arg(long, env = "ROWHOUSE_CONNECTION_STRING", hide_env_values = true)]
+    connection_string: Option<String>,
+    /// File that holds the connection string
+    #[arg(long, env = "ROWHOUSE_CONNECTION_STRING_FILE")]
+    connection_string_file: Option<PathBuf>,
+    /// The account to sign for [default: the first of the settings]
+    #[arg(long, env = "ROWHOUSE_ACCOUNT")]
+    account: Option<String>,
+    /// Its key, in base64
+    #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// File that holds the key
+    #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY_FILE")]
+    key_file: Option<PathBuf>,
+    /// Which of the account's keys to take, where the settings or the database have them
+    #[arg(long, value_enum, default_value = "1")]
+    key_slot: Slot,
+    #[command(flatten)]
+    accounts: AccountSettings,
+    #[command(flatten)]
+    storage: StorageSettings,
+}
+
+impl KeyArguments {
+    /// The account and the key. The database is asked only where the key is
+    /// given nowhere else.
+    ///
+    /// # Errors
+    /// [`Problem`] where there is no key.
+    pub async fn signer(&self) -> Done<(String, AccountKey)> {
+        let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
+        if let Some(text) = text {
+            let part = |name: &str| text.split(';').find_map(|part| part.trim().strip_prefix(name));
+            let (Some(account), Some(key)) = (part("AccountName="), part("AccountKey=")) else {
+                return Err(Problem("--connection-string: has no AccountName and AccountKey".into()));
+            };
+            return Ok((account.to_owned(), decoded(key, "--connection-string")?));
+        }
+        match (secret("--key", &self.key, &self.key_file)?, &self.account) {
+            (Some(key), Some(account)) => Ok((account.clone(), decoded(&key, "--key")?)),
+            (Some(_), None) => Err(Problem("--key: give the account too, with --account".into())),
+            (None, account) => self.of_settings(account.as_deref()).await,
+        }
+    }
+
+    async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {
+        let mut mistakes = Mistakes::default();
+        let holders = self.accounts.read(Vec::new(), &mut mistakes);
+        let database = self.storage.read(&mut mistakes);
+        let (holders, database) = mistakes.unless(holders.zip(database))?;
+        let slot = KeySlot::from(self.key_slot).index();
+        let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
+        let none = "give a key with --key and --account, or with --connection-string";
+        let name = name.ok_or_else(|| Problem(format!("--account is needed; or {none}")))?;
+        if let Some(keys) = holders.accounts.keys(&name) {
+            let key = keys.get(slot).cloned();
+            let key = key.ok_or_else(|| Problem(format!("the account {name} has no second key")))?;
+            return Ok((name, key));
+        }
+        let Some(master) = &holders.master_key else {
+            return Err(Problem(format!("the settings have no account {name}; {none}")));
+        };
+        let keys = accounts::keys(&app::open_primary(&database).await?, master, &name).await?;
+        let [first, second] = keys;
+        let bytes = if slot == 0 { first } else { second };
+        let key = AccountKey::new(bytes).ok_or_else(|| Problem("the key cannot be used".into()))?;
+        Ok((name, key))
+    }
+}
+
+fn decoded(text: &str, flag: &str) -> Done<AccountKey> {
+    let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| !bytes.is_empty());
+    bytes.and_then(AccountKey::new).ok_or_else(|| Problem(format!("{flag}: the key is not base64")))
+}

@@ -1,0 +1,141 @@
+//! Settings of the database.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ConfigError, Mistakes, secret};
+use crate::store::postgres::PgOptions;
+use crate::store::sqlite::{Location, SqliteOptions};
+
+/// Where entities are kept when nothing is said.
+const DEFAULT_URL: &str = "sqlite://rowhouse.db";
+
+/// Where entities are kept, and how it is reached.
+#[derive(Debug, Clone, Args)]
+pub struct StorageSettings {
+    /// sqlite://FILE, sqlite::memory: or postgres://… [default: sqlite://rowhouse.db]
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+
+    /// File that holds the database URL
+    #[arg(long, env = "DATABASE_URL_FILE")]
+    pub database_url_file: Option<PathBuf>,
+
+    /// postgres://… to run migrations through, if not the database URL
+    #[arg(long, env = "ROWHOUSE_MIGRATE_URL", hide_env_values = true)]
+    pub migrate_url: Option<String>,
+
+    /// File that holds the URL to run migrations through
+    #[arg(long, env = "ROWHOUSE_MIGRATE_URL_FILE")]
+    pub migrate_url_file: Option<PathBuf>,
+
+    /// postgres://… of a read replica, which answers what is addressed to {account}-secondary
+    #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
+    pub secondary_database_url: Option<String>,
+
+    /// File that holds the read replica's URL
+    #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL_FILE")]
+    pub secondary_database_url_file: Option<PathBuf>,
+
+    /// Buckets that a new table is spread over; more than 1 only on a sharded PostgreSQL
+    #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub table_spread: u16,
+
+    /// Connections to PostgreSQL at most
+    #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_connections: u32,
+
+    /// MiB of a SQLite file that are read through a memory map at most; 0 for none
+    #[arg(long, env = "ROWHOUSE_SQLITE_MAP_MIB", default_value_t = 2047, value_parser = clap::value_parser!(u32).range(0..=2047))]
+    pub sqlite_map_mib: u32,
+}
+
+/// Where entities are kept.
+#[derive(Debug, Clone)]
+pub enum Database {
+    Sqlite(SqliteOptions),
+    Postgres {
+        options: PgOptions,
+        /// The read replica, which has the same limits.
+        replica: Option<PgOptions>,
+    },
+}
+
+impl StorageSettings {
+    /// What the settings say; `None` after a mistake, which is then noted.
+    pub fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
+        let secrets = [
+            ("--database-url", &self.database_url, &self.database_url_file),
+            ("--migrate-url", &self.migrate_url, &self.migrate_url_file),
+            ("--secondary-database-url", &self.secondary_database_url, &self.secondary_database_url_file),
+        ];
+        let read = secrets.map(|(flag, value, file)| mistakes.note(secret(flag, value, file)));
+        let [Some(url), Some(migrate_url), Some(secondary)] = read else { return None };
+        let url = match (url, &self.database_url) {
+            (Some(url), _) => url,
+            (None, None) => DEFAULT_URL.to_owned(),
+            (None, Some(_)) => return mistakes.note(Err(ConfigError::DatabaseUrl)),
+        };
+        mistakes.note(self.database(&url, migrate_url, secondary.as_deref()))
+    }
+
+    fn database(
+        &self,
+        url: &str,
+        migrate_url: Option<String>,
+        secondary: Option<&str>,
+    ) -> Result<Database, ConfigError> {
+        if secondary.is_some_and(|url| !is_postgres(url)) {
+            return Err(ConfigError::SecondaryUrl);
+        }
+        if let Some(rest) = url.strip_prefix("sqlite:") {
+            let location = Location::parse(rest).ok_or(ConfigError::DatabaseUrl)?;
+            let options = SqliteOptions { map_mib: self.sqlite_map_mib, ..SqliteOptions::new(location) };
+            let alone = secondary.is_none().then_some(Database::Sqlite(options));
+            return alone.ok_or(ConfigError::SecondaryUrl);
+        }
+        if is_postgres(url) {
+            let mut options = PgOptions::new(url);
+            options.migrate_url = migrate_url;
+            options.spread = self.table_spread;
+            options.max_connections = self.max_connections;
+            let replica = secondary.map(|url| PgOptions { url: url.to_owned(), ..options.clone() });
+            return Ok(Database::Postgres { options, replica });
+        }
+        Err(ConfigError::DatabaseUrl)
+    }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+impl Database {
+    /// Whether everything is gone with the process.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self, Database::Sqlite(options) if options.location == Location::Memory)
+    }
+
+    /// The database as it may be shown: without its password.
+    pub fn shown(&self) -> String {
+        match self {
+            Database::Sqlite(options) => match &options.location {
+                Location::Memory => "sqlite::memory:".into(),
+                Location::File(path) => format!("sqlite://{}", path.display()),
+            },
+            Database::Postgres { options, .. } => without_password(&options.url),
+        }
+    }
+}
+
+fn without_password(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
+    let rest = rest.split_once('?').map_or(rest, |(address, _)| address);
+    match rest.rsplit_once('@') {
+        Some((user, host)) => {
+            format!("{scheme}://{}@{host}", user.split_once(':').map_or(user, |(name, _)| name))
+        }
+        None => format!("{scheme}://{rest}"),
+    }
+}

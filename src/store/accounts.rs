@@ -1,0 +1,29 @@
+//! Accounts as a database keeps them: names in plain, keys sealed.
+
+use crate::auth::seal::KeySlot;
+use crate::model::Ticks;
+
+/// An account with its sealed keys, which this layer cannot open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAccount {
+    pub name: String,
+    /// As [`crate::auth::seal::MasterKey::seal`] makes them.
+    pub keys: [Vec<u8>; 2],
+    pub disabled: bool,
+    pub created: Ticks,
+    /// When each key was made.
+    pub rotated: [Ticks; 2],
+}
+
+/// A change of one account, done as a whole or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccountChange {
+    /// Not done if there is one of this name.
+    Add(StoredAccount),
+    /// Replaces one key, if it still is `was`.
+    Rotate { name: String, slot: KeySlot, was: Vec<u8>, sealed: Vec<u8>, now: Ticks },
+    /// Disables or enables.
+    Disable { name: String, disabled: bool },
+    /// Its tables stay, out of reach until there is an account of this name.
+    Remove { name: String },
+}

@@ -1,0 +1,112 @@
+//! A look at a database for whoever operates it. Its statements are not among
+//! those of the service: none of them touches an entity, and they read the
+//! database's own clock, which the service never does.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::postgres::PgRow;
+use sqlx::{Connection, PgConnection, Row};
+
+use super::accounts::account;
+use super::options::{PgOptions, StartError};
+use super::{schema, statements};
+use crate::store::Inspection;
+
+/// Tables that a server works on, and what it does to them.
+const TABLES: [&str; 6] =
+    ["tables", "entities", "doomed", "service_properties", "accounts", "account_changes"];
+const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+
+const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \
+     (SELECT pg_encoding_to_char(encoding)::text FROM pg_database WHERE datname = current_database()) AS encoding";
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS micros";
+const HAS_TABLE: &str = "SELECT to_regclass($1) IS NOT NULL AS found";
+const SCHEMA: &str = "SELECT max(version) AS version FROM _sqlx_migrations WHERE success";
+const MISSING: &str = "SELECT p.name || ' on ' || t.name AS missing \
+     FROM unnest($1::text[]) AS t (name) CROSS JOIN unnest($2::text[]) AS p (name) \
+     WHERE NOT has_table_privilege(to_regclass(t.name), p.name) ORDER BY 1";
+const MAY_CREATE: &str = "SELECT current_user::text AS role, current_schema()::text AS schema, \
+     coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create";
+
+/// Looks at the database, and at what migrations would meet.
+///
+/// # Errors
+/// [`StartError`] if it cannot be asked.
+pub async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
+    options.check()?;
+    let limit = options.acquire_timeout + options.operation_timeout;
+    let looked = tokio::time::timeout(limit, look(options)).await;
+    looked.map_err(|_| StartError::ConnectTimeout(limit))?
+}
+
+async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
+    let mut connection = connect(&options.url, options.acquire_timeout).await?;
+    let db = &mut connection;
+    let mut found = facts(db).await.map_err(StartError::Connect)?;
+    let obstacle = match &options.migrate_url {
+        None => obstacle(db).await.map_err(StartError::Connect)?,
+        Some(url) => match connect(url, options.acquire_timeout).await {
+            Ok(mut other) => obstacle(&mut other).await.map_err(StartError::Connect)?,
+            Err(error) => Some(format!("through --migrate-url: {error}")),
+        },
+    };
+    found.migration_obstacle = obstacle;
+    connection.close().await.map_err(StartError::Connect)?;
+    Ok(found)
+}
+
+async fn connect(url: &str, limit: Duration) -> Result<PgConnection, StartError> {
+    let options = PgOptions::connect_options(url)?;
+    let connected = tokio::time::timeout(limit, PgConnection::connect_with(&options)).await;
+    connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)
+}
+
+async fn facts(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
+    let server = sqlx::query(SERVER).fetch_one(&mut *db).await?;
+    let (asked, row) = (Utc::now(), sqlx::query(CLOCK).fetch_one(&mut *db).await?);
+    // What the question took is shared by both ways.
+    let middle = asked + (Utc::now() - asked) / 2;
+    let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
+    let schema = match has_table(db, "_sqlx_migrations").await? {
+        true => sqlx::query(SCHEMA).fetch_one(&mut *db).await.and_then(|row| row.try_get("version")),
+        false => Ok(None),
+    };
+    let missing = sqlx::query(MISSING).bind(&TABLES[..]).bind(&PRIVILEGES[..]).fetch_all(&mut *db).await?;
+    let missing: Vec<String> =
+        missing.iter().map(|row| row.try_get("missing")).collect::<Result<_, sqlx::Error>>()?;
+    let accounts = if missing.is_empty() && has_table(db, "accounts").await? {
+        let rows: Vec<PgRow> = sqlx::query(statements::LIST_ACCOUNTS).fetch_all(&mut *db).await?;
+        rows.iter().filter_map(|row| account(row).ok()).collect()
+    } else {
+        Vec::new()
+    };
+    let version: String = server.try_get("version")?;
+    Ok(Inspection {
+        product: version.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+        schema: schema.unwrap_or(None),
+        known_schema: schema::known(),
+        encoding: Some(server.try_get("encoding")?),
+        is_standby: server.try_get("is_standby")?,
+        missing,
+        migration_obstacle: None,
+        skew: theirs.map(|theirs| theirs - middle),
+        accounts,
+    })
+}
+
+async fn has_table(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {
+    sqlx::query(HAS_TABLE).bind(name).fetch_one(db).await?.try_get("found")
+}
+
+async fn obstacle(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    let row = sqlx::query(MAY_CREATE).fetch_one(db).await?;
+    if row.try_get("may_create")? {
+        return Ok(None);
+    }
+    let (role, schema): (String, Option<String>) = (row.try_get("role")?, row.try_get("schema")?);
+    Ok(Some(match schema {
+        Some(schema) => format!("the role {role} may not create tables in the schema {schema}"),
+        None => format!("the role {role} has no schema on its search_path"),
+    }))
+}

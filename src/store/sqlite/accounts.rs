@@ -1,0 +1,79 @@
+//! Accounts that were added by command.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::statements::ticks;
+use crate::auth::seal::KeySlot;
+use crate::store::{AccountChange, StoredAccount};
+
+type Sqlite<T> = rusqlite::Result<T>;
+
+pub fn changes(db: &Connection) -> Sqlite<i64> {
+    let counted = db
+        .prepare_cached("SELECT changes FROM account_changes")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(counted.unwrap_or(0))
+}
+
+pub fn list(db: &Connection) -> Sqlite<Vec<StoredAccount>> {
+    let mut accounts = db.prepare_cached(
+        "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name",
+    )?;
+    accounts.query_map([], account)?.collect()
+}
+
+fn account(row: &Row<'_>) -> Sqlite<StoredAccount> {
+    Ok(StoredAccount {
+        name: row.get(0)?,
+        keys: [row.get(1)?, row.get(2)?],
+        disabled: row.get(3)?,
+        created: ticks(row, 4)?,
+        rotated: [ticks(row, 5)?, ticks(row, 6)?],
+    })
+}
+
+/// Says whether the account was as the change wants it.
+pub fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
+    let changed = match change {
+        AccountChange::Add(account) => db
+            .prepare_cached(
+                "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (name) DO NOTHING",
+            )?
+            .execute(params![
+                account.name,
+                account.keys[0],
+                account.keys[1],
+                account.disabled,
+                account.created.raw(),
+                account.rotated[0].raw(),
+                account.rotated[1].raw()
+            ])?,
+        AccountChange::Rotate { name, slot, was, sealed, now } => {
+            let text = match slot {
+                KeySlot::First => {
+                    "UPDATE accounts SET key1 = ?3, rotated1 = ?4 WHERE name = ?1 AND key1 = ?2"
+                }
+                KeySlot::Second => {
+                    "UPDATE accounts SET key2 = ?3, rotated2 = ?4 WHERE name = ?1 AND key2 = ?2"
+                }
+            };
+            db.prepare_cached(text)?.execute(params![name, was, sealed, now.raw()])?
+        }
+        AccountChange::Disable { name, disabled } => db
+            .prepare_cached("UPDATE accounts SET disabled = ?2 WHERE name = ?1")?
+            .execute(params![name, disabled])?,
+        AccountChange::Remove { name } => {
+            db.prepare_cached("DELETE FROM accounts WHERE name = ?1")?.execute([name])?
+        }
+    };
+    if changed > 0 {
+        db.prepare_cached(
+            "INSERT INTO account_changes (id, changes) VALUES (1, 1)
+             ON CONFLICT (id) DO UPDATE SET changes = changes + 1",
+        )?
+        .execute([])?;
+    }
+    Ok(changed > 0)
+}

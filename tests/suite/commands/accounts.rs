@@ -1,0 +1,269 @@
+//! `rowhouse account …`, and what servers make of it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+
+use super::*;
+use crate::support::postgres::{execute, text};
+use crate::support::server::account;
+
+#[test]
+fn accounts_are_added_listed_rotated_disabled_and_removed() {
+    for site in Site::both() {
+        assert_eq!(site.json(&["account", "list"]), json!([]));
+        let added = site.json(&["account", "add", "myaccount"]);
+        let keys =
+            [0, 1].map(|at| STANDARD.decode(added["keys"][at].as_str().expect("a key")).expect("base64"));
+        assert_eq!(keys.each_ref().map(Vec::len), [64, 64]);
+        assert_ne!(keys[0], keys[1]);
+        let connect = added["connectionString"].as_str().expect("a connection string");
+        let expected = format!(
+            "DefaultEndpointsProtocol=http;AccountName=myaccount;AccountKey={};\
+             TableEndpoint=http://127.0.0.1:10002/myaccount;",
+            added["keys"][0].as_str().expect("a key")
+        );
+        assert_eq!(connect, expected);
+        site.fails(&["account", "add", "myaccount"], &["myaccount", "already"]);
+        site.fails(&["account", "add", "My"], &["\"My\"", "3 to 24"]);
+        let before = site.json(&["account", "list"]);
+        assert_eq!((&before[0]["name"], &before[0]["disabled"]), (&json!("myaccount"), &json!(false)));
+        let rotated = site.json(&["account", "rotate", "myaccount", "--key", "2"]);
+        assert_ne!(rotated["key"], added["keys"][1]);
+        assert_eq!(rotated["slot"], 2);
+        let after = site.json(&["account", "list"]);
+        assert_eq!(after[0]["rotated"][0], before[0]["rotated"][0]);
+        assert_ne!(after[0]["rotated"][1], before[0]["rotated"][1]);
+        assert_eq!(site.json(&["account", "disable", "myaccount"])["disabled"], true);
+        assert_eq!(site.json(&["account", "list"])[0]["disabled"], true);
+        assert_eq!(site.json(&["account", "enable", "myaccount"])["disabled"], false);
+        let listed = String::from_utf8(site.run(&["account", "list"]).stdout).expect("text");
+        assert!(listed.starts_with("myaccount ") && !listed.contains('='), "{listed}");
+        assert_eq!(site.json(&["account", "remove", "myaccount"])["removed"], "myaccount");
+        for command in ["remove", "disable", "enable"] {
+            site.fails(&["account", command, "myaccount"], &["no account myaccount"]);
+        }
+        site.fails(&["account", "rotate", "myaccount", "--key", "1"], &["no account myaccount"]);
+        site.fails(&["account", "rotate", "myaccount", "--key", "3"], &["--key"]);
+    }
+}
+
+#[test]
+fn keys_that_clients_have_already_can_be_kept() {
+    let site = Site::sqlite();
+    let given = account(1);
+    std::fs::write(site.folder.join("keys"), given.keys.join("\n")).expect("the folder is writable");
+    let added = site.json(&["account", "add", &given.name, "--keys-file", "keys"]);
+    assert_eq!(account_of(&added).keys, given.keys);
+    std::fs::write(site.folder.join("keys"), &given.keys[0]).expect("the folder is writable");
+    site.fails(&["account", "add", "another", "--keys-file", "keys"], &["--keys-file", "two keys"]);
+    let server = site.server(&[]);
+    assert_eq!([0, 1].map(|key| status(&server, &given, key)), [200, 200]);
+}
+
+/// Two replicas on PostgreSQL; SQLite has but one server.
+fn replicas(site: &Site) -> Vec<Process> {
+    (0..if site.url.starts_with("sqlite") { 1 } else { 2 }).map(|_| site.server(&[])).collect()
+}
+
+#[test]
+fn a_disabled_account_is_refused() {
+    for site in Site::both() {
+        let mut account = account_of(&site.json(&["account", "add", "myaccount"]));
+        let servers = replicas(&site);
+        let all = |what: &str, account: &Account, key: usize, expected: u16| {
+            soon(what, || servers.iter().all(|server| status(server, account, key) == expected));
+        };
+        all("an account", &account, 0, 200);
+        let later = account_of(&site.json(&["account", "add", "later"]));
+        all("an account that was added", &later, 1, 200);
+        let old = account.clone();
+        let rotated = site.json(&["account", "rotate", "myaccount", "--key", "1"]);
+        account.keys[0] = rotated["key"].as_str().expect("a key").into();
+        all("the new key", &account, 0, 200);
+        all("the end of the old key", &old, 0, 403);
+        all("the other key", &account, 1, 200);
+        site.json(&["account", "disable", "later"]);
+        all("a disabled account", &later, 0, 403);
+        for server in &servers {
+            let client = Client::path_style(server.address(), later.clone());
+            client.request("GET", "/Tables").unchecked().send().turned_away(ACCOUNT_DISABLED);
+            let token = Sas::account("sco", "rwdlau").query(&later);
+            client
+                .bearing(&token)
+                .request("GET", "/Tables")
+                .auth(Auth::None)
+                .unchecked()
+                .send()
+                .turned_away(ACCOUNT_DISABLED);
+        }
+        site.json(&["account", "enable", "later"]);
+        all("an account that is enabled again", &later, 0, 200);
+        site.json(&["account", "remove", "later"]);
+        all("an account that was removed", &later, 0, 404);
+        all("the one that stayed", &account, 0, 200);
+        for server in &servers {
+            for key in account.keys.iter().chain(&old.keys).chain(&later.keys) {
+                assert!(!server.log().contains(key.as_str()), "{}", server.log());
+            }
+        }
+    }
+}
+
+#[test]
+fn accounts_of_the_settings_win_over_those_of_the_database() {
+    let site = Site::sqlite();
+    let given = account(1);
+    let stored = account_of(&site.json(&["account", "add", &given.name]));
+    let server = site.server(&["--accounts", &given.setting()]);
+    assert_eq!((status(&server, &given, 0), status(&server, &stored, 0)), (200, 403));
+    site.json(&["account", "disable", &given.name]);
+    let other = account_of(&site.json(&["account", "add", "another"]));
+    soon("another account", || status(&server, &other, 0) == 200);
+    assert_eq!(status(&server, &given, 0), 200);
+}
+
+#[test]
+fn without_a_master_key_the_accounts_of_the_database_are_not_served() {
+    let site = Site::sqlite();
+    let stored = account_of(&site.json(&["account", "add", "myaccount"]));
+    let setting = account(1).setting();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &setting];
+    let server = Process::spawn(fresh_folder(), &arguments, &[]);
+    assert_eq!(status(&server, &stored, 0), 404);
+}
+
+#[test]
+fn without_a_master_key_the_accounts_of_the_database_are_not_read() {
+    let site = Site::postgres();
+    site.json(&["migrate"]);
+    execute(&site.url, "DROP TABLE accounts, account_changes");
+    let given = account(1);
+    let setting = given.setting();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &setting];
+    let server = Process::spawn(fresh_folder(), &arguments, &[]);
+    assert_eq!(status(&server, &given, 0), 200);
+    not_started(&site.run(&["serve", "--listen", "127.0.0.1:0"]), &["accounts"]);
+}
+
+#[test]
+fn while_the_accounts_cannot_be_read_those_that_are_known_stay() {
+    let site = Site::postgres();
+    let account = account_of(&site.json(&["account", "add", "myaccount"]));
+    let server = site.server(&[]);
+    execute(&site.url, "ALTER TABLE account_changes RENAME TO hidden");
+    soon("the lost table", || server.log().contains("those that are known stay"));
+    assert_eq!(status(&server, &account, 0), 200);
+    execute(&site.url, "ALTER TABLE hidden RENAME TO account_changes");
+    site.json(&["account", "disable", "myaccount"]);
+    soon("the disabled account", || status(&server, &account, 0) == 403);
+}
+
+#[test]
+fn of_keys_that_were_rotated_at_once_one_is_valid() {
+    let site = Site::postgres();
+    site.json(&["account", "add", "myaccount"]);
+    let printed: Vec<String> = std::thread::scope(|scope| {
+        let rotate = || site.run(&["account", "rotate", "myaccount", "--key", "1", "--json"]);
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(rotate)).collect();
+        let outputs = threads.into_iter().map(|thread| thread.join().expect("a thread"));
+        let keys = outputs.map(|output| printed(&output)["key"].as_str().expect("a key").to_owned());
+        keys.collect()
+    });
+    let server = site.server(&[]);
+    let valid = printed.iter().filter(|key| {
+        let account = Account { name: "myaccount".into(), keys: [(*key).clone(), (*key).clone()] };
+        status(&server, &account, 0) == 200
+    });
+    assert_eq!(valid.count(), 1);
+}
+
+#[test]
+fn with_a_master_key_there_is_no_development_account() {
+    let server = Site::sqlite().server(&[]);
+    let said = server.announced.join("\n");
+    assert!(!said.contains("devstoreaccount1"), "{said}");
+    assert_eq!(status(&server, &crate::process::development(), 0), 404);
+}
+
+#[test]
+fn another_master_key_is_refused_by_servers_and_commands() {
+    for site in Site::both() {
+        site.json(&["account", "add", "myaccount"]);
+        let other = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
+        for arguments in [
+            &["serve", "--listen", "127.0.0.1:0"][..],
+            &["account", "add", "another"],
+            &["account", "rotate", "myaccount", "--key", "1"],
+        ] {
+            not_started(&site.run_with(arguments, &other), &["open the keys", "in the database"]);
+        }
+        for arguments in
+            [&["account", "add", "another"][..], &["account", "rotate", "myaccount", "--key", "1"]]
+        {
+            failed(&site.run_with(arguments, &[]), &["--master-key", "needed"]);
+            failed(
+                &site.run_with(arguments, &[("ROWHOUSE_MASTER_KEY", "AAAA")]),
+                &["--master-key", "32 bytes"],
+            );
+            let nowhere = [("ROWHOUSE_MASTER_KEY_FILE", "nowhere")];
+            failed(&site.run_with(arguments, &nowhere), &["--master-key-file nowhere"]);
+        }
+    }
+}
+
+#[test]
+fn the_master_key_may_stand_in_a_file() {
+    let site = Site::sqlite();
+    std::fs::write(site.folder.join("master.key"), format!("{MASTER}\n")).expect("the folder is writable");
+    let added = site.run_with(&["account", "add", "abc", "--json", "--master-key-file", "master.key"], &[]);
+    assert_eq!(status(&site.server(&[]), &account_of(&printed(&added)), 0), 200);
+}
+
+#[test]
+fn no_key_is_at_rest_in_the_file() {
+    let site = Site::sqlite();
+    let account = account_of(&site.json(&["account", "add", "myaccount"]));
+    let rotated = site.json(&["account", "rotate", "myaccount", "--key", "1"]);
+    assert!(holds(&site.folder, b"myaccount"), "the search finds what is there");
+    for key in account.keys.iter().map(String::as_str).chain(rotated["key"].as_str()) {
+        assert!(!holds(&site.folder, key.as_bytes()));
+        let bytes = STANDARD.decode(key).expect("base64");
+        assert!(!holds(&site.folder, &bytes[..16]), "not even a part");
+    }
+}
+
+#[test]
+fn no_key_is_at_rest_in_postgres_and_altered_ones_are_noticed() {
+    let site = Site::postgres();
+    let account = account_of(&site.json(&["account", "add", "myaccount"]));
+    let row = text(&site.url, "SELECT encode(key1, 'hex') || encode(key2, 'hex') FROM accounts");
+    // A byte of form, a nonce of 24, a key of 64 and a tag of 16, twice.
+    assert_eq!(row.len(), 2 * 2 * (1 + 24 + 64 + 16));
+    for key in &account.keys {
+        let hex: String = STANDARD.decode(key).expect("base64").iter().map(|b| format!("{b:02x}")).collect();
+        assert!(!row.contains(&hex[..16]));
+    }
+    let other = account_of(&site.json(&["account", "add", "another"]));
+    let server = site.server(&[]);
+    // Who can write to the database must not be able to pass keys around.
+    execute(
+        &site.url,
+        "UPDATE accounts SET key1 = (SELECT key1 FROM accounts WHERE name = 'another') WHERE name = 'myaccount'; \
+         UPDATE account_changes SET changes = changes + 1",
+    );
+    soon("a moved key", || status(&server, &account, 1) == 403);
+    assert_eq!(status(&server, &other, 0), 200, "the others are served");
+    let stolen = Account { name: "myaccount".into(), keys: other.keys.clone() };
+    assert_eq!(status(&server, &stolen, 0), 403);
+    not_started(&site.run(&["serve", "--listen", "127.0.0.1:0"]), &["--master-key", "myaccount"]);
+    site.json(&["account", "remove", "myaccount"]);
+    execute(&site.url, "UPDATE accounts SET key2 = set_byte(key2, 40, get_byte(key2, 40) # 1)");
+    not_started(&site.run(&["serve", "--listen", "127.0.0.1:0"]), &["--master-key", "another"]);
+}
+
+#[test]
+fn accounts_in_memory_are_refused() {
+    let site = Site { folder: fresh_folder(), url: "sqlite::memory:".into() };
+    site.fails(&["account", "add", "myaccount"], &["--database-url", "memory"]);
+}

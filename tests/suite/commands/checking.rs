@@ -1,0 +1,142 @@
+//! `rowhouse check` and `rowhouse migrate`.
+
+use serde_json::json;
+
+use super::*;
+use crate::support::postgres::execute;
+use crate::support::server::account;
+
+/// The findings of a check, and whether it was content.
+#[track_caller]
+fn check(site: &Site, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
+    let output = site.run_with(&[&["check", "--json"], arguments].concat(), variables);
+    let told: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(output.status.code(), Some(if told["ok"] == true { 0 } else { 1 }), "{output:?}");
+    let text = site.run_with(&[&["check"], arguments].concat(), variables);
+    let problems =
+        String::from_utf8_lossy(&text.stdout).lines().filter(|l| l.starts_with("problem ")).count();
+    let counted = told["checks"].as_array().expect("findings").iter().filter(|f| f["ok"] == false).count();
+    assert_eq!(problems, counted, "{text:?}");
+    told
+}
+
+/// The finding of this name.
+#[track_caller]
+fn finding<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let found = told["checks"].as_array().expect("findings").iter().find(|finding| finding["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {told}"))
+}
+
+/// Demands that a check finds this wrong and says what to do.
+#[track_caller]
+fn finds(told: &Value, name: &str, words: &[&str], advice: &str) {
+    let finding = finding(told, name);
+    let said = finding["found"].as_str().expect("what was found");
+    assert_eq!((&told["ok"], &finding["ok"]), (&json!(false), &json!(false)), "{told}");
+    assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
+    assert!(finding["advice"].as_str().is_some_and(|text| text.contains(advice)), "{finding}");
+}
+
+#[test]
+fn a_database_is_migrated_once_and_checked() {
+    for site in Site::both() {
+        let before = check(&site, &[], &[]);
+        assert_eq!(before["ok"], true, "{before}");
+        assert!(finding(&before, "schema")["found"].as_str().expect("text").contains("none yet"));
+        let again = check(&site, &[], &[]);
+        assert!(
+            finding(&again, "schema")["found"].as_str().expect("text").contains("none yet"),
+            "nothing was changed"
+        );
+        let first = site.json(&["migrate"]);
+        assert_eq!(first["schema"], 3);
+        assert_eq!(site.json(&["migrate"]), first);
+        let after = check(&site, &[], &[]);
+        assert_eq!(after["ok"], true, "{after}");
+        assert!(finding(&after, "schema")["found"].as_str().expect("text").contains("version 3, as"));
+        assert_eq!(finding(&after, "privileges")["ok"], true);
+        let server = site.server(&["--accounts", &account(1).setting()]);
+        assert_eq!(status(&server, &account(1), 0), 200);
+        assert_eq!(check(&site, &[], &[])["ok"], true, "also while a server runs");
+    }
+}
+
+#[test]
+fn mistakes_in_the_settings_are_findings() {
+    let site = Site::sqlite();
+    let told = check(&site, &["--listen", "nowhere", "--accounts", "x"], &[]);
+    let all = told["checks"].as_array().expect("findings");
+    assert_eq!(all.len(), 2, "{told}");
+    finds(&told, "configuration", &["--listen nowhere"], "--help");
+    let output = site.run_with(&["check", "--listen", "nowhere", "--workers", "0"], &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 2, "{output:?}");
+    site.fails(&["migrate", "--database-url", "mysql://x"], &["--database-url"]);
+    site.fails(&["migrate", "--database-url", "sqlite::memory:"], &["memory"]);
+}
+
+#[test]
+fn a_database_that_is_away_is_found() {
+    let mut site = Site::sqlite();
+    site.url = "postgres://someone:secret@127.0.0.1:1/none".into();
+    let told = check(&site, &[], &[]);
+    finds(&told, "database", &["cannot connect"], "postgres://someone@127.0.0.1:1/none");
+    assert!(!told.to_string().contains("secret"));
+    site.url = "sqlite:///nonexistent/folder/x.db".into();
+    finds(&check(&site, &[], &[]), "schema", &["does not exist"], "grant");
+    let file = site.folder.join("text");
+    std::fs::write(&file, "this is no database, but long enough to be read as one".repeat(40))
+        .expect("writable");
+    site.url = format!("sqlite://{}", file.display());
+    finds(&check(&site, &[], &[]), "database", &["not a database"], "is a database");
+}
+
+#[test]
+fn the_master_key_is_tried() {
+    for site in Site::both() {
+        let master = [("ROWHOUSE_MASTER_KEY", MASTER)];
+        site.json(&["migrate"]);
+        finds(&check(&site, &[], &master), "accounts", &["none"], "account add");
+        site.json(&["account", "add", "myaccount"]);
+        let told = check(&site, &[], &master);
+        assert!(finding(&told, "accounts")["found"].as_str().expect("text").contains("1 in the database"));
+        let other = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
+        finds(&check(&site, &[], &other), "accounts", &["does not open"], "myaccount");
+        let without = check(&site, &["--accounts", &account(1).setting()], &[]);
+        assert!(finding(&without, "accounts")["found"].as_str().expect("text").contains("not served"));
+    }
+}
+
+#[test]
+fn missing_privileges_are_named() {
+    let site = Site::postgres();
+    site.json(&["migrate"]);
+    let role = format!("checked_{}", std::process::id());
+    execute(
+        &site.url,
+        &format!(
+            "CREATE ROLE {role} LOGIN PASSWORD 'p'; REVOKE CREATE ON SCHEMA public FROM public; \
+             GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}; GRANT INSERT ON entities TO {role}"
+        ),
+    );
+    // As this role, whatever the way in to the server is.
+    let mark = if site.url.contains('?') { '&' } else { '?' };
+    let mut limited = Site::sqlite();
+    limited.url = format!("{}{mark}options=-c%20role%3D{role}", site.url);
+    let told = check(&limited, &[], &[]);
+    finds(&told, "privileges", &["DELETE on entities", "INSERT on tables", "UPDATE on accounts"], "GRANT");
+    assert!(!finding(&told, "privileges")["found"].as_str().expect("text").contains("INSERT on entities"));
+    finds(&told, "schema", &["may not create tables", &role], "--migrate-url");
+    let told = check(&limited, &["--migrate-url", &site.url], &[]);
+    assert_eq!(finding(&told, "schema")["ok"], true, "{told}");
+    execute(&site.url, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}
+
+#[test]
+fn a_primary_is_no_replica() {
+    let (site, other) = (Site::postgres(), Site::postgres());
+    let told = check(&site, &["--secondary-database-url", &other.url], &[]);
+    finds(&told, "secondary", &["no read replica"], "standby");
+    let away = ["--secondary-database-url", "postgres://x@127.0.0.1:1/x"];
+    finds(&check(&site, &away, &[]), "secondary", &["cannot connect"], "503");
+}

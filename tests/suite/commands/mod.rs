@@ -1,0 +1,137 @@
+//! The commands besides `serve`, as an operator runs them.
+
+mod accounts;
+mod asking;
+mod checking;
+mod sas;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::process::run;
+use crate::support::client::Account;
+use crate::support::postgres::fresh_database;
+use crate::support::server::{Process, fresh_folder};
+use crate::support::*;
+
+/// 32 bytes in base64.
+pub const MASTER: &str = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
+pub const OTHER_MASTER: &str = "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXphYmNkZWY=";
+
+/// A database and a folder to run commands in.
+pub struct Site {
+    pub folder: PathBuf,
+    pub url: String,
+}
+
+impl Site {
+    pub fn sqlite() -> Self {
+        let folder = fresh_folder();
+        let url = format!("sqlite://{}", folder.join("tables.db").display());
+        Self { folder, url }
+    }
+
+    pub fn postgres() -> Self {
+        Self { folder: fresh_folder(), url: fresh_database() }
+    }
+
+    pub fn both() -> [Self; 2] {
+        [Self::sqlite(), Self::postgres()]
+    }
+
+    /// Runs a command with the database and the master key in its environment.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with(arguments, &[("ROWHOUSE_MASTER_KEY", MASTER)])
+    }
+
+    pub fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let variables = [&[("DATABASE_URL", self.url.as_str())], variables].concat();
+        run(&self.folder, arguments, &variables)
+    }
+
+    /// The JSON that a command prints when it succeeds.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        printed(&self.run(&[arguments, &["--json"]].concat()))
+    }
+
+    /// Demands that a command fails with one line that holds these words.
+    #[track_caller]
+    pub fn fails(&self, arguments: &[&str], words: &[&str]) {
+        failed(&self.run(arguments), words);
+    }
+
+    /// A server on a free port, with the accounts of the database.
+    pub fn server(&self, more: &[&str]) -> Process {
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &self.url];
+        let master = ["--master-key", MASTER];
+        Process::spawn(fresh_folder(), &[&arguments[..], &master, more].concat(), &[])
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[track_caller]
+pub fn printed(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[track_caller]
+pub fn failed(output: &Output, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(said.lines().count(), 1, "one line is enough: {said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} in {said:?}");
+    }
+}
+
+/// Demands that a server does not start, for a reason that is its last line.
+#[track_caller]
+pub fn not_started(output: &Output, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(words.iter().all(|word| last.contains(word)), "{words:?} in {last:?}");
+}
+
+/// The account that a command has printed.
+pub fn account_of(printed: &Value) -> Account {
+    let key = |at: usize| printed["keys"][at].as_str().expect("a key").to_owned();
+    Account { name: printed["name"].as_str().expect("a name").into(), keys: [key(0), key(1)] }
+}
+
+/// The status of a small request that is signed with one of the keys.
+pub fn status(server: &Process, account: &Account, key: usize) -> u16 {
+    let client = Client::path_style(server.address(), account.clone());
+    let auth = if key == 0 { Auth::SharedKey } else { Auth::SecondKey };
+    client.request("GET", "/Tables").auth(auth).unchecked().send().status
+}
+
+/// Asks until it is so: servers notice within seconds.
+#[track_caller]
+pub fn soon(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} was not noticed");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether some file of a folder holds these bytes.
+pub fn holds(folder: &Path, bytes: &[u8]) -> bool {
+    let files = std::fs::read_dir(folder).expect("a folder");
+    files
+        .flatten()
+        .filter_map(|file| std::fs::read(file.path()).ok())
+        .any(|content| content.windows(bytes.len()).any(|window| window == bytes))
+}

@@ -1,0 +1,188 @@
+//! `rowhouse sas …`: what it prints is what the protocol says, and the server
+//! takes it, and takes nothing else.
+
+use serde_json::json;
+
+use super::*;
+use crate::support::server::account;
+
+/// Runs `sas` without a database or settings.
+fn sas(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let folder = fresh_folder();
+    let output = run(&folder, &[&["sas"], arguments].concat(), variables);
+    let left: Vec<_> = std::fs::read_dir(&folder).expect("a folder").collect();
+    assert!(left.is_empty(), "signing touches no database");
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+    output
+}
+
+/// The token for an account whose first key is in the environment.
+#[track_caller]
+fn token(of: &Account, arguments: &[&str]) -> String {
+    let variables = [("ROWHOUSE_ACCOUNT", of.name.as_str()), ("ROWHOUSE_ACCOUNT_KEY", of.keys[0].as_str())];
+    let output = sas(arguments, &variables);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+}
+
+fn decoded(query: &str) -> Vec<(String, String)> {
+    let value = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    query.split('&').filter_map(|pair| pair.split_once('=')).map(|(n, v)| (n.to_owned(), value(v))).collect()
+}
+
+/// Demands the signature that the tests' own writing of the protocol makes.
+#[track_caller]
+fn signed_as_documented(of: &Account, query: &str) {
+    let fields = decoded(query);
+    let (signature, rest): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| name == "sig");
+    let expected = Sas::from_fields(rest.iter().map(|(n, v)| (n.as_str(), v.as_str()))).signature(of);
+    assert_eq!(signature[0].1, expected, "{query}");
+}
+
+#[test]
+fn every_field_is_signed_as_documented() {
+    let of = account(1);
+    let all = ["--start", "2020-01-01", "--expiry", "2099-01-01T00:00:00Z", "--ip", "10.0.0.1-10.0.0.9"];
+    let all = [&all[..], &["--protocol", "https,http"]].concat();
+    for version in ["2015-04-05", "2019-02-02", "2020-12-06"] {
+        let all = [&all[..], &["--sas-version", version]].concat();
+        let range = ["--start-pk", "a", "--start-rk", "b'&", "--end-pk", "ü", "--end-rk", "d+"];
+        let table =
+            [&["table", "People", "--permissions", "daru", "--policy", "readers"], &range[..], &all].concat();
+        let query = token(&of, &table);
+        signed_as_documented(&of, &query);
+        let names: Vec<String> = decoded(&query).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            ["sv", "tn", "si", "spk", "srk", "epk", "erk", "st", "se", "sp", "sip", "spr", "sig"]
+        );
+        let account = ["account", "--permissions", "luwr", "--services", "qt", "--resource-types", "oc"];
+        let query = token(&of, &[&account[..], &all].concat());
+        signed_as_documented(&of, &query);
+        let value = |name: &str| decoded(&query).into_iter().find(|(n, _)| n == name).map(|(_, value)| value);
+        assert_eq!(value("sp").as_deref(), Some("rwlu"), "in the service's order");
+        assert_eq!((value("ss").as_deref(), value("srt").as_deref()), (Some("qt"), Some("co")));
+    }
+    for version in ["2012-02-12", "2015-02-21"] {
+        let old = ["table", "People", "--permissions", "r", "--expiry", "1h", "--sas-version", version];
+        signed_as_documented(&of, &token(&of, &old));
+    }
+}
+
+#[test]
+fn the_server_takes_what_was_allowed_and_nothing_else() {
+    let of = account(1);
+    let site = Site::sqlite();
+    let server = site.server(&["--accounts", &[of.setting(), account(2).setting()].join(";")]);
+    let client = Client::path_style(server.address(), of.clone());
+    let t = client.table();
+    for key in ["a", "m", "z"] {
+        t.insert(&with_keys(key, "r", json!({}))).expect(201);
+    }
+    let get =
+        |query: &str, key: &str| Table::new(&client.bearing(query), t.name.clone()).get(key, "r").status;
+    let reading = token(&of, &["table", &t.name, "--permissions", "r", "--expiry", "15m", "--start-pk", "b"]);
+    assert_eq!((get(&reading, "m"), get(&reading, "z")), (200, 200));
+    assert_eq!(get(&reading, "a"), 404, "outside the range");
+    let bearer = client.bearing(&reading);
+    let refused = Table::new(&bearer, t.name.clone()).insert(&with_keys("n", "r", json!({})));
+    assert_eq!(refused.status, 403, "no permission to add");
+    let other = client.table();
+    assert_ne!(Table::new(&bearer, other.name.clone()).get("m", "r").status, 200, "another table");
+    let neighbour = Client::path_style(server.address(), account(2));
+    neighbour.create_table(&t.name).expect(201);
+    assert_eq!(Table::new(&neighbour.bearing(&reading), t.name.clone()).get("m", "r").status, 403);
+    for (from, to) in [("sp=r&", "sp=raud&"), ("spk=b", "spk=a"), ("se=20", "se=21"), (&t.name, &other.name)]
+    {
+        let altered = reading.replacen(from, to, 1);
+        assert_ne!(altered, reading, "{from}");
+        assert_eq!(get(&altered, "m"), 403, "{altered}");
+    }
+    let over = token(&of, &["table", &t.name, "--permissions", "r", "--expiry", "2020-01-01"]);
+    assert_eq!(get(&over, "m"), 403, "it has expired");
+    let later = token(&of, &["table", &t.name, "--permissions", "r", "--start", "1h", "--expiry", "2h"]);
+    assert_eq!(get(&later, "m"), 403, "it has not begun");
+    let listing = token(&of, &["account", "--permissions", "l", "--resource-types", "c", "--expiry", "1h"]);
+    let tables = |query: &str| client.bearing(query).request("GET", "/Tables").unchecked().send().status;
+    assert_eq!((tables(&listing), get(&listing, "m")), (200, 403));
+}
+
+#[test]
+fn a_whole_url_can_be_asked_as_it_is() {
+    let of = account(1);
+    let site = Site::sqlite();
+    let server = site.server(&["--accounts", &of.setting()]);
+    let client = Client::path_style(server.address(), of.clone());
+    let t = client.table();
+    let origin = format!("http://{}", server.address());
+    let url = ["table", &t.name, "--permissions", "r", "--expiry", "1h", "--url", "--endpoint", &origin];
+    let url = token(&of, &url);
+    let answer = std::process::Command::new("curl")
+        .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", &url])
+        .output();
+    match answer {
+        Ok(answer) => assert_eq!(String::from_utf8_lossy(&answer.stdout), "200", "{url}"),
+        // Where there is no curl, the form has to do.
+        Err(_) => assert!(url.starts_with(&format!("{origin}/{}/{}?sv=", of.name, t.name)), "{url}"),
+    }
+}
+
+#[test]
+fn the_key_comes_from_arguments_files_settings_or_the_database() {
+    let (of, expiry) = (account(1), ["account", "--permissions", "r", "--expiry", "2099-01-01"]);
+    let expected = token(&of, &expiry);
+    let second = Account { name: of.name.clone(), keys: [of.keys[1].clone(), of.keys[0].clone()] };
+    let connection =
+        format!("DefaultEndpointsProtocol=https;AccountName={};AccountKey={};", of.name, of.keys[0]);
+    let (setting, more) = (of.setting(), [account(2).setting(), of.setting()].join(";"));
+    let told = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let output = sas(&[&expiry[..], arguments].concat(), variables);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+    };
+    assert_eq!(told(&["--account", &of.name, "--key", &of.keys[0]], &[]), expected);
+    assert_eq!(told(&["--connection-string", &connection], &[]), expected);
+    assert_eq!(told(&[], &[("ROWHOUSE_CONNECTION_STRING", &connection)]), expected);
+    assert_eq!(told(&["--accounts", &setting], &[]), expected);
+    assert_eq!(told(&["--account", &of.name], &[("ROWHOUSE_ACCOUNTS", &more)]), expected);
+    assert_eq!(told(&["--accounts", &setting, "--key-slot", "2"], &[]), token(&second, &expiry));
+    let site = Site::sqlite();
+    let key_file = site.folder.join("key");
+    std::fs::write(&key_file, &of.keys[0]).expect("the folder is writable");
+    let key_file = key_file.to_str().expect("a path");
+    assert_eq!(told(&["--account", &of.name, "--key-file", key_file], &[]), expected);
+    for site in Site::both() {
+        let stored = account_of(&site.json(&["account", "add", "stored"]));
+        let arguments = [&["sas"], &expiry[..], &["--account", "stored"]].concat();
+        assert_eq!(site.json(&arguments)["token"], token(&stored, &expiry));
+        let nobody = [&["sas"], &expiry[..], &["--account", "nobody"]].concat();
+        site.fails(&nobody, &["no account nobody"]);
+    }
+}
+
+#[test]
+fn what_no_server_would_take_is_not_signed() {
+    for (arguments, words) in [
+        (&["table", "People", "--permissions", "r"][..], "expiry"),
+        (&["table", "People", "--expiry", "1h"], "permissions"),
+        (&["table", "P", "--permissions", "r", "--expiry", "1h"], "table"),
+        (&["table", "People", "--permissions", "x", "--expiry", "1h"], "raud"),
+        (&["table", "People", "--permissions", "r", "--expiry", "soon"], "soon"),
+        (&["table", "People", "--permissions", "r", "--expiry", "99999999999999d"], "days"),
+        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--start", "2h"], "expire"),
+        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--start-rk", "r"], "partition key"),
+        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--ip", "x"], "IP"),
+        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--protocol", "http"], "https"),
+        (&["table", "People", "--permissions", "r", "--expiry", "1h", "--sas-version", "1"], "version"),
+        (&["account", "--permissions", "r", "--expiry", "1h", "--services", "b"], "services"),
+        (&["account", "--permissions", "r", "--expiry", "1h", "--resource-types", "x"], "resource types"),
+        (&["account", "--permissions", "r", "--expiry", "1h", "--key", "AAAA"], "--account"),
+        (&["account", "--permissions", "r", "--expiry", "1h", "--account", "x", "--key", "%"], "base64"),
+        (&["account", "--permissions", "r", "--expiry", "1h", "--connection-string", "x"], "AccountName"),
+        (&["account", "--permissions", "r", "--expiry", "1h", "--account", "nobody"], "nobody"),
+    ] {
+        let output = sas(arguments, &[]);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+        failed(&output, &[words]);
+    }
+}
