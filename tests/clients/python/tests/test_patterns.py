@@ -323,14 +323,14 @@ def mixed_types(page):
     assert page.state("Company") == {
         ("Sales", "department"): {"Type": "Department", "Count": 3},
         ("Sales", "employee_1"): {"Type": "Employee", "Name": "Ann"},
-        ("Sales", "employee_2"): {"Type": "Employee", "Name": "Bob", "Count": "none"},
+        ("Sales", "employee_2"): {"Type": "Employee", "Name": "Bob", "Count": "no"},
         ("Sales", "employee_3"): {"Type": "Employee", "Name": "Eve"},
     }
     cost, found = page.cost(page.of_type, "Employee")
     assert (cost, len(found)) == (1, 3)
     page.company.create_entity({"PartitionKey": "Sales", "RowKey": "employee_4", "Name": "Typeless"})
     assert len(page.of_type("Employee")) == 3
-    text = page.company.query_entities("Count eq 'none'")
+    text = page.company.query_entities("Count eq 'no'")
     assert [entity["RowKey"] for entity in text] == ["employee_2"]
 
 

@@ -1,4 +1,4 @@
-"""Behind nginx, as deploy/compose configures it, nothing is different. Needs nginx in the PATH."""
+"""Behind nginx, as deploy/compose configures it, nothing is different."""
 
 import http.client
 import itertools
@@ -33,7 +33,10 @@ KEYS = [
 ]
 REFUSED = ["a/b?c%20d'e+f", "a//b", "x#y", "\\"]
 
-pytestmark = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx not found")
+# Debian has it where not everybody looks.
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx not found")
 
 
 class Proxy:
@@ -57,7 +60,7 @@ class Proxy:
         # Without it, root's workers become somebody who may not enter the folder.
         user = "user root;" if os.geteuid() == 0 else ""
         (folder / "nginx.conf").write_text(f"{user} pid {folder}/pid; error_log {folder}/log;\n{edit(text)}")
-        command = ["nginx", "-e", f"{folder}/log", "-c", f"{folder}/nginx.conf", "-g", "daemon off;"]
+        command = [NGINX, "-e", f"{folder}/log", "-c", f"{folder}/nginx.conf", "-g", "daemon off;"]
         self.process = subprocess.Popen(command)
         for _ in range(100):
             try:
