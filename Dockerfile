@@ -2,6 +2,10 @@
 # docker run -p 10002:10002 -v rowhouse:/data -e ROWHOUSE_ACCOUNTS="myaccount:$(openssl rand -base64 64 | tr -d '\n')" rowhouse
 # To try it with the account that everybody knows, on this machine alone:
 # docker run -p 127.0.0.1:10002:10002 -e ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true rowhouse
+#
+# In place of Azurite's image, for tools that start that one:
+# docker build --target azurite -t rowhouse-azurite .
+# docker run -p 10000-10002:10000-10002 rowhouse-azurite
 
 ARG BUILD_IMAGE=rust:1.95-slim-bookworm
 ARG RUN_IMAGE=debian:bookworm-slim
@@ -24,16 +28,31 @@ COPY src src
 # Cargo tells what changed by its date, which COPY takes from the checkout.
 RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin rowhouse
 
-FROM ${RUN_IMAGE}
+FROM ${RUN_IMAGE} AS base
 # The root certificates are for PostgreSQL over TLS.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin rowhouse \
-    && install -d -o rowhouse -g rowhouse /data
+    && rm -rf /var/lib/apt/lists/*
 COPY --from=build /build/target/release/rowhouse /usr/local/bin/rowhouse
 COPY LICENSE LICENSE-APACHE LICENSE-MIT /usr/share/doc/rowhouse/
-USER rowhouse
+
+FROM base AS azurite
+# The names say what is wanted. Tools give `azurite …` as the command, or `azurite`
+# as the entry point, so there is none here. Nor is there a user: folders of the
+# host that are mounted at /data belong to root, as with Azurite's image.
+RUN ln -s rowhouse /usr/local/bin/azurite \
+    && ln -s rowhouse /usr/local/bin/azurite-table
+WORKDIR /data
+VOLUME /data
+EXPOSE 10000 10001 10002
+STOPSIGNAL SIGTERM
+CMD ["azurite", "-l", "/data", "--blobHost", "0.0.0.0", "--queueHost", "0.0.0.0", "--tableHost", "0.0.0.0"]
+
+# The last stage is what is built unless told otherwise.
+FROM base AS rowhouse
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin rowhouse \
+    && install -d -o rowhouse -g rowhouse /data
+USER 10001
 WORKDIR /data
 VOLUME /data
 # Without DATABASE_URL, entities are in /data/rowhouse.db.

@@ -42,6 +42,12 @@ struct Line {
     /// Folder that the data is kept in
     #[arg(short, long, default_value = ".")]
     location: PathBuf,
+    /// PEM file with the certificate chain of the table service
+    #[arg(long, requires = "key")]
+    cert: Option<PathBuf>,
+    /// PEM file with the certificate's key
+    #[arg(long, requires = "cert")]
+    key: Option<PathBuf>,
     /// Keep nothing after the end
     #[arg(long)]
     in_memory_persistence: bool,
@@ -64,6 +70,9 @@ struct Ignored {
     table_keep_alive_timeout: Option<u32>,
     #[arg(short, long, hide = true)]
     silent: bool,
+    /// Tokens are those of an issuer that ROWHOUSE_OIDC_ISSUER names, or none.
+    #[arg(long, hide = true)]
+    oauth: Option<String>,
     #[arg(short = 'L', long, hide = true)]
     loose: bool,
     #[arg(short, long, hide = true)]
@@ -137,11 +146,12 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
             (Absent::Queue, &line.queue_host, line.queue_port),
         ] {
             let address = stand_in(absent, host, port)?;
-            lines.push(ready(&format!("{absent:?}"), host, address.port()));
+            lines.push(ready(&format!("{absent:?}"), "http", host, address.port()));
         }
     }
     app::run(&config, |address| {
-        lines.push(ready("Table", &line.table_host, address.port()));
+        let scheme = if line.cert.is_some() { "https" } else { "http" };
+        lines.push(ready("Table", scheme, &line.table_host, address.port()));
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(lines.concat().as_bytes());
         let _ = out.flush();
@@ -166,6 +176,11 @@ impl Line {
         flags.push(format!("{}:{}", self.table_host, self.table_port).into());
         flags.push("--database-url".into());
         flags.push(database);
+        for (flag, file) in [("--tls-cert", &self.cert), ("--tls-key", &self.key)] {
+            if let Some(file) = file {
+                flags.extend([flag.into(), file.into()]);
+            }
+        }
         if let Some(accounts) = std::env::var_os("AZURITE_ACCOUNTS").filter(|accounts| !accounts.is_empty()) {
             flags.push("--accounts".into());
             flags.push(accounts);
@@ -185,10 +200,10 @@ fn stand_in(absent: Absent, host: &str, port: u16) -> Result<SocketAddr, ServeEr
 }
 
 /// The lines that are waited for, word by word.
-fn ready(service: &str, host: &str, port: u16) -> String {
+fn ready(service: &str, scheme: &str, host: &str, port: u16) -> String {
     format!(
-        "Azurite {service} service is starting at http://{host}:{port}\n\
-         Azurite {service} service is successfully listening at http://{host}:{port}\n"
+        "Azurite {service} service is starting at {scheme}://{host}:{port}\n\
+         Azurite {service} service is successfully listening at {scheme}://{host}:{port}\n"
     )
 }
 
@@ -209,13 +224,18 @@ mod tests {
              --tablePort 10002 --skipApiVersionCheck",
             "-l /data --blobHost 0.0.0.0 --queueHost 0.0.0.0 --tableHost 0.0.0.0 --disableProductStyleUrl \
              --skipApiVersionCheck",
+            "--oauth basic --cert c.pem --key k.pem",
             "-s -L -d debug.log --loose --silent --disableTelemetry --tableKeepAliveTimeout 5",
         ] {
             let words: Vec<&str> =
                 line.split_whitespace().filter(|w| *w != "--loose" && *w != "--silent").collect();
             assert!(flags(&words).is_ok(), "{line}: {:?}", flags(&words));
         }
-        assert!(flags(&["--nonsense"]).is_err());
+        assert!(flags(&["--nonsense"]).is_err() && flags(&["--cert", "c.pem"]).is_err());
+        assert_eq!(
+            flags(&["--cert", "c.pem", "--key", "k.pem"]).unwrap()[6..],
+            ["--tls-cert", "c.pem", "--tls-key", "k.pem"]
+        );
         assert_eq!(
             flags(&["-l", "/data", "--tablePort", "1", "--tableHost", "h"]).unwrap()[2..],
             ["--listen", "h:1", "--database-url", "sqlite:///data/rowhouse.db"]

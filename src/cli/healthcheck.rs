@@ -1,6 +1,7 @@
 //! `rowhouse healthcheck`: whether the server of these settings answers, for
 //! containers, which have no curl.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +18,9 @@ use crate::config::ListenSettings;
 pub struct HealthcheckArguments {
     #[command(flatten)]
     listen: ListenSettings,
+    /// The server's certificate: where there is one, it is asked over HTTPS
+    #[arg(long, env = "ROWHOUSE_TLS_CERT")]
+    tls_cert: Option<PathBuf>,
     /// Seconds that the answer may take
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
     timeout: u64,
@@ -33,7 +37,8 @@ pub fn run(arguments: &HealthcheckArguments) -> Done {
     if address.port() == 0 {
         return Err(Problem(format!("--listen {address}: the port that the server has taken is not known")));
     }
-    let origin = format!("http://{address}");
+    let encrypted = arguments.tls_cert.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
+    let origin = format!("{}://{address}", if encrypted { "https" } else { "http" });
     let status = ask(&origin, Duration::from_secs(arguments.timeout))?;
     arguments.form.print(
         &format!("{origin} answers."),

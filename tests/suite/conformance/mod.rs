@@ -32,6 +32,7 @@ mod sas_policies;
 mod sas_ranges;
 mod sas_table;
 mod sas_tampering;
+mod scenarios;
 mod select_top;
 mod service_properties;
 mod tables;
