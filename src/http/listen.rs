@@ -79,6 +79,8 @@ pub fn listen(
             let (tls, stop) = (tls.clone(), stopping.clone());
             async move {
                 let peer = connection.peer_addr().ok();
+                // The end of an answer must not wait until the client confirms its beginning.
+                connection.set_nodelay(true).map_err(DispatchError::Io)?;
                 let connection = match tls {
                     None => Connection::Plain(connection),
                     Some(tls) => {

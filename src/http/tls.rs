@@ -170,7 +170,6 @@ impl Tls {
             drain(&mut connection).await?;
             return Err(io::Error::new(io::ErrorKind::InvalidData, "plain HTTP"));
         }
-        connection.set_nodelay(true)?;
         self.acceptor.accept(connection).await
     }
 }
