@@ -13,6 +13,7 @@ use crate::codec::policies::{Policy, is_permission, read_time};
 use crate::codec::uri::escape;
 use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
+use crate::request::head::is_date;
 use crate::request::options::Options;
 
 /// Fields that signatures for tables and accounts may have.
@@ -135,7 +136,6 @@ impl Claim {
     fn check_shape(&self) -> Result<()> {
         let has = |name: &str| self.field(name).is_some();
         let version = self.text("sv");
-        let dated = chrono::NaiveDate::parse_from_str(version, "%Y-%m-%d").is_ok() && version.len() == 10;
         let oldest = match self.kind {
             Kind::Table(_) => "2012-02-12",
             Kind::Account => "2015-04-05",
@@ -149,7 +149,10 @@ impl Claim {
         let restricted = (version >= "2015-04-05" || !(has("sip") || has("spr")))
             && (version >= "2020-12-06" || !has("ses"));
         let rules = [
-            (dated && version >= oldest, "sv is no version from which on there are such signatures"),
+            (
+                is_date(version) && version >= oldest,
+                "sv is no version from which on there are such signatures",
+            ),
             (ranged, "srk needs spk, and erk needs epk"),
             (restricted, "sip and spr came with version 2015-04-05, ses with 2020-12-06"),
             (!foreign.iter().any(|name| has(name)), "fields for tables and for accounts are mixed"),

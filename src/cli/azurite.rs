@@ -133,8 +133,8 @@ impl<E: Into<ServeError>> From<E> for Problem {
 pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), Problem> {
     let line = Line::try_parse_from(arguments).map_err(Problem::Line)?;
     let settings = Own::try_parse_from(line.as_settings()).map_err(Problem::Line)?.settings;
-    start_logging(&settings)?;
     let config = settings.read().map_err(ServeError::from)?;
+    start_logging(&settings)?;
     if !line.in_memory_persistence {
         let shown = || line.location.display().to_string();
         std::fs::create_dir_all(&line.location).map_err(|error| ServeError::Folder(shown(), error))?;

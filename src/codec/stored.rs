@@ -397,11 +397,16 @@ pub(crate) mod tests {
             let mut properties: Properties =
                 values.into_iter().enumerate().map(|(i, v)| (format!("P{i}"), v)).collect();
             properties.insert(0, ("Lure".into(), EdmValue::String(lure)));
-            properties.push(("P".into(), EdmValue::String("\"P0\": 1, \"P1@odata.type\":\"Edm.Guid\"".into())));
-            let text = encode(&properties).as_str().to_owned();
-            // As jsonb prints it.
-            let text = if spaced { serde_json::from_str::<serde_json::Value>(&text).unwrap().to_string().replace("\":", "\": ") } else { text };
-            let names: Vec<String> = (0..10).map(|i| format!("P{i}")).chain(["P".into(), "Lure".into()]).collect();
+            let members = "\"P0\": 1, \"P1@odata.type\":\"Edm.Guid\"";
+            properties.push(("P".into(), EdmValue::String(members.into())));
+            let mut text = encode(&properties).as_str().to_owned();
+            if spaced {
+                // As jsonb prints it.
+                let parsed: serde_json::Value = serde_json::from_str(&text).unwrap();
+                text = parsed.to_string().replace("\":", "\": ");
+            }
+            let numbered = (0..10).map(|i| format!("P{i}"));
+            let names: Vec<String> = numbered.chain(["P".into(), "Lure".into()]).collect();
             let wanted: Vec<Wanted<'_>> = names.iter().map(|name| Wanted::new(name)).collect();
             let all = decode(&StoredProperties::from_stored_text(text.clone())).unwrap();
             let mut picked = pick(&text, &wanted).unwrap();

@@ -1,11 +1,11 @@
 //! Settings of who may come in by key, and where.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigError, Mistakes, secret};
+use super::{ConfigError, Mistakes, address, secret};
 use crate::auth::AccountSet;
 use crate::auth::seal::MasterKey;
 
@@ -23,8 +23,7 @@ impl ListenSettings {
     /// # Errors
     /// [`ConfigError::Listen`].
     pub fn address(&self) -> Result<SocketAddr, ConfigError> {
-        let found = self.listen.to_socket_addrs().ok().and_then(|mut found| found.next());
-        found.ok_or_else(|| ConfigError::Listen(self.listen.clone()))
+        address(&self.listen).ok_or_else(|| ConfigError::Listen(self.listen.clone()))
     }
 }
 

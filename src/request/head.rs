@@ -107,6 +107,11 @@ impl ApiVersion {
     }
 }
 
+/// Whether a text is a date, `YYYY-MM-DD`, as versions are.
+pub fn is_date(text: &str) -> bool {
+    date(text).is_some()
+}
+
 fn date(text: &str) -> Option<Date> {
     let date: Date = text.as_bytes().try_into().ok()?;
     let number = |from: usize, to: usize| {

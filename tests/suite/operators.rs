@@ -209,15 +209,11 @@ fn the_server_is_not_ready_while_it_stops() {
     let (server, admin) = server("sqlite::memory:", &[]);
     let client = client(&server);
     let t = client.table();
-    let bytes = t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes();
-    let mut stream = client.wire().connect();
-    let (head, tail) = bytes.split_at(bytes.len() - 5);
-    stream.write_all(head).expect("the server listens");
-    std::thread::sleep(Duration::from_millis(300));
+    let (mut stream, tail) = t.half_inserted(&with_keys("p", "r", json!({ "A": 1 })));
     assert_eq!(sample(&metrics(&admin), "rowhouse_requests_in_flight"), 1.0);
     server.signal("TERM");
     refused(&turns(&admin, 503), 503, "Stopping");
-    stream.write_all(tail).expect("the server still listens to this request");
+    stream.write_all(&tail).expect("the server still listens to this request");
     assert_eq!(read_answer(&mut stream, "POST").expect("an answer").0.status, 201);
     drop(stream);
     assert_eq!(server.exit_status(Duration::from_secs(40)), Some(0), "{}", server.log());

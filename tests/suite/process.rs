@@ -200,14 +200,10 @@ fn a_request_in_flight_is_finished_before_the_end() {
         let server = server(&fresh_folder());
         let client = client(&server);
         let t = client.table();
-        let bytes = t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes();
-        let mut stream = client.wire().connect();
-        let (head, tail) = bytes.split_at(bytes.len() - 5);
-        stream.write_all(head).expect("the server listens");
-        std::thread::sleep(Duration::from_millis(300));
+        let (mut stream, tail) = t.half_inserted(&with_keys("p", "r", json!({ "A": 1 })));
         server.signal(signal);
         std::thread::sleep(Duration::from_millis(300));
-        stream.write_all(tail).expect("the server still listens to this request");
+        stream.write_all(&tail).expect("the server still listens to this request");
         let (answer, _) = read_answer(&mut stream, "POST").expect("an answer");
         assert_eq!(answer.status, 201, "SIG{signal}");
         drop(stream);

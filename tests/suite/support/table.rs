@@ -1,5 +1,9 @@
 //! One table and what cases do with it.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::answer::Answer;
@@ -36,6 +40,17 @@ impl<'a> Table<'a> {
     /// An insert, not yet sent.
     pub fn inserting(&self, entity: &Value) -> Request<'a> {
         self.client.request("POST", &self.set()).json(entity)
+    }
+
+    /// An insert that the server has begun to read, and the bytes that it still
+    /// waits for.
+    pub fn half_inserted(&self, entity: &Value) -> (TcpStream, Vec<u8>) {
+        let mut bytes = self.inserting(entity).bytes();
+        let tail = bytes.split_off(bytes.len() - 5);
+        let mut stream = self.client.wire().connect();
+        stream.write_all(&bytes).expect("the server listens");
+        std::thread::sleep(Duration::from_millis(300));
+        (stream, tail)
     }
 
     /// Inserts.
