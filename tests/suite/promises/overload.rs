@@ -11,6 +11,7 @@ use serde_json::json;
 use super::line::{Fate, Line, read};
 use super::site::{End, Site};
 use crate::support::http::Raw;
+use crate::support::postgres::fresh_database;
 use crate::support::*;
 
 /// Clients that send slowly, and that send without end.
@@ -174,6 +175,11 @@ fn overloaded(url: &str) {
 #[test]
 fn an_overloaded_server_answers_those_who_behave() {
     overloaded("sqlite://data.db");
+}
+
+#[test]
+fn an_overloaded_server_over_postgres_answers_those_who_behave() {
+    overloaded(&fresh_database());
 }
 
 #[test]
