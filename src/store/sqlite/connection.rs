@@ -22,6 +22,10 @@ pub enum Location {
 pub enum OpenError {
     #[error("cannot open the SQLite database {0}: {1}")]
     Open(String, rusqlite::Error),
+    #[error(
+        "the SQLite database {0} can only be read: let the user of this process write to it and to its folder"
+    )]
+    ReadOnly(String),
     #[error("cannot bring the SQLite database to the current schema: {0}")]
     Migrate(#[from] rusqlite_migration::Error),
     #[error("SQLite refused a setting: {0}")]
@@ -81,6 +85,9 @@ pub fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let prepare = || {
         let mut connection = connect(options)?;
         migrate(&mut connection)?;
+        if connection.is_readonly("main")? {
+            return Err(OpenError::ReadOnly(shown(&options.location)));
+        }
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         Ok(connection)
     };
@@ -91,9 +98,17 @@ pub fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
             // waits for nobody while it turns on the log, and two that found
             // the same version both want to leave it.
             Err(error) if attempt < ATTEMPTS && can_be_a_race(&error) => std::thread::sleep(PAUSE),
-            outcome => return outcome,
+            outcome => return outcome.map_err(|error| naming(&options.location, error)),
         }
         attempt += 1;
+    }
+}
+
+/// What is wrong with a file often shows only when it is first read.
+fn naming(location: &Location, error: OpenError) -> OpenError {
+    match error {
+        OpenError::Configure(error) => OpenError::Open(shown(location), error),
+        other => other,
     }
 }
 
@@ -101,7 +116,7 @@ fn can_be_a_race(error: &OpenError) -> bool {
     match error {
         OpenError::Migrate(_) => true,
         OpenError::Configure(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy),
-        OpenError::Open(..) | OpenError::Thread(_) => false,
+        OpenError::Open(..) | OpenError::ReadOnly(_) | OpenError::Thread(_) => false,
     }
 }
 

@@ -5,6 +5,7 @@ mod authorization;
 mod chance;
 mod cluster;
 mod crash;
+mod disk;
 mod entity;
 mod framing;
 mod histories;
