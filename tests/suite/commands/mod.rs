@@ -3,6 +3,7 @@
 mod accounts;
 mod asking;
 mod checking;
+mod document;
 mod sas;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,68 @@
+//! The commands of docs/operations.md, run as they are written.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::postgres::fresh_database;
+
+const DOCUMENT: &str = include_str!("../../../docs/operations.md");
+
+/// Ends at the first command that fails. The server runs beside the commands, as
+/// in another terminal, and ends in good order.
+const BEGIN: &str = r#"
+set -e
+rowhouse() {
+    [ "$1" = serve ] || { command rowhouse "$@"; return; }
+    command rowhouse serve >ready &
+    server=$!
+    for _ in $(seq 300); do [ -s ready ] && return || sleep 0.1; done
+    return 1
+}
+trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null' EXIT
+set -v
+"#;
+const END: &str = r#"
+kill -TERM "$server"
+wait "$server"
+server=
+echo all was run
+"#;
+
+/// The lines of the document's blocks for a shell. What removes comes last, since
+/// the page is no one session.
+fn commands() -> String {
+    let blocks = DOCUMENT.split("```sh\n").skip(1).filter_map(|rest| rest.split_once("```"));
+    let lines: Vec<&str> = blocks.flat_map(|(block, _)| block.lines()).collect();
+    assert!(lines.len() > 10, "{lines:?}");
+    let (last, first): (Vec<&str>, Vec<&str>) =
+        lines.into_iter().partition(|line| line.contains("account remove"));
+    [first, last].concat().join("\n")
+}
+
+fn run(url: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let programs = Path::new(env!("CARGO_BIN_EXE_rowhouse")).parent().expect("a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("sh")
+        .args(["-c", &[BEGIN, &commands(), END].concat()])
+        .current_dir(&folder)
+        .env_clear()
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .env("DATABASE_URL", url)
+        .env("ROWHOUSE_LISTEN", "127.0.0.1:0")
+        .output()
+        .expect("a shell");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.ends_with("all was run\n"), "{said}\n{wrong}");
+}
+
+#[test]
+fn the_commands_of_the_document_work_on_sqlite() {
+    run("sqlite://rowhouse.db");
+}
+
+#[test]
+fn the_commands_of_the_document_work_on_postgres() {
+    run(&fresh_database());
+}
