@@ -9,8 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 )
 
-// Whole seconds: the SDK writes nine digits of a fraction into policies, and
-// times have seven at most.
+// Whole seconds: the SDK writes up to nine digits of a fraction into policies, and
+// the service, as recorded by users of the SDKs, refuses more than seven.
 var expiry = time.Now().UTC().Add(time.Hour).Truncate(time.Second)
 
 // holder is a client of a table that only has this signature.
@@ -194,6 +194,22 @@ func TestPolicies(t *testing.T) {
 		{ID: to.Ptr("x"), AccessPolicy: &aztables.AccessPolicy{Permission: to.Ptr("dr")}},
 	}})
 	refused(t, err, 400, "InvalidXmlNodeValue")
+	fine := time.Date(2021, 3, 4, 5, 6, 7, 123456789, time.UTC)
+	bound := func(at time.Time) error {
+		timed := &aztables.AccessPolicy{Start: &at, Expiry: &expiry, Permission: to.Ptr("r")}
+		_, err := table.SetAccessPolicy(ctx, &aztables.SetAccessPolicyOptions{
+			TableACL: []*aztables.SignedIdentifier{{ID: to.Ptr("timed"), AccessPolicy: timed}},
+		})
+		return err
+	}
+	refused(t, bound(fine), 400, "InvalidXmlNodeValue")
+	seven := fine.Truncate(100 * time.Nanosecond)
+	if err := bound(seven); err != nil {
+		t.Fatal(err)
+	}
+	if found := must(table.GetAccessPolicy(ctx, nil))(t).SignedIdentifiers; !found[0].AccessPolicy.Start.Equal(seven) {
+		t.Fatalf("the start became %v", found[0].AccessPolicy.Start)
+	}
 	must(table.SetAccessPolicy(ctx, nil))(t)
 	if found := must(table.GetAccessPolicy(ctx, nil))(t).SignedIdentifiers; len(found) != 0 {
 		t.Fatalf("%d policies stayed", len(found))
