@@ -83,6 +83,15 @@ fn lost(effect: Effect) -> Trouble {
     })
 }
 
+/// What it means that the database has fallen silent. Not as a lost connection,
+/// after which another is tried at once.
+pub fn silent(effect: Effect) -> Trouble {
+    Trouble::Fault(match effect {
+        Effect::Undone => Fault::Busy,
+        Effect::Unknown => Fault::Timeout,
+    })
+}
+
 /// Whether the connection must not be used again.
 pub fn breaks_connection(error: &sqlx::Error) -> bool {
     match error {

@@ -12,8 +12,9 @@ use thread_local::ThreadLocal;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
+use super::dial::Dial;
 use super::fault::{Effect, Trouble};
-use super::pool::{Dial, Lease, Pool};
+use super::pool::{Lease, Pool};
 use crate::metrics;
 use crate::store::Fault;
 

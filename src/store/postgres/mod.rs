@@ -2,6 +2,7 @@
 
 mod accounts;
 mod catalog;
+mod dial;
 mod fault;
 mod filter;
 mod inspect;
@@ -26,10 +27,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use catalog::{Facts, Remembered};
+use dial::Dial;
 pub use inspect::inspect;
 use lane::Lanes;
 pub use options::{PgOptions, StartError};
-use pool::{Dial, Pool};
+use pool::Pool;
 use reads::Reads;
 use writes::Writes;
 

@@ -74,7 +74,8 @@ impl PgOptions {
 
     /// Statements that each session starts with. Plans are made once for
     /// every value, by index, since a plan made while a table is small would
-    /// otherwise be a full scan for good.
+    /// otherwise be a full scan for good. The database notices within a minute
+    /// that we are out of its reach, and ends sessions that we had to give up.
     pub fn session(&self) -> String {
         let operation = self.operation_timeout.as_millis();
         let lock = operation.div_ceil(3);
@@ -83,7 +84,8 @@ impl PgOptions {
              SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
              SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
              SET statement_timeout = {operation}; SET lock_timeout = {lock}; \
-             SET idle_in_transaction_session_timeout = {operation}"
+             SET idle_in_transaction_session_timeout = {operation}; SET tcp_keepalives_idle = 30; \
+             SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
         )
     }
 }

@@ -9,14 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, Postgres};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use super::fault::{Effect, Trouble, breaks_connection, judge};
-use super::options::{PgOptions, StartError};
+use super::dial::{Dial, Ended};
+use super::fault::{Effect, Trouble, breaks_connection, judge, silent};
 use super::read::weight;
 use crate::metrics;
 use crate::store::Fault;
@@ -24,60 +24,28 @@ use crate::store::Fault;
 /// A statement with its values.
 pub type Statement<'q> = Query<'q, Postgres, PgArguments>;
 
-/// A connection that rested this long is asked whether it is still there.
-const RESTED: Duration = Duration::from_secs(2);
-/// How much longer than the server we wait for a statement's end.
-const GRACE: Duration = Duration::from_secs(2);
+/// A connection that rested this long is asked whether it is still there: less
+/// than a database takes to start again, since a write that is sent over a
+/// connection that was lost before cannot know that it was.
+const RESTED: Duration = Duration::from_millis(250);
 /// Bytes of unwanted rows that are read to keep a connection; past this a new
 /// connection is cheaper.
 const DRAIN: usize = 512 * 1024;
 
-/// How connections are made, and how long anyone waits for one.
-#[derive(Clone)]
-pub struct Dial {
-    connect: PgConnectOptions,
-    session: String,
-    acquire_timeout: Duration,
-    statement_timeout: Duration,
-}
-
-impl Dial {
-    /// What the settings say.
-    pub fn new(options: &PgOptions) -> Result<Self, StartError> {
-        Ok(Self {
-            connect: PgOptions::connect_options(&options.url)?,
-            session: options.session(),
-            acquire_timeout: options.acquire_timeout,
-            statement_timeout: options.operation_timeout + GRACE,
-        })
-    }
-
-    /// The same, but statements give up on a held row after `limit`.
-    pub fn waiting_for_locks(mut self, limit: Duration) -> Self {
-        self.session.push_str(&format!("; SET lock_timeout = {}", limit.as_millis()));
-        self
-    }
-
-    /// The same, but the server refuses statements that write.
-    pub fn read_only(mut self) -> Self {
-        self.session.push_str("; SET default_transaction_read_only = on");
-        self
-    }
-
-    async fn open(&self) -> Result<PgConnection, sqlx::Error> {
-        let mut connection = PgConnection::connect_with(&self.connect).await?;
-        // Fixed text with numbers of ours in it.
-        sqlx::raw_sql(sqlx::AssertSqlSafe(self.session.clone())).execute(&mut connection).await?;
-        Ok(connection)
-    }
-}
-
 /// A bounded stack of connections.
 pub struct Pool {
     slots: Semaphore,
-    idle: Mutex<Vec<(PgConnection, Instant)>>,
+    idle: Mutex<Vec<Resting>>,
     dial: Dial,
     metrics: &'static metrics::Pool,
+}
+
+/// A connection that nobody uses.
+struct Resting {
+    connection: PgConnection,
+    since: Instant,
+    /// Losses of others before its last statement.
+    losses: u64,
 }
 
 impl Pool {
@@ -89,8 +57,8 @@ impl Pool {
     /// Waits for a slot and hands out a connection.
     ///
     /// # Errors
-    /// [`Fault::Busy`] without a slot in time, [`Fault::Unavailable`] without a
-    /// connection.
+    /// [`Fault::Busy`] without a slot or a connection in time,
+    /// [`Fault::Unavailable`] if the database refuses one.
     pub async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
         let slot = match self.slots.try_acquire() {
             Ok(slot) => slot,
@@ -103,31 +71,40 @@ impl Pool {
             }
         };
         self.metrics.in_use.add(1);
-        let mut lease =
-            Lease { pool: self, _slot: slot, connection: None, running: false, in_transaction: false };
-        while let Some((connection, since)) = self.pop() {
-            lease.connection = Some(connection);
-            if since.elapsed() < RESTED || lease.answers().await {
+        let until = Instant::now() + self.dial.acquire_timeout;
+        let mut lease = Lease {
+            pool: self,
+            _slot: slot,
+            connection: None,
+            losses: self.dial.losses(),
+            running: false,
+            in_transaction: false,
+        };
+        while let Some(resting) = self.pop() {
+            let is_sure = resting.since.elapsed() < RESTED && resting.losses == lease.losses;
+            lease.connection = Some(resting.connection);
+            if is_sure || lease.answers().await {
                 return Ok(lease);
             }
         }
-        lease.connection = Some(self.open().await.inspect_err(|_| self.metrics.failures.one())?);
+        lease.connection = Some(self.open(until).await.inspect_err(|_| self.metrics.failures.one())?);
         self.metrics.opened.one();
         Ok(lease)
     }
 
-    async fn open(&self) -> Result<PgConnection, Fault> {
-        let opened = timeout(self.dial.acquire_timeout, self.dial.open()).await.map_err(|_| {
-            tracing::warn!("connecting to the database took too long");
-            Fault::Unavailable
-        })?;
+    async fn open(&self, until: Instant) -> Result<PgConnection, Fault> {
+        if self.dial.is_silent() {
+            return Err(Fault::Busy);
+        }
+        // None in time is nothing to try at once again.
+        let opened = self.dial.open(until).await.ok_or(Fault::Busy)?;
         opened.map_err(|error| {
             tracing::warn!(%error, "cannot connect to the database");
             Fault::Unavailable
         })
     }
 
-    fn pop(&self) -> Option<(PgConnection, Instant)> {
+    fn pop(&self) -> Option<Resting> {
         let popped = self.resting().pop();
         if popped.is_some() {
             self.metrics.idle.add(-1);
@@ -135,8 +112,8 @@ impl Pool {
         popped
     }
 
-    fn push(&self, connection: PgConnection) {
-        self.resting().push((connection, Instant::now()));
+    fn push(&self, connection: PgConnection, losses: u64) {
+        self.resting().push(Resting { connection, since: Instant::now(), losses });
         self.metrics.idle.add(1);
     }
 
@@ -147,7 +124,7 @@ impl Pool {
         self.metrics.idle.add(-(resting.len() as i64));
     }
 
-    fn resting(&self) -> MutexGuard<'_, Vec<(PgConnection, Instant)>> {
+    fn resting(&self) -> MutexGuard<'_, Vec<Resting>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,6 +140,8 @@ pub struct Lease<'p> {
     pool: &'p Pool,
     _slot: SemaphorePermit<'p>,
     connection: Option<PgConnection>,
+    /// Losses of others before its last statement.
+    losses: u64,
     /// A statement is under way; stays set if its future is dropped.
     running: bool,
     in_transaction: bool,
@@ -175,7 +154,7 @@ impl Drop for Lease<'_> {
             return;
         }
         if let Some(connection) = self.connection.take() {
-            self.pool.push(connection);
+            self.pool.push(connection, self.losses);
         }
     }
 }
@@ -184,17 +163,17 @@ impl Lease<'_> {
     /// Runs a statement and returns its rows once the server is done with it:
     /// a write has then been committed, unless a transaction is open.
     pub async fn rows(&mut self, statement: Statement<'_>, effect: Effect) -> Result<Vec<PgRow>, Trouble> {
-        let limit = self.pool.dial.statement_timeout;
+        let pool = self.pool;
         let connection = self.start()?;
-        let result = timeout(limit, statement.fetch_all(connection)).await;
+        let result = pool.dial.watch(statement.fetch_all(connection)).await;
         self.settle(result, effect)
     }
 
     /// Like [`Lease::rows`], for at most one row.
     pub async fn row(&mut self, statement: Statement<'_>, effect: Effect) -> Result<Option<PgRow>, Trouble> {
-        let limit = self.pool.dial.statement_timeout;
+        let pool = self.pool;
         let connection = self.start()?;
-        let result = timeout(limit, statement.fetch_optional(connection)).await;
+        let result = pool.dial.watch(statement.fetch_optional(connection)).await;
         self.settle(result, effect)
     }
 
@@ -204,9 +183,9 @@ impl Lease<'_> {
         statement: Statement<'_>,
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
     ) -> Result<(), Trouble> {
-        let limit = self.pool.dial.statement_timeout;
+        let pool = self.pool;
         let connection = self.start()?;
-        let drained = timeout(limit, async {
+        let drained = pool.dial.watch(async {
             let mut rows = statement.fetch(connection);
             while let Some(row) = rows.try_next().await? {
                 if visit(&row)?.is_continue() {
@@ -271,40 +250,44 @@ impl Lease<'_> {
     }
 
     async fn control(&mut self, text: &'static str, effect: Effect) -> Result<(), Trouble> {
-        let limit = self.pool.dial.statement_timeout;
+        let pool = self.pool;
         let connection = self.start()?;
-        let result = timeout(limit, sqlx::raw_sql(text).execute(connection)).await;
+        let result = pool.dial.watch(sqlx::raw_sql(text).execute(connection)).await;
         self.settle(result, effect).map(|_| ())
     }
 
+    /// Whether a connection that rested is still there. Half the wait for a
+    /// connection is left to make another.
     async fn answers(&mut self) -> bool {
-        let limit = self.pool.dial.acquire_timeout;
+        let limit = self.pool.dial.acquire_timeout / 2;
         let Ok(connection) = self.start() else { return false };
         let result = timeout(limit, connection.ping()).await;
+        let result = result.map_or(Err(Ended::Silent), |done| done.map_err(Ended::Failed));
         self.settle(result, Effect::Undone).is_ok()
     }
 
     fn start(&mut self) -> Result<&mut PgConnection, Trouble> {
         let connection = self.connection.as_mut().ok_or(Fault::Unavailable)?;
+        self.losses = self.pool.dial.losses();
         self.running = true;
         Ok(connection)
     }
 
-    fn settle<T>(
-        &mut self,
-        result: Result<Result<T, sqlx::Error>, tokio::time::error::Elapsed>,
-        effect: Effect,
-    ) -> Result<T, Trouble> {
+    fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, Trouble> {
         self.running = false;
         match result {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
+            Ok(value) => Ok(value),
+            Err(Ended::Failed(error)) => {
                 if breaks_connection(&error) {
                     self.discard_all();
                 }
                 Err(judge(&error, effect))
             }
-            Err(_) => {
+            Err(Ended::Silent) => {
+                self.discard_all();
+                Err(silent(effect))
+            }
+            Err(Ended::Late) => {
                 tracing::warn!("the database did not answer a statement in time");
                 self.connection = None;
                 Err(Fault::Timeout.into())
@@ -313,9 +296,10 @@ impl Lease<'_> {
     }
 
     /// Closes this connection and, as what ended it has most likely ended them
-    /// too, the resting ones.
+    /// too, the resting ones. Those of other pools are asked before they are used.
     fn discard_all(&mut self) {
         self.connection = None;
+        self.pool.dial.lost_one();
         self.pool.clear();
     }
 }

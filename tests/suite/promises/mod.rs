@@ -15,4 +15,5 @@ mod outages;
 mod overload;
 mod proxy;
 mod rolling;
+mod silence;
 mod site;

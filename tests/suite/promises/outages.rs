@@ -14,7 +14,11 @@ use crate::support::http::Raw;
 use crate::support::postgres::fresh_database;
 use crate::support::*;
 
-fn answer(line: &mut Line, request: &Request) -> Raw {
+/// More than the wait for a connection, seconds.
+const WAIT: u32 = 12;
+
+/// The answer that a request must have.
+pub fn answer(line: &mut Line, request: &Request) -> Raw {
     match line.ask(request) {
         Fate::Answered(raw) => raw,
         other => panic!("no answer: {other:?}"),
@@ -22,12 +26,12 @@ fn answer(line: &mut Line, request: &Request) -> Raw {
 }
 
 /// One of each kind of request. The server's own clock makes one that takes
-/// longer than the wait for a connection a 500.
-fn all_kinds<'a>(table: &Table<'a>) -> Vec<(&'static str, Request<'a>)> {
+/// longer than so many seconds a 500.
+pub fn all_kinds<'a>(table: &Table<'a>, seconds: u32) -> Vec<(&'static str, Request<'a>)> {
     let client = table.client;
     let path = |path: String| {
         let mark = if path.contains('?') { '&' } else { '?' };
-        format!("{path}{mark}timeout=12")
+        format!("{path}{mark}timeout={seconds}")
     };
     let one = path(table.path("p", "r"));
     let entity = with_keys("p", "s", json!({ "A": 1 }));
@@ -57,7 +61,8 @@ fn all_kinds<'a>(table: &Table<'a>) -> Vec<(&'static str, Request<'a>)> {
     ]
 }
 
-fn is_busy(raw: &Raw) -> bool {
+/// Whether an answer says that nothing was done, and when to ask again.
+pub fn is_busy(raw: &Raw) -> bool {
     let text = String::from_utf8_lossy(&raw.body);
     // A failed change set is a 202 with the failure in it.
     let inner = raw.status == 202 && text.contains("HTTP/1.1 503 ") && text.contains("ServerBusy");
@@ -67,7 +72,7 @@ fn is_busy(raw: &Raw) -> bool {
 
 /// Asks until the first success; the number of tries only stops a hang. A write
 /// on a connection that went while it rested cannot know.
-fn until_well(line: &mut Line, request: &Request) {
+pub fn until_well(line: &mut Line, request: &Request) {
     for _ in 0..600 {
         let raw = answer(line, request);
         let text = String::from_utf8_lossy(&raw.body);
@@ -93,7 +98,7 @@ fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
         let _ = (answer(&mut line, &table.on("GET", "p", "r")), table.count());
         cluster.stop();
         for round in 0..2 {
-            for (name, request) in all_kinds(&table) {
+            for (name, request) in all_kinds(&table, WAIT) {
                 let raw = answer(&mut line, &request);
                 // The first write on a connection that was cut cannot know.
                 let unknown = round == 0 && String::from_utf8_lossy(&raw.body).contains("OperationTimedOut");

@@ -1,8 +1,9 @@
-//! A road to PostgreSQL that can break at an exact place.
+//! A road to PostgreSQL that can break at an exact place, and be blocked or slow.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 /// Where the road breaks once the server has sent bytes that hold a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,18 @@ pub enum Break {
     Before,
     /// The database does as it is told, but its answer is lost.
     After,
+}
+
+/// How bytes get along the road.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Traffic {
+    #[default]
+    Free,
+    /// Connections are accepted and stay open, but nothing passes. What was sent
+    /// meanwhile arrives once the road is free.
+    Blocked,
+    /// Answers arrive this much later.
+    Slow(Duration),
 }
 
 type Trap = Arc<Mutex<Option<Armed>>>;
@@ -27,6 +40,7 @@ struct Armed {
 pub struct Proxy {
     port: u16,
     trap: Trap,
+    traffic: Arc<RwLock<Traffic>>,
 }
 
 impl Proxy {
@@ -36,16 +50,17 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it listens").port();
         let trap = Trap::default();
-        let armed = Arc::clone(&trap);
+        let traffic = Arc::<RwLock<Traffic>>::default();
+        let (armed, allowed) = (Arc::clone(&trap), Arc::clone(&traffic));
         // Ends with the tests.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if let Ok(database) = TcpStream::connect(&target) {
-                    carry(client, database, &armed);
+                    carry(client, database, &armed, &allowed);
                 }
             }
         });
-        Self { port, trap }
+        Self { port, trap, traffic }
     }
 
     /// The URL with this road in place of the direct one.
@@ -62,6 +77,11 @@ impl Proxy {
         *self.trap.lock().expect("nobody panics while it is held") = Some(armed);
     }
 
+    /// Lets bytes pass in this way from now on.
+    pub fn let_pass(&self, traffic: Traffic) {
+        *self.traffic.write().expect("nobody panics while it is held") = traffic;
+    }
+
     /// Whether the trap has closed.
     pub fn has_struck(&self) -> bool {
         self.trap.lock().expect("nobody panics while it is held").is_none()
@@ -75,13 +95,26 @@ fn authority(url: &str) -> &str {
     rest.rsplit_once('@').map_or(rest, |(_, host)| host)
 }
 
-fn carry(client: TcpStream, database: TcpStream, trap: &Trap) {
+/// Waits while the road is blocked; how it is after that.
+fn wait(traffic: &RwLock<Traffic>) -> Traffic {
+    loop {
+        let now = *traffic.read().expect("nobody panics while it is held");
+        if now != Traffic::Blocked {
+            return now;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn carry(client: TcpStream, database: TcpStream, trap: &Trap, traffic: &Arc<RwLock<Traffic>>) {
     let deaf = Arc::new(Mutex::new(false));
     let back = (database.try_clone().expect("a socket"), client.try_clone().expect("a socket"));
     let (trap, hears) = (Arc::clone(trap), Arc::clone(&deaf));
+    let (there, home) = (Arc::clone(traffic), Arc::clone(traffic));
     std::thread::spawn(move || {
         let mut carried = false;
         pump(client, database, |bytes| {
+            wait(&there);
             let mut trap = trap.lock().expect("nobody panics while it is held");
             let Some(armed) = trap.as_ref() else { return true };
             carried |= holds(bytes, &armed.key);
@@ -96,7 +129,12 @@ fn carry(client: TcpStream, database: TcpStream, trap: &Trap) {
     });
     std::thread::spawn(move || {
         // Deaf to an answer means that the database has given one.
-        pump(back.0, back.1, |_| !*deaf.lock().expect("nobody panics while it is held"));
+        pump(back.0, back.1, |_| {
+            if let Traffic::Slow(delay) = wait(&home) {
+                std::thread::sleep(delay);
+            }
+            !*deaf.lock().expect("nobody panics while it is held")
+        });
     });
 }
 

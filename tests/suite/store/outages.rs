@@ -75,6 +75,10 @@ async fn killed_sessions_cost_at_most_one_answer_each() {
         let lost = store.write(&account, &table, &upsert, now()).await;
         assert!(matches!(lost, Ok(_) | Err(Failure::Fault(Fault::Timeout))), "{lost:?}");
         store.write(&account, &table, &upsert, now()).await.unwrap();
+        // One loss makes all other connections doubtful, however short they rested.
+        run(&mut admin, kill).await;
+        store.get(&account, &table, &key).await.unwrap();
+        store.write(&account, &table, &upsert, now()).await.unwrap();
     }
 }
 
@@ -106,6 +110,10 @@ async fn settings_that_cannot_work_are_refused_at_start() {
         PgStore::connect(options).await.err()
     };
     assert!(matches!(start(|_| {}).await, Some(StartError::Connect(_))));
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut options = PgOptions::new(format!("postgres://nobody@{}/none", deaf.local_addr().unwrap()));
+    options.acquire_timeout = Duration::from_millis(200);
+    assert!(matches!(PgStore::connect(options).await.err(), Some(StartError::ConnectTimeout(_))));
     assert!(matches!(start(|o| o.spread = 0).await, Some(StartError::Options(_))));
     assert!(matches!(start(|o| o.max_connections = 0).await, Some(StartError::Options(_))));
     assert!(matches!(start(|o| o.url = "nonsense".into()).await, Some(StartError::Url(_))));

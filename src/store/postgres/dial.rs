@@ -1,0 +1,161 @@
+//! How connections are made, and whether the database still answers.
+//!
+//! A statement that takes long and a database that has fallen silent look the
+//! same on the connection that waits. So while a statement is quiet, others ask on
+//! a new connection: where nobody answers there either, nothing more is waited for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, PgConnection};
+use tokio::time::{Instant, timeout};
+
+use super::options::{PgOptions, StartError};
+
+/// How much longer than the server we wait for a statement's end.
+const GRACE: Duration = Duration::from_secs(2);
+/// Part of the wait for a connection after which a quiet statement is doubted.
+const QUIET: u32 = 5;
+/// How long a database that was found silent is not asked again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How connections are made, and how long anyone waits for one.
+#[derive(Clone)]
+pub struct Dial {
+    connect: PgConnectOptions,
+    session: String,
+    /// How long to wait for a turn, and how long for a connection.
+    pub acquire_timeout: Duration,
+    statement_timeout: Duration,
+    /// Shared by all pools of a database, since they all fall silent together.
+    known: Arc<Known>,
+}
+
+/// What has been found out about the database.
+#[derive(Default)]
+struct Known {
+    /// When a new connection was last tried, and whether the database answered.
+    /// Who holds it is asking, and the others wait for what it finds.
+    asked: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    silent: Mutex<Option<Instant>>,
+    losses: AtomicU64,
+}
+
+/// Why a statement was not waited for.
+#[derive(Debug)]
+pub enum Ended {
+    /// It failed.
+    Failed(sqlx::Error),
+    /// It took longer than any may.
+    Late,
+    /// The database does not answer anybody.
+    Silent,
+}
+
+impl Dial {
+    /// What the settings say.
+    pub fn new(options: &PgOptions) -> Result<Self, StartError> {
+        Ok(Self {
+            connect: PgOptions::connect_options(&options.url)?,
+            session: options.session(),
+            acquire_timeout: options.acquire_timeout,
+            statement_timeout: options.operation_timeout + GRACE,
+            known: Arc::default(),
+        })
+    }
+
+    /// The same, but statements give up on a held row after `limit`.
+    pub fn waiting_for_locks(mut self, limit: Duration) -> Self {
+        self.session.push_str(&format!("; SET lock_timeout = {}", limit.as_millis()));
+        self
+    }
+
+    /// The same, but the server refuses statements that write.
+    pub fn read_only(mut self) -> Self {
+        self.session.push_str("; SET default_transaction_read_only = on");
+        self
+    }
+
+    /// Opens a session; `None` if that takes longer than until `end`.
+    pub async fn open(&self, end: Instant) -> Option<Result<PgConnection, sqlx::Error>> {
+        let opened = tokio::time::timeout_at(end, async {
+            let mut connection = PgConnection::connect_with(&self.connect).await?;
+            // Fixed text with numbers of ours in it.
+            sqlx::raw_sql(sqlx::AssertSqlSafe(self.session.clone())).execute(&mut connection).await?;
+            Ok(connection)
+        });
+        let opened = opened.await.ok();
+        if opened.is_none() {
+            self.fell_silent();
+        }
+        opened
+    }
+
+    /// Waits for a statement for as long as it may take and the database answers.
+    pub async fn watch<T>(&self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Ended> {
+        let mut work = std::pin::pin!(work);
+        let end = Instant::now() + self.statement_timeout;
+        let mut quiet = self.acquire_timeout / QUIET;
+        loop {
+            let rest = end.saturating_duration_since(Instant::now());
+            if let Ok(done) = timeout(quiet.min(rest), work.as_mut()).await {
+                return done.map_err(Ended::Failed);
+            }
+            if quiet >= rest {
+                return Err(Ended::Late);
+            }
+            tokio::select! {
+                biased;
+                done = work.as_mut() => return done.map_err(Ended::Failed),
+                answers = self.answers() => if !answers { return Err(Ended::Silent) },
+            }
+            quiet = self.acquire_timeout;
+        }
+    }
+
+    /// Whether a new connection is answered, as found out from now on. Those who
+    /// wonder at the same time share one.
+    async fn answers(&self) -> bool {
+        let now = Instant::now();
+        let mut asked = self.known.asked.lock().await;
+        if let Some((when, answers)) = *asked
+            && when >= now
+        {
+            return answers;
+        }
+        // A refusal is an answer too.
+        let answers = match timeout(self.acquire_timeout, PgConnection::connect_with(&self.connect)).await {
+            Ok(Ok(_) | Err(sqlx::Error::Database(_))) => true,
+            Ok(Err(_)) | Err(_) => false,
+        };
+        *asked = Some((Instant::now(), answers));
+        if !answers {
+            self.fell_silent();
+        }
+        answers
+    }
+
+    fn fell_silent(&self) {
+        tracing::warn!("the database does not answer");
+        *self.known.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether somebody has just waited for the database in vain.
+    pub fn is_silent(&self) -> bool {
+        let silent = *self.known.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.is_some_and(|when| when.elapsed() < PAUSE)
+    }
+
+    /// Notes that a connection was lost.
+    pub fn lost_one(&self) {
+        self.known.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many connections were lost so far. A connection that worked before the
+    /// last loss may be gone as well.
+    pub fn losses(&self) -> u64 {
+        self.known.losses.load(Ordering::Relaxed)
+    }
+}
