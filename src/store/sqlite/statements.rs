@@ -75,16 +75,27 @@ pub fn delete_table(
     Ok(Ok(()))
 }
 
+/// One statement, so that it needs no transaction to see one state: a bucket is
+/// its table's number times 2^16 ([`bucket::bucket`]) where nothing is spread.
 pub fn get(
     db: &Connection,
     account: &str,
     table: &TableName,
     key: &Key,
 ) -> Sqlite<StoreResult<Option<Stored>>> {
-    match bucket_of(db, account, table)? {
-        None => Ok(Err(Code::TableNotFound.into())),
-        Some(bucket) => find(db, bucket, key).map(Ok),
-    }
+    let mut read = db.prepare_cached(
+        "SELECT e.modified, e.properties FROM tables AS t
+         LEFT JOIN entities AS e ON e.bucket = t.table_no << 16 AND e.pk = ?3 AND e.rk = ?4
+         WHERE t.account = ?1 AND t.name_lower = ?2",
+    )?;
+    let found = read
+        .query_row(params![account, table.lower(), key.partition, key.row], |row| {
+            let Some(properties) = row.get(1)? else { return Ok(None) };
+            let properties = StoredProperties::from_stored_text(properties);
+            Ok(Some(Stored { key: key.clone(), modified: ticks(row, 0)?, properties }))
+        })
+        .optional()?;
+    Ok(found.ok_or_else(|| Code::TableNotFound.into()))
 }
 
 fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
