@@ -55,15 +55,16 @@ def options():
 
 
 def build(target):
-    """The server with its own features alone, then the load generator."""
-    for what in (["--bin", "rowhouse"], ["--example", "load"]):
+    """The server with its own features alone, then what it is compared with."""
+    for what in (["--bin", "rowhouse"], ["--example", "load"], ["--example", "relay"]):
         say(f"cargo build --release {' '.join(what)}")
         subprocess.run(["cargo", "build", "--locked", "--release", "-q", *what], cwd=ROOT, check=True)
     return programs(target)
 
 
 def programs(target):
-    found = target / "release" / "rowhouse", target / "release" / "examples" / "load"
+    release = target / "release"
+    found = release / "rowhouse", release / "examples" / "load", release / "examples" / "relay"
     for program in found:
         if not program.exists():
             raise Failure(f"{program.name} is not built")
@@ -79,7 +80,7 @@ def measure(bed):
     for row in ROWS:
         if row.name in wanted:
             yield from compare(bed, row)
-    kinds = {"memory": extra.memory, "start": extra.start, "azurite": against_azurite,
+    kinds = {"floor": extra.floor, "memory": extra.memory, "start": extra.start, "azurite": against_azurite,
              "growth": extra.growth, "purge": extra.purge}
     for name, kind in kinds.items():
         if name in wanted:

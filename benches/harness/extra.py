@@ -1,17 +1,73 @@
 """Rows about memory, start, growth and deletion."""
 
 import os
+import threading
+from pathlib import Path
 from statistics import median
 
 from bed import request
 from compare import Line
 from goals import TABLES
-from processes import say, wait_for
+from processes import Relay, say, wait_for
 from runs import medians
 
 MEBI = 1024 * 1024
 # SQLite's cache: 16 MiB for each connection, which are the workers' and the writer's.
 CACHE = 16
+
+
+class Resident:
+    """What a process holds in memory, without what it maps of a database file: that is
+    the system's cache of the file, counted once for each connection."""
+
+    def __init__(self, pid):
+        self.smaps = Path(f"/proc/{pid}/smaps")
+        self.most = 0
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+
+    def now(self):
+        held, is_database = 0, False
+        for line in self.smaps.read_text().splitlines():
+            words = line.split()
+            if not words[0].endswith(":"):
+                is_database = words[-1].endswith(".db")
+            elif words[0] == "Rss:" and not is_database:
+                held += int(words[1]) * 1024
+        self.most = max(self.most, held)
+        return held
+
+    def watch(self):
+        while not self.ended.wait(0.2):
+            self.now()
+
+    def end(self):
+        self.ended.set()
+        self.thread.join()
+
+
+def floor(bed):
+    """The least that two hops cost: a relay that looks at nothing."""
+    server, lines = bed.servers["postgres"], []
+    bed.need("still", server)
+    peer = bed.pgbench("still")
+    relay = Relay(bed.relay, bed.cluster, "rowhouse", peer.variables)
+    for clients in (1, 16, 64, 128):
+        say(f"floor, {clients} clients")
+        runs = {"relay": [], "peer": []}
+        for _ in range(bed.options.pairs):
+            runs["relay"].append(bed.load(relay, "read", "still", clients=clients, seconds=bed.options.seconds))
+            runs["peer"].append(
+                peer.run("read", clients=clients, folder=bed.folder, seconds=bed.options.seconds)
+            )
+        ours, theirs = medians(runs["relay"]), medians(runs["peer"])
+        ratio = ours["per_second"] / theirs["per_second"]
+        lines.append(
+            Line("postgres", "floor: a relay of point reads", clients, "none", f"{ratio:.2f} ×", None, ours, theirs)
+        )
+    relay.end()
+    return lines
 
 
 def memory(bed):
@@ -21,18 +77,21 @@ def memory(bed):
         say(f"memory, {store}")
         bed.need("still", bed.servers[store])
         server = bed.new_server(store)
+        look = Resident(server.pid)
         try:
-            read = lambda requests: bed.load(server, "read", "still", clients=64, requests=requests)  # noqa: E731
             bed.load(server, "replace-any", "still", clients=64, requests=bed.options.requests // 20)
-            first = read(bed.options.requests // 10)["resident_bytes"]
-            rest = read(bed.options.requests)["resident_bytes"]
+            after = []
+            for requests in (bed.options.requests // 10, bed.options.requests):
+                bed.load(server, "read", "still", clients=64, requests=requests)
+                after.append(look.now())
         finally:
+            look.end()
             server.end()
         cache = CACHE * ((os.cpu_count() or 1) + 1) if store == "sqlite" else 0
-        most, peak = 50 + cache, max(first["peak"], rest["peak"]) / MEBI
+        most, peak = 50 + cache, look.most / MEBI
         goal = "≤ 50 MiB" + (f" and {cache} of SQLite's cache" if cache else "")
         lines.append(Line(store, "memory: most resident", 64, goal, f"{peak:.0f} MiB", peak <= most))
-        growth = rest["after"] / first["after"]
+        growth = after[1] / after[0]
         what = f"memory: growth over {bed.options.requests:,} reads".replace(",", " ")
         lines.append(Line(store, what, 64, "≤ 1.10 ×", f"{growth:.2f} ×", growth <= 1.1))
     return lines

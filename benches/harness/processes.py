@@ -189,6 +189,28 @@ class Rowhouse:
         self.process.stdout.close()
 
 
+class Relay:
+    """What passes point reads of one key on, and nothing else."""
+
+    def __init__(self, program, cluster, database, variables):
+        key = [variables["bucket"], "100000", "1000000", variables["table"]]
+        socket_file = cluster.folder / f".s.PGSQL.{cluster.port}"
+        self.process = start([program, socket_file, database, "rowhouse", *key], stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().split("http://", 1)[1].split(",")[0]
+
+    @property
+    def endpoint(self):
+        return f"http://{self.address}/devstoreaccount1"
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def end(self):
+        end(self.process)
+        self.process.stdout.close()
+
+
 class Azurite:
     """The emulator, its table service alone, in memory."""
 

@@ -33,13 +33,13 @@ def table(lines):
         ours, peer = line.ours or {}, line.peer or {}
         cells = [
             title(line.store), line.what, line.clients, line.goal, line.measured,
-            "yes" if line.reached else "**no**",
+            {True: "yes", False: "**no**", None: ""}[line.reached],
             number(ours.get("per_second")), number(peer.get("per_second")),
             micros(ours.get("p50")), micros(ours.get("p99")), micros(peer.get("p99")), micros(ours.get("server")),
         ]
         shown.append("| " + " | ".join(map(str, cells)) + " |")
-    reached = sum(1 for line in lines if line.reached)
-    return "\n".join(shown) + f"\n\n{reached} of {len(lines)} goals reached."
+    judged = [line.reached for line in lines if line.reached is not None]
+    return "\n".join(shown) + f"\n\n{sum(judged)} of {len(judged)} goals reached."
 
 
 def version(*command):

@@ -112,6 +112,4 @@ def medians(runs):
         "p99": middle(lambda r: r["microseconds"]["p99"] if "microseconds" in r else r["p99"]),
         "server": middle(lambda r: r.get("cpu_microseconds", {}).get("server")),
         "postgres": middle(lambda r: r.get("cpu_microseconds", {}).get("postgres")),
-        "peak": max(numbers(lambda r: (r.get("resident_bytes") or {}).get("peak")), default=None),
-        "after": max(numbers(lambda r: (r.get("resident_bytes") or {}).get("after")), default=None),
     }

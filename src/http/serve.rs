@@ -2,6 +2,7 @@
 //! request, permission, plan, store, answer.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,9 +105,11 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
         unread: &unread,
         observed: &observed,
     };
-    let timely = tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(&mut body));
     let trace = service.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
-    let (timely, spent) = spent::measured(timely, trace.is_some()).await;
+    let (timely, spent) = {
+        let timely = pin!(tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(&mut body)));
+        spent::measured(timely, trace.is_some()).await
+    };
     let (answer, rules) = timely.unwrap_or_else(|_| {
         let error = Error::from(Code::OperationTimedOut);
         (pipeline.refuse(&error), Arc::default())
@@ -152,7 +155,7 @@ impl Pipeline<'_> {
         };
         if head.method == "OPTIONS" {
             self.observed.is_preflight();
-            return (self.preflight(target).await, Arc::default());
+            return (Box::pin(self.preflight(target)).await, Arc::default());
         }
         let answer = self.authenticated(target, body).await;
         (answer, self.cors_rules(target).await)
@@ -190,13 +193,15 @@ impl Pipeline<'_> {
             Credentials::Signature(claim) => claim,
             Credentials::Token(token) => {
                 let issuer = service.issuer.as_ref().ok_or(Code::NoCredentials)?;
-                return issuer.identify(&token, &target.account, self.head.secure, now).await;
+                return Box::pin(issuer.identify(&token, &target.account, self.head.secure, now)).await;
             }
         };
         let policies = match claim.policy() {
             None => Vec::new(),
             Some((table, _)) => {
-                match service.place(target).store.policies(&target.account, table).await.map_err(Error::from)
+                match Box::pin(service.place(target).store.policies(&target.account, table))
+                    .await
+                    .map_err(Error::from)
                 {
                     Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text))?,
                     Err(error) if error.code == Code::TableNotFound => Vec::new(),
@@ -232,7 +237,7 @@ impl Pipeline<'_> {
         if let Some(rules) = place.cors.get(account) {
             return rules;
         }
-        let Ok(stored) = place.store.properties(account).await else { return Arc::default() };
+        let Ok(stored) = Box::pin(place.store.properties(account)).await else { return Arc::default() };
         let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
         let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
         place.cors.put(account, Arc::clone(&rules));
@@ -250,7 +255,7 @@ impl Pipeline<'_> {
             Wanted::One(operation) => operation,
             Wanted::Batch(batch) => {
                 let run = Run { store, target, identity, occasion: self.occasion, now };
-                return Ok(run.batch(batch).await);
+                return Ok(Box::pin(run.batch(batch)).await);
             }
         };
         let plan = permit(identity, target, plan::plan(operation)?)?;
@@ -302,6 +307,18 @@ fn time_allowed(asked: Option<&str>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn size<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+
+    /// Futures are copied several times on the way to where they run, with all
+    /// that they may ever hold: what is large and rare is to be boxed.
+    #[test]
+    fn what_waits_for_an_answer_is_small() {
+        let size = size(serve);
+        assert!(size <= 3072, "{size} bytes");
+    }
 
     #[test]
     fn clients_may_shorten_the_time_but_not_lengthen_it() {

@@ -17,7 +17,8 @@ pub enum Store {
 macro_rules! on_either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
-            Store::Postgres($store) => in_database($call).await,
+            // Large, and moved with every future that it is part of.
+            Store::Postgres($store) => in_database(Box::pin($call)).await,
             Store::Sqlite($store) => in_database($call).await,
         }
     };

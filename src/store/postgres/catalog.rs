@@ -90,6 +90,10 @@ impl PgStore {
         if let Some(facts) = self.remembered.get(&name) {
             return Ok(facts);
         }
+        Box::pin(self.look_up(account, table, name)).await
+    }
+
+    async fn look_up(&self, account: &str, table: &TableName, name: String) -> StoreResult<Facts> {
         let mut lease = self.pool.acquire().await?;
         let row = resolve(&mut lease, account, table).await?.ok_or(Code::TableNotFound)?;
         let facts = Facts::read(&row)?;

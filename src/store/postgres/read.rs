@@ -33,8 +33,11 @@ impl PgStore {
         if let Some(reads) = &self.reads {
             return reads.submit(Lookup { facts, key: key.clone() }).await;
         }
-        let mut lease = self.pool.acquire().await?;
-        read(&mut lease, facts, key).await
+        Box::pin(async {
+            let mut lease = self.pool.acquire().await?;
+            read(&mut lease, facts, key).await
+        })
+        .await
     }
 }
 

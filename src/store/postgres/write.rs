@@ -37,10 +37,10 @@ impl Attempt for One<'_> {
                 let change = match decide(self.write, assumed.as_ref(), self.now) {
                     Ok(change) => change,
                     // Refused whatever is stored; a missing table comes first.
-                    Err(error) if exists(&mut store.pool.acquire().await?, facts).await? => {
-                        return Err(error.into());
+                    Err(error) => {
+                        let there = Box::pin(async { exists(&mut store.pool.acquire().await?, facts).await });
+                        return if there.await? { Err(error.into()) } else { Ok(None) };
                     }
-                    Err(_) => return Ok(None),
                 };
                 if let Some(version) = store.speculate(self.assuming(facts, change)).await? {
                     return Ok(Some(self.written(version)));
@@ -55,19 +55,7 @@ impl Attempt for One<'_> {
                 }
             }
         }
-        let mut lease = store.pool.acquire().await?;
-        lease.begin().await?;
-        let result = self.locked(&mut lease, facts).await;
-        match result {
-            Ok(Some(written)) => {
-                lease.commit().await?;
-                Ok(Some(written))
-            }
-            other => {
-                lease.roll_back().await;
-                other
-            }
-        }
+        Box::pin(self.in_transaction(store, facts)).await
     }
 }
 
@@ -121,6 +109,22 @@ impl One<'_> {
 
     fn speculation(&self, facts: Facts, effort: Effort) -> Speculation {
         Speculation { facts, key: self.write.key.clone(), effort, now: self.now }
+    }
+
+    async fn in_transaction(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
+        let mut lease = store.pool.acquire().await?;
+        lease.begin().await?;
+        let result = self.locked(&mut lease, facts).await;
+        match result {
+            Ok(Some(written)) => {
+                lease.commit().await?;
+                Ok(Some(written))
+            }
+            other => {
+                lease.roll_back().await;
+                other
+            }
+        }
     }
 
     async fn locked(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Option<Written>> {

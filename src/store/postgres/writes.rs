@@ -75,8 +75,11 @@ impl PgStore {
                 Verdict::Alone(speculation) => speculation,
             },
         };
-        let mut lease = self.pool.acquire().await?;
-        run_alone(&mut lease, &alone).await
+        Box::pin(async {
+            let mut lease = self.pool.acquire().await?;
+            run_alone(&mut lease, &alone).await
+        })
+        .await
     }
 }
 

@@ -93,7 +93,7 @@ impl Backend for SqliteStore {
     }
 
     async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
-        self.readers.with(|db| statements::get(db, account, table, key))
+        self.readers.with_statement(|db| statements::get(db, account, table, key))
     }
 
     async fn query(&self, account: &str, table: &TableName, scan: &Scan) -> StoreResult<EntityPage> {

@@ -49,8 +49,19 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
     ) -> StoreResult<T> {
+        self.with_statement(|connection| {
+            let _snapshot = Snapshot::open(connection)?;
+            read(connection)
+        })
+    }
+
+    /// Runs a read of a single statement, which is a snapshot by itself.
+    pub fn with_statement<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
+    ) -> StoreResult<T> {
         match &*self.0 {
-            Source::Memory(shared) => in_snapshot(&lock(shared), read),
+            Source::Memory(shared) => answered(read(&lock(shared))),
             Source::File { options, idle } => {
                 let connection = match lock_idle(idle).pop() {
                     Some(connection) => connection,
@@ -59,7 +70,7 @@ impl Readers {
                         Fault::Unavailable
                     })?,
                 };
-                let outcome = in_snapshot(&connection, read);
+                let outcome = answered(read(&connection));
                 let mut idle = lock_idle(idle);
                 if idle.len() < MAX_IDLE {
                     idle.push(connection);
@@ -74,20 +85,12 @@ fn lock_idle(idle: &Mutex<Vec<Connection>>) -> MutexGuard<'_, Vec<Connection>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A deferred transaction sees one state of the database from its first read
-/// to its end.
-fn in_snapshot<T>(
-    connection: &Connection,
-    read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
-) -> StoreResult<T> {
-    let run = || {
-        let _snapshot = Snapshot::open(connection)?;
-        read(connection)
-    };
-    run().unwrap_or_else(|error| Err(fault(&error)))
+fn answered<T>(outcome: rusqlite::Result<StoreResult<T>>) -> StoreResult<T> {
+    outcome.unwrap_or_else(|error| Err(fault(&error)))
 }
 
-/// A transaction that only reads. Its statements are prepared once for each
+/// A deferred transaction that only reads: it sees one state of the database from
+/// its first read to its end. Its statements are prepared once for each
 /// connection, since a point read takes little longer than parsing them.
 struct Snapshot<'c>(&'c Connection);
 
