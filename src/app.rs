@@ -115,6 +115,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         issuer: config.trust.clone().map(Issuer::new),
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
+        proxies: config.proxies.clone(),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,

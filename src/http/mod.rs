@@ -7,6 +7,7 @@ mod connection;
 mod cors;
 mod execute;
 mod explain;
+mod forwarded;
 mod issuer;
 mod limits;
 mod listen;
@@ -24,6 +25,7 @@ mod wire;
 
 pub use answer::Answer;
 pub use explain::EXPLANATIONS;
+pub use forwarded::Proxies;
 pub use issuer::Issuer;
 pub use limits::{BodyMemory, Limits};
 pub use listen::{bind, listen};
