@@ -1,7 +1,7 @@
 //! Black-box tests of the real binary over real HTTP on every backend, and
 //! tests of what needs a database.
 //!
-//! `conformance` holds the rules of the protocol, `replay` the recordings of
+//! `conformance` holds the rules of the protocol, `compatibility` makes the page that says what of it is proved, `replay` the recordings of
 //! the real service, `failures` what clients are told when the database does
 //! not do its part, `forwarded` what proxies say of their clients, `operators` what is asked and logged of a running server,
 //! `process` and `commands` what an operator sees, `tls` encrypted connections, `traces` what a collector receives, `secondary` a read
@@ -17,6 +17,7 @@ mod support;
 mod architecture;
 mod azurite;
 mod commands;
+mod compatibility;
 mod conformance;
 mod explain;
 mod failures;
