@@ -62,7 +62,7 @@ impl Proof {
 
 fn client_file(client: &str, file: &str) -> Option<(String, String)> {
     let (_, label, files) = CLIENTS.iter().find(|(name, ..)| *name == client)?;
-    Some(((*label).to_owned(), files.replace('*', file)))
+    Some((format!("{label} {}", file.to_lowercase()), files.replace('*', file)))
 }
 
 fn suite_file(module: &str) -> Option<(String, String)> {
@@ -76,12 +76,7 @@ fn suite_file(module: &str) -> Option<(String, String)> {
 /// of JavaScript count as one.
 fn tests(file: &str, text: &str) -> Vec<String> {
     if file.ends_with(".rs") {
-        return [
-            listed(text, "cases![", |line| Some(line)),
-            listed(text, "replays![", replayed),
-            marked(text),
-        ]
-        .concat();
+        return [listed(text, "cases![", whole), listed(text, "replays![", replayed), marked(text)].concat();
     }
     if file.ends_with(".js") {
         let any = text.contains("test(") || text.contains("\nonTable(");
@@ -112,6 +107,10 @@ fn listed(text: &str, begin: &str, name: fn(&str) -> Option<&str>) -> Vec<String
         .filter_map(name)
         .map(str::to_owned)
         .collect()
+}
+
+const fn whole(item: &str) -> Option<&str> {
+    Some(item)
 }
 
 fn replayed(item: &str) -> Option<&str> {
