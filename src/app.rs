@@ -14,7 +14,7 @@ use crate::accounts::{Follower, LoadError};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{self, BodyMemory, Issuer, Place, Service, Tls, TlsError};
+use crate::http::{self, BodyMemory, Issuer, Place, Service, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
 use crate::store::postgres::{self, PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
@@ -34,8 +34,8 @@ pub enum AppError {
     Sqlite(#[from] OpenError),
     #[error("{0}")]
     Postgres(#[from] StartError),
-    #[error("--tls-cert, --tls-key: {0}")]
-    Tls(#[from] TlsError),
+    #[error("{0}: {1}")]
+    Tls(&'static str, TlsError),
     #[error("{0}")]
     Accounts(#[from] LoadError),
     #[error("cannot listen on {0}: {1}")]
@@ -115,6 +115,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         issuer: config.trust.clone().map(Issuer::new),
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
+        proxies: config.proxies.clone(),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
@@ -134,13 +135,18 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(workers) = config.workers {
         server = server.workers(usize::from(workers));
     }
-    let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+    let tls = config.tls.clone().map(encryption).transpose()?;
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
     let admin = start_admin(config, &service)?;
     let server = http::listen(server, listener, service.clone(), tls).map_err(listen)?.run();
     Ok(Running { server, address, admin, service })
+}
+
+fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
+    let flags = files.flags();
+    Tls::load(files).map(Arc::new).map_err(|error| AppError::Tls(flags, error))
 }
 
 /// Starts to answer operators, where the settings say so.

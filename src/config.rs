@@ -19,7 +19,7 @@ use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
 use crate::auth::seal::MasterKey;
 use crate::codec::uri::percent_decode;
-use crate::http::{Limits, TlsFiles};
+use crate::http::{Limits, Proxies, TlsFiles};
 use crate::trace::TraceSettings;
 
 /// How to run the server.
@@ -35,6 +35,10 @@ pub struct Settings {
     /// PEM file with the certificate's key
     #[arg(long, env = "ROWHOUSE_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
+
+    /// Addresses and ranges of proxies whose X-Forwarded-For and X-Forwarded-Proto count, separated by ','
+    #[arg(long, env = "ROWHOUSE_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<String>,
 
     #[command(flatten)]
     pub storage: StorageSettings,
@@ -158,6 +162,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// What connections are encrypted with, if they are.
     pub tls: Option<TlsFiles>,
+    /// Proxies that are believed what they say of their clients.
+    pub proxies: Proxies,
     pub database: Database,
     /// Where operators ask, if anywhere.
     pub admin: Option<AdminAddress>,
@@ -194,6 +200,8 @@ pub enum ConfigError {
     Listen(String),
     #[error("--tls-cert, --tls-key: give both or none")]
     Tls,
+    #[error("--trusted-proxies: {0}")]
+    Proxies(String),
     #[error("--otlp-endpoint: must begin with http:// or https://")]
     OtlpEndpoint,
     #[error("--otlp-headers: must be name=value, several separated by ','")]
@@ -310,6 +318,7 @@ impl Settings {
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
         mistakes.note(filter);
         let tls = mistakes.note(self.tls());
+        let proxies = mistakes.note(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
         let admin = mistakes.note(self.admin());
         let traces = mistakes.note(self.traces());
         if let (Some(address), Some(keyholders)) = (listen, &keyholders)
@@ -324,6 +333,7 @@ impl Settings {
             Some(Config {
                 listen: listen?,
                 tls: tls?,
+                proxies: proxies?,
                 database: database?,
                 admin: admin?,
                 accounts,
@@ -375,7 +385,7 @@ impl Settings {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert), given(&self.tls_key)) {
             (None, None) => Ok(None),
-            (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles::Pem { certificate, key })),
             _ => Err(ConfigError::Tls),
         }
     }
@@ -463,6 +473,8 @@ mod tests {
             (["--workers", "x"], "--workers"),
             (["--tls-cert", "x"], "--tls-cert, --tls-key"),
             (["--tls-key", "x"], "--tls-cert, --tls-key"),
+            (["--trusted-proxies", "10.0.0.1,x"], "--trusted-proxies: x is neither"),
+            (["--trusted-proxies", "0.0.0.0/0"], "--trusted-proxies: 0.0.0.0/0 is everybody"),
             (["--otlp-endpoint", "x"], "--otlp-endpoint"),
         ] {
             let message = read(&arguments).unwrap_err();

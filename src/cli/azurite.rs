@@ -11,7 +11,7 @@ use clap::Parser;
 use super::serve::{ServeError, start_logging};
 use crate::app;
 use crate::config::Settings;
-use crate::http::Absent;
+use crate::http::{Absent, Pfx, TlsFiles};
 
 /// Answers to Azurite's command line: tables in full, blobs and queues only so
 /// far that whoever looks for them finds an empty list.
@@ -42,12 +42,15 @@ struct Line {
     /// Folder that the data is kept in
     #[arg(short, long, default_value = ".")]
     location: PathBuf,
-    /// PEM file with the certificate chain of the table service
-    #[arg(long, requires = "key")]
+    /// PEM file with the certificate chain of the table service, or PFX file with the key too
+    #[arg(long, requires = "secret")]
     cert: Option<PathBuf>,
     /// PEM file with the certificate's key
-    #[arg(long, requires = "cert")]
+    #[arg(long, requires = "cert", group = "secret")]
     key: Option<PathBuf>,
+    /// Password of the PFX file
+    #[arg(long, requires = "cert", group = "secret")]
+    pwd: Option<String>,
     /// Keep nothing after the end
     #[arg(long)]
     in_memory_persistence: bool,
@@ -133,7 +136,8 @@ impl<E: Into<ServeError>> From<E> for Problem {
 pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), Problem> {
     let line = Line::try_parse_from(arguments).map_err(Problem::Line)?;
     let settings = Own::try_parse_from(line.as_settings()).map_err(Problem::Line)?.settings;
-    let config = settings.read().map_err(ServeError::from)?;
+    let mut config = settings.read().map_err(ServeError::from)?;
+    config.tls = line.pfx().or(config.tls);
     start_logging(&settings)?;
     if !line.in_memory_persistence {
         let shown = || line.location.display().to_string();
@@ -161,6 +165,12 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
 }
 
 impl Line {
+    /// The PFX file, which no flag of ours stands for.
+    fn pfx(&self) -> Option<TlsFiles> {
+        let (file, password) = (self.cert.clone()?, self.pwd.clone()?);
+        Some(TlsFiles::Pfx(Pfx { file, password }))
+    }
+
     /// The same in flags of ours.
     fn as_settings(&self) -> Vec<OsString> {
         let database = if self.in_memory_persistence {
@@ -176,10 +186,8 @@ impl Line {
         flags.push(format!("{}:{}", self.table_host, self.table_port).into());
         flags.push("--database-url".into());
         flags.push(database);
-        for (flag, file) in [("--tls-cert", &self.cert), ("--tls-key", &self.key)] {
-            if let Some(file) = file {
-                flags.extend([flag.into(), file.into()]);
-            }
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+            flags.extend(["--tls-cert".into(), certificate.into(), "--tls-key".into(), key.into()]);
         }
         if let Some(accounts) = std::env::var_os("AZURITE_ACCOUNTS").filter(|accounts| !accounts.is_empty()) {
             flags.push("--accounts".into());
@@ -225,13 +233,22 @@ mod tests {
             "-l /data --blobHost 0.0.0.0 --queueHost 0.0.0.0 --tableHost 0.0.0.0 --disableProductStyleUrl \
              --skipApiVersionCheck",
             "--oauth basic --cert c.pem --key k.pem",
+            "--oauth basic --cert c.pfx --pwd secret",
             "-s -L -d debug.log --loose --silent --disableTelemetry --tableKeepAliveTimeout 5",
         ] {
             let words: Vec<&str> =
                 line.split_whitespace().filter(|w| *w != "--loose" && *w != "--silent").collect();
             assert!(flags(&words).is_ok(), "{line}: {:?}", flags(&words));
         }
-        assert!(flags(&["--nonsense"]).is_err() && flags(&["--cert", "c.pem"]).is_err());
+        for wrong in [
+            &["--nonsense"][..],
+            &["--cert", "c.pem"],
+            &["--key", "k.pem"],
+            &["--pwd", "p"],
+            &["--cert", "c.pfx", "--key", "k.pem", "--pwd", "p"],
+        ] {
+            assert!(flags(wrong).is_err(), "{wrong:?}");
+        }
         assert_eq!(
             flags(&["--cert", "c.pem", "--key", "k.pem"]).unwrap()[6..],
             ["--tls-cert", "c.pem", "--tls-key", "k.pem"]

@@ -12,6 +12,7 @@ use actix_web::http::header::HeaderValue;
 use actix_web::web::{Bytes, BytesMut, Payload};
 use futures_util::StreamExt as _;
 
+use super::forwarded::Proxies;
 use super::limits::{BodyMemory, Share};
 use crate::error::{Code, Result};
 use crate::request::Head;
@@ -119,8 +120,9 @@ impl MessageBody for Unread {
     }
 }
 
-/// The head of a request as plain data.
-pub fn head_of(http: &HttpRequest) -> Head<'_> {
+/// The head of a request as plain data: what the connection tells, or what a
+/// trusted proxy does.
+pub fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
     let uri = http.uri();
     let mut headers = Vec::with_capacity(http.headers().len() + 1);
     headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), text_of(value))));
@@ -129,14 +131,16 @@ pub fn head_of(http: &HttpRequest) -> Head<'_> {
     {
         headers.push(("host".into(), authority.as_str().into()));
     }
-    Head {
+    let mut head = Head {
         method: http.method().as_str().into(),
         path: uri.path().into(),
         query: uri.query().unwrap_or_default().into(),
         headers,
         secure: http.app_config().secure(),
         peer: http.peer_addr().map(|address| address.ip()),
-    }
+    };
+    proxies.look_behind(&mut head);
+    head
 }
 
 /// A header's value; bytes that are not UTF-8 are taken as Latin-1, so that

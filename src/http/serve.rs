@@ -17,6 +17,7 @@ use super::clock::Clock;
 use super::cors::{self, CorsCache};
 use super::execute::execute;
 use super::explain::explain;
+use super::forwarded::Proxies;
 use super::issuer::Issuer;
 use super::limits::{BodyMemory, Limits};
 use super::observe::{self, Observed};
@@ -54,6 +55,8 @@ pub struct Service {
     pub issuer: Option<Issuer>,
     pub limits: Limits,
     pub body_memory: BodyMemory,
+    /// Proxies that are believed what they say of their clients.
+    pub proxies: Proxies,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
     /// Requests that take longer are logged as slow.
@@ -90,7 +93,7 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
     let record = METRICS.requests.begin();
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();
-    let head = head_of(&http);
+    let head = head_of(&http, &service.proxies);
     let options = Options::parse(&head.query);
     let occasion = Occasion { request_id: &request_id, now };
     let unread = Cell::new(head.header("transfer-encoding").is_some());

@@ -18,6 +18,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
+use super::pfx::{self, Pfx, PfxError};
 use crate::metrics::METRICS;
 
 /// Time that a handshake may take.
@@ -33,11 +34,15 @@ const HANDSHAKE: u8 = 22;
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
                        Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
 
-/// PEM files with a certificate chain, the server's own first, and its key.
+/// What holds a certificate chain and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
-    pub certificate: PathBuf,
-    pub key: PathBuf,
+pub enum TlsFiles {
+    /// PEM files; the server's own certificate is the first.
+    Pem {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+    Pfx(Pfx),
 }
 
 /// Why files are of no use.
@@ -49,6 +54,8 @@ pub enum TlsError {
     Certificate(PathBuf),
     #[error("{0}: no private key in PEM form was found")]
     Key(PathBuf),
+    #[error("{0}: {1}")]
+    Pfx(PathBuf, PfxError),
     #[error("the certificate and its key are of no use: {0}")]
     Pair(rustls::Error),
 }
@@ -74,25 +81,47 @@ impl ResolvesServerCert for Current {
 type Stamp = [Option<(SystemTime, u64)>; 2];
 
 impl TlsFiles {
-    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-        let read = |path: &Path| std::fs::read(path).map_err(|error| TlsError::Read(path.into(), error));
-        let (chain, key) = (read(&self.certificate)?, read(&self.key)?);
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&chain)
-            .collect::<Result<_, _>>()
-            .map_err(|_| TlsError::Certificate(self.certificate.clone()))?;
-        if chain.is_empty() {
-            return Err(TlsError::Certificate(self.certificate.clone()));
+    /// The flags that name them.
+    pub const fn flags(&self) -> &'static str {
+        match self {
+            Self::Pem { .. } => "--tls-cert, --tls-key",
+            Self::Pfx(_) => "--cert, --pwd",
         }
-        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| TlsError::Key(self.key.clone()))?;
+    }
+
+    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+        let (chain, key) = match self {
+            Self::Pem { certificate, key } => (chain(certificate)?, secret(key)?),
+            Self::Pfx(Pfx { file, password }) => {
+                pfx::open(&read(file)?, password).map_err(|error| TlsError::Pfx(file.clone(), error))?
+            }
+        };
         CertifiedKey::from_der(chain, key, provider).map_err(TlsError::Pair)
     }
 
     fn stamp(&self) -> Stamp {
-        [&self.certificate, &self.key].map(|path| {
+        let facts = |path: &Path| {
             let facts = std::fs::metadata(path).ok()?;
             Some((facts.modified().ok()?, facts.len()))
-        })
+        };
+        match self {
+            Self::Pem { certificate, key } => [facts(certificate), facts(key)],
+            Self::Pfx(pfx) => [facts(&pfx.file), None],
+        }
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|error| TlsError::Read(path.into(), error))
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
+    chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(|| TlsError::Certificate(path.into()))
+}
+
+fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| TlsError::Key(path.into()))
 }
 
 impl Tls {
@@ -191,7 +220,7 @@ mod tests {
 
     fn files(certificate: &str, key: &str) -> TlsFiles {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
-        TlsFiles { certificate: folder.join(certificate), key: folder.join(key) }
+        TlsFiles::Pem { certificate: folder.join(certificate), key: folder.join(key) }
     }
 
     #[test]

@@ -17,9 +17,10 @@ pub struct Head<'a> {
     pub query: Cow<'a, str>,
     /// Names in lower case; those of one name in the order sent.
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// Whether the connection is encrypted.
+    /// Whether the client's connection is encrypted.
     pub secure: bool,
-    /// Where the connection comes from.
+    /// Where the client's connection comes from; `None` where a trusted proxy
+    /// does not say so.
     pub peer: Option<IpAddr>,
 }
 

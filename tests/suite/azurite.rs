@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::support::client::Account;
 use crate::support::server::{account, fresh_folder};
 use crate::support::*;
+use crate::tls::{fixture, trusting};
 
 /// The binary under a name of Azurite's, started.
 struct Emulator {
@@ -51,7 +52,7 @@ impl Emulator {
 
     /// The port at the end of the line that says that a service listens.
     fn port(&self, service: &str) -> u16 {
-        let ready = format!("Azurite {service} service is successfully listening at http://");
+        let ready = format!("Azurite {service} service is successfully listening at http");
         let line = self.lines.iter().find(|line| line.starts_with(&ready)).expect("the service is ready");
         line.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port ends the line")
     }
@@ -200,4 +201,48 @@ fn the_table_service_alone_has_a_name_and_the_account_that_everybody_knows() {
     let key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
     works(&table_only, Account { name: "devstoreaccount1".into(), keys: [key.into(), key.into()] });
     end(folder, table_only);
+}
+
+#[test]
+fn tables_are_encrypted_by_what_a_pfx_file_holds() {
+    for file in ["modern.pfx", "legacy.pfx"] {
+        let path = fixture(file);
+        let path = path.to_str().expect("text");
+        let (folder, emulator) = starts_as(&["--oauth", "basic", "--cert", path, "--pwd", "secret"]);
+        let address = format!("127.0.0.1:{}", emulator.port("Table"));
+        let line = format!("Azurite Table service is successfully listening at https://{address}");
+        assert!(emulator.lines.contains(&line), "{:?}", emulator.lines);
+        let client = Client::over_tls(&address, account(1), trusting(&[b"http/1.1"]));
+        let t = client.table();
+        t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
+        assert_eq!(t.count(), 1);
+        end(folder, emulator);
+    }
+}
+
+#[test]
+fn a_pfx_file_that_is_of_no_use_is_refused_in_one_line() {
+    for (file, password, words) in [
+        ("modern.pfx", "mistaken", "the password is wrong, or the file is damaged"),
+        ("unread.pfx", "secret", "encrypted in a way that is not read"),
+        ("none.pfx", "secret", "No such file"),
+    ] {
+        let folder = fresh_folder();
+        let program = folder.join("azurite-table");
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rowhouse"), &program).expect("a link can be made");
+        let output = Command::new("timeout")
+            .arg("60")
+            .arg(&program)
+            .args(["--tablePort", "0", "--inMemoryPersistence", "--pwd", password, "--cert"])
+            .arg(fixture(file))
+            .current_dir(&folder)
+            .env_clear()
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        assert!(said.contains(file) && said.contains(words), "{said}");
+        assert!(said.contains("--cert") && !said.contains(password), "{said}");
+        std::fs::remove_dir_all(folder).expect("the folder can go");
+    }
 }

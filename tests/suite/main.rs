@@ -1,9 +1,9 @@
 //! Black-box tests of the real binary over real HTTP on every backend, and
 //! tests of what needs a database.
 //!
-//! `conformance` holds the rules of the protocol, `replay` the recordings of
+//! `conformance` holds the rules of the protocol, `compatibility` makes the page that says what of it is proved, `replay` the recordings of
 //! the real service, `failures` what clients are told when the database does
-//! not do its part, `operators` what is asked and logged of a running server,
+//! not do its part, `forwarded` what proxies say of their clients, `operators` what is asked and logged of a running server,
 //! `process` and `commands` what an operator sees, `tls` encrypted connections, `traces` what a collector receives, `secondary` a read
 //! replica, `store` the contract of
 //! the databases, `promises` what must hold whatever dies, `architecture` the direction of the imports. To judge another
@@ -17,9 +17,11 @@ mod support;
 mod architecture;
 mod azurite;
 mod commands;
+mod compatibility;
 mod conformance;
 mod explain;
 mod failures;
+mod forwarded;
 mod operators;
 mod process;
 mod promises;

@@ -19,7 +19,8 @@ use crate::support::http::Wire;
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
 
-fn fixture(name: &str) -> PathBuf {
+/// The path of a certificate or key.
+pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls").join(name)
 }
 
@@ -28,7 +29,7 @@ fn certificate(name: &str) -> CertificateDer<'static> {
 }
 
 /// A client that trusts our authority and offers these protocols.
-fn trusting(protocols: &[&[u8]]) -> Arc<ClientConfig> {
+pub fn trusting(protocols: &[&[u8]]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(certificate("ca.pem")).expect("a root");
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));

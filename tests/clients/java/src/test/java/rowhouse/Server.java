@@ -28,13 +28,19 @@ final class Server {
     private static final int STOP_SECONDS = 40;
     private static final SecureRandom RANDOM = new SecureRandom();
 
-    final String account = "java" + HexFormat.of().formatHex(random(8));
-    final List<String> keys = List.of(newKey(), newKey());
+    final String account;
+    final List<String> keys;
     final String origin;
     private final Path folder;
     private final Process process;
 
     Server() throws Exception {
+        this("java" + HexFormat.of().formatHex(random(8)), List.of(newKey(), newKey()));
+    }
+
+    Server(String account, List<String> keys) throws Exception {
+        this.account = account;
+        this.keys = keys;
         folder = Files.createTempDirectory("rowhouse-java-");
         ProcessBuilder builder = new ProcessBuilder(binary().toString())
             .directory(folder.toFile())
