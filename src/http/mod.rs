@@ -16,6 +16,7 @@ mod permit;
 mod print;
 mod receive;
 mod respond;
+mod rewind;
 mod serve;
 mod stub;
 mod tls;
