@@ -28,6 +28,10 @@ const PURGE_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two looks for changes of the stored accounts.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
 
+/// What the line on standard output begins with that says that the server answers.
+/// Tools wait for it.
+pub const READY: &str = "Rowhouse is ready at";
+
 /// Why a server did not start, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
