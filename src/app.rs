@@ -1,5 +1,6 @@
 //! From a configuration to a running server.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,10 @@ const PURGE_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two looks for changes of the stored accounts.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
 
+/// What the line on standard output begins with that says that the server answers.
+/// Tools wait for it.
+pub const READY: &str = "Rowhouse is ready at";
+
 /// Why a server did not start, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
@@ -47,11 +52,18 @@ pub enum AppError {
 /// A server that accepts connections, not yet waited for.
 struct Running {
     server: Server,
-    /// Where it listens, the port being the real one.
-    address: SocketAddr,
     /// What answers operators, if anything does.
     admin: Option<(Server, Data<Admin>)>,
-    service: Data<Service>,
+    up: Up,
+}
+
+/// A server that answers.
+#[derive(Clone)]
+pub struct Up {
+    /// Where it listens, the port being the real one.
+    pub address: SocketAddr,
+    /// What it answers with.
+    pub service: Data<Service>,
 }
 
 /// Opens the database without its replica, and brings its schema up to date.
@@ -141,7 +153,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     }
     let admin = start_admin(config, &service)?;
     let server = http::listen(server, listener, service.clone(), tls).map_err(listen)?.run();
-    Ok(Running { server, address, admin, service })
+    Ok(Running { server, admin, up: Up { address, service } })
 }
 
 fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
@@ -155,9 +167,15 @@ fn start_admin(config: &Config, service: &Data<Service>) -> Result<Option<(Serve
     let failed = |error| AppError::Listen(settings.listen, error);
     let listener = http::bind(settings.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let admin = Data::new(Admin::new(service.clone(), settings.token.clone()));
+    let admin = Data::new(Admin::new(service.clone(), settings.token.clone(), settings.test_mode));
     let server = admin::listen(listener, admin.clone()).map_err(failed)?;
     tracing::info!("operators are answered at http://{address}");
+    if settings.test_mode {
+        tracing::warn!(
+            "TEST MODE: whoever asks at http://{address} can delete and replace everything that is stored; \
+             never start a server like this on data that matters"
+        );
+    }
     Ok(Some((server, admin)))
 }
 
@@ -171,36 +189,62 @@ pub fn run(config: &Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErr
         // Before anyone can know that there is something to stop.
         let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Run)?;
-        let running = start(config).await?;
-        let handle = running.server.handle();
-        let admin = running.admin.map(|(server, admin)| {
-            let handle = server.handle();
-            actix_web::rt::spawn(server);
-            (handle, admin)
-        });
-        ready(running.address);
-        let probes = admin.as_ref().map(|(_, admin)| admin.clone());
-        actix_web::rt::spawn(async move {
+        let told = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            tracing::info!("stopping; requests in flight are finished first");
-            if let Some(admin) = probes {
-                admin.stop();
-            }
-            handle.stop(true).await;
-        });
-        let ended = running.server.await;
-        // Probes are told that the server stops until it has.
-        if let Some((handle, _)) = admin {
-            handle.stop(false).await;
-        }
-        if let Some(tracer) = &running.service.tracer {
-            tracer.flush();
-        }
-        ended.map_err(AppError::Run)
+        };
+        serve_until(config, told, |up| ready(up.address)).await
     })
+}
+
+/// Serves until `stop` ends, on this thread and those that it starts; signals
+/// are left to others.
+///
+/// # Errors
+/// [`AppError`], to be shown to whoever starts the server.
+pub fn run_until(
+    config: &Config,
+    stop: impl Future<Output = ()> + 'static,
+    ready: impl FnOnce(&Up),
+) -> Result<(), AppError> {
+    System::new().block_on(serve_until(config, stop, ready))
+}
+
+async fn serve_until(
+    config: &Config,
+    stop: impl Future<Output = ()> + 'static,
+    ready: impl FnOnce(&Up),
+) -> Result<(), AppError> {
+    let Running { server, admin, up } = start(config).await?;
+    let handle = server.handle();
+    let admin = admin.map(|(server, admin)| {
+        let handle = server.handle();
+        actix_web::rt::spawn(server);
+        (handle, admin)
+    });
+    ready(&up);
+    let probes = admin.as_ref().map(|(_, admin)| admin.clone());
+    let patient = config.shutdown_seconds > 0;
+    actix_web::rt::spawn(async move {
+        stop.await;
+        tracing::info!("stopping; requests in flight are finished first");
+        if let Some(admin) = probes {
+            admin.stop();
+        }
+        // What waits looks at its connections once a second only.
+        handle.stop(patient).await;
+    });
+    let ended = server.await;
+    // Probes are told that the server stops until it has.
+    if let Some((handle, _)) = admin {
+        handle.stop(false).await;
+    }
+    if let Some(tracer) = &up.service.tracer {
+        tracer.flush();
+    }
+    ended.map_err(AppError::Run)
 }
 
 /// Says so where the replica cannot be asked. The primary is served anyway.

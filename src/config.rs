@@ -66,6 +66,10 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
 
+    /// Let operators reset and restore what is stored, on the admin listener: for test suites, never for data that matters
+    #[arg(long, env = "ROWHOUSE_TEST_MODE")]
+    pub test_mode: bool,
+
     /// Threads that serve requests [default: one for each core]
     #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
@@ -191,6 +195,8 @@ pub struct AdminAddress {
     pub listen: SocketAddr,
     /// Always there where the address is not this machine's alone.
     pub token: Option<Token>,
+    /// Whether test suites may reset and restore what is stored.
+    pub test_mode: bool,
 }
 
 /// A setting that makes no sense, for whoever starts the server.
@@ -212,6 +218,8 @@ pub enum ConfigError {
     AdminListen(String),
     #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
     AdminToken(SocketAddr),
+    #[error("--test-mode: needs --admin-listen, where test suites ask")]
+    TestMode,
     #[error("--admin-token: must have 16 characters or more, and no spaces")]
     WeakToken,
     #[error("--admin-token-file: {0}")]
@@ -392,14 +400,14 @@ impl Settings {
 
     fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
         let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
-            return Ok(None);
+            return if self.test_mode { Err(ConfigError::TestMode) } else { Ok(None) };
         };
         let listen = address(given).ok_or_else(|| ConfigError::AdminListen(given.to_owned()))?;
         let token = self.admin_token()?;
         if token.is_none() && !listen.ip().is_loopback() {
             return Err(ConfigError::AdminToken(listen));
         }
-        Ok(Some(AdminAddress { listen, token }))
+        Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode }))
     }
 
     fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
@@ -494,8 +502,10 @@ mod tests {
         assert_eq!(admin(&["127.0.0.1:1"]), Ok(true));
         assert_eq!(admin(&["[::1]:1", "--admin-token", token]), Ok(true));
         assert_eq!(admin(&["0.0.0.0:1", "--admin-token", token]), Ok(true));
+        assert_eq!(admin(&["127.0.0.1:1", "--test-mode"]), Ok(true));
         for (arguments, words) in [
-            (&["0.0.0.0:1"][..], "--admin-token"),
+            (&["", "--test-mode"][..], "--test-mode: needs --admin-listen"),
+            (&["0.0.0.0:1"], "--admin-token"),
             (&["0.0.0.0:1", "--admin-token", ""], "--admin-token"),
             (&["127.0.0.1:1", "--admin-token", "short"], "16 characters"),
             (&["nowhere"], "--admin-listen nowhere"),

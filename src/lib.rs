@@ -5,11 +5,11 @@
 //!                                    errors from any stage leave through http::Answer::refusal
 //! ```
 //!
-//! Everything that decides is a pure function over plain data. Only `http` and
-//! `app` know actix, only `store` knows databases; the time and the request id
+//! Everything that decides is a pure function over plain data. Only `http`, `admin`
+//! and `app` know actix, only `store` knows databases; the time and the request id
 //! are arguments. Who may import whom:
 //! model, error, metrics, trace <- odata, codec <- request <- auth, plan <- store <- accounts <- http <- admin
-//! <- app, cli.
+//! <- app, testing, cli.
 
 pub mod accounts;
 pub mod admin;
@@ -26,4 +26,6 @@ pub mod odata;
 pub mod plan;
 pub mod request;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod trace;

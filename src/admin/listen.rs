@@ -31,7 +31,8 @@ pub fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
 
 async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) -> HttpResponse {
     let reply = answer(&admin, &http, body).await;
-    let allow = reply.as_ref().err().filter(|refusal| refusal.status == 405).map(|_| allowed(http.path()));
+    let wrong = reply.as_ref().err().filter(|refusal| refusal.status == 405);
+    let allow = wrong.map(|_| allowed(&admin, http.path()));
     let challenge = reply.as_ref().err().is_some_and(|refusal| refusal.status == 401);
     let reply = reply.unwrap_or_else(Reply::from);
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -50,7 +51,7 @@ async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) -> HttpResp
 
 async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Reply, Refusal> {
     let matching: Vec<_> =
-        ROUTES.iter().filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
+        routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
     let known = !matching.is_empty();
     let found = matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()));
     // What there is beside the probes is nobody's business without the token.
@@ -76,12 +77,18 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
     (route.handler)(&call).await
 }
 
+/// The routes of this server.
+fn routes(admin: &Admin) -> impl Iterator<Item = &'static Route> {
+    let test_mode = admin.test_mode;
+    ROUTES.iter().filter(move |route| test_mode || !route.is_for_tests)
+}
+
 fn answers(route: &Route, method: &str) -> bool {
     route.method == method || (route.method == "GET" && method == "HEAD")
 }
 
-fn allowed(path: &str) -> String {
-    let methods = ROUTES.iter().filter(|route| route.parameters(path).is_some()).map(|route| route.method);
+fn allowed(admin: &Admin, path: &str) -> String {
+    let methods = routes(admin).filter(|route| route.parameters(path).is_some()).map(|route| route.method);
     methods.collect::<Vec<_>>().join(", ")
 }
 

@@ -11,6 +11,7 @@ mod figures;
 mod guard;
 mod listen;
 mod probes;
+mod rewind;
 pub mod routes;
 mod tables;
 
@@ -29,13 +30,15 @@ pub struct Admin {
     pub service: Data<Service>,
     /// What an operator has to know, if anything.
     pub token: Option<Token>,
+    /// Whether test suites may reset and restore what is stored.
+    pub test_mode: bool,
     stopping: AtomicBool,
 }
 
 impl Admin {
     /// For a server that serves.
-    pub fn new(service: Data<Service>, token: Option<Token>) -> Self {
-        Self { service, token, stopping: AtomicBool::new(false) }
+    pub fn new(service: Data<Service>, token: Option<Token>, test_mode: bool) -> Self {
+        Self { service, token, test_mode, stopping: AtomicBool::new(false) }
     }
 
     /// From now on the server is not ready: it finishes what it has begun.

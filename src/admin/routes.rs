@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::call::{Call, Outcome};
-use super::{about, figures, probes, tables};
+use super::{about, figures, probes, rewind, tables};
 
 /// The answer under way.
 pub type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -17,6 +17,8 @@ pub struct Route {
     pub path: &'static str,
     /// Whether it is answered without the token.
     pub is_open: bool,
+    /// Whether it is there in test mode only.
+    pub is_for_tests: bool,
     pub handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
 }
 
@@ -28,6 +30,11 @@ pub const ROUTES: &[Route] = &[
     guarded("GET", "/version", |call| Box::pin(about::version(call))),
     guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
     guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
+    for_tests("POST", "/test/reset", |call| Box::pin(rewind::reset(call))),
+    for_tests("GET", "/test/snapshots", |call| Box::pin(rewind::list(call))),
+    for_tests("POST", "/test/snapshots", |call| Box::pin(rewind::take(call))),
+    for_tests("POST", "/test/snapshots/{name}/restore", |call| Box::pin(rewind::restore(call))),
+    for_tests("DELETE", "/test/snapshots/{name}", |call| Box::pin(rewind::discard(call))),
 ];
 
 const fn open(
@@ -35,7 +42,7 @@ const fn open(
     path: &'static str,
     handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
 ) -> Route {
-    Route { method, path, is_open: true, handler }
+    Route { method, path, is_open: true, is_for_tests: false, handler }
 }
 
 const fn guarded(
@@ -43,7 +50,15 @@ const fn guarded(
     path: &'static str,
     handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
 ) -> Route {
-    Route { method, path, is_open: false, handler }
+    Route { method, path, is_open: false, is_for_tests: false, handler }
+}
+
+const fn for_tests(
+    method: &'static str,
+    path: &'static str,
+    handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
+) -> Route {
+    Route { method, path, is_open: false, is_for_tests: true, handler }
 }
 
 impl Route {
@@ -98,8 +113,12 @@ mod tests {
                 assert!(operation["responses"]["200"].is_object(), "{method} {path}");
                 let refused = operation["responses"]["401"].is_object();
                 assert_eq!(refused, !is_open, "{method} {path}");
+                let absent = operation["responses"]["404"]["description"].as_str();
+                let absent = absent.is_some_and(|text| text.contains("test mode"));
+                assert_eq!(absent, path.starts_with("/test/"), "{method} {path}");
             }
         }
+        assert!(ROUTES.iter().all(|route| route.is_for_tests == route.path.starts_with("/test/")));
         let mut routes: Vec<_> =
             ROUTES.iter().map(|r| (r.method.to_owned(), r.path.to_owned(), r.is_open)).collect();
         described.sort();

@@ -15,6 +15,16 @@ pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 pub const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
+/// What clients connect with. `server` is `http://host:port` or the same with
+/// `https`, `key` in base64.
+pub fn connection_string(server: &str, account: &str, key: &str) -> String {
+    let scheme = server.split("://").next().unwrap_or_default();
+    format!(
+        "DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey={key};\
+         TableEndpoint={server}/{account};"
+    )
+}
+
 /// A decoded account key. Never printed.
 #[derive(Clone)]
 pub struct AccountKey {

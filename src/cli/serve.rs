@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::app::{self, AppError};
+use crate::app::{self, AppError, READY};
+use crate::auth::accounts::connection_string;
 use crate::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
 use crate::http::EXPLANATIONS;
 
@@ -63,14 +64,13 @@ fn announce(config: &Config, address: SocketAddr) {
     };
     let warning =
         if config.is_development { " (the well-known development account: anyone can use it)" } else { "" };
-    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let server = format!("{}://{address}", if config.tls.is_some() { "https" } else { "http" });
     let mut out = std::io::stdout().lock();
     let _ = writeln!(
         out,
-        "Rowhouse is ready at {scheme}://{address}, storing in {}. Connection string{warning}: \
-         DefaultEndpointsProtocol={scheme};AccountName={name};AccountKey={key};\
-         TableEndpoint={scheme}://{address}/{name};",
+        "{READY} {server}, storing in {}. Connection string{warning}: {}",
         config.database.shown(),
+        connection_string(&server, name, &key),
     );
     let _ = out.flush();
 }

@@ -1,7 +1,7 @@
 //! Requests from pages of other origins (protocol §11.3).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::codec::properties::CorsRule;
@@ -16,31 +16,64 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// Rules as last read, by account.
 #[derive(Default)]
-pub struct CorsCache(Mutex<HashMap<String, Remembered>>);
+pub struct CorsCache(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    rules: HashMap<String, Remembered>,
+    /// How often something was forgotten.
+    age: Age,
+}
 
 /// Rules and when they were read.
 type Remembered = (Instant, Arc<[CorsRule]>);
 
+/// Tells what was read before something was forgotten from what was read after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Age(u64);
+
 impl CorsCache {
-    /// The account's rules, unless they are unknown or too old.
-    pub fn get(&self, account: &str) -> Option<Arc<[CorsRule]>> {
-        let map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (read, rules) = map.get(account)?;
-        (read.elapsed() < FRESH).then(|| Arc::clone(rules))
+    /// The account's rules, unless they are unknown or too old; then what
+    /// [`CorsCache::put`] wants to know once they are read.
+    ///
+    /// # Errors
+    /// The age before the rules are read.
+    pub fn get(&self, account: &str) -> std::result::Result<Arc<[CorsRule]>, Age> {
+        let known = self.known();
+        match known.rules.get(account) {
+            Some((read, rules)) if read.elapsed() < FRESH => Ok(Arc::clone(rules)),
+            _ => Err(known.age),
+        }
     }
 
-    /// Remembers what was just read.
-    pub fn put(&self, account: &str, rules: Arc<[CorsRule]>) {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if map.len() >= MAX_REMEMBERED {
-            map.clear();
+    /// Remembers what was just read, unless it may be what was forgotten since.
+    pub fn put(&self, account: &str, rules: Arc<[CorsRule]>, age: Age) {
+        let mut known = self.known();
+        if known.age != age {
+            return;
         }
-        map.insert(account.to_owned(), (Instant::now(), rules));
+        if known.rules.len() >= MAX_REMEMBERED {
+            known.rules.clear();
+        }
+        known.rules.insert(account.to_owned(), (Instant::now(), rules));
     }
 
     /// Forgets an account whose rules were just changed.
     pub fn forget(&self, account: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(account);
+        let mut known = self.known();
+        known.age.0 += 1;
+        known.rules.remove(account);
+    }
+
+    /// Forgets every account.
+    pub fn forget_all(&self) {
+        let mut known = self.known();
+        known.age.0 += 1;
+        known.rules.clear();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,6 +177,22 @@ mod tests {
     }
     fn get(headers: &Headers, name: &str) -> Option<String> {
         headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone())
+    }
+
+    #[test]
+    fn what_was_read_before_rules_changed_is_not_remembered() {
+        let cache = CorsCache::default();
+        let rules: Arc<[CorsRule]> = [rule("http://a", "GET", "", "")].into();
+        for forget in [|cache: &CorsCache| cache.forget("a"), CorsCache::forget_all] {
+            let age = cache.get("a").unwrap_err();
+            forget(&cache);
+            cache.put("a", Arc::clone(&rules), age);
+            let age = cache.get("a").expect_err("forgotten meanwhile");
+            cache.put("a", Arc::clone(&rules), age);
+            assert_eq!(cache.get("a").map(|rules| rules.len()), Ok(1));
+            forget(&cache);
+            assert!(cache.get("a").is_err());
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod pfx;
 mod print;
 mod receive;
 mod respond;
+mod rewind;
 mod serve;
 mod stub;
 mod tls;

@@ -237,13 +237,14 @@ impl Pipeline<'_> {
             return Arc::default();
         }
         let (place, account) = (self.service.place(target), target.account.as_str());
-        if let Some(rules) = place.cors.get(account) {
-            return rules;
-        }
+        let age = match place.cors.get(account) {
+            Ok(rules) => return rules,
+            Err(age) => age,
+        };
         let Ok(stored) = Box::pin(place.store.properties(account)).await else { return Arc::default() };
         let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
         let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
-        place.cors.put(account, Arc::clone(&rules));
+        place.cors.put(account, Arc::clone(&rules), age);
         rules
     }
 

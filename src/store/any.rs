@@ -2,7 +2,7 @@
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
-use super::{AccountChange, Backend, StoreResult, StoredAccount, TableSize};
+use super::{AccountChange, Backend, Rewind, Snapshot, StoreResult, StoredAccount, TableSize};
 use crate::metrics::METRICS;
 use crate::metrics::spent::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
@@ -121,5 +121,27 @@ impl Backend for Store {
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
         on_either!(self, store => store.purge(now))
+    }
+}
+
+impl Rewind for Store {
+    async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
+        on_either!(self, store => store.reset(account, now))
+    }
+
+    async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
+        on_either!(self, store => store.take_snapshot(name, account, now))
+    }
+
+    async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool> {
+        on_either!(self, store => store.restore_snapshot(name, now))
+    }
+
+    async fn drop_snapshot(&self, name: &str) -> StoreResult<bool> {
+        on_either!(self, store => store.drop_snapshot(name))
+    }
+
+    async fn snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+        on_either!(self, store => store.snapshots())
     }
 }

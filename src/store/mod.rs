@@ -24,11 +24,13 @@ mod any;
 pub mod bucket;
 mod inspection;
 pub mod postgres;
+pub mod rewind;
 pub mod sqlite;
 
 pub use accounts::{AccountChange, StoredAccount};
 pub use any::Store;
 pub use inspection::Inspection;
+pub use rewind::{Rewind, Snapshot};
 
 /// What went wrong with the database, as far as anyone outside may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

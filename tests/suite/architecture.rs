@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "store", "accounts",
-    "http", "admin", "config", "app", "cli",
+    "http", "admin", "config", "app", "testing", "cli",
 ];
 
 /// Crates that only some modules may name.

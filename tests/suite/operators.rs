@@ -15,7 +15,7 @@ use crate::support::*;
 const TOKEN: &str = "a-token-that-only-operators-know";
 
 /// A server with an admin listener, and that listener's address.
-fn server(database: &str, more: &[&str]) -> (Process, Wire) {
+pub fn server(database: &str, more: &[&str]) -> (Process, Wire) {
     let accounts = account(1).setting();
     let fixed =
         ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--accounts", &accounts];
@@ -27,11 +27,11 @@ fn server(database: &str, more: &[&str]) -> (Process, Wire) {
     (process, Wire::new(address))
 }
 
-fn client(server: &Process) -> Client {
+pub fn client(server: &Process) -> Client {
     Client::path_style(server.address(), account(1))
 }
 
-fn ask(admin: &Wire, verb: &str, path: &str, headers: &str) -> Raw {
+pub fn ask(admin: &Wire, verb: &str, path: &str, headers: &str) -> Raw {
     let host = admin.address();
     admin.exchange(verb, format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n").as_bytes())
 }
@@ -40,12 +40,12 @@ fn get(admin: &Wire, path: &str) -> Raw {
     ask(admin, "GET", path, "")
 }
 
-fn json_of(raw: &Raw) -> Value {
+pub fn json_of(raw: &Raw) -> Value {
     serde_json::from_slice(&raw.body).unwrap_or_else(|e| panic!("{e}: {raw:?}"))
 }
 
 #[track_caller]
-fn refused(raw: &Raw, status: u16, code: &str) {
+pub fn refused(raw: &Raw, status: u16, code: &str) {
     assert_eq!(raw.status, status, "{raw:?}");
     let body = json_of(raw);
     assert_eq!(body["error"]["code"], code);
@@ -96,6 +96,9 @@ fn what_there_is_is_answered_and_what_there_is_not_is_refused() {
     refused(&ask(&admin, "GET", "/metrics", "Origin: https://evil.example\r\n"), 403, "Forbidden");
     let document = json_of(&get(&admin, "/openapi.json"));
     for path in document["paths"].as_object().expect("paths").keys() {
+        if document["paths"][path]["get"].is_null() {
+            continue;
+        }
         let raw = get(&admin, path);
         let described = &document["paths"][path]["get"]["responses"][raw.status.to_string()];
         assert!(described.is_object(), "{path}: {}", raw.status);

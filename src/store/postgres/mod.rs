@@ -14,6 +14,7 @@ mod pool;
 mod purge;
 mod read;
 mod reads;
+mod rewind;
 mod schema;
 mod service;
 mod size;
@@ -39,7 +40,9 @@ use crate::error::Code;
 use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
-use crate::store::{AccountChange, Backend, Failure, Fault, StoreResult, StoredAccount, TableSize};
+use crate::store::{
+    AccountChange, Backend, Failure, Fault, Rewind, Snapshot, StoreResult, StoredAccount, TableSize,
+};
 
 /// How often work that lost against another transaction is done again.
 const ATTEMPTS: u32 = 8;
@@ -51,6 +54,9 @@ pub struct PgStore {
     /// One connection for asking whether the database answers, however busy the
     /// others are.
     probe: Pool,
+    /// One connection that keeps the snapshots of test suites, made when the first
+    /// is asked for.
+    snapshots: Pool,
     /// Where point reads and single writes meet; none where each is to have a
     /// statement of its own.
     reads: Option<Lanes<Reads>>,
@@ -75,6 +81,7 @@ impl PgStore {
             reads: coalesce.then(|| Lanes::new(reading)),
             writes: coalesce.then(|| Lanes::new(writing)),
             probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
+            snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
             pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
             remembered: Remembered::default(),
             spread: options.spread,
@@ -94,6 +101,7 @@ impl PgStore {
             reads: self.reads.is_some().then(|| Lanes::new(dial.clone())),
             writes: None,
             probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
+            snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
             pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
             remembered: Remembered::default(),
             spread: self.spread,
@@ -261,5 +269,27 @@ impl Backend for PgStore {
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
         again!(self.try_purge(now))
+    }
+}
+
+impl Rewind for PgStore {
+    async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
+        again!(self.try_reset(account, now))
+    }
+
+    async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
+        again!(self.try_take(name, account, now))
+    }
+
+    async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool> {
+        again!(self.try_restore(name, now))
+    }
+
+    async fn drop_snapshot(&self, name: &str) -> StoreResult<bool> {
+        again!(self.try_discard(name))
+    }
+
+    async fn snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+        again!(self.read_snapshots())
     }
 }

@@ -6,6 +6,8 @@
 //! it: a table that was dropped, or dropped and created again, has no row in
 //! `tables` under the remembered number.
 
+pub mod rewind;
+
 use std::borrow::Cow;
 
 use crate::plan::Projection;
@@ -378,6 +380,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
     ]
     .map(Cow::Borrowed)
     .to_vec();
+    texts.extend(rewind::ALL.map(Cow::Borrowed));
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());
         texts.push(points(projection).into());

@@ -6,6 +6,7 @@
 mod accounts;
 mod connection;
 mod readers;
+mod rewind;
 mod scan;
 mod service;
 mod statements;
@@ -13,7 +14,10 @@ mod writer;
 
 use rusqlite::Connection;
 
-use super::{AccountChange, Backend, Failure, Fault, Inspection, StoreResult, StoredAccount, TableSize};
+use super::{
+    AccountChange, Backend, Failure, Fault, Inspection, Rewind, Snapshot, StoreResult, StoredAccount,
+    TableSize,
+};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
@@ -183,5 +187,31 @@ impl Backend for SqliteStore {
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {
         self.writer.submit(|db| statements::purge(db).map(Ok)).await
+    }
+}
+
+impl Rewind for SqliteStore {
+    async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
+        let account = account.map(str::to_owned);
+        self.writer.submit(move |db| rewind::reset(db, account.as_deref(), now).map(Ok)).await
+    }
+
+    async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
+        let (name, account) = (name.to_owned(), account.map(str::to_owned));
+        self.writer.submit(move |db| rewind::take(db, &name, account.as_deref(), now).map(Ok)).await
+    }
+
+    async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool> {
+        let name = name.to_owned();
+        self.writer.submit(move |db| rewind::restore(db, &name, now).map(Ok)).await
+    }
+
+    async fn drop_snapshot(&self, name: &str) -> StoreResult<bool> {
+        let name = name.to_owned();
+        self.writer.submit(move |db| rewind::discard(db, &name).map(Ok)).await
+    }
+
+    async fn snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+        self.writer.submit(|db| rewind::list(db).map(Ok)).await
     }
 }

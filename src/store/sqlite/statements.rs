@@ -11,7 +11,7 @@ use crate::store::{StoreResult, TableSize, bucket};
 type Sqlite<T> = rusqlite::Result<T>;
 
 /// SQLite never spreads a table over several buckets.
-const SPREAD: u16 = 1;
+pub const SPREAD: u16 = 1;
 /// Rows that one purge step removes at most.
 const PURGE_ROWS: i64 = 2000;
 

@@ -8,6 +8,7 @@ mod outages;
 mod pages;
 mod postgres;
 mod pushdown;
+mod rewind;
 mod sqlite;
 mod statements;
 mod tables;

@@ -1,0 +1,65 @@
+//! Beginning anew and going back, for test suites: what the database does, and
+//! what has to be forgotten here then.
+
+use uuid::Uuid;
+
+use super::Service;
+use crate::error::{Error, Result};
+use crate::store::{Rewind as _, Snapshot};
+
+impl Service {
+    /// Empties an account, or all of them.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn reset(&self, account: Option<&str>) -> Result<()> {
+        self.primary.store.reset(account, self.clock.now()).await.map_err(Error::from)?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Takes a snapshot of an account, or of all of them, and tells its name;
+    /// `None` if there are [`crate::store::rewind::MAX_SNAPSHOTS`] already.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
+        let name = Uuid::new_v4().simple().to_string();
+        let taken = self.primary.store.take_snapshot(&name, account, self.clock.now()).await;
+        Ok(taken.map_err(Error::from)?.then_some(name))
+    }
+
+    /// Goes back to a snapshot; `false` if there is none of this name.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn restore_snapshot(&self, name: &str) -> Result<bool> {
+        let restored = self.primary.store.restore_snapshot(name, self.clock.now()).await;
+        let restored = restored.map_err(Error::from)?;
+        self.forget();
+        Ok(restored)
+    }
+
+    /// Drops a snapshot; `false` if there is none of this name.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn drop_snapshot(&self, name: &str) -> Result<bool> {
+        self.primary.store.drop_snapshot(name).await.map_err(Error::from)
+    }
+
+    /// All snapshots, the oldest first.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        self.primary.store.snapshots().await.map_err(Error::from)
+    }
+
+    /// Stores let the database check what they remember; nobody checks CORS rules.
+    fn forget(&self) {
+        for place in std::iter::once(&self.primary).chain(&self.secondary) {
+            place.cors.forget_all();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Snapshots, in temporary tables of one session: no database that is served
+//! ever has them, and they are gone with the session.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::PgStore;
+use super::fault::{Effect, Trouble};
+use super::pool::Lease;
+use super::read::{broken_row, ticks};
+use super::statements::rewind as texts;
+use crate::model::Ticks;
+use crate::store::StoreResult;
+use crate::store::bucket::new_table_no;
+use crate::store::rewind::{MAX_SNAPSHOTS, Snapshot};
+
+impl PgStore {
+    /// The session that has the snapshots, and their tables in it. Another one
+    /// in its place, after the connection was lost, has none.
+    async fn snapshot_session(&self) -> Result<Lease<'_>, Trouble> {
+        let mut lease = self.snapshots.acquire().await?;
+        let known = sqlx::query(texts::HAS_SNAPSHOTS).bind("snapshots");
+        if lease.row(known, Effect::Undone).await?.is_none() {
+            for text in texts::CREATE {
+                lease.row(sqlx::query(text), Effect::Unknown).await?;
+            }
+        }
+        Ok(lease)
+    }
+
+    pub(super) async fn try_reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
+        let mut lease = self.pool.acquire().await?;
+        lease.begin().await?;
+        empty(&mut lease, account, now).await?;
+        Ok(lease.commit().await?)
+    }
+
+    pub(super) async fn try_take(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
+        let mut lease = self.snapshot_session().await?;
+        let take =
+            sqlx::query(texts::TAKE).bind(name).bind(account).bind(now.raw()).bind(MAX_SNAPSHOTS as i64);
+        Ok(lease.row(take, Effect::Unknown).await?.is_some())
+    }
+
+    pub(super) async fn try_restore(&self, name: &str, now: Ticks) -> StoreResult<bool> {
+        let mut lease = self.snapshot_session().await?;
+        let found = lease.row(sqlx::query(texts::FIND).bind(name), Effect::Undone).await?;
+        let Some(found) = found else { return Ok(false) };
+        let account: Option<String> = found.try_get("account").map_err(broken_row)?;
+        lease.begin().await?;
+        match put_back(&mut lease, name, account.as_deref(), now).await {
+            Ok(()) => {
+                lease.commit().await?;
+                Ok(true)
+            }
+            Err(trouble) => {
+                // Or the session would end, and every snapshot with it.
+                lease.roll_back().await;
+                Err(trouble.into())
+            }
+        }
+    }
+
+    pub(super) async fn try_discard(&self, name: &str) -> StoreResult<bool> {
+        let mut lease = self.snapshot_session().await?;
+        let discard = sqlx::query(texts::DISCARD).bind(name);
+        Ok(lease.row(discard, Effect::Unknown).await?.is_some())
+    }
+
+    pub(super) async fn read_snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+        let mut lease = self.snapshot_session().await?;
+        let rows = lease.rows(sqlx::query(texts::LIST), Effect::Undone).await?;
+        Ok(rows.iter().map(snapshot).collect::<Result<_, Trouble>>()?)
+    }
+}
+
+async fn empty(lease: &mut Lease<'_>, account: Option<&str>, now: Ticks) -> Result<(), Trouble> {
+    lease.row(sqlx::query(texts::LOCK), Effect::Undone).await?;
+    let reset = sqlx::query(texts::RESET).bind(account).bind(now.raw());
+    lease.row(reset, Effect::Undone).await?;
+    Ok(())
+}
+
+async fn put_back(
+    lease: &mut Lease<'_>,
+    name: &str,
+    account: Option<&str>,
+    now: Ticks,
+) -> Result<(), Trouble> {
+    empty(lease, account, now).await?;
+    let rows = lease.rows(sqlx::query(texts::NUMBERS).bind(name), Effect::Undone).await?;
+    let number = |row: &PgRow| row.try_get("table_no").map_err(broken_row);
+    let old: Vec<i64> = rows.iter().map(number).collect::<Result<_, _>>()?;
+    let new: Vec<i64> = old.iter().map(|_| new_table_no()).collect();
+    for text in [texts::RESTORE_TABLES, texts::RESTORE_ENTITIES] {
+        let restore = sqlx::query(text).bind(name).bind(&old).bind(&new);
+        lease.row(restore, Effect::Undone).await?;
+    }
+    lease.row(sqlx::query(texts::RESTORE_PROPERTIES).bind(name), Effect::Undone).await?;
+    Ok(())
+}
+
+fn snapshot(row: &PgRow) -> Result<Snapshot, Trouble> {
+    Ok(Snapshot {
+        name: row.try_get("name").map_err(broken_row)?,
+        account: row.try_get("account").map_err(broken_row)?,
+        taken: ticks(row.try_get("taken").map_err(broken_row)?)?,
+    })
+}

@@ -1,0 +1,146 @@
+//! What a server of a test is like.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha512};
+
+use super::{Error, Server};
+use crate::auth::AccountSet;
+use crate::auth::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use crate::config::{Config, Mistakes, StorageSettings};
+use crate::http::{Limits, Proxies};
+
+/// An account of a server of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// 3 to 24 lower-case letters and digits.
+    pub name: String,
+    /// In base64.
+    pub key: String,
+}
+
+impl Account {
+    /// An account of this name, with a key that is made from it: the same
+    /// wherever it is asked for, and known to everybody who knows the name.
+    pub fn new(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let key = STANDARD.encode(Sha512::digest(format!("test key of {name}")));
+        Self { name, key }
+    }
+
+    /// The development account, which client libraries know as
+    /// `UseDevelopmentStorage=true` with port 10002.
+    pub fn development() -> Self {
+        Self { name: DEVELOPMENT_ACCOUNT.into(), key: DEVELOPMENT_KEY.into() }
+    }
+
+    /// As the setting for accounts takes it.
+    pub(super) fn setting(accounts: &[Account]) -> String {
+        let each = accounts.iter().map(|account| format!("{}:{}", account.name, account.key));
+        each.collect::<Vec<_>>().join(";")
+    }
+}
+
+/// Makes a [`Server`] that is not like the others.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    accounts: Vec<Account>,
+    database_url: String,
+    port: u16,
+    host_suffix: Option<String>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self { accounts: Vec::new(), database_url: "sqlite::memory:".into(), port: 0, host_suffix: None }
+    }
+}
+
+impl Builder {
+    /// Adds an account. The first is the one that [`Server::connection_string`]
+    /// is for; without any, that is the development account.
+    pub fn account(mut self, account: Account) -> Self {
+        self.accounts.push(account);
+        self
+    }
+
+    /// Keeps the tables elsewhere than in memory: `sqlite://FILE`, or
+    /// `postgres://…` to test against the same database as in production. What
+    /// is there stays there, before and after.
+    pub fn database_url(mut self, url: impl Into<String>) -> Self {
+        self.database_url = url.into();
+        self
+    }
+
+    /// Listens on this port in place of a free one.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Serves `account.suffix` as a host name too.
+    pub fn host_suffix(mut self, suffix: impl Into<String>) -> Self {
+        self.host_suffix = Some(suffix.into());
+        self
+    }
+
+    /// Starts the server, and returns once it answers.
+    ///
+    /// # Errors
+    /// [`Error`] for accounts and addresses that make no sense, a port that is
+    /// taken and a database that does not answer.
+    pub fn start(self) -> Result<Server, Error> {
+        let config = self.config()?;
+        let mut accounts = self.accounts.into_iter();
+        let first = accounts.next().unwrap_or_else(Account::development);
+        Server::run(config, first, accounts.collect())
+    }
+
+    fn config(&self) -> Result<Config, Error> {
+        let suffixes = self.host_suffix.iter().map(|s| s.trim_start_matches('.').to_owned()).collect();
+        let accounts = match self.accounts.is_empty() {
+            true => AccountSet::development(suffixes),
+            false => AccountSet::parse(&Account::setting(&self.accounts), suffixes)?,
+        };
+        let storage = StorageSettings {
+            database_url: Some(self.database_url.clone()),
+            database_url_file: None,
+            migrate_url: None,
+            migrate_url_file: None,
+            secondary_database_url: None,
+            secondary_database_url_file: None,
+            table_spread: 1,
+            max_connections: 8,
+            sqlite_map_mib: 64,
+        };
+        let mut mistakes = Mistakes::default();
+        let database = storage.read(&mut mistakes);
+        let database = mistakes.unless(database)?;
+        Ok(Config {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port),
+            tls: None,
+            database,
+            admin: None,
+            accounts,
+            is_development: self.accounts.is_empty(),
+            master_key: None,
+            trust: None,
+            proxies: Proxies::default(),
+            workers: Some(1),
+            max_clients: 10_000,
+            max_filter_comparisons: 1000,
+            limits: Limits {
+                head: Duration::from_secs(20),
+                body: Duration::from_secs(25),
+                body_memory: 256 * 1024 * 1024,
+            },
+            // A test that ends waits for nobody.
+            shutdown_seconds: 0,
+            slow_request: Duration::from_secs(1),
+            traces: None,
+        })
+    }
+}

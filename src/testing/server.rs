@@ -1,0 +1,258 @@
+//! A server on a thread of its own.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::{Account, Builder};
+use crate::app::{self, AppError, Up};
+use crate::auth::accounts::{AccountError, connection_string};
+use crate::config::{Config, Mistakes};
+use crate::error;
+
+/// Time to start, and to reset or restore what is stored.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running server; stops when it is dropped.
+pub struct Server {
+    address: SocketAddr,
+    /// The one that its own connection string is for.
+    first: Account,
+    others: Vec<Account>,
+    running: Option<Running>,
+}
+
+/// What is there between start and stop.
+struct Running {
+    up: Up,
+    runtime: Handle,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// A state that a [`Server`] can go back to, as often as is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot(String);
+
+/// Why a server did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("accounts: {0}")]
+    Accounts(#[from] AccountError),
+    #[error("{0}")]
+    Settings(#[from] Mistakes),
+    #[error("{0}")]
+    Start(#[from] AppError),
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+    #[error("the server did not answer within {PATIENCE:?}")]
+    Patience,
+    #[error("the server has stopped")]
+    Stopped,
+    #[error("the server has no account {0}")]
+    NoSuchAccount(String),
+    #[error("the server has no such snapshot; it belongs to another server or was dropped")]
+    NoSuchSnapshot,
+    #[error("the server keeps 64 snapshots at most; drop one first")]
+    TooManySnapshots,
+    #[error("the database failed: {0:?}")]
+    Database(error::Code),
+}
+
+impl From<error::Error> for Error {
+    fn from(error: error::Error) -> Self {
+        Error::Database(error.code)
+    }
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+impl Server {
+    /// Starts a server in memory with the development account, and returns once
+    /// it answers.
+    ///
+    /// # Errors
+    /// [`Error`] where the system has no port, thread or memory to give.
+    pub fn start() -> Result<Self> {
+        Self::builder().start()
+    }
+
+    /// For a server with accounts or a database of your own.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(super) fn run(config: Config, first: Account, others: Vec<Account>) -> Result<Self> {
+        let (ready, started) = mpsc::sync_channel(1);
+        let (stop, told) = oneshot::channel();
+        let serve = move || serve(&config, told, &ready);
+        let thread = std::thread::Builder::new().name("rowhouse-testing".into()).spawn(serve)?;
+        let (up, runtime) = started.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => Error::Patience,
+            RecvTimeoutError::Disconnected => Error::Stopped,
+        })??;
+        let address = up.address;
+        Ok(Self { address, first, others, running: Some(Running { up, runtime, stop, thread }) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The account that was given first, or the development account.
+    pub fn account(&self) -> &str {
+        &self.first.name
+    }
+
+    /// Its key, in base64.
+    pub fn key(&self) -> &str {
+        &self.first.key
+    }
+
+    /// The address of its tables, `http://127.0.0.1:port/account`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}/{}", self.address, self.account())
+    }
+
+    /// What clients connect with.
+    pub fn connection_string(&self) -> String {
+        self.connection_string_of(&self.first)
+    }
+
+    /// What clients of another of its accounts connect with.
+    pub fn connection_string_of(&self, account: &Account) -> String {
+        connection_string(&format!("http://{}", self.address), &account.name, &account.key)
+    }
+
+    /// Deletes everything of every account.
+    ///
+    /// This and what follows waits for the server without a runtime, for about a
+    /// millisecond. Requests that are under way see the state before or after.
+    ///
+    /// # Errors
+    /// [`Error`] of a server that has stopped or whose database fails.
+    pub fn reset(&self) -> Result<()> {
+        self.ask(async |up| Ok(up.service.reset(None).await?))
+    }
+
+    /// Deletes everything of one account.
+    ///
+    /// # Errors
+    /// As [`Server::reset`], and [`Error::NoSuchAccount`].
+    pub fn reset_account(&self, account: &str) -> Result<()> {
+        let account = self.known(account)?;
+        self.ask(async move |up| Ok(up.service.reset(Some(&account)).await?))
+    }
+
+    /// Keeps the state of every account.
+    ///
+    /// # Errors
+    /// As [`Server::reset`], and [`Error::TooManySnapshots`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.take(None)
+    }
+
+    /// Keeps the state of one account; restoring it leaves the others alone.
+    ///
+    /// # Errors
+    /// As [`Server::snapshot`], and [`Error::NoSuchAccount`].
+    pub fn snapshot_account(&self, account: &str) -> Result<Snapshot> {
+        let account = self.known(account)?;
+        self.take(Some(account))
+    }
+
+    fn take(&self, account: Option<String>) -> Result<Snapshot> {
+        let taken = self.ask(async move |up| Ok(up.service.take_snapshot(account.as_deref()).await?));
+        taken?.map(Snapshot).ok_or(Error::TooManySnapshots)
+    }
+
+    /// Goes back to a snapshot: tables, policies, service properties, and
+    /// entities with their ETags and times.
+    ///
+    /// # Errors
+    /// As [`Server::reset`], and [`Error::NoSuchSnapshot`].
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<()> {
+        let name = snapshot.0.clone();
+        let restored = self.ask(async move |up| Ok(up.service.restore_snapshot(&name).await?));
+        restored?.then_some(()).ok_or(Error::NoSuchSnapshot)
+    }
+
+    /// Forgets a snapshot. All are forgotten with the server.
+    ///
+    /// # Errors
+    /// As [`Server::restore`].
+    pub fn drop_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        let name = snapshot.0.clone();
+        let dropped = self.ask(async move |up| Ok(up.service.drop_snapshot(&name).await?));
+        dropped?.then_some(()).ok_or(Error::NoSuchSnapshot)
+    }
+
+    /// Stops, as dropping it does. Requests under way are broken off; after this
+    /// the port is free and what was in memory is gone.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let Some(Running { stop, thread, .. }) = self.running.take() else { return };
+        // Both fail only where the server has come to its end already.
+        let _ = stop.send(());
+        let _ = thread.join();
+    }
+
+    fn known(&self, account: &str) -> Result<String> {
+        let known = self.others.iter().chain([&self.first]).find(|known| known.name == account);
+        known.map(|known| known.name.clone()).ok_or_else(|| Error::NoSuchAccount(account.to_owned()))
+    }
+
+    /// Has the server's own thread do something, and waits for it: the caller
+    /// may be a thread of another runtime, which cannot be blocked on twice.
+    fn ask<T, F>(&self, work: impl FnOnce(Up) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let Running { up, runtime, .. } = self.running.as_ref().ok_or(Error::Stopped)?;
+        let (reply, answer) = mpsc::sync_channel(1);
+        let work = work(up.clone());
+        runtime.spawn(async move { reply.send(work.await) });
+        answer.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => Error::Patience,
+            RecvTimeoutError::Disconnected => Error::Stopped,
+        })?
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
+}
+
+/// Serves until told to stop. `ready` learns once that it answers, or why not.
+fn serve(config: &Config, told: oneshot::Receiver<()>, ready: &SyncSender<Result<(Up, Handle)>>) {
+    let stop = async move {
+        // A handle that was lost without a word means the same.
+        let _ = told.await;
+    };
+    let announce = |up: &Up| {
+        let _ = ready.send(Ok((up.clone(), Handle::current())));
+    };
+    if let Err(error) = app::run_until(config, stop, announce) {
+        tracing::error!(%error, "a server for tests ended");
+        // Nobody listens any more if it had started.
+        let _ = ready.try_send(Err(error.into()));
+    }
+}
