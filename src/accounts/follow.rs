@@ -1,5 +1,10 @@
 //! How a server notices what became of the stored accounts.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Mutex;
+
 use super::open;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountKey;
@@ -42,8 +47,9 @@ pub struct Follower {
     master: MasterKey,
     /// The accounts of the settings, which win.
     given: AccountSet,
-    /// The count of changes that was last served.
-    seen: i64,
+    /// The count of changes that was last served. Held while accounts are read
+    /// and replaced, so that older ones never replace newer ones.
+    seen: Mutex<i64>,
 }
 
 impl Follower {
@@ -61,25 +67,37 @@ impl Follower {
         let seen = store.account_changes().await?;
         let stored = store.accounts().await?;
         check(&master, &stored)?;
-        let follower = Self { master, given, seen };
+        let follower = Self { master, given, seen: Mutex::new(seen) };
         let set = follower.set(&stored);
         Ok((follower, set))
     }
 
-    /// The accounts, if they have changed since they were last returned. One
-    /// whose keys do not open is refused like a disabled one; a server that runs
-    /// goes on with the others.
+    /// What the stored keys are encrypted under.
+    pub fn master(&self) -> &MasterKey {
+        &self.master
+    }
+
+    /// Whether the settings have an account of this name, which then wins.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.keys(name).is_some()
+    }
+
+    /// Replaces the accounts that are served, if they have changed since, and
+    /// says whether they have. One whose keys do not open is refused like a
+    /// disabled one; a server that runs goes on with the others.
     ///
     /// # Errors
     /// Those of the store; the accounts of before are then the best known.
-    pub async fn news<B: Backend>(&mut self, store: &B) -> Result<Option<AccountSet>, Failure> {
+    pub async fn follow<B: Backend>(&self, store: &B, served: &ArcSwap<AccountSet>) -> Result<bool, Failure> {
+        let mut seen = self.seen.lock().await;
         let changes = store.account_changes().await?;
-        if changes == self.seen {
-            return Ok(None);
+        if changes == *seen {
+            return Ok(false);
         }
         let stored = store.accounts().await?;
-        self.seen = changes;
-        Ok(Some(self.set(&stored)))
+        served.store(Arc::new(self.set(&stored)));
+        *seen = changes;
+        Ok(true)
     }
 
     fn set(&self, stored: &[StoredAccount]) -> AccountSet {

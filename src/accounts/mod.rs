@@ -8,6 +8,7 @@ mod follow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 pub use follow::{Follower, LoadError, check};
 
@@ -18,6 +19,8 @@ use crate::store::{AccountChange, Backend, Failure, Fault, StoredAccount};
 
 /// Bytes of a key that is made here, as many as the service's have.
 const KEY: usize = 64;
+/// Bytes of a key that is given, at most.
+const MAX_KEY: usize = 1024;
 /// Tries against others that change the same account.
 const ATTEMPTS: u32 = 5;
 
@@ -26,8 +29,8 @@ const ATTEMPTS: u32 = 5;
 pub enum AccountsError {
     #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
     Name(String),
-    #[error("a key is empty")]
-    EmptyKey,
+    #[error("a key must have 1 to {MAX_KEY} bytes")]
+    KeyLength,
     #[error("there is an account {0} already")]
     Exists(String),
     #[error("there is no account {0} in the database")]
@@ -79,8 +82,8 @@ pub async fn add<B: Backend>(
         Some(keys) => keys,
         None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
     };
-    if keys.iter().any(Vec::is_empty) {
-        return Err(AccountsError::EmptyKey);
+    if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.len())) {
+        return Err(AccountsError::KeyLength);
     }
     // Two master keys over one database would leave every server without half
     // of the accounts.
@@ -108,6 +111,25 @@ pub async fn add<B: Backend>(
 /// [`AccountsError::Store`].
 pub async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsError> {
     Ok(store.accounts().await?)
+}
+
+/// The account of this name. Its keys stay sealed.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account.
+pub async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
+    let found = store.accounts().await?.into_iter().find(|account| account.name == name);
+    found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
+}
+
+/// An account as operators see it, without its keys.
+pub fn shown(account: &StoredAccount) -> Value {
+    json!({
+        "name": account.name,
+        "disabled": account.disabled,
+        "created": account.created.to_canonical(),
+        "rotated": account.rotated.map(Ticks::to_canonical),
+    })
 }
 
 /// Makes a new key in one slot of an account, and returns it in base64. The
@@ -165,11 +187,6 @@ pub async fn keys<B: Backend>(
     name: &str,
 ) -> Result<[Vec<u8>; 2], AccountsError> {
     open(master, &find(store, name).await?).ok_or(AccountsError::MasterKey)
-}
-
-async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
-    let found = store.accounts().await?.into_iter().find(|account| account.name == name);
-    found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
 }
 
 async fn change<B: Backend>(store: &B, name: &str, change: AccountChange) -> Result<(), AccountsError> {

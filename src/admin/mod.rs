@@ -6,6 +6,7 @@
 //! `{"error":{"code":…,"message":…}}`.
 
 mod about;
+mod accounts;
 mod call;
 mod figures;
 mod guard;
@@ -14,6 +15,7 @@ mod probes;
 pub mod routes;
 mod tables;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::web::Data;
@@ -22,6 +24,7 @@ pub use call::{Call, Refusal, Reply};
 pub use guard::Token;
 pub use listen::listen;
 
+use crate::accounts::Follower;
 use crate::http::Service;
 
 /// What answering operators takes.
@@ -29,13 +32,15 @@ pub struct Admin {
     pub service: Data<Service>,
     /// What an operator has to know, if anything.
     pub token: Option<Token>,
+    /// Where the accounts of the database are served.
+    pub follower: Option<Arc<Follower>>,
     stopping: AtomicBool,
 }
 
 impl Admin {
     /// For a server that serves.
-    pub fn new(service: Data<Service>, token: Option<Token>) -> Self {
-        Self { service, token, stopping: AtomicBool::new(false) }
+    pub fn new(service: Data<Service>, token: Option<Token>, follower: Option<Arc<Follower>>) -> Self {
+        Self { service, token, follower, stopping: AtomicBool::new(false) }
     }
 
     /// From now on the server is not ready: it finishes what it has begun.

@@ -227,7 +227,7 @@ fn list(place: &Place) -> Done {
     let lines: Vec<String> = found.iter().map(line).collect();
     let text =
         if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
-    place.form.print(&text, &Value::Array(found.iter().map(value).collect()));
+    place.form.print(&text, &Value::Array(found.iter().map(accounts::shown).collect()));
     Ok(())
 }
 
@@ -236,13 +236,4 @@ fn line(account: &StoredAccount) -> String {
     let [first, second] = account.rotated.map(Ticks::to_canonical);
     let created = account.created.to_canonical();
     format!("{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}", account.name)
-}
-
-fn value(account: &StoredAccount) -> Value {
-    json!({
-        "name": account.name,
-        "disabled": account.disabled,
-        "created": account.created.to_canonical(),
-        "rotated": account.rotated.map(Ticks::to_canonical),
-    })
 }
