@@ -14,7 +14,7 @@ use crate::accounts::{Follower, LoadError};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{self, BodyMemory, Issuer, Place, Service, Tls, TlsError};
+use crate::http::{self, BodyMemory, Issuer, Place, Service, Throttle, Tls, TlsError};
 use crate::metrics::{METRICS, process};
 use crate::store::postgres::{self, PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
@@ -115,6 +115,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         issuer: config.trust.clone().map(Issuer::new),
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
+        throttle: config.max_requests_per_second.map(Throttle::new),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,

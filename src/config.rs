@@ -102,6 +102,10 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
     pub max_body_memory: u32,
 
+    /// Requests of one account a second at most, on this server [default: no limit]
+    #[arg(long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests_per_second: Option<u32>,
+
     /// Seconds that requests in flight may take to finish at shutdown
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
@@ -172,6 +176,8 @@ pub struct Config {
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
     pub limits: Limits,
+    /// Of each account, if there is such a limit.
+    pub max_requests_per_second: Option<u32>,
     pub shutdown_seconds: u16,
     /// Requests that take longer are logged as slow.
     pub slow_request: Duration,
@@ -338,6 +344,7 @@ impl Settings {
                     body: Duration::from_secs(self.body_seconds.into()),
                     body_memory: self.max_body_memory as usize * 1024 * 1024,
                 },
+                max_requests_per_second: self.max_requests_per_second,
                 shutdown_seconds: self.shutdown_seconds,
                 traces: traces?,
                 slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),

@@ -18,6 +18,7 @@ mod receive;
 mod respond;
 mod serve;
 mod stub;
+mod throttle;
 mod tls;
 mod wire;
 
@@ -28,4 +29,5 @@ pub use limits::{BodyMemory, Limits};
 pub use listen::{bind, listen};
 pub use serve::{Place, Service};
 pub use stub::Absent;
+pub use throttle::Throttle;
 pub use tls::{Tls, TlsError, TlsFiles};
