@@ -9,6 +9,7 @@ pub mod cells;
 pub mod operation;
 pub mod process;
 pub mod requests;
+pub mod seldom;
 pub mod spent;
 pub mod text;
 

@@ -1,6 +1,7 @@
 //! What operators ask of a running server, and what they read in its log.
 
 mod accounts;
+mod quiet;
 mod throttle;
 
 use std::collections::HashSet;

@@ -19,6 +19,7 @@ use super::fault::{Effect, Trouble, breaks_connection, judge};
 use super::options::{PgOptions, StartError};
 use super::read::weight;
 use crate::metrics;
+use crate::metrics::seldom::{Seldom, Turn};
 use crate::store::Fault;
 
 /// A statement with its values.
@@ -31,6 +32,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of unwanted rows that are read to keep a connection; past this a new
 /// connection is cheaper.
 const DRAIN: usize = 512 * 1024;
+
+static NO_CONNECTION: Seldom = Seldom::new();
+static NO_ANSWER: Seldom = Seldom::new();
 
 /// How connections are made, and how long anyone waits for one.
 #[derive(Clone)]
@@ -118,11 +122,15 @@ impl Pool {
 
     async fn open(&self) -> Result<PgConnection, Fault> {
         let opened = timeout(self.dial.acquire_timeout, self.dial.open()).await.map_err(|_| {
-            tracing::warn!("connecting to the database took too long");
+            if let Some(Turn { left_out }) = NO_CONNECTION.turn() {
+                tracing::warn!(left_out, "connecting to the database took too long");
+            }
             Fault::Unavailable
         })?;
         opened.map_err(|error| {
-            tracing::warn!(%error, "cannot connect to the database");
+            if let Some(Turn { left_out }) = NO_CONNECTION.turn() {
+                tracing::warn!(%error, left_out, "cannot connect to the database");
+            }
             Fault::Unavailable
         })
     }
@@ -305,7 +313,9 @@ impl Lease<'_> {
                 Err(judge(&error, effect))
             }
             Err(_) => {
-                tracing::warn!("the database did not answer a statement in time");
+                if let Some(Turn { left_out }) = NO_ANSWER.turn() {
+                    tracing::warn!(left_out, "the database did not answer a statement in time");
+                }
                 self.connection = None;
                 Err(Fault::Timeout.into())
             }
