@@ -210,10 +210,8 @@ pub enum ConfigError {
     AdminListen(String),
     #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
     AdminToken(SocketAddr),
-    #[error("--admin-token: must have 16 characters or more, and no spaces")]
+    #[error("--admin-token: must have 16 characters or more, and no spaces; leave it out to have none")]
     WeakToken,
-    #[error("--admin-token-file: {0}")]
-    TokenFile(String),
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
@@ -275,7 +273,8 @@ impl Mistakes {
     }
 }
 
-/// A secret that is given in place or in a file; blank in place is none.
+/// A secret that is given in place or in a file; blank in place is none, which
+/// some callers refuse.
 ///
 /// # Errors
 /// [`ConfigError`] for one given twice, and for a file that is empty or cannot
@@ -400,17 +399,14 @@ impl Settings {
     }
 
     fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
-        let text = match (&self.admin_token, &self.admin_token_file) {
-            (Some(_), Some(_)) => {
-                return Err(ConfigError::TokenFile("give --admin-token or this, not both".into()));
-            }
-            (Some(text), None) if text.is_empty() => return Ok(None),
-            (Some(text), None) => text.clone(),
-            (None, Some(path)) => std::fs::read_to_string(path)
-                .map_err(|error| ConfigError::TokenFile(format!("{}: {error}", path.display())))?,
-            (None, None) => return Ok(None),
-        };
-        Token::new(text.trim()).map(Some).ok_or(ConfigError::WeakToken)
+        let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
+        // A blank one was meant to keep somebody out.
+        let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
+        match given.map(|text| Token::new(&text)) {
+            Some(Some(token)) => Ok(Some(token)),
+            None if !is_blank => Ok(None),
+            _ => Err(ConfigError::WeakToken),
+        }
     }
 
     fn trust(&self) -> Result<Option<Trust>, ConfigError> {
@@ -494,8 +490,12 @@ mod tests {
             (&["0.0.0.0:1", "--admin-token", ""], "--admin-token"),
             (&["127.0.0.1:1", "--admin-token", "short"], "16 characters"),
             (&["nowhere"], "--admin-listen nowhere"),
-            (&["127.0.0.1:1", "--admin-token-file", "/nonexistent"], "--admin-token-file: /nonexistent"),
-            (&["127.0.0.1:1", "--admin-token", token, "--admin-token-file", "x"], "not both"),
+            (&["127.0.0.1:1", "--admin-token", ""], "16 characters"),
+            (&["127.0.0.1:1", "--admin-token", " \t"], "16 characters"),
+            (&["127.0.0.1:1", "--admin-token-file", "/nonexistent"], "--admin-token-file /nonexistent"),
+            (&["127.0.0.1:1", "--admin-token-file", "/dev/null"], "the file is empty"),
+            (&["127.0.0.1:1", "--admin-token", "", "--admin-token-file", "/dev/null"], "the file is empty"),
+            (&["127.0.0.1:1", "--admin-token", token, "--admin-token-file", "x"], "give one of the two"),
         ] {
             let message = admin(arguments).unwrap_err();
             assert!(message.contains(words) && !message.contains(token), "{message}");
