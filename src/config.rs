@@ -17,7 +17,7 @@ use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
-use crate::auth::seal::MasterKey;
+use crate::auth::seal::MasterKeys;
 use crate::codec::uri::percent_decode;
 use crate::http::{Limits, TlsFiles};
 use crate::trace::TraceSettings;
@@ -169,7 +169,7 @@ pub struct Config {
     /// Whether the accounts are the well-known one that everybody can open.
     pub is_development: bool,
     /// Opens the accounts of the database, which are served if it is given.
-    pub master_key: Option<MasterKey>,
+    pub master_key: Option<MasterKeys>,
     /// Whose tokens are trusted, if any are.
     pub trust: Option<Trust>,
     pub workers: Option<u16>,
@@ -222,8 +222,10 @@ pub enum ConfigError {
     Roles(#[from] AssignmentError),
     #[error("--accounts: {0}")]
     Accounts(#[from] AccountError),
-    #[error("--master-key: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
-    MasterKey,
+    #[error("{0}: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
+    MasterKey(&'static str),
+    #[error("--old-master-key: opens what --master-key replaces, so give that too")]
+    OldMasterKey,
     #[error(
         "--listen {0}: others can reach this address, and without accounts of your own they could use the \
          well-known development account; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or accept it \

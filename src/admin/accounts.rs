@@ -190,8 +190,8 @@ impl From<AccountsError> for Refusal {
             AccountsError::KeyLength => (400, "InvalidKey"),
             AccountsError::Exists(_) => (409, "AccountExists"),
             AccountsError::Unknown(_) => (404, "AccountNotFound"),
-            AccountsError::MasterKey => (409, "OtherMasterKey"),
-            AccountsError::Contended(_) => (409, "Contended"),
+            AccountsError::MasterKey | AccountsError::Closed(_) => (409, "OtherMasterKey"),
+            AccountsError::Contended => (409, "Contended"),
             AccountsError::Random => (500, "InternalError"),
             AccountsError::Store(fault) => return Error::from(Failure::Fault(fault)).into(),
         };

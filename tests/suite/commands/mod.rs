@@ -3,6 +3,7 @@
 mod accounts;
 mod asking;
 mod checking;
+mod resealing;
 mod sas;
 
 use std::path::{Path, PathBuf};
