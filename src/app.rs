@@ -15,7 +15,7 @@ use crate::accounts::{Follower, LoadError};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::clock::Clock;
-use crate::http::{self, BodyMemory, Issuer, Place, Service, Tls, TlsError, TlsFiles};
+use crate::http::{self, BodyMemory, Issuer, Place, Service, Throttle, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
 use crate::store::postgres::{self, PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
@@ -115,7 +115,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     let (follower, accounts) = match &config.master_key {
         Some(master) => {
             let (follower, accounts) = Follower::start(&primary, master.clone(), given).await?;
-            (Some(follower), accounts)
+            (Some(Arc::new(follower)), accounts)
         }
         None => (None, given),
     };
@@ -128,12 +128,13 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
         proxies: config.proxies.clone(),
+        throttle: config.max_requests_per_second.map(Throttle::new),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
-    if let Some(follower) = follower {
+    if let Some(follower) = follower.clone() {
         actix_web::rt::spawn(follow_accounts(service.clone(), follower));
     }
     actix_web::rt::spawn(look_for_replica(service.clone()));
@@ -151,7 +152,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
-    let admin = start_admin(config, &service)?;
+    let admin = start_admin(config, &service, follower)?;
     let server = http::listen(server, listener, service.clone(), tls).map_err(listen)?.run();
     Ok(Running { server, admin, up: Up { address, service } })
 }
@@ -162,12 +163,16 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
 }
 
 /// Starts to answer operators, where the settings say so.
-fn start_admin(config: &Config, service: &Data<Service>) -> Result<Option<(Server, Data<Admin>)>, AppError> {
+fn start_admin(
+    config: &Config,
+    service: &Data<Service>,
+    follower: Option<Arc<Follower>>,
+) -> Result<Option<(Server, Data<Admin>)>, AppError> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let failed = |error| AppError::Listen(settings.listen, error);
     let listener = http::bind(settings.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let admin = Data::new(Admin::new(service.clone(), settings.token.clone(), settings.test_mode));
+    let admin = Data::new(Admin::new(service.clone(), settings.token.clone(), follower, settings.test_mode));
     let server = admin::listen(listener, admin.clone()).map_err(failed)?;
     tracing::info!("operators are answered at http://{address}");
     if settings.test_mode {
@@ -257,15 +262,14 @@ async fn look_for_replica(service: Data<Service>) {
 
 /// Serves the stored accounts as they are changed. While the database does not
 /// answer, those that are known stay.
-async fn follow_accounts(service: Data<Service>, mut follower: Follower) {
+async fn follow_accounts(service: Data<Service>, follower: Arc<Follower>) {
     let mut away = false;
     loop {
         tokio::time::sleep(FOLLOW_PAUSE).await;
-        match follower.news(&service.primary.store).await {
-            Ok(news) => {
+        match follower.follow(&service.primary.store, &service.accounts).await {
+            Ok(changed) => {
                 away = false;
-                if let Some(accounts) = news {
-                    service.accounts.store(Arc::new(accounts));
+                if changed {
                     tracing::info!("the accounts have changed");
                 }
             }

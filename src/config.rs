@@ -17,7 +17,7 @@ use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{Assignment, AssignmentError, Trust};
-use crate::auth::seal::MasterKey;
+use crate::auth::seal::MasterKeys;
 use crate::codec::uri::percent_decode;
 use crate::http::{Limits, Proxies, TlsFiles};
 use crate::trace::TraceSettings;
@@ -110,6 +110,10 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
     pub max_body_memory: u32,
 
+    /// Requests of one account a second at most, on this server [default: no limit]
+    #[arg(long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests_per_second: Option<u32>,
+
     /// Seconds that requests in flight may take to finish at shutdown
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
@@ -175,13 +179,15 @@ pub struct Config {
     /// Whether the accounts are the well-known one that everybody can open.
     pub is_development: bool,
     /// Opens the accounts of the database, which are served if it is given.
-    pub master_key: Option<MasterKey>,
+    pub master_key: Option<MasterKeys>,
     /// Whose tokens are trusted, if any are.
     pub trust: Option<Trust>,
     pub workers: Option<u16>,
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
     pub limits: Limits,
+    /// Of each account, if there is such a limit.
+    pub max_requests_per_second: Option<u32>,
     pub shutdown_seconds: u16,
     /// Requests that take longer are logged as slow.
     pub slow_request: Duration,
@@ -220,10 +226,8 @@ pub enum ConfigError {
     AdminToken(SocketAddr),
     #[error("--test-mode: needs --admin-listen, where test suites ask")]
     TestMode,
-    #[error("--admin-token: must have 16 characters or more, and no spaces")]
+    #[error("--admin-token: must have 16 characters or more, and no spaces; leave it out to have none")]
     WeakToken,
-    #[error("--admin-token-file: {0}")]
-    TokenFile(String),
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
@@ -234,8 +238,10 @@ pub enum ConfigError {
     Roles(#[from] AssignmentError),
     #[error("--accounts: {0}")]
     Accounts(#[from] AccountError),
-    #[error("--master-key: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
-    MasterKey,
+    #[error("{0}: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
+    MasterKey(&'static str),
+    #[error("--old-master-key: opens what --master-key replaces, so give that too")]
+    OldMasterKey,
     #[error(
         "--listen {0}: others can reach this address, and without accounts of your own they could use the \
          well-known development account; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or accept it \
@@ -285,7 +291,8 @@ impl Mistakes {
     }
 }
 
-/// A secret that is given in place or in a file; blank in place is none.
+/// A secret that is given in place or in a file; blank in place is none, which
+/// some callers refuse.
 ///
 /// # Errors
 /// [`ConfigError`] for one given twice, and for a file that is empty or cannot
@@ -356,6 +363,7 @@ impl Settings {
                     body: Duration::from_secs(self.body_seconds.into()),
                     body_memory: self.max_body_memory as usize * 1024 * 1024,
                 },
+                max_requests_per_second: self.max_requests_per_second,
                 shutdown_seconds: self.shutdown_seconds,
                 traces: traces?,
                 slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
@@ -411,17 +419,14 @@ impl Settings {
     }
 
     fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
-        let text = match (&self.admin_token, &self.admin_token_file) {
-            (Some(_), Some(_)) => {
-                return Err(ConfigError::TokenFile("give --admin-token or this, not both".into()));
-            }
-            (Some(text), None) if text.is_empty() => return Ok(None),
-            (Some(text), None) => text.clone(),
-            (None, Some(path)) => std::fs::read_to_string(path)
-                .map_err(|error| ConfigError::TokenFile(format!("{}: {error}", path.display())))?,
-            (None, None) => return Ok(None),
-        };
-        Token::new(text.trim()).map(Some).ok_or(ConfigError::WeakToken)
+        let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
+        // A blank one was meant to keep somebody out.
+        let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
+        match given.map(|text| Token::new(&text)) {
+            Some(Some(token)) => Ok(Some(token)),
+            None if !is_blank => Ok(None),
+            _ => Err(ConfigError::WeakToken),
+        }
     }
 
     fn trust(&self) -> Result<Option<Trust>, ConfigError> {
@@ -509,8 +514,12 @@ mod tests {
             (&["0.0.0.0:1", "--admin-token", ""], "--admin-token"),
             (&["127.0.0.1:1", "--admin-token", "short"], "16 characters"),
             (&["nowhere"], "--admin-listen nowhere"),
-            (&["127.0.0.1:1", "--admin-token-file", "/nonexistent"], "--admin-token-file: /nonexistent"),
-            (&["127.0.0.1:1", "--admin-token", token, "--admin-token-file", "x"], "not both"),
+            (&["127.0.0.1:1", "--admin-token", ""], "16 characters"),
+            (&["127.0.0.1:1", "--admin-token", " \t"], "16 characters"),
+            (&["127.0.0.1:1", "--admin-token-file", "/nonexistent"], "--admin-token-file /nonexistent"),
+            (&["127.0.0.1:1", "--admin-token-file", "/dev/null"], "the file is empty"),
+            (&["127.0.0.1:1", "--admin-token", "", "--admin-token-file", "/dev/null"], "the file is empty"),
+            (&["127.0.0.1:1", "--admin-token", token, "--admin-token-file", "x"], "give one of the two"),
         ] {
             let message = admin(arguments).unwrap_err();
             assert!(message.contains(words) && !message.contains(token), "{message}");

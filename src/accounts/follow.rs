@@ -1,9 +1,16 @@
 //! How a server notices what became of the stored accounts.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Mutex;
+
 use super::open;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountKey;
-use crate::auth::seal::MasterKey;
+use crate::auth::seal::{KeySlot, MasterKeys};
+use crate::model::Ticks;
 use crate::store::{Backend, Failure, Fault, StoredAccount};
 
 /// Why the stored accounts cannot be served.
@@ -31,7 +38,7 @@ impl From<Failure> for LoadError {
 ///
 /// # Errors
 /// [`LoadError::MasterKey`] for the first that does not.
-pub fn check(master: &MasterKey, stored: &[StoredAccount]) -> Result<(), LoadError> {
+pub fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), LoadError> {
     let closed = stored.iter().find(|account| open(master, account).is_none());
     closed.map_or(Ok(()), |account| Err(LoadError::MasterKey(account.name.clone())))
 }
@@ -39,11 +46,31 @@ pub fn check(master: &MasterKey, stored: &[StoredAccount]) -> Result<(), LoadErr
 /// Follows the stored accounts, beside those of the settings.
 #[derive(Debug)]
 pub struct Follower {
-    master: MasterKey,
+    master: MasterKeys,
     /// The accounts of the settings, which win.
     given: AccountSet,
-    /// The count of changes that was last served.
-    seen: i64,
+    /// What was last served. Held while accounts are read and replaced, so that
+    /// older ones never replace newer ones.
+    last: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// The count of changes.
+    changes: i64,
+    known: Known,
+}
+
+/// What is known of the stored accounts, by name.
+type Known = HashMap<String, Learnt>;
+
+/// The keys of an account, as far as they have opened, and what tells whether
+/// they still are its keys.
+#[derive(Debug)]
+struct Learnt {
+    created: Ticks,
+    rotated: [Ticks; 2],
+    keys: [Option<AccountKey>; 2],
 }
 
 impl Follower {
@@ -54,47 +81,77 @@ impl Follower {
     /// start.
     pub async fn start<B: Backend>(
         store: &B,
-        master: MasterKey,
+        master: MasterKeys,
         given: AccountSet,
     ) -> Result<(Self, AccountSet), LoadError> {
         // The count first: a change in between is then seen as one to come.
-        let seen = store.account_changes().await?;
+        let changes = store.account_changes().await?;
         let stored = store.accounts().await?;
         check(&master, &stored)?;
-        let follower = Self { master, given, seen };
-        let set = follower.set(&stored);
+        let last = Mutex::new(Seen { changes, known: Known::new() });
+        let mut follower = Self { master, given, last };
+        let (set, known) = follower.set(&Known::new(), &stored);
+        follower.last.get_mut().known = known;
         Ok((follower, set))
     }
 
-    /// The accounts, if they have changed since they were last returned. One
-    /// whose keys do not open is refused like a disabled one; a server that runs
-    /// goes on with the others.
+    /// What the stored keys are encrypted under.
+    pub fn master(&self) -> &MasterKeys {
+        &self.master
+    }
+
+    /// Whether the settings have an account of this name, which then wins.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.keys(name).is_some()
+    }
+
+    /// Replaces the accounts that are served, if they have changed since, and
+    /// says whether they have. A key that does not open stays what it was; one
+    /// that was not known before is not served.
     ///
     /// # Errors
     /// Those of the store; the accounts of before are then the best known.
-    pub async fn news<B: Backend>(&mut self, store: &B) -> Result<Option<AccountSet>, Failure> {
+    pub async fn follow<B: Backend>(&self, store: &B, served: &ArcSwap<AccountSet>) -> Result<bool, Failure> {
+        let mut last = self.last.lock().await;
         let changes = store.account_changes().await?;
-        if changes == self.seen {
-            return Ok(None);
+        if changes == last.changes {
+            return Ok(false);
         }
         let stored = store.accounts().await?;
-        self.seen = changes;
-        Ok(Some(self.set(&stored)))
+        let (set, known) = self.set(&last.known, &stored);
+        served.store(Arc::new(set));
+        *last = Seen { changes, known };
+        Ok(true)
     }
 
-    fn set(&self, stored: &[StoredAccount]) -> AccountSet {
-        self.given.beside(stored.iter().map(|account| {
-            let keys = open(&self.master, account);
-            if keys.is_none() {
-                tracing::error!(account = account.name, "the master key does not open this account's keys");
-            }
-            let keys: Vec<AccountKey> = keys
-                .filter(|_| !account.disabled)
-                .into_iter()
-                .flatten()
-                .filter_map(AccountKey::new)
-                .collect();
-            (account.name.clone(), keys)
-        }))
+    /// What is served of the stored accounts, and what is then known of them.
+    fn set(&self, known: &Known, stored: &[StoredAccount]) -> (AccountSet, Known) {
+        let known: Known =
+            stored.iter().map(|account| (account.name.clone(), self.learn(known, account))).collect();
+        let set = self.given.beside(stored.iter().map(|account| {
+            let keys = known.get(&account.name).filter(|_| !account.disabled);
+            let keys = keys.into_iter().flat_map(|learnt| learnt.keys.iter().flatten().cloned());
+            (account.name.clone(), keys.collect())
+        }));
+        (set, known)
+    }
+
+    /// The keys of an account. Those that do not open, because they were sealed
+    /// anew under a master key that this server is yet to be given, are still
+    /// what they were; a key that was made since is not known.
+    fn learn(&self, known: &Known, account: &StoredAccount) -> Learnt {
+        let before = known.get(&account.name).filter(|learnt| learnt.created == account.created);
+        let keys = KeySlot::BOTH.map(|slot| {
+            let at = slot.index();
+            let opened = self.master.open(&account.name, slot, &account.keys[at]);
+            opened.and_then(AccountKey::new).or_else(|| {
+                let same = before.filter(|learnt| learnt.rotated[at] == account.rotated[at]);
+                let kept = same.and_then(|learnt| learnt.keys[at].clone());
+                let (account, kept_on) = (&account.name, kept.is_some());
+                tracing::error!(account, key = at + 1, kept_on, "the master key does not open a key");
+                kept
+            })
+        });
+        Learnt { created: account.created, rotated: account.rotated, keys }
     }
 }

@@ -8,16 +8,19 @@ mod follow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 
 pub use follow::{Follower, LoadError, check};
 
 use crate::auth::accounts::is_account_name;
-use crate::auth::seal::{KeySlot, MasterKey, NONCE};
+use crate::auth::seal::{KeySlot, MasterKeys, NONCE};
 use crate::model::Ticks;
-use crate::store::{AccountChange, Backend, Failure, Fault, StoredAccount};
+use crate::store::{AccountChange, Backend, Failure, Fault, Resealed, StoredAccount};
 
 /// Bytes of a key that is made here, as many as the service's have.
 const KEY: usize = 64;
+/// Bytes of a key that is given, at most.
+const MAX_KEY: usize = 1024;
 /// Tries against others that change the same account.
 const ATTEMPTS: u32 = 5;
 
@@ -26,8 +29,8 @@ const ATTEMPTS: u32 = 5;
 pub enum AccountsError {
     #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
     Name(String),
-    #[error("a key is empty")]
-    EmptyKey,
+    #[error("a key must have 1 to {MAX_KEY} bytes")]
+    KeyLength,
     #[error("there is an account {0} already")]
     Exists(String),
     #[error("there is no account {0} in the database")]
@@ -38,8 +41,13 @@ pub enum AccountsError {
     MasterKey,
     #[error("the operating system gave no random bytes")]
     Random,
-    #[error("another change of the account {0} was under way; try again")]
-    Contended(String),
+    #[error(
+        "neither master key opens the keys of the account {0}: give the one that they were stored under as \
+         --old-master-key, or remove the account"
+    )]
+    Closed(String),
+    #[error("other changes of accounts were under way; try again")]
+    Contended,
     #[error("the database failed ({0:?})")]
     Store(Fault),
 }
@@ -67,7 +75,7 @@ pub struct NewAccount {
 /// key than that of the accounts that exist.
 pub async fn add<B: Backend>(
     store: &B,
-    master: &MasterKey,
+    master: &MasterKeys,
     name: &str,
     keys: Option<[Vec<u8>; 2]>,
     now: Ticks,
@@ -79,8 +87,8 @@ pub async fn add<B: Backend>(
         Some(keys) => keys,
         None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
     };
-    if keys.iter().any(Vec::is_empty) {
-        return Err(AccountsError::EmptyKey);
+    if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.len())) {
+        return Err(AccountsError::KeyLength);
     }
     // Two master keys over one database would leave every server without half
     // of the accounts.
@@ -110,6 +118,25 @@ pub async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsE
     Ok(store.accounts().await?)
 }
 
+/// The account of this name. Its keys stay sealed.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account.
+pub async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
+    let found = store.accounts().await?.into_iter().find(|account| account.name == name);
+    found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
+}
+
+/// An account as operators see it, without its keys.
+pub fn shown(account: &StoredAccount) -> Value {
+    json!({
+        "name": account.name,
+        "disabled": account.disabled,
+        "created": account.created.to_canonical(),
+        "rotated": account.rotated.map(Ticks::to_canonical),
+    })
+}
+
 /// Makes a new key in one slot of an account, and returns it in base64. The
 /// other key goes on to work, the old one ends once the servers have noticed.
 ///
@@ -117,7 +144,7 @@ pub async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsE
 /// [`AccountsError`] for an unknown account and another master key.
 pub async fn rotate<B: Backend>(
     store: &B,
-    master: &MasterKey,
+    master: &MasterKeys,
     name: &str,
     slot: KeySlot,
     now: Ticks,
@@ -135,7 +162,7 @@ pub async fn rotate<B: Backend>(
             return Ok(STANDARD.encode(key));
         }
     }
-    Err(AccountsError::Contended(name.to_owned()))
+    Err(AccountsError::Contended)
 }
 
 /// Refuses, or serves again, an account whose keys and tables stay.
@@ -155,21 +182,50 @@ pub async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), AccountsErr
     change(store, name, AccountChange::Remove { name: name.to_owned() }).await
 }
 
+/// Encrypts the keys that the old master key opens under the one of now, all at
+/// once or none, and says of how many accounts.
+///
+/// # Errors
+/// [`AccountsError::Closed`] for keys that neither opens; nothing is changed then.
+pub async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result<usize, AccountsError> {
+    for _ in 0..ATTEMPTS {
+        // The count first: it then is no longer so if anything changes after it.
+        let seen = store.account_changes().await?;
+        let stored = store.accounts().await?;
+        let accounts: Vec<Resealed> = stored
+            .iter()
+            .filter_map(|account| resealed(master, account).transpose())
+            .collect::<Result<_, _>>()?;
+        let many = accounts.len();
+        if many == 0 || store.change_account(&AccountChange::Reseal { seen, accounts }).await? {
+            return Ok(many);
+        }
+    }
+    Err(AccountsError::Contended)
+}
+
+/// The account's keys under the master key of now; `None` if they are.
+fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, AccountsError> {
+    let name = &account.name;
+    let is_open = |slot: KeySlot| master.now.open(name, slot, &account.keys[slot.index()]).is_some();
+    if KeySlot::BOTH.into_iter().all(is_open) {
+        return Ok(None);
+    }
+    let [first, second] = open(master, account).ok_or_else(|| AccountsError::Closed(name.clone()))?;
+    let keys = [seal(master, name, KeySlot::First, &first)?, seal(master, name, KeySlot::Second, &second)?];
+    Ok(Some(Resealed { name: name.clone(), keys }))
+}
+
 /// The bytes of an account's keys, for signing in its name.
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account and another master key.
 pub async fn keys<B: Backend>(
     store: &B,
-    master: &MasterKey,
+    master: &MasterKeys,
     name: &str,
 ) -> Result<[Vec<u8>; 2], AccountsError> {
     open(master, &find(store, name).await?).ok_or(AccountsError::MasterKey)
-}
-
-async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
-    let found = store.accounts().await?.into_iter().find(|account| account.name == name);
-    found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
 }
 
 async fn change<B: Backend>(store: &B, name: &str, change: AccountChange) -> Result<(), AccountsError> {
@@ -177,17 +233,17 @@ async fn change<B: Backend>(store: &B, name: &str, change: AccountChange) -> Res
     if done { Ok(()) } else { Err(AccountsError::Unknown(name.to_owned())) }
 }
 
-fn seal(master: &MasterKey, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, AccountsError> {
+fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, AccountsError> {
     master.seal(name, slot, random::<NONCE>()?, key).ok_or(AccountsError::MasterKey)
 }
 
 /// Both keys; `None` where either does not open.
-fn open(master: &MasterKey, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
+fn open(master: &MasterKeys, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
     let key = |slot: KeySlot| master.open(&account.name, slot, &account.keys[slot.index()]);
     Some([key(KeySlot::First)?, key(KeySlot::Second)?])
 }
 
-fn opens(master: &MasterKey, account: &StoredAccount) -> bool {
+fn opens(master: &MasterKeys, account: &StoredAccount) -> bool {
     open(master, account).is_some()
 }
 

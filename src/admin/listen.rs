@@ -10,7 +10,7 @@ use actix_web::web::{self, Data, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 
 use super::guard::{self, Asking};
-use super::routes::{ROUTES, Route};
+use super::routes::{Access, ROUTES, Route};
 use super::{Admin, Call, Refusal, Reply};
 
 /// Bytes of a body at most.
@@ -55,7 +55,7 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
     let known = !matching.is_empty();
     let found = matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()));
     // What there is beside the probes is nobody's business without the token.
-    if !found.as_ref().is_some_and(|(route, _)| route.is_open) {
+    if !found.as_ref().is_some_and(|(route, _)| route.access == Access::Open) {
         let let_in = guard::let_in(admin.token.as_ref(), asking(http));
         let_in.inspect_err(|refusal| {
             let peer = http.peer_addr();
@@ -68,6 +68,13 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
             false => Refusal::new(404, "NotFound", "There is no such resource; see /openapi.json."),
         });
     };
+    if route.access == Access::Token && admin.token.is_none() {
+        return Err(Refusal::new(
+            403,
+            "TokenNeeded",
+            "Only a server that was given --admin-token does that.",
+        ));
+    }
     let body = match body.to_bytes_limited(MAX_BODY).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => return Err(Refusal::bad_request("The body could not be read.")),

@@ -6,6 +6,7 @@
 //! `{"error":{"code":…,"message":…}}`.
 
 mod about;
+mod accounts;
 mod call;
 mod figures;
 mod guard;
@@ -15,6 +16,7 @@ mod rewind;
 pub mod routes;
 mod tables;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::web::Data;
@@ -23,6 +25,7 @@ pub use call::{Call, Refusal, Reply};
 pub use guard::Token;
 pub use listen::listen;
 
+use crate::accounts::Follower;
 use crate::http::Service;
 
 /// What answering operators takes.
@@ -32,13 +35,20 @@ pub struct Admin {
     pub token: Option<Token>,
     /// Whether test suites may reset and restore what is stored.
     pub test_mode: bool,
+    /// Where the accounts of the database are served.
+    pub follower: Option<Arc<Follower>>,
     stopping: AtomicBool,
 }
 
 impl Admin {
     /// For a server that serves.
-    pub fn new(service: Data<Service>, token: Option<Token>, test_mode: bool) -> Self {
-        Self { service, token, test_mode, stopping: AtomicBool::new(false) }
+    pub fn new(
+        service: Data<Service>,
+        token: Option<Token>,
+        follower: Option<Arc<Follower>>,
+        test_mode: bool,
+    ) -> Self {
+        Self { service, token, test_mode, follower, stopping: AtomicBool::new(false) }
     }
 
     /// From now on the server is not ready: it finishes what it has begun.

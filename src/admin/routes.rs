@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::call::{Call, Outcome};
-use super::{about, figures, probes, rewind, tables};
+use super::{about, accounts, figures, probes, rewind, tables};
 
 /// The answer under way.
 pub type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -15,11 +15,22 @@ pub struct Route {
     pub method: &'static str,
     /// Segments in braces take any text: `/accounts/{name}`.
     pub path: &'static str,
-    /// Whether it is answered without the token.
-    pub is_open: bool,
+    pub access: Access,
     /// Whether it is there in test mode only.
     pub is_for_tests: bool,
-    pub handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
+    pub handler: Handler,
+}
+
+/// Who is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Anyone.
+    Open,
+    /// Whoever has the token, or is on this machine where there is none.
+    Guarded,
+    /// Whoever has the token. Without one nobody: what is changed here, and the
+    /// keys that are shown, are not for every program of the machine.
+    Token,
 }
 
 /// All routes, in the order of the documentation.
@@ -30,6 +41,13 @@ pub const ROUTES: &[Route] = &[
     guarded("GET", "/version", |call| Box::pin(about::version(call))),
     guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
     guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
+    guarded("GET", "/accounts", |call| Box::pin(accounts::list(call))),
+    token("POST", "/accounts", |call| Box::pin(accounts::add(call))),
+    guarded("GET", "/accounts/{name}", |call| Box::pin(accounts::read(call))),
+    token("DELETE", "/accounts/{name}", |call| Box::pin(accounts::remove(call))),
+    token("POST", "/accounts/{name}/disable", |call| Box::pin(accounts::set_disabled(call, true))),
+    token("POST", "/accounts/{name}/enable", |call| Box::pin(accounts::set_disabled(call, false))),
+    token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))),
     for_tests("POST", "/test/reset", |call| Box::pin(rewind::reset(call))),
     for_tests("GET", "/test/snapshots", |call| Box::pin(rewind::list(call))),
     for_tests("POST", "/test/snapshots", |call| Box::pin(rewind::take(call))),
@@ -37,28 +55,22 @@ pub const ROUTES: &[Route] = &[
     for_tests("DELETE", "/test/snapshots/{name}", |call| Box::pin(rewind::discard(call))),
 ];
 
-const fn open(
-    method: &'static str,
-    path: &'static str,
-    handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
-) -> Route {
-    Route { method, path, is_open: true, is_for_tests: false, handler }
+type Handler = for<'a> fn(&'a Call<'a>) -> Pending<'a>;
+
+const fn open(method: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, access: Access::Open, is_for_tests: false, handler }
 }
 
-const fn guarded(
-    method: &'static str,
-    path: &'static str,
-    handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
-) -> Route {
-    Route { method, path, is_open: false, is_for_tests: false, handler }
+const fn guarded(method: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, access: Access::Guarded, is_for_tests: false, handler }
 }
 
-const fn for_tests(
-    method: &'static str,
-    path: &'static str,
-    handler: for<'a> fn(&'a Call<'a>) -> Pending<'a>,
-) -> Route {
-    Route { method, path, is_open: false, is_for_tests: true, handler }
+const fn token(method: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, access: Access::Token, is_for_tests: false, handler }
+}
+
+const fn for_tests(method: &'static str, path: &'static str, handler: Handler) -> Route {
+    Route { method, path, access: Access::Guarded, is_for_tests: true, handler }
 }
 
 impl Route {
@@ -110,8 +122,9 @@ mod tests {
                 let is_open = operation["security"] == serde_json::json!([]);
                 described.push((method.to_uppercase(), path.clone(), is_open));
                 assert!(operation["summary"].is_string(), "{method} {path}");
-                assert!(operation["responses"]["200"].is_object(), "{method} {path}");
-                let refused = operation["responses"]["401"].is_object();
+                let responses = &operation["responses"];
+                assert!(responses["200"].is_object() || responses["201"].is_object(), "{method} {path}");
+                let refused = responses["401"].is_object() && responses["403"].is_object();
                 assert_eq!(refused, !is_open, "{method} {path}");
                 let absent = operation["responses"]["404"]["description"].as_str();
                 let absent = absent.is_some_and(|text| text.contains("test mode"));
@@ -119,8 +132,10 @@ mod tests {
             }
         }
         assert!(ROUTES.iter().all(|route| route.is_for_tests == route.path.starts_with("/test/")));
-        let mut routes: Vec<_> =
-            ROUTES.iter().map(|r| (r.method.to_owned(), r.path.to_owned(), r.is_open)).collect();
+        let mut routes: Vec<_> = ROUTES
+            .iter()
+            .map(|r| (r.method.to_owned(), r.path.to_owned(), r.access == Access::Open))
+            .collect();
         described.sort();
         routes.sort();
         assert_eq!(described, routes);

@@ -73,6 +73,28 @@ impl MasterKey {
     }
 }
 
+/// The master key of now and, while it is being replaced, the one of before.
+#[derive(Debug, Clone)]
+pub struct MasterKeys {
+    /// Encrypts, and is tried first.
+    pub now: MasterKey,
+    /// Only decrypts.
+    pub old: Option<MasterKey>,
+}
+
+impl MasterKeys {
+    /// As [`MasterKey::seal`], under the key of now.
+    pub fn seal(&self, account: &str, slot: KeySlot, nonce: [u8; NONCE], key: &[u8]) -> Option<Vec<u8>> {
+        self.now.seal(account, slot, nonce, key)
+    }
+
+    /// As [`MasterKey::open`], with either key.
+    pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
+        let old = || self.old.as_ref()?.open(account, slot, sealed);
+        self.now.open(account, slot, sealed).or_else(old)
+    }
+}
+
 fn bound_to(account: &str, slot: KeySlot) -> Vec<u8> {
     [&[FORM, slot.digit()], account.as_bytes()].concat()
 }
@@ -114,6 +136,18 @@ mod tests {
             assert_eq!(master(7).open("acct", KeySlot::First, &altered), None, "byte {at}");
             assert_eq!(master(7).open("acct", KeySlot::First, &sealed[..at]), None, "{at} bytes");
         }
+    }
+
+    #[test]
+    fn of_two_master_keys_either_opens_and_the_new_one_seals() {
+        let both = MasterKeys { now: master(8), old: Some(master(7)) };
+        let open = |keys: &MasterKeys, sealed: &[u8]| keys.open("acct", KeySlot::First, sealed);
+        let old = master(7).seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
+        let new = both.seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
+        assert_eq!(master(8).open("acct", KeySlot::First, &new).as_deref(), Some(&b"secret"[..]));
+        assert!(open(&both, &old).is_some() && open(&both, &new).is_some());
+        let without = MasterKeys { old: None, ..both };
+        assert!(open(&without, &old).is_none() && open(&without, &new).is_some());
     }
 
     #[test]

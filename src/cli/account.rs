@@ -10,7 +10,7 @@ use super::endpoint::{EndpointSettings, connection_string};
 use super::output::{Done, Form, Problem, block_on};
 use crate::accounts;
 use crate::app;
-use crate::auth::seal::{KeySlot, MasterKey};
+use crate::auth::seal::{KeySlot, MasterKeys};
 use crate::config::{MasterKeySettings, Mistakes, StorageSettings};
 use crate::model::Ticks;
 use crate::store::{Store, StoredAccount};
@@ -26,6 +26,12 @@ The keys are printed once. Servers with the same master key serve the account wi
 const ROTATE_EXAMPLES: &str = "Examples:
   rowhouse account rotate myaccount --key 2   # then move the clients to the new key 2
   rowhouse account rotate myaccount --key 1   # then nothing knows the old key 1 any more";
+
+const RESEAL_EXAMPLE: &str = "Example:
+  openssl rand -base64 32 > new.key
+  rowhouse account reseal --old-master-key-file master.key --master-key-file new.key
+
+Give every server both keys before, and the new one alone after.";
 
 /// What to do with accounts.
 #[derive(Debug, Subcommand)]
@@ -48,6 +54,9 @@ pub enum AccountCommand {
     /// Remove an account and its keys; its tables stay, out of reach until the name is added again
     #[command(after_help = "Example:\n  rowhouse account remove myaccount")]
     Remove(NameArguments),
+    /// Encrypt the stored keys, which stay the same, under a new master key: all of them or none
+    #[command(after_help = RESEAL_EXAMPLE)]
+    Reseal(ResealArguments),
 }
 
 /// Where the accounts are.
@@ -103,6 +112,14 @@ pub struct NameArguments {
     place: Place,
 }
 
+#[derive(Debug, Args)]
+pub struct ResealArguments {
+    #[command(flatten)]
+    master_key: MasterKeySettings,
+    #[command(flatten)]
+    place: Place,
+}
+
 /// A key as people count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Slot {
@@ -132,6 +149,7 @@ pub fn run(command: &AccountCommand) -> Done {
         AccountCommand::Rotate(arguments) => rotate(arguments),
         AccountCommand::Disable(arguments) => set_disabled(arguments, true),
         AccountCommand::Enable(arguments) => set_disabled(arguments, false),
+        AccountCommand::Reseal(arguments) => reseal(arguments),
         AccountCommand::Remove(NameArguments { name, place }) => {
             block_on(async { Ok(accounts::remove(&place.open().await?, name).await?) })?;
             place.form.print(&format!("Removed the account {name}."), &json!({ "removed": name }));
@@ -152,7 +170,7 @@ impl Place {
     }
 }
 
-fn needed(settings: &MasterKeySettings) -> Done<MasterKey> {
+fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
     settings.read()?.ok_or_else(|| {
         Problem(
             "--master-key or --master-key-file is needed, as the servers have it; \
@@ -222,12 +240,25 @@ fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
     Ok(())
 }
 
+fn reseal(arguments: &ResealArguments) -> Done {
+    let ResealArguments { master_key, place } = arguments;
+    let master = needed(master_key)?;
+    let many = block_on(async { Ok(accounts::reseal(&place.open().await?, &master).await?) })?;
+    let text = match many {
+        0 => "Every stored key is encrypted under this master key already.".into(),
+        1 => "Encrypted the keys of 1 account under the new master key.".into(),
+        _ => format!("Encrypted the keys of {many} accounts under the new master key."),
+    };
+    place.form.print(&text, &json!({ "resealed": many }));
+    Ok(())
+}
+
 fn list(place: &Place) -> Done {
     let found = block_on(async { Ok(accounts::list(&place.open().await?).await?) })?;
     let lines: Vec<String> = found.iter().map(line).collect();
     let text =
         if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
-    place.form.print(&text, &Value::Array(found.iter().map(value).collect()));
+    place.form.print(&text, &Value::Array(found.iter().map(accounts::shown).collect()));
     Ok(())
 }
 
@@ -236,13 +267,4 @@ fn line(account: &StoredAccount) -> String {
     let [first, second] = account.rotated.map(Ticks::to_canonical);
     let created = account.created.to_canonical();
     format!("{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}", account.name)
-}
-
-fn value(account: &StoredAccount) -> Value {
-    json!({
-        "name": account.name,
-        "disabled": account.disabled,
-        "created": account.created.to_canonical(),
-        "rotated": account.rotated.map(Ticks::to_canonical),
-    })
 }

@@ -53,7 +53,7 @@ enum Command {
     /// Look for mistakes in the settings and at the database; ends with status 1 if there are any
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Box<CheckArguments>),
-    /// Add, list, rotate, disable, enable and remove accounts that are kept in the database
+    /// Add, list, rotate, disable, enable, remove and reseal accounts that are kept in the database
     #[command(subcommand)]
     Account(Box<AccountCommand>),
     /// Print a shared access signature, made without asking the server

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{ConfigError, Mistakes, address, secret};
 use crate::auth::AccountSet;
-use crate::auth::seal::MasterKey;
+use crate::auth::seal::{MasterKey, MasterKeys};
 
 /// Where the server is.
 #[derive(Debug, Clone, Args)]
@@ -37,17 +37,40 @@ pub struct MasterKeySettings {
     /// File that holds the master key
     #[arg(long, env = "ROWHOUSE_MASTER_KEY_FILE")]
     pub master_key_file: Option<PathBuf>,
+
+    /// The master key of before, while it is being replaced: it opens keys, and encrypts none
+    #[arg(long, env = "ROWHOUSE_OLD_MASTER_KEY", hide_env_values = true)]
+    pub old_master_key: Option<String>,
+
+    /// File that holds the master key of before
+    #[arg(long, env = "ROWHOUSE_OLD_MASTER_KEY_FILE")]
+    pub old_master_key_file: Option<PathBuf>,
 }
 
 impl MasterKeySettings {
-    /// The master key, if there is one.
+    /// The master key, if there is one, and the one of before.
     ///
     /// # Errors
-    /// [`ConfigError`] for a file that cannot be read and for what is no key.
-    pub fn read(&self) -> Result<Option<MasterKey>, ConfigError> {
-        let given = secret("--master-key", &self.master_key, &self.master_key_file)?;
-        given.map(|text| MasterKey::parse(&text).ok_or(ConfigError::MasterKey)).transpose()
+    /// [`ConfigError`] for a file that cannot be read, for what is no key, and
+    /// for a key of before alone.
+    pub fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
+        let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
+        let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
+        match (now, old) {
+            (Some(now), old) => Ok(Some(MasterKeys { now, old })),
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(ConfigError::OldMasterKey),
+        }
     }
+}
+
+fn master_key(
+    flag: &'static str,
+    value: &Option<String>,
+    file: &Option<PathBuf>,
+) -> Result<Option<MasterKey>, ConfigError> {
+    let given = secret(flag, value, file)?;
+    given.map(|text| MasterKey::parse(&text).ok_or(ConfigError::MasterKey(flag))).transpose()
 }
 
 /// The accounts of the settings.
@@ -72,7 +95,7 @@ pub struct Keyholders {
     /// the well-known one.
     pub accounts: AccountSet,
     pub is_development: bool,
-    pub master_key: Option<MasterKey>,
+    pub master_key: Option<MasterKeys>,
 }
 
 impl AccountSettings {

@@ -21,6 +21,7 @@ mod respond;
 mod rewind;
 mod serve;
 mod stub;
+mod throttle;
 mod tls;
 mod wire;
 
@@ -33,4 +34,5 @@ pub use listen::{bind, listen};
 pub use pfx::Pfx;
 pub use serve::{Place, Service};
 pub use stub::Absent;
+pub use throttle::Throttle;
 pub use tls::{Tls, TlsError, TlsFiles};

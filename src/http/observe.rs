@@ -7,7 +7,9 @@ use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use super::answer::Answer;
+use crate::error::Code;
 use crate::metrics::requests::Request;
+use crate::metrics::seldom::Seldom;
 use crate::metrics::spent::Spent;
 use crate::metrics::{Ending, METRICS, Operation, Scheme};
 use crate::model::IfMatch;
@@ -17,6 +19,10 @@ use crate::trace::Facts;
 
 /// Characters of a table's name that are logged: more than any valid one has.
 const MAX_NAME: usize = 64;
+
+/// Failures of each kind: under overload every request fails, and alike.
+static FAILURES: [[Seldom; Operation::COUNT]; Code::COUNT] =
+    [const { [const { Seldom::new() }; Operation::COUNT] }; Code::COUNT];
 
 /// What is found out about a request while it is answered.
 pub struct Observed {
@@ -47,8 +53,8 @@ impl Observed {
         self.received.set(bytes as u64);
     }
 
-    /// Counts the request and logs it: as a warning where the server failed or
-    /// took longer than `slow`.
+    /// Counts the request and logs it: as a warning where the server took longer
+    /// than `slow` or failed, unless it just did so in the same way.
     pub fn finish(
         &self,
         record: Request<'_>,
@@ -86,6 +92,10 @@ impl Observed {
     }
 
     fn log(&self, ending: &Ending, request_id: &str, duration: Duration) {
+        let failed = ending.status >= 500;
+        let code = ending.refusal.unwrap_or(Code::InternalError);
+        let turn = if failed { FAILURES[code as usize][ending.operation as usize].turn() } else { None };
+        let left_out = turn.and_then(|turn| turn.left_out);
         // The fields of all lines, in one order.
         macro_rules! line {
             ($level:ident, $message:literal) => {
@@ -98,12 +108,15 @@ impl Observed {
                     error = ending.refusal.map_or("", |code| code.facts().code),
                     micros = duration.as_micros() as u64,
                     database_micros = ending.database.as_micros() as u64,
+                    left_out,
                     $message
                 )
             };
         }
-        if ending.status >= 500 {
+        if turn.is_some() {
             line!(warn, "request failed");
+        } else if failed {
+            line!(debug, "request failed");
         } else if ending.slow {
             line!(warn, "slow request");
         } else {

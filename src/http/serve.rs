@@ -25,6 +25,7 @@ use super::permit::permit;
 use super::print::Printer;
 use super::receive::{hang_up, head_of, receive};
 use super::respond::respond;
+use super::throttle::Throttle;
 use crate::auth::{self, AccountSet, Credentials, Identity, sas};
 use crate::codec::failure::Occasion;
 use crate::codec::properties::CorsRule;
@@ -57,6 +58,8 @@ pub struct Service {
     pub body_memory: BodyMemory,
     /// Proxies that are believed what they say of their clients.
     pub proxies: Proxies,
+    /// What each account may ask for, if that is limited.
+    pub throttle: Option<Throttle>,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
     /// Requests that take longer are logged as slow.
@@ -174,6 +177,10 @@ impl Pipeline<'_> {
             }
         };
         let operate = async {
+            // Not before: strangers must not use up what an account has.
+            if let Some(throttle) = &service.throttle {
+                throttle.admit(&target.account)?;
+            }
             // Held until the answer is there: what was read from it may borrow.
             let body = receive(head, body, &service.body_memory, service.limits.body).await?;
             self.unread.set(false);

@@ -9,6 +9,7 @@ pub mod cells;
 pub mod operation;
 pub mod process;
 pub mod requests;
+pub mod seldom;
 pub mod spent;
 pub mod text;
 
@@ -26,6 +27,8 @@ pub static METRICS: Metrics = Metrics::new();
 /// Everything that is counted.
 pub struct Metrics {
     pub requests: Requests,
+    /// Requests past what their account may ask for.
+    pub throttled: Counter,
     /// Connections to PostgreSQL that requests take turns with.
     pub shared_pool: Pool,
     /// Those on which point reads, or single writes, share round trips.
@@ -96,6 +99,7 @@ impl Metrics {
     const fn new() -> Self {
         Self {
             requests: Requests::new(),
+            throttled: Counter::new(),
             shared_pool: Pool::new(),
             read_lanes: Pool::new(),
             write_lanes: Pool::new(),

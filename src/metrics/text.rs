@@ -21,6 +21,8 @@ pub fn print() -> String {
     request_metrics(&mut page, &METRICS.requests);
     refusal_metrics(&mut page, &METRICS.requests);
     traffic_metrics(&mut page, &METRICS.requests);
+    let about = "Requests refused because their account asks too much.";
+    page.counter("rowhouse_requests_throttled", about, METRICS.throttled.get());
     database_metrics(&mut page, &METRICS);
     pool_metrics(&mut page, &METRICS);
     edge_metrics(&mut page, &METRICS);

@@ -15,7 +15,7 @@ pub struct StoredAccount {
     pub rotated: [Ticks; 2],
 }
 
-/// A change of one account, done as a whole or not at all.
+/// A change of accounts, done as a whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountChange {
     /// Not done if there is one of this name.
@@ -26,4 +26,14 @@ pub enum AccountChange {
     Disable { name: String, disabled: bool },
     /// Its tables stay, out of reach until there is an account of this name.
     Remove { name: String },
+    /// Replaces the sealed keys of these accounts, which stay what they are, if
+    /// nothing was changed since [`super::Backend::account_changes`] gave this count.
+    Reseal { seen: i64, accounts: Vec<Resealed> },
+}
+
+/// An account's keys, sealed anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resealed {
+    pub name: String,
+    pub keys: [Vec<u8>; 2],
 }

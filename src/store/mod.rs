@@ -27,7 +27,7 @@ pub mod postgres;
 pub mod rewind;
 pub mod sqlite;
 
-pub use accounts::{AccountChange, StoredAccount};
+pub use accounts::{AccountChange, Resealed, StoredAccount};
 pub use any::Store;
 pub use inspection::Inspection;
 pub use rewind::{Rewind, Snapshot};
@@ -251,7 +251,7 @@ pub trait Backend: Send + Sync {
     /// The stored accounts by name, without those of the settings.
     fn accounts(&self) -> impl Future<Output = StoreResult<Vec<StoredAccount>>> + Send;
 
-    /// Changes one stored account; `false` if it was not as the change wants it,
+    /// Changes stored accounts; `false` if they were not as the change wants them,
     /// and nothing was done.
     fn change_account(&self, change: &AccountChange) -> impl Future<Output = StoreResult<bool>> + Send;
 

@@ -129,6 +129,7 @@ impl Builder {
             master_key: None,
             trust: None,
             proxies: Proxies::default(),
+            max_requests_per_second: None,
             workers: Some(1),
             max_clients: 10_000,
             max_filter_comparisons: 1000,

@@ -1,5 +1,9 @@
 //! What operators ask of a running server, and what they read in its log.
 
+mod accounts;
+mod quiet;
+mod throttle;
+
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
@@ -21,10 +25,15 @@ pub fn server(database: &str, more: &[&str]) -> (Process, Wire) {
         ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--accounts", &accounts];
     let arguments = [&fixed[..], &["--database-url", database], more].concat();
     let process = Process::spawn(fresh_folder(), &arguments, &[]);
-    let log = process.log();
+    let admin = admin_of(&process);
+    (process, admin)
+}
+
+/// Where a server answers operators.
+fn admin_of(server: &Process) -> Wire {
+    let log = server.log();
     let (_, rest) = log.split_once("operators are answered at http://").expect("the address is logged");
-    let address = rest.lines().next().expect("a line").trim().to_owned();
-    (process, Wire::new(address))
+    Wire::new(rest.lines().next().expect("a line").trim())
 }
 
 pub fn client(server: &Process) -> Client {
@@ -95,10 +104,8 @@ fn what_there_is_is_answered_and_what_there_is_not_is_refused() {
     refused(&admin.exchange("GET", foreign.as_bytes()), 403, "Forbidden");
     refused(&ask(&admin, "GET", "/metrics", "Origin: https://evil.example\r\n"), 403, "Forbidden");
     let document = json_of(&get(&admin, "/openapi.json"));
-    for path in document["paths"].as_object().expect("paths").keys() {
-        if document["paths"][path]["get"].is_null() {
-            continue;
-        }
+    let paths = document["paths"].as_object().expect("paths");
+    for path in paths.iter().filter(|(_, methods)| methods["get"].is_object()).map(|(path, _)| path) {
         let raw = get(&admin, path);
         let described = &document["paths"][path]["get"]["responses"][raw.status.to_string()];
         assert!(described.is_object(), "{path}: {}", raw.status);
@@ -116,7 +123,7 @@ fn a_token_opens_everything_but_the_probes() {
         for path in ["/livez", "/readyz"] {
             assert_eq!(get(&admin, path).status, 200);
         }
-        for path in ["/metrics", "/version", "/openapi.json", "/tables", "/nothing"] {
+        for path in ["/metrics", "/version", "/openapi.json", "/tables", "/accounts", "/nothing"] {
             refused(&get(&admin, path), 401, "Unauthorized");
         }
         let shown = |token: &str| {

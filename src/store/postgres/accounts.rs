@@ -46,6 +46,11 @@ impl PgStore {
                 sqlx::query(statements::DISABLE_ACCOUNT).bind(name).bind(disabled)
             }
             AccountChange::Remove { name } => sqlx::query(statements::REMOVE_ACCOUNT).bind(name),
+            AccountChange::Reseal { seen, accounts } => {
+                let key = |at: usize| accounts.iter().map(|a| a.keys[at].as_slice()).collect::<Vec<_>>();
+                let names: Vec<_> = accounts.iter().map(|a| a.name.as_str()).collect();
+                sqlx::query(statements::RESEAL_ACCOUNTS).bind(seen).bind(names).bind(key(0)).bind(key(1))
+            }
         };
         let mut lease = self.pool.acquire().await?;
         Ok(lease.row(query, Effect::Unknown).await?.is_some())

@@ -2,6 +2,7 @@
 
 use sqlx::error::DatabaseError;
 
+use crate::metrics::seldom::{Seldom, Turn};
 use crate::store::{Failure, Fault};
 
 /// What a lost connection means for the statement that was under way.
@@ -36,6 +37,9 @@ impl From<Fault> for Trouble {
     }
 }
 
+/// Statements that fail because the database is away or overrun: all do then.
+static AWAY: Seldom = Seldom::new();
+
 /// Judges an error and logs its cause where someone may have to act on it.
 pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
     let trouble = match error {
@@ -47,17 +51,26 @@ pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
         (Trouble::Duplicate | Trouble::Fault(Fault::Serialization), _) => {}
         // Expected of rows that are fought over.
         (Trouble::Fault(Fault::Busy), error) => tracing::debug!(%error, "a row is held by somebody else"),
-        (Trouble::Fault(fault), sqlx::Error::Database(database)) => {
+        (Trouble::Fault(fault), error) => report(fault, error),
+    }
+    trouble
+}
+
+fn report(fault: Fault, error: &sqlx::Error) {
+    let turn = match fault {
+        Fault::Unavailable | Fault::Timeout => AWAY.turn(),
+        _ => Some(Turn { left_out: None }),
+    };
+    let Some(Turn { left_out }) = turn else { return };
+    match error {
+        sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());
             // Messages of these classes quote values.
             let message = if state.starts_with("22") { "" } else { database.message() };
-            tracing::warn!(?fault, sqlstate = %state, message, "the database refused a statement");
+            tracing::warn!(?fault, sqlstate = %state, message, left_out, "the database refused a statement");
         }
-        (Trouble::Fault(fault), error) => {
-            tracing::warn!(?fault, %error, "a statement failed");
-        }
+        error => tracing::warn!(?fault, %error, left_out, "a statement failed"),
     }
-    trouble
 }
 
 fn judge_state(state: &str, effect: Effect) -> Trouble {

@@ -19,6 +19,7 @@ use super::dial::{Dial, Ended};
 use super::fault::{Effect, Trouble, breaks_connection, judge, silent};
 use super::read::weight;
 use crate::metrics;
+use crate::metrics::seldom::{Seldom, Turn};
 use crate::store::Fault;
 
 /// A statement with its values.
@@ -31,6 +32,9 @@ const RESTED: Duration = Duration::from_millis(250);
 /// Bytes of unwanted rows that are read to keep a connection; past this a new
 /// connection is cheaper.
 const DRAIN: usize = 512 * 1024;
+
+static NO_CONNECTION: Seldom = Seldom::new();
+static NO_ANSWER: Seldom = Seldom::new();
 
 /// A bounded stack of connections.
 pub struct Pool {
@@ -99,7 +103,9 @@ impl Pool {
         // None in time is nothing to try at once again.
         let opened = self.dial.open(until).await.ok_or(Fault::Busy)?;
         opened.map_err(|error| {
-            tracing::warn!(%error, "cannot connect to the database");
+            if let Some(Turn { left_out }) = NO_CONNECTION.turn() {
+                tracing::warn!(%error, left_out, "cannot connect to the database");
+            }
             Fault::Unavailable
         })
     }
@@ -288,7 +294,9 @@ impl Lease<'_> {
                 Err(silent(effect))
             }
             Err(Ended::Late) => {
-                tracing::warn!("the database did not answer a statement in time");
+                if let Some(Turn { left_out }) = NO_ANSWER.turn() {
+                    tracing::warn!(left_out, "the database did not answer a statement in time");
+                }
                 self.connection = None;
                 Err(Fault::Timeout.into())
             }

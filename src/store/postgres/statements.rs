@@ -73,6 +73,12 @@ pub const ROTATE_KEY2: &str =
     counted!("UPDATE accounts SET key2 = $3, rotated2 = $4 WHERE name = $1 AND key2 = $2");
 pub const DISABLE_ACCOUNT: &str = counted!("UPDATE accounts SET disabled = $2 WHERE name = $1");
 pub const REMOVE_ACCOUNT: &str = counted!("DELETE FROM accounts WHERE name = $1");
+/// $1: the count of changes that there must be; $2 names, $3 and $4 their keys.
+pub const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
+     WHERE id = 1 AND changes = $1 RETURNING changes), \
+     resealed AS (UPDATE accounts AS a SET key1 = n.key1, key2 = n.key2 \
+     FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS n (name, key1, key2) \
+     WHERE a.name = n.name AND EXISTS (SELECT FROM counted)) SELECT changes FROM counted";
 
 /// How far a replica has come, in microseconds since 1970.
 pub const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
@@ -352,6 +358,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         ROTATE_KEY2,
         DISABLE_ACCOUNT,
         REMOVE_ACCOUNT,
+        RESEAL_ACCOUNTS,
         READ,
         LOCK_ONE,
         INSERT,

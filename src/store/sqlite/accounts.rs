@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::statements::ticks;
 use crate::auth::seal::KeySlot;
-use crate::store::{AccountChange, StoredAccount};
+use crate::store::{AccountChange, Resealed, StoredAccount};
 
 type Sqlite<T> = rusqlite::Result<T>;
 
@@ -33,7 +33,7 @@ fn account(row: &Row<'_>) -> Sqlite<StoredAccount> {
     })
 }
 
-/// Says whether the account was as the change wants it.
+/// Says whether the accounts were as the change wants them.
 pub fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
     let changed = match change {
         AccountChange::Add(account) => db
@@ -64,6 +64,8 @@ pub fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
         AccountChange::Disable { name, disabled } => db
             .prepare_cached("UPDATE accounts SET disabled = ?2 WHERE name = ?1")?
             .execute(params![name, disabled])?,
+        AccountChange::Reseal { seen, accounts } if changes(db)? == *seen => reseal(db, accounts)?,
+        AccountChange::Reseal { .. } => 0,
         AccountChange::Remove { name } => {
             db.prepare_cached("DELETE FROM accounts WHERE name = ?1")?.execute([name])?
         }
@@ -76,4 +78,12 @@ pub fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
         .execute([])?;
     }
     Ok(changed > 0)
+}
+
+fn reseal(db: &Connection, accounts: &[Resealed]) -> Sqlite<usize> {
+    let mut update = db.prepare_cached("UPDATE accounts SET key1 = ?2, key2 = ?3 WHERE name = ?1")?;
+    accounts
+        .iter()
+        .map(|account| update.execute(params![account.name, account.keys[0], account.keys[1]]))
+        .sum()
 }

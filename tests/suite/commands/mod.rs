@@ -4,6 +4,7 @@ mod accounts;
 mod asking;
 mod checking;
 mod document;
+mod resealing;
 mod sas;
 
 use std::path::{Path, PathBuf};

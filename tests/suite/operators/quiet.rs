@@ -1,0 +1,71 @@
+//! Failures that repeat do not drown the log.
+
+use super::*;
+
+/// The lines of a level that say this.
+fn lines<'a>(log: &'a str, level: &str, words: &str) -> Vec<&'a str> {
+    let level = format!(" {level} ");
+    log.lines().filter(|line| line.contains(&level) && line.contains(words)).collect()
+}
+
+/// The sum of what lines say that was left out.
+fn left_out(lines: &[&str]) -> usize {
+    let count = |line: &&str| {
+        let (_, rest) = line.split_once("left_out=")?;
+        rest.split(' ').next()?.trim().parse::<usize>().ok()
+    };
+    lines.iter().filter_map(count).sum()
+}
+
+#[test]
+fn of_failures_that_are_alike_one_a_second_is_a_warning() {
+    let more = ["--max-requests-per-second", "1", "--log", "debug"];
+    let (server, admin) = server("sqlite::memory:", &more);
+    let client = client(&server);
+    let begun = Instant::now();
+    (0..300).for_each(|_| drop(client.get("/Tables")));
+    // The last of them comes when a warning is due, and tells of those before.
+    std::thread::sleep(Duration::from_millis(1100));
+    while client.get("/Tables").status == 200 {}
+    let seconds = begun.elapsed().as_secs() as usize;
+    let failed = sample(&metrics(&admin), "rowhouse_requests_throttled_total") as usize;
+    let log = server.log();
+    let (warnings, others) = (lines(&log, "WARN", "request failed"), lines(&log, "DEBUG", "request failed"));
+    assert!((2..=seconds + 2).contains(&warnings.len()), "{} in {seconds} s", warnings.len());
+    assert_eq!(warnings.len() + others.len(), failed, "nothing is lost at debug");
+    assert_eq!(left_out(&warnings), others.len(), "{warnings:?}");
+    assert!(!others.is_empty() && warnings.iter().all(|line| line.contains("ServerBusy")));
+}
+
+#[test]
+fn a_database_that_is_away_is_told_of_once_a_second() {
+    let url = fresh_database();
+    let (server, _admin) = server(&url, &[]);
+    let client = client(&server);
+    let t = client.table();
+    let name = url.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name").to_owned();
+    execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false"));
+    let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+    execute(server_url(), &cut);
+    let begun = Instant::now();
+    let fails = || {
+        let mine = Client::path_style(server.address(), account(1));
+        let mine = Table::new(&mine, t.name.clone());
+        let asks = std::iter::repeat_with(|| mine.get("p", "r").status);
+        asks.take_while(|_| begun.elapsed() < Duration::from_secs(3)).filter(|status| *status >= 500).count()
+    };
+    let failed: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(fails)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread")).sum()
+    });
+    let seconds = begun.elapsed().as_secs() as usize;
+    execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"));
+    let log = server.log();
+    assert!(failed > 50, "{failed}");
+    for words in ["request failed", "a statement failed", "refused a statement", "cannot connect"] {
+        let told = lines(&log, "WARN", words).len();
+        // Each code of a request is a kind.
+        assert!(told <= 2 * (seconds + 2), "{told} times {words:?} in {seconds} s");
+    }
+    assert!(!lines(&log, "WARN", "cannot connect").is_empty(), "{log}");
+}

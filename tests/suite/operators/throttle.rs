@@ -1,0 +1,76 @@
+//! What one account may ask for.
+
+use std::cell::RefCell;
+
+use super::*;
+use crate::support::client::Account;
+
+const OVER: Refusal = (503, "ServerBusy", "Operations per second is over the account limit.");
+
+/// What a client is answered that asks right after it was let in, which leaves
+/// nothing of an allowance of one request a second.
+fn too_soon(client: &Client, ask: impl Fn() -> Answer) -> Answer {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        let begun = Instant::now();
+        let let_in = client.get("/Tables").status == 200;
+        let answer = ask();
+        if let_in && begun.elapsed() < Duration::from_secs(1) {
+            return answer;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the server was never fast enough");
+}
+
+#[test]
+fn an_account_that_asks_too_much_is_refused_and_no_other() {
+    for database in ["sqlite::memory:".to_owned(), fresh_database()] {
+        let accounts: Vec<Account> = (1..=3).map(account).collect();
+        let setting: Vec<String> = accounts.iter().map(Account::setting).collect();
+        let setting = setting.join(";");
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+        let more = ["--database-url", &database, "--accounts", &setting, "--max-requests-per-second", "1"];
+        let server = Process::spawn(fresh_folder(), &[&arguments[..], &more].concat(), &[]);
+        let admin = admin_of(&server);
+        let [one, two, three] =
+            [0, 1, 2].map(|at| Client::path_style(server.address(), accounts[at].clone()));
+        let refused = too_soon(&one, || one.get("/Tables"));
+        assert_eq!(refused.header("retry-after"), Some("1"));
+        refused.refused(OVER);
+        two.get("/Tables").expect(200);
+        // Neither strangers nor browsers that ask what they may send.
+        for _ in 0..10 {
+            let wrong = Auth::Header(format!("SharedKey {}:AAAA", three.account.name));
+            three.request("GET", "/Tables").auth(wrong).unchecked().send().expect(403);
+            three.request("OPTIONS", "/Tables").auth(Auth::None).unchecked().send();
+        }
+        three.get("/Tables").expect(200);
+        // Nothing of what is refused is done, by key or by signature.
+        let name = RefCell::new(String::new());
+        too_soon(&one, || {
+            name.replace(fresh_name());
+            one.create_table(&name.borrow())
+        })
+        .refused(OVER);
+        let token = Sas::account("sco", "rwdlau").query(&one.account);
+        too_soon(&one, || one.bearing(&token).get("/Tables")).refused(OVER);
+        // Who comes when told to is answered.
+        std::thread::sleep(Duration::from_millis(1100));
+        assert!(!one.get("/Tables").expect_json().to_string().contains(name.borrow().as_str()));
+        let text = metrics(&admin);
+        assert!(sample(&text, "rowhouse_requests_throttled_total") >= 3.0);
+        let labels = "operation=\"Unknown\",status=\"503\",error=\"ServerBusy\"";
+        assert!(sample(&text, &format!("rowhouse_requests_total{{{labels}}}")) >= 3.0);
+    }
+}
+
+#[test]
+fn without_the_setting_nobody_is_refused() {
+    let (server, admin) = server("sqlite::memory:", &[]);
+    let client = client(&server);
+    for _ in 0..200 {
+        client.get("/Tables").expect(200);
+    }
+    assert_eq!(sample(&metrics(&admin), "rowhouse_requests_throttled_total"), 0.0);
+}
