@@ -3,6 +3,7 @@
 
 mod identity;
 mod storage;
+mod trust;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -12,11 +13,12 @@ use clap::{Args, ValueEnum};
 pub use identity::{AccountSettings, Keyholders, ListenSettings, MasterKeySettings};
 pub use storage::{Database, StorageSettings};
 use tracing_subscriber::EnvFilter;
+pub use trust::TrustSettings;
 
 use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
-use crate::auth::bearer::{Assignment, AssignmentError, Trust};
+use crate::auth::bearer::{AssignmentError, Trust};
 use crate::auth::seal::MasterKeys;
 use crate::codec::uri::percent_decode;
 use crate::http::{Limits, Proxies, TlsFiles};
@@ -78,21 +80,8 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_clients: u32,
 
-    /// OpenID Connect issuer whose bearer tokens are accepted
-    #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]
-    pub oidc_issuer: Option<String>,
-
-    /// Audience that tokens must be meant for
-    #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = "https://storage.azure.com")]
-    pub oidc_audience: String,
-
-    /// principal=reader|contributor[@account[/table]], several separated by ';'
-    #[arg(long, env = "ROWHOUSE_OIDC_ROLES", default_value = "")]
-    pub oidc_roles: String,
-
-    /// Accept tokens over plain HTTP: for development, or behind a proxy that ends TLS
-    #[arg(long, env = "ROWHOUSE_OIDC_OVER_HTTP")]
-    pub oidc_over_http: bool,
+    #[command(flatten)]
+    pub trust: TrustSettings,
 
     /// Comparisons in one $filter at most
     #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -329,7 +318,7 @@ impl Settings {
         let database = self.storage.read(&mut mistakes);
         let suffixes = self.host_suffix.iter().map(|s| s.trim().trim_start_matches('.').to_owned());
         let keyholders = self.accounts.read(suffixes.collect(), &mut mistakes);
-        let trust = mistakes.note(self.trust());
+        let trust = mistakes.note(self.trust.read());
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
         mistakes.note(filter);
         let tls = mistakes.note(self.tls());
@@ -427,22 +416,6 @@ impl Settings {
             None if !is_blank => Ok(None),
             _ => Err(ConfigError::WeakToken),
         }
-    }
-
-    fn trust(&self) -> Result<Option<Trust>, ConfigError> {
-        let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
-            return Ok(None);
-        };
-        let plain = issuer.starts_with("http://") && self.oidc_over_http;
-        if !(plain || issuer.starts_with("https://")) {
-            return Err(ConfigError::Issuer);
-        }
-        Ok(Some(Trust {
-            issuer: issuer.to_owned(),
-            audience: self.oidc_audience.clone(),
-            assignments: Assignment::parse_list(&self.oidc_roles)?,
-            over_http: self.oidc_over_http,
-        }))
     }
 }
 

@@ -13,11 +13,17 @@ const BEGIN: &str = r#"
 set -e
 rowhouse() {
     [ "$1" = serve ] || { command rowhouse "$@"; return; }
-    command rowhouse serve >ready &
+    command rowhouse serve >ready 2>log &
     server=$!
-    for _ in $(seq 300); do [ -s ready ] && return || sleep 0.1; done
+    for _ in $(seq 300); do
+        admin=$(sed -n 's|.*operators are answered at http://||p' log)
+        [ -s ready ] && [ -n "$admin" ] && return || sleep 0.1
+    done
+    cat log
     return 1
 }
+# The page has the usual port, where something else may be.
+curl() { command curl -fsS "${@//127.0.0.1:10003/$admin}"; }
 trap '[ -z "$server" ] || kill -KILL "$server" 2>/dev/null' EXIT
 set -v
 "#;
@@ -43,13 +49,15 @@ fn run(url: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let programs = Path::new(env!("CARGO_BIN_EXE_rowhouse")).parent().expect("a folder");
     let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("sh")
+    let output = Command::new("bash")
         .args(["-c", &[BEGIN, &commands(), END].concat()])
         .current_dir(&folder)
         .env_clear()
         .env("PATH", format!("{}:{path}", programs.display()))
         .env("DATABASE_URL", url)
         .env("ROWHOUSE_LISTEN", "127.0.0.1:0")
+        .env("ROWHOUSE_ADMIN_LISTEN", "127.0.0.1:0")
+        .env("ROWHOUSE_ADMIN_TOKEN", "for-this-test-alone")
         .output()
         .expect("a shell");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -1,0 +1,48 @@
+//! Settings of who may come in by bearer token.
+
+use clap::Args;
+
+use super::ConfigError;
+use crate::auth::bearer::{Assignment, Trust};
+
+/// Whose tokens are accepted.
+#[derive(Debug, Clone, Args)]
+pub struct TrustSettings {
+    /// OpenID Connect issuer whose bearer tokens are accepted
+    #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]
+    pub oidc_issuer: Option<String>,
+
+    /// Audience that tokens must be meant for
+    #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = "https://storage.azure.com")]
+    pub oidc_audience: String,
+
+    /// principal=reader|contributor[@account[/table]], several separated by ';'
+    #[arg(long, env = "ROWHOUSE_OIDC_ROLES", default_value = "")]
+    pub oidc_roles: String,
+
+    /// Accept tokens over plain HTTP: for development, or behind a proxy that ends TLS
+    #[arg(long, env = "ROWHOUSE_OIDC_OVER_HTTP")]
+    pub oidc_over_http: bool,
+}
+
+impl TrustSettings {
+    /// The issuer, if there is one.
+    ///
+    /// # Errors
+    /// [`ConfigError::Issuer`], [`ConfigError::Roles`].
+    pub fn read(&self) -> Result<Option<Trust>, ConfigError> {
+        let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
+            return Ok(None);
+        };
+        let plain = issuer.starts_with("http://") && self.oidc_over_http;
+        if !(plain || issuer.starts_with("https://")) {
+            return Err(ConfigError::Issuer);
+        }
+        Ok(Some(Trust {
+            issuer: issuer.to_owned(),
+            audience: self.oidc_audience.clone(),
+            assignments: Assignment::parse_list(&self.oidc_roles)?,
+            over_http: self.oidc_over_http,
+        }))
+    }
+}
