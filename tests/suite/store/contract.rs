@@ -21,6 +21,7 @@ macro_rules! contract {
             groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts;
             pages: walks, limits, points_and_ranges, out_of_time;
             values: stored_unaltered;
+            accounts: sealed_anew_together;
             pushdown: sql_is_eval;
             rewind: comes_back_as_it_was, one_account_alone, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
         );

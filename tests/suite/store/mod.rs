@@ -1,5 +1,6 @@
 //! What every store has to do, and what PostgreSQL has to do besides.
 
+mod accounts;
 mod coalesce;
 pub mod contract;
 mod explain;
