@@ -108,10 +108,19 @@ mod tests {
         }
     }
 
+    /// Any value, those of few letters more often than chance has them.
+    fn lean_value() -> impl Strategy<Value = EdmValue> {
+        prop_oneof![
+            any_value(),
+            (-1_i32..10).prop_map(EdmValue::Int32),
+            prop::sample::select(vec!["", "a", "é", "\u{0}"]).prop_map(|s| EdmValue::String(s.into())),
+        ]
+    }
+
     proptest! {
         #[test]
         fn the_text_has_at_least_half_of_what_its_properties_count(
-            values in prop::collection::btree_map("[A-Z_a-zé中𝐀][a-z0-9é中𝐀]{0,3}", any_value(), 0..12),
+            values in prop::collection::btree_map("[A-Z_a-zé中𝐀][a-z0-9é中𝐀]{0,3}", lean_value(), 0..12),
         ) {
             let properties: Properties = values.into_iter().collect();
             for (name, _) in &properties {
