@@ -59,6 +59,14 @@ pub fn encode(properties: &[(String, EdmValue)]) -> StoredProperties {
     StoredProperties::from_stored_text(out)
 }
 
+/// Names of the annotations that properties of these names have with other
+/// values, but not with these. Where one is stored, laying the members of the
+/// new values over the old ones would leave it behind.
+pub fn lacking_annotations(properties: &[(String, EdmValue)]) -> impl Iterator<Item = String> {
+    let plain = properties.iter().filter(|(_, value)| annotation(value).is_none());
+    plain.map(|(name, _)| format!("{name}{ANNOTATION}"))
+}
+
 fn annotation(value: &EdmValue) -> Option<EdmType> {
     match value {
         EdmValue::String(s) => s.contains('\u{0}').then_some(EdmType::String),

@@ -90,7 +90,8 @@ pub fn check_size(key: &Key, properties: &[(String, EdmValue)]) -> Result<()> {
     if counted_size(key, properties) > MAX_ENTITY { Err(Code::EntityTooLarge.into()) } else { Ok(()) }
 }
 
-fn counted_size(key: &Key, properties: &[(String, EdmValue)]) -> usize {
+/// Bytes that these count against [`MAX_ENTITY`], see [`Entity::counted_size`].
+pub fn counted_size(key: &Key, properties: &[(String, EdmValue)]) -> usize {
     let keys = 4 + 2 * (utf16_len(&key.partition) + utf16_len(&key.row));
     properties.iter().fold(keys, |sum, (name, value)| sum + 8 + 2 * utf16_len(name) + value.counted_size())
 }

@@ -6,6 +6,7 @@ pub mod filter;
 pub mod page;
 pub mod predicate;
 pub mod query;
+pub mod room;
 pub mod scan;
 pub mod span;
 pub mod write;

@@ -18,6 +18,25 @@ macro_rules! table_exists {
     };
 }
 
+/// Whether laying new properties over those of `e` does what `plan::decide`
+/// does: no annotation of another type stays behind, and the union keeps every
+/// limit. $9 bytes of stored text at most, $10 the path of all members.
+macro_rules! merges_for_certain {
+    ($annotations:literal, $room:literal) => {
+        concat!(
+            "NOT jsonb_exists_any(e.properties, string_to_array(",
+            $annotations,
+            ", chr(44))) AND jsonb_array_length(jsonb_path_query_array(e.properties, $10::text::jsonpath)) <= ",
+            $room,
+            " AND octet_length(e.properties::text) <= $9"
+        )
+    };
+}
+
+mod pages;
+
+pub use pages::{after, columns, filtered, points, points_of_partition, range, window};
+
 pub const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
 
 // Tables.
@@ -113,6 +132,25 @@ pub const UPDATE: &str = concat!(
     table_exists!("$4"),
     " RETURNING modified"
 );
+/// $7: annotations that must not be stored, joined by commas; $8: members that
+/// may be stored at most; $11: the version that must be stored; null for any.
+pub const MERGE: &str = concat!(
+    "UPDATE entities AS e SET properties = e.properties || $6, modified = greatest(e.modified + 1, $5) \
+     WHERE e.bucket = $1 AND e.pk = $2 AND e.rk = $3 AND e.modified = coalesce($11, e.modified) AND ",
+    merges_for_certain!("$7::text", "$8::int"),
+    " AND ",
+    table_exists!("$4"),
+    " RETURNING e.modified"
+);
+/// As [`MERGE`], without $11.
+pub const INSERT_OR_MERGE: &str = concat!(
+    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, $3, $5, $6 WHERE ",
+    table_exists!("$4"),
+    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = e.properties || excluded.properties, \
+     modified = greatest(e.modified + 1, excluded.modified) WHERE ",
+    merges_for_certain!("$7::text", "$8::int"),
+    " RETURNING modified"
+);
 /// $5: the version that must be stored; null for any.
 pub const DELETE: &str = concat!(
     "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3 AND modified = coalesce($5, modified) AND ",
@@ -154,6 +192,36 @@ pub const UPDATE_EACH: &str = "UPDATE entities AS e \
      JOIN tables AS t ON t.table_no = u.table_no \
      WHERE e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk \
      AND e.modified = coalesce(u.wanted, e.modified) RETURNING u.n, e.modified";
+/// $5 versions, $6 properties, $7 and $8 as in [`MERGE`] for each, $11 the
+/// versions that must be stored; null for any.
+pub const MERGE_EACH: &str = concat!(
+    "UPDATE entities AS e \
+     SET properties = e.properties || u.properties, modified = greatest(e.modified + 1, u.modified) \
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::text[], \
+     $8::int[], $11::bigint[]) \
+     WITH ORDINALITY AS u (bucket, pk, rk, table_no, modified, properties, annotations, room, wanted, n) \
+     JOIN tables AS t ON t.table_no = u.table_no \
+     WHERE e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk \
+     AND e.modified = coalesce(u.wanted, e.modified) AND ",
+    merges_for_certain!("u.annotations", "u.room"),
+    " RETURNING u.n, e.modified"
+);
+/// As [`MERGE_EACH`], without $11. The guard knows its write by the version,
+/// since nothing else of it reaches `excluded`: no two are alike.
+pub const INSERT_OR_MERGE_EACH: &str = concat!(
+    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) \
+     SELECT u.bucket, u.pk, u.rk, u.modified, u.properties \
+     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[]) \
+     AS u (bucket, pk, rk, table_no, modified, properties) \
+     JOIN tables AS t ON t.table_no = u.table_no \
+     ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = e.properties || excluded.properties, \
+     modified = greatest(e.modified + 1, excluded.modified) WHERE ",
+    merges_for_certain!(
+        "($7::text[])[array_position($5::bigint[], excluded.modified)]",
+        "($8::int[])[array_position($5::bigint[], excluded.modified)]"
+    ),
+    " RETURNING bucket, pk, rk, modified"
+);
 /// $5 the versions that must be stored; null for any.
 pub const DELETE_EACH: &str = "DELETE FROM entities AS e \
      USING unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
@@ -214,127 +282,6 @@ pub const SIZE: &str = "SELECT count(*) AS entities, \
      coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
-// Sources of pages: rows in key order. $1 table number, $2 rows at most.
-
-macro_rules! range {
-    ($columns:literal, $upper:literal, $bucket:literal) => {
-        concat!(
-            "SELECT ",
-            $columns,
-            " FROM entities WHERE bucket = ",
-            $bucket,
-            " AND (pk, rk) >= ($3, $4)",
-            $upper,
-            " AND ",
-            table_exists!("$1"),
-            " ORDER BY pk, rk LIMIT $2"
-        )
-    };
-}
-
-const FULL: &str = "pk, rk, modified, properties";
-const SYSTEM: &str = "pk, rk, modified";
-
-/// The columns that a page reads.
-pub const fn columns(projection: Projection) -> &'static str {
-    match projection {
-        Projection::Full => FULL,
-        Projection::SystemOnly => SYSTEM,
-    }
-}
-
-/// Rows from ($3, $4) on and, if `bounded`, below ($5, $6). The parameters
-/// after those are the buckets. One bucket is one index scan; several are
-/// merged from one index scan each, since `bucket = ANY` would have to sort
-/// all that is left of the table for every page.
-pub fn range(projection: Projection, bounded: bool, buckets: usize) -> Cow<'static, str> {
-    if buckets == 1 {
-        return Cow::Borrowed(match (projection, bounded) {
-            (Projection::Full, false) => range!("pk, rk, modified, properties", "", "$5"),
-            (Projection::Full, true) => {
-                range!("pk, rk, modified, properties", " AND (pk, rk) < ($5, $6)", "$7")
-            }
-            (Projection::SystemOnly, false) => range!("pk, rk, modified", "", "$5"),
-            (Projection::SystemOnly, true) => range!("pk, rk, modified", " AND (pk, rk) < ($5, $6)", "$7"),
-        });
-    }
-    let (one, first) = if bounded { ("$7", 7) } else { ("$5", 5) };
-    let branch = range(projection, bounded, 1);
-    let branches: Vec<String> = (first..first + buckets)
-        .map(|n| format!("({})", branch.replace(&format!("bucket = {one} "), &format!("bucket = ${n} "))))
-        .collect();
-    let columns = columns(projection);
-    Cow::Owned(format!(
-        "SELECT {columns} FROM ({}) AS merged ORDER BY pk, rk LIMIT $2",
-        branches.join(" UNION ALL ")
-    ))
-}
-
-/// Rows of one partition. $3 bucket, $4 pk, $5 rks.
-pub const fn points_of_partition(projection: Projection) -> &'static str {
-    match projection {
-        Projection::Full => concat!(
-            "SELECT pk, rk, modified, properties FROM entities WHERE bucket = $3 AND pk = $4 AND rk = ANY($5) AND ",
-            table_exists!("$1"),
-            " ORDER BY pk, rk LIMIT $2"
-        ),
-        Projection::SystemOnly => concat!(
-            "SELECT pk, rk, modified FROM entities WHERE bucket = $3 AND pk = $4 AND rk = ANY($5) AND ",
-            table_exists!("$1"),
-            " ORDER BY pk, rk LIMIT $2"
-        ),
-    }
-}
-
-/// Rows of several partitions. $3 buckets, $4 pks, $5 rks, side by side.
-pub const fn points(projection: Projection) -> &'static str {
-    match projection {
-        Projection::Full => concat!(
-            "SELECT e.pk, e.rk, e.modified, e.properties \
-             FROM unnest($3::bigint[], $4::text[], $5::text[]) AS u (bucket, pk, rk) \
-             JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk WHERE ",
-            table_exists!("$1"),
-            " ORDER BY e.pk, e.rk LIMIT $2"
-        ),
-        Projection::SystemOnly => concat!(
-            "SELECT e.pk, e.rk, e.modified FROM unnest($3::bigint[], $4::text[], $5::text[]) AS u (bucket, pk, rk) \
-             JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk WHERE ",
-            table_exists!("$1"),
-            " ORDER BY e.pk, e.rk LIMIT $2"
-        ),
-    }
-}
-
-/// Those rows of a source that a filter keeps.
-pub fn filtered(source: &str, filter: &str, projection: Projection, limit: &str) -> String {
-    let columns = columns(projection);
-    format!("SELECT {columns} FROM ({source}) AS r WHERE {filter} ORDER BY pk, rk LIMIT {limit}")
-}
-
-/// Those rows of a source that a filter keeps, and the `edge`: the key of the
-/// first row after the source's, from which the next window starts. The edge
-/// comes from the key index alone; numbering the rows instead costs half as
-/// much again as the filter.
-pub fn window(source: &str, after: &str, filter: &str, projection: Projection, limit: &str) -> String {
-    let (properties, none) = match projection {
-        Projection::Full => (", properties", ", NULL::jsonb"),
-        Projection::SystemOnly => ("", ""),
-    };
-    format!(
-        "(SELECT pk, rk, modified{properties}, false AS edge FROM ({source}) AS r WHERE {filter} \
-         ORDER BY pk, rk LIMIT {limit}) UNION ALL (SELECT pk, rk, 0::bigint{none}, true FROM ({after}) AS a)"
-    )
-}
-
-/// The key of the first row after those of the [`range`] with the same
-/// parameters.
-pub fn after(bounded: bool, buckets: usize) -> String {
-    let keys = range(Projection::SystemOnly, bounded, buckets)
-        .replace("SELECT pk, rk, modified FROM", "SELECT pk, rk FROM")
-        .replace("LIMIT $2", "LIMIT $2 + 1");
-    format!("SELECT pk, rk FROM ({keys}) AS k ORDER BY pk, rk OFFSET $2 LIMIT 1")
-}
-
 /// Every fixed text, and one of each shape of the composed ones.
 pub fn all() -> Vec<Cow<'static, str>> {
     let mut texts: Vec<Cow<'static, str>> = [
@@ -364,11 +311,15 @@ pub fn all() -> Vec<Cow<'static, str>> {
         INSERT,
         UPSERT,
         UPDATE,
+        MERGE,
+        INSERT_OR_MERGE,
         DELETE,
         READ_EACH,
         INSERT_EACH,
         UPSERT_EACH,
         UPDATE_EACH,
+        MERGE_EACH,
+        INSERT_OR_MERGE_EACH,
         DELETE_EACH,
         LOCK_MANY,
         INSERT_MANY,

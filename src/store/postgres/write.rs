@@ -1,10 +1,11 @@
 //! One write in as few round trips as it takes.
 //!
-//! Most writes speculate: one statement carries the guard under which
+//! Writes speculate: one statement carries the guard under which
 //! `plan::decide` would say yes, and commits by itself. Where the guard fails,
 //! the row is read and `decide` names the error; where `decide` says yes after
-//! all, the row has changed in between and the write is tried again. A merge has
-//! to read first.
+//! all, the row has changed in between and the write is tried again. The guard
+//! of a merge may also fail because what is stored is large or of other types:
+//! then what `decide` says is written, if the row is still the one that it saw.
 
 use sqlx::Row;
 
@@ -12,10 +13,12 @@ use super::catalog::{Facts, exists};
 use super::fault::Effect;
 use super::pool::Lease;
 use super::read::{broken_row, ticks, version};
-use super::writes::{Effort, Speculation};
+use super::writes::{Effort, Merging, Speculation};
 use super::{Attempt, PgStore, statements};
+use crate::codec::stored::lacking_annotations;
 use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Stored, Ticks};
+use crate::plan::room::room;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::{Failure, Fault, StoreResult};
 
@@ -42,7 +45,9 @@ impl Attempt for One<'_> {
                         return if there.await? { Err(error.into()) } else { Ok(None) };
                     }
                 };
-                if let Some(version) = store.speculate(self.assuming(facts, change)).await? {
+                if let Some(guess) = self.assuming(facts, change)
+                    && let Some(version) = store.speculate(guess).await?
+                {
                     return Ok(Some(self.written(version)));
                 }
             }
@@ -65,12 +70,15 @@ impl One<'_> {
     fn assumption(&self) -> Option<Option<Stored>> {
         let some = |modified| Some(Some(self.stand_in(modified)));
         match self.write.kind {
-            WriteKind::Insert | WriteKind::Replace(IfMatch::Absent) => Some(None),
-            WriteKind::Merge(_) => None,
-            WriteKind::Replace(condition) | WriteKind::Delete(condition) => match condition {
-                IfMatch::Absent | IfMatch::Any => some(Ticks::MIN),
-                IfMatch::Version(wanted) => wanted.and_then(some),
-            },
+            WriteKind::Insert | WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent) => {
+                Some(None)
+            }
+            WriteKind::Replace(condition) | WriteKind::Merge(condition) | WriteKind::Delete(condition) => {
+                match condition {
+                    IfMatch::Absent | IfMatch::Any => some(Ticks::MIN),
+                    IfMatch::Version(wanted) => wanted.and_then(some),
+                }
+            }
         }
     }
 
@@ -79,19 +87,30 @@ impl One<'_> {
         Stored { key: self.write.key.clone(), modified, properties }
     }
 
-    /// The change, under the guard that it assumed.
-    fn assuming(&self, facts: Facts, change: Change) -> Speculation {
-        self.speculation(
-            facts,
-            match (self.write.kind, change) {
-                (WriteKind::Insert, Change::Put { properties, .. }) => Effort::Insert(properties),
-                (WriteKind::Replace(IfMatch::Absent), Change::Put { properties, .. }) => {
-                    Effort::Upsert(properties)
-                }
-                (kind, Change::Put { properties, .. }) => Effort::Update(properties, wanted(kind)),
-                (kind, Change::Delete) => Effort::Delete(wanted(kind)),
-            },
-        )
+    /// The change, under the guard that it assumed; `None` for a merge of so
+    /// much that what is stored has to be seen.
+    fn assuming(&self, facts: Facts, change: Change) -> Option<Speculation> {
+        let effort = match (self.write.kind, change) {
+            (WriteKind::Insert, Change::Put { properties, .. }) => Effort::Insert(properties),
+            (WriteKind::Replace(IfMatch::Absent), Change::Put { properties, .. }) => {
+                Effort::Upsert(properties)
+            }
+            (WriteKind::Merge(IfMatch::Absent), Change::Put { properties, .. }) => {
+                Effort::InsertOrMerge(self.merging(properties)?)
+            }
+            (kind @ WriteKind::Merge(_), Change::Put { properties, .. }) => {
+                Effort::Merge(self.merging(properties)?, wanted(kind))
+            }
+            (kind, Change::Put { properties, .. }) => Effort::Update(properties, wanted(kind)),
+            (kind, Change::Delete) => Effort::Delete(wanted(kind)),
+        };
+        Some(self.speculation(facts, effort))
+    }
+
+    fn merging(&self, properties: StoredProperties) -> Option<Merging> {
+        let room = room(self.write)?;
+        let annotations: Vec<String> = lacking_annotations(&self.write.properties).collect();
+        Some(Merging { properties, annotations: annotations.join(","), room })
     }
 
     /// The change, provided that what was found is still what is stored.
@@ -158,9 +177,9 @@ impl One<'_> {
 
 fn wanted(kind: WriteKind) -> Option<i64> {
     match kind {
-        WriteKind::Replace(IfMatch::Version(wanted)) | WriteKind::Delete(IfMatch::Version(wanted)) => {
-            wanted.map(Ticks::raw)
-        }
+        WriteKind::Replace(IfMatch::Version(wanted))
+        | WriteKind::Merge(IfMatch::Version(wanted))
+        | WriteKind::Delete(IfMatch::Version(wanted)) => wanted.map(Ticks::raw),
         _ => None,
     }
 }

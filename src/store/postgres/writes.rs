@@ -23,6 +23,7 @@ use super::{PgStore, statements};
 use crate::metrics::{self, METRICS};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Ticks};
+use crate::plan::room::MAX_STORED_TEXT;
 use crate::store::Fault;
 
 /// Writes of one statement at most.
@@ -32,6 +33,8 @@ const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// How long a round waits for a row that somebody holds, before its writes go
 /// their own ways.
 pub const LOCK_TIMEOUT: Duration = Duration::from_millis(20);
+/// Every member of an object, as a path of SQL.
+const ALL_MEMBERS: &str = "$.*";
 
 /// What a statement does, and the guard under which it does so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +45,24 @@ pub enum Effort {
     Upsert(StoredProperties),
     /// Replaces a row of this version; of any, without one.
     Update(StoredProperties, Option<i64>),
+    /// Merges into a row of this version, or of any without one, if that can be
+    /// done without deciding upon it first.
+    Merge(Merging, Option<i64>),
+    /// Stores a new row, or merges into the one that is there under the same
+    /// condition.
+    InsertOrMerge(Merging),
     /// Removes a row of this version; of any, without one.
     Delete(Option<i64>),
+}
+
+/// What is merged, and into what it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merging {
+    pub properties: StoredProperties,
+    /// Annotations that must not be stored, joined by commas, which no name has.
+    pub annotations: String,
+    /// Members that may be stored at most.
+    pub room: i32,
 }
 
 /// One guarded write of one row.
@@ -166,14 +185,22 @@ impl Speculation {
     fn properties(&self) -> &str {
         match &self.effort {
             Effort::Insert(p) | Effort::Upsert(p) | Effort::Update(p, _) => p.as_str(),
+            Effort::Merge(m, _) | Effort::InsertOrMerge(m) => m.properties.as_str(),
             Effort::Delete(_) => "",
+        }
+    }
+
+    const fn merging(&self) -> Option<&Merging> {
+        match &self.effort {
+            Effort::Merge(merging, _) | Effort::InsertOrMerge(merging) => Some(merging),
+            _ => None,
         }
     }
 
     const fn wanted(&self) -> Option<i64> {
         match &self.effort {
-            Effort::Update(_, wanted) | Effort::Delete(wanted) => *wanted,
-            Effort::Insert(_) | Effort::Upsert(_) => None,
+            Effort::Update(_, wanted) | Effort::Merge(_, wanted) | Effort::Delete(wanted) => *wanted,
+            Effort::Insert(_) | Effort::Upsert(_) | Effort::InsertOrMerge(_) => None,
         }
     }
 
@@ -183,6 +210,8 @@ impl Speculation {
             Effort::Insert(_) => statements::INSERT,
             Effort::Upsert(_) => statements::UPSERT,
             Effort::Update(..) => statements::UPDATE,
+            Effort::Merge(..) => statements::MERGE,
+            Effort::InsertOrMerge(_) => statements::INSERT_OR_MERGE,
             Effort::Delete(_) => statements::DELETE,
         };
         let query = sqlx::query(text)
@@ -191,11 +220,26 @@ impl Speculation {
             .bind(&self.key.row)
             .bind(self.facts.table_no);
         match &self.effort {
-            Effort::Insert(p) | Effort::Upsert(p) => query.bind(self.now.raw()).bind(JsonText(p.as_str())),
-            Effort::Update(p, wanted) => query.bind(self.now.raw()).bind(JsonText(p.as_str())).bind(*wanted),
+            Effort::Insert(_) | Effort::Upsert(_) => self.put(query),
+            Effort::Update(_, wanted) => self.put(query).bind(*wanted),
+            Effort::Merge(merging, wanted) => self.merge(query, merging).bind(*wanted),
+            Effort::InsertOrMerge(merging) => self.merge(query, merging),
             Effort::Delete(wanted) => query.bind(*wanted),
         }
     }
+
+    fn put<'q>(&'q self, query: Statement<'q>) -> Statement<'q> {
+        query.bind(self.now.raw()).bind(JsonText(self.properties()))
+    }
+
+    fn merge<'q>(&'q self, query: Statement<'q>, merging: &'q Merging) -> Statement<'q> {
+        bounded(self.put(query).bind(merging.annotations.as_str()).bind(merging.room))
+    }
+}
+
+/// The bounds of what may be merged into, which are the same for all.
+fn bounded(query: Statement<'_>) -> Statement<'_> {
+    query.bind(MAX_STORED_TEXT).bind(ALL_MEMBERS)
 }
 
 fn version(row: &PgRow) -> Result<Ticks, Trouble> {
@@ -208,7 +252,8 @@ const fn undone(trouble: Trouble) -> bool {
     matches!(trouble, Trouble::Duplicate | Trouble::Fault(Fault::Busy | Fault::Serialization | Fault::Other))
 }
 
-/// Rows of an insert are told apart by their versions.
+/// Rows of an insert are told apart by their versions, and so are those that an
+/// insert finds there and merges into.
 fn tell_apart(round: &mut [Job<Writes>]) {
     let mut used = HashSet::with_capacity(round.len());
     for job in round {
@@ -220,23 +265,29 @@ fn tell_apart(round: &mut [Job<Writes>]) {
 
 fn statement_for_each(round: &[Job<Writes>]) -> Statement<'_> {
     let requests = || round.iter().map(|job| &job.request);
-    let buckets: Vec<i64> = requests().map(|r| r.facts.bucket(&r.key.partition)).collect();
-    let pks: Vec<&str> = requests().map(|r| r.key.partition.as_str()).collect();
-    let rks: Vec<&str> = requests().map(|r| r.key.row.as_str()).collect();
-    let tables: Vec<i64> = requests().map(|r| r.facts.table_no).collect();
-    let address = |text| sqlx::query(text).bind(buckets).bind(pks).bind(rks).bind(tables);
+    let buckets = || requests().map(Speculation::bucket).collect::<Vec<_>>();
+    let pks = || requests().map(|r| r.key.partition.as_str()).collect::<Vec<_>>();
+    let rks = || requests().map(|r| r.key.row.as_str()).collect::<Vec<_>>();
+    let tables = || requests().map(|r| r.facts.table_no).collect::<Vec<_>>();
+    let address = |text| sqlx::query(text).bind(buckets()).bind(pks()).bind(rks()).bind(tables());
     let versions = || requests().map(|r| r.now.raw()).collect::<Vec<i64>>();
     let properties = || requests().map(|r| JsonText(r.properties())).collect::<Vec<_>>();
     let wanted = || requests().map(Speculation::wanted).collect::<Vec<_>>();
+    let merging = || requests().filter_map(Speculation::merging);
+    let annotations = || merging().map(|m| m.annotations.as_str()).collect::<Vec<_>>();
+    let rooms = || merging().map(|m| m.room).collect::<Vec<_>>();
+    let put = |text| address(text).bind(versions()).bind(properties());
     match round.first().map(|job| &job.request.effort) {
-        Some(Effort::Upsert(_)) => address(statements::UPSERT_EACH).bind(versions()).bind(properties()),
-        Some(Effort::Update(..)) => {
-            address(statements::UPDATE_EACH).bind(versions()).bind(properties()).bind(wanted())
+        Some(Effort::Upsert(_)) => put(statements::UPSERT_EACH),
+        Some(Effort::Update(..)) => put(statements::UPDATE_EACH).bind(wanted()),
+        Some(Effort::Merge(..)) => {
+            bounded(put(statements::MERGE_EACH).bind(annotations()).bind(rooms())).bind(wanted())
+        }
+        Some(Effort::InsertOrMerge(_)) => {
+            bounded(put(statements::INSERT_OR_MERGE_EACH).bind(annotations()).bind(rooms()))
         }
         Some(Effort::Delete(_)) => address(statements::DELETE_EACH).bind(wanted()),
-        Some(Effort::Insert(_)) | None => {
-            address(statements::INSERT_EACH).bind(versions()).bind(properties())
-        }
+        Some(Effort::Insert(_)) | None => put(statements::INSERT_EACH),
     }
 }
 
@@ -264,11 +315,11 @@ fn place(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Erro
             let modified: i64 = row.try_get("modified")?;
             round.iter().position(|job| job.request.now.raw() == modified)
         }
-        Some(Effort::Upsert(_)) => {
+        Some(Effort::Upsert(_) | Effort::InsertOrMerge(_)) => {
             let address: (i64, &str, &str) = (row.try_get("bucket")?, row.try_get("pk")?, row.try_get("rk")?);
             round.binary_search_by(|job| job.request.address().cmp(&address)).ok()
         }
-        Some(Effort::Update(..) | Effort::Delete(_)) => {
+        Some(Effort::Update(..) | Effort::Merge(..) | Effort::Delete(_)) => {
             let n: i64 = row.try_get("n")?;
             usize::try_from(n - 1).ok().filter(|at| *at < round.len())
         }

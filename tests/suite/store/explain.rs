@@ -31,6 +31,11 @@ fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)> {
             "bigint, text, text, bigint, bigint, jsonb, bigint",
             "5, 'p', 'r', 0, 1, '{}', null",
         ),
+        (
+            statements::MERGE.into(),
+            "bigint, text, text, bigint, bigint, jsonb, text, int, int, text, bigint",
+            "5, 'p', 'r', 0, 1, '{}', 'N@odata.type', 251, 262144, '$.*', null",
+        ),
         (statements::DELETE.into(), "bigint, text, text, bigint, bigint", "5, 'p', 'r', 0, 1"),
         (statements::LOCK_MANY.into(), "bigint, text, text[]", "5, 'p', '{a,b}'"),
         (
@@ -74,11 +79,21 @@ async fn hot_statements_scan_the_key_index() {
 
 /// Statements of several requests at once: text, types after the four that make
 /// the address, and values.
-const EACH: [(&str, &str, &str); 5] = [
+const EACH: [(&str, &str, &str); 7] = [
     (statements::READ_EACH, "", ""),
     (statements::INSERT_EACH, ", bigint[], jsonb[]", ", '{1}', array['{}'::jsonb]"),
     (statements::UPSERT_EACH, ", bigint[], jsonb[]", ", '{1}', array['{}'::jsonb]"),
     (statements::UPDATE_EACH, ", bigint[], jsonb[], bigint[]", ", '{1}', array['{}'::jsonb], '{null}'"),
+    (
+        statements::MERGE_EACH,
+        ", bigint[], jsonb[], text[], int[], int, text, bigint[]",
+        ", '{1}', array['{}'::jsonb], '{N@odata.type}', '{251}', 262144, '$.*', '{null}'",
+    ),
+    (
+        statements::INSERT_OR_MERGE_EACH,
+        ", bigint[], jsonb[], text[], int[], int, text",
+        ", '{1}', array['{}'::jsonb], '{N@odata.type}', '{251}', 262144, '$.*'",
+    ),
     (statements::DELETE_EACH, ", bigint[]", ", '{1}'"),
 ];
 

@@ -1,0 +1,135 @@
+//! How much may be stored for a merge to keep every limit for certain, so that
+//! a database can merge without anyone having read what it holds.
+//!
+//! A property is one member of the stored object, or two with its annotation,
+//! so members bound the number of properties. Half of what an entity counts is
+//! left to what is stored, of which a database knows the text: the text has at
+//! least half as many bytes as its properties count.
+
+use super::decide::Write;
+use crate::model::entity::counted_size;
+use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
+
+/// What a merge may count, with the keys, to be let off.
+const MAX_SENT: usize = MAX_ENTITY / 2;
+/// Bytes of stored text, as PostgreSQL prints jsonb, that any merge may meet
+/// which has [`room`].
+pub const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
+
+/// Members that may be stored at most, together with [`MAX_STORED_TEXT`], for
+/// this merge to keep the limits of an entity whatever they are. `None` if it
+/// has to be decided.
+pub fn room(write: &Write) -> Option<i32> {
+    if counted_size(&write.key, &write.properties) > MAX_SENT {
+        return None;
+    }
+    MAX_PROPERTIES.checked_sub(write.properties.len())?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::stored::{encode, fields, tests::any_value};
+    use crate::model::entity::{Properties, StoredProperties};
+    use crate::model::names::{MAX_KEY, MAX_STRING, check_property_name};
+    use crate::model::{EdmValue, IfMatch, Key, Stored, Ticks};
+    use crate::plan::{WriteKind, decide};
+    use proptest::prelude::*;
+
+    /// Bytes of an object as jsonb prints it: with a space after each colon and
+    /// each comma.
+    fn printed(stored: &StoredProperties) -> usize {
+        let properties: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(stored.as_str()).unwrap();
+        assert!(properties.len() >= fields(stored).unwrap().len());
+        stored.as_str().len() + (2 * properties.len()).saturating_sub(1)
+    }
+
+    fn text(name: String, letters: usize) -> (String, EdmValue) {
+        (name, EdmValue::String("x".repeat(letters)))
+    }
+
+    /// Properties of the kind that counts most for its text, up to `size`.
+    fn heaviest(prefix: &str, mut size: usize) -> Properties {
+        let mut properties = Properties::new();
+        for n in 0.. {
+            let name = format!("{prefix}{n}");
+            let without_letters = 8 + 2 * name.len() + 4;
+            let letters = (size.saturating_sub(without_letters) / 2).min(MAX_STRING);
+            if letters == 0 {
+                break;
+            }
+            size -= without_letters + 2 * letters;
+            properties.push(text(name, letters));
+        }
+        properties
+    }
+
+    fn merge(properties: Properties) -> Write {
+        let key = Key::new("p".repeat(MAX_KEY), "r".repeat(MAX_KEY));
+        Write { kind: WriteKind::Merge(IfMatch::Any), key, properties }
+    }
+
+    #[test]
+    fn the_largest_merge_into_the_largest_entity_keeps_the_limit() {
+        let keys = counted_size(&merge(vec![]).key, &[]);
+        let write = merge(heaviest("N", MAX_SENT - keys));
+        assert!(MAX_SENT - counted_size(&write.key, &write.properties) < 40);
+        assert!(room(&write).is_some());
+        // One letter too many in the last and smallest property.
+        let mut larger = write.clone();
+        let last = larger.properties.last_mut().unwrap();
+        *last = text(last.0.clone(), MAX_STRING);
+        assert_eq!(room(&larger), None);
+
+        let limit = MAX_STORED_TEXT as usize;
+        let fits = |size: &usize| printed(&encode(&heaviest("O", *size))) <= limit;
+        let size = (limit..=2 * limit).rev().step_by(2).find(fits).unwrap();
+        let properties = encode(&heaviest("O", size));
+        assert!(limit - printed(&properties) < 16);
+        let stored = Stored { key: write.key.clone(), modified: Ticks::MIN, properties };
+        assert!(decide(&write, Some(&stored), Ticks::MIN).is_ok());
+    }
+
+    #[test]
+    fn as_many_members_as_there_is_room_for_keep_the_limit() {
+        let numbers = |prefix: &str, n: usize| -> Properties {
+            (0..n).map(|i| (format!("{prefix}{i}"), EdmValue::Int32(1))).collect()
+        };
+        for sent in [0, 1, 100, MAX_PROPERTIES] {
+            let write = merge(numbers("N", sent));
+            let room = room(&write).unwrap() as usize;
+            let stored = |n: usize| {
+                let properties = encode(&numbers("O", n));
+                Stored { key: write.key.clone(), modified: Ticks::MIN, properties }
+            };
+            assert!(decide(&write, Some(&stored(room)), Ticks::MIN).is_ok(), "{sent}");
+            assert!(decide(&write, Some(&stored(room + 1)), Ticks::MIN).is_err(), "{sent}");
+        }
+    }
+
+    /// Any value, those of few letters more often than chance has them.
+    fn lean_value() -> impl Strategy<Value = EdmValue> {
+        prop_oneof![
+            any_value(),
+            (-1_i32..10).prop_map(EdmValue::Int32),
+            prop::sample::select(vec!["", "a", "é", "\u{0}"]).prop_map(|s| EdmValue::String(s.into())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_text_has_at_least_half_of_what_its_properties_count(
+            values in prop::collection::btree_map("[A-Z_a-zé中𝐀][a-z0-9é中𝐀]{0,3}", lean_value(), 0..12),
+        ) {
+            let properties: Properties = values.into_iter().collect();
+            for (name, _) in &properties {
+                prop_assert!(check_property_name(name).is_ok(), "{}", name);
+            }
+            let nothing = Key::new("", "");
+            let counted = counted_size(&nothing, &properties) - counted_size(&nothing, &[]);
+            let text = printed(&encode(&properties));
+            prop_assert!(counted <= 2 * text, "{} bytes count {}: {:?}", text, counted, properties);
+        }
+    }
+}
