@@ -53,6 +53,14 @@ pub fn string(json: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<String>(json).ok().map(Cow::Owned)
 }
 
+/// What comes before a suffix.
+pub fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, str>> {
+    match text {
+        Cow::Borrowed(text) => text.strip_suffix(suffix).map(Cow::Borrowed),
+        Cow::Owned(text) => text.strip_suffix(suffix).map(|rest| Cow::Owned(rest.to_owned())),
+    }
+}
+
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -86,7 +94,7 @@ impl<'a> Scanner<'a> {
         self.expect(b'"')?;
         let (bytes, start) = (self.text.as_bytes(), self.at - 1);
         loop {
-            let found = self.at + memchr::memchr2(b'"', b'\\', bytes.get(self.at..)?)?;
+            let found = self.at + quote_or_escape(bytes.get(self.at..)?)?;
             self.at = found + 1;
             if bytes[found] == b'"' {
                 return self.text.get(start..self.at);
@@ -110,6 +118,16 @@ impl<'a> Scanner<'a> {
             }
         }
     }
+}
+
+/// Where the next quote or backslash is. Most strings are names, too short for
+/// what a search with long strides takes to start.
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    const SHORT: usize = 16;
+    let found = |byte: &u8| matches!(byte, b'"' | b'\\');
+    let (head, rest) = bytes.split_at(SHORT.min(bytes.len()));
+    let near = head.iter().position(found);
+    near.or_else(|| memchr::memchr2(b'"', b'\\', rest).map(|at| SHORT + at))
 }
 
 #[cfg(test)]
