@@ -10,7 +10,22 @@ use memchr::memmem::Finder;
 pub struct Member<'a> {
     /// With its quotes.
     pub name: &'a str,
+    /// Whether there is a backslash in the name.
+    pub is_escaped: bool,
     pub value: &'a str,
+    /// Name, colon and value, and what white space there is between them.
+    pub whole: &'a str,
+}
+
+impl<'a> Member<'a> {
+    /// What the name says. `None` for what is no string.
+    pub fn decoded_name(&self) -> Option<Cow<'a, str>> {
+        if self.is_escaped {
+            string(self.name)
+        } else {
+            self.name.get(1..self.name.len() - 1).map(Cow::Borrowed)
+        }
+    }
 }
 
 /// Shows the members of an object one by one; their values are no objects or
@@ -22,9 +37,12 @@ pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<
         return scanner.is_done().then_some(());
     }
     loop {
-        let name = scanner.string()?;
+        let (name, is_escaped) = scanner.string()?;
+        let start = scanner.at - name.len();
         scanner.expect(b':')?;
-        see(Member { name, value: scanner.value()? })?;
+        let value = scanner.value()?;
+        let whole = text.get(start..scanner.at)?;
+        see(Member { name, is_escaped, value, whole })?;
         if scanner.next_is(b',') {
             continue;
         }
@@ -89,24 +107,26 @@ impl<'a> Scanner<'a> {
         self.peek().is_none()
     }
 
-    /// A string with its quotes.
-    fn string(&mut self) -> Option<&'a str> {
+    /// A string with its quotes, and whether there is a backslash in it.
+    fn string(&mut self) -> Option<(&'a str, bool)> {
         self.expect(b'"')?;
         let (bytes, start) = (self.text.as_bytes(), self.at - 1);
+        let mut is_escaped = false;
         loop {
             let found = self.at + quote_or_escape(bytes.get(self.at..)?)?;
             self.at = found + 1;
             if bytes[found] == b'"' {
-                return self.text.get(start..self.at);
+                return Some((self.text.get(start..self.at)?, is_escaped));
             }
             // Whatever is escaped, it does not end the string.
+            is_escaped = true;
             self.at += 1;
         }
     }
 
     fn value(&mut self) -> Option<&'a str> {
         match self.peek()? {
-            b'"' => self.string(),
+            b'"' => self.string().map(|(text, _)| text),
             b'{' | b'[' => None,
             _ => {
                 let start = self.at;
@@ -123,11 +143,27 @@ impl<'a> Scanner<'a> {
 /// Where the next quote or backslash is. Most strings are names, too short for
 /// what a search with long strides takes to start.
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
-    const SHORT: usize = 16;
-    let found = |byte: &u8| matches!(byte, b'"' | b'\\');
-    let (head, rest) = bytes.split_at(SHORT.min(bytes.len()));
-    let near = head.iter().position(found);
-    near.or_else(|| memchr::memchr2(b'"', b'\\', rest).map(|at| SHORT + at))
+    const WORDS: usize = 3;
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut searched = 0;
+    for word in words.iter().take(WORDS) {
+        let word = u64::from_le_bytes(*word);
+        let found = zero_bytes(word ^ ONES * b'"' as u64) | zero_bytes(word ^ ONES * b'\\' as u64);
+        if found != 0 {
+            return Some(searched + found.trailing_zeros() as usize / 8);
+        }
+        searched += 8;
+    }
+    memchr::memchr2(b'"', b'\\', &bytes[searched..]).map(|at| searched + at)
+}
+
+/// A one in each byte.
+const ONES: u64 = u64::MAX / 255;
+
+/// The highest bit of each byte that is zero. Bytes above such a one may be taken
+/// for zero too, those below never are.
+const fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
 #[cfg(test)]
@@ -188,6 +224,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_quote_or_escape_is_found_where_it_is(text in "[a!#\\[\\]é\u{0}]{0,40}", rest in "[\"\\\\a]{0,3}") {
+            let text = text + &rest;
+            let expected = text.bytes().position(|b| matches!(b, b'"' | b'\\'));
+            prop_assert_eq!(quote_or_escape(text.as_bytes()), expected);
+        }
+
         #[test]
         fn objects_of_any_printer_split_as_they_were_printed(
             object in prop::collection::btree_map(any::<String>(), any::<Option<String>>(), 0..6),

@@ -132,6 +132,9 @@ pub fn check_property_name(name: &str) -> Result<()> {
 /// Whether a name could be a property: a letter or `_`, then letters, digits,
 /// marks and connectors of any script.
 pub fn is_identifier(name: &str) -> bool {
+    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
+    }
     let mut chars = name.chars();
     chars.next().is_some_and(is_identifier_start) && chars.all(unicode_ident::is_xid_continue)
 }

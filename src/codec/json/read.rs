@@ -180,6 +180,10 @@ struct Members<'a> {
     types: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
+/// So many members or fewer are compared with each other, rather than put in
+/// order.
+const FEW: usize = 16;
+
 impl<'a> Members<'a> {
     fn parse(body: &'a [u8]) -> Result<Self> {
         let misunderstood = || Error::from(Code::BodyNotUnderstood);
@@ -196,17 +200,28 @@ impl<'a> Members<'a> {
 
     /// The least of the names that occur twice.
     fn given_twice(&self) -> Option<&str> {
+        let has_twin = |at: usize| self.values[..at].iter().any(|(name, _)| *name == self.values[at].0);
+        if self.values.len() <= FEW && !(1..self.values.len()).any(has_twin) {
+            return None;
+        }
         let mut names: Vec<&str> = self.values.iter().map(|(name, _)| name.as_ref()).collect();
         names.sort_unstable();
         names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
+    /// The text of a property's annotation.
+    fn annotated(&self, name: &str) -> Option<&'a RawValue> {
+        if self.types.len() <= FEW {
+            return self.types.iter().rfind(|(of, _)| of == name).map(|(_, raw)| *raw);
+        }
+        let found = self.types.binary_search_by(|(of, _)| of.as_ref().cmp(name)).ok()?;
+        Some(self.types[found].1)
+    }
+
     /// The annotated type of a property.
     fn annotation(&self, name: &str) -> Result<Option<EdmType>> {
-        let Ok(found) = self.types.binary_search_by(|(of, _)| of.as_ref().cmp(name)) else {
-            return Ok(None);
-        };
-        members::string(self.types[found].1.get())
+        let Some(raw) = self.annotated(name) else { return Ok(None) };
+        members::string(raw.get())
             .and_then(|name| EdmType::from_name(&name))
             .map(Some)
             .ok_or_else(|| Code::BodyNotUnderstood.into())

@@ -280,6 +280,12 @@ fn push_field(out: &mut String, metadata: Metadata, field: &StoredField<'_>) {
         out.push_str(field.edm_type.name());
         out.push_str("\",");
     }
+    let is_compact = field.whole.len() == field.quoted.len() + 1 + field.raw.len();
+    if is_compact && !field.escaped && field.edm_type != EdmType::Double {
+        out.push_str(field.whole);
+        out.push(',');
+        return;
+    }
     out.push_str(field.quoted);
     out.push(':');
     match field.edm_type {
@@ -352,6 +358,17 @@ mod tests {
                  \"odata.editLink\":\"{address}\",{keys}\"Timestamp@odata.type\":\"Edm.DateTime\",{stamp}{custom_typed}"
             )
         );
+    }
+
+    #[test]
+    fn white_space_of_the_stored_form_is_not_printed() {
+        let compact = entity();
+        let spaced = compact.properties.as_str().replace("\":", "\": ").replace(",\"", ", \"");
+        let spaced = Stored { properties: StoredProperties::from_stored_text(spaced), ..compact.clone() };
+        for level in [Metadata::None, Metadata::Minimal, Metadata::Full] {
+            let print = |entity| entity_document(&context(level, None), entity).unwrap();
+            assert_eq!(print(&spaced), print(&compact));
+        }
     }
 
     #[test]
