@@ -130,8 +130,9 @@ pub fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// How many bytes come before the first that has to be escaped.
-fn clean_length(bytes: &[u8]) -> usize {
+/// How many bytes come before the first that has no place in a JSON string as it
+/// is: a quote, a backslash or a control character.
+pub fn clean_length(bytes: &[u8]) -> usize {
     let needs_escape = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
     // Blocks are looked at as a whole, without a way out, since that becomes a few
     // instructions on vectors.

@@ -7,6 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::plain;
 use crate::codec::members;
 use crate::codec::stored::ANNOTATION;
 use crate::error::{Code, Error, Result};
@@ -60,9 +61,9 @@ pub fn entity(body: &[u8]) -> Result<EntityBody> {
             "PartitionKey" => entity.partition = key(raw)?,
             "RowKey" => entity.row = key(raw)?,
             "Timestamp" => {}
-            _ if raw.get().starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
+            _ if raw.starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
             _ => {
-                let value = members.annotation(name).and_then(|own| value(name, raw.get(), own));
+                let value = members.annotation(name).and_then(|own| value(name, raw, own));
                 entity.push(name.as_ref().to_owned(), value);
             }
         }
@@ -83,7 +84,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody> {
 pub fn table_name(body: &[u8]) -> Result<String> {
     let members = Members::parse(body)?;
     let named = members.values.iter().find(|(name, _)| name == "TableName");
-    match named.map(|(_, raw)| raw.get()) {
+    match named.map(|(_, raw)| *raw) {
         Some(nested) if nested.starts_with(['{', '[']) => Err(Code::BodyNotUnderstood.into()),
         raw => {
             raw.and_then(members::string).map(Cow::into_owned).ok_or_else(|| Code::PropertiesNeedValue.into())
@@ -91,8 +92,8 @@ pub fn table_name(body: &[u8]) -> Result<String> {
     }
 }
 
-fn key(raw: &RawValue) -> Result<Option<String>> {
-    match raw.get() {
+fn key(raw: &str) -> Result<Option<String>> {
+    match raw {
         "null" => Ok(None),
         text => {
             members::string(text).map(|key| Some(key.into_owned())).ok_or_else(|| Code::InvalidInput.into())
@@ -176,8 +177,8 @@ pub const fn given_twice(name: &str) -> Code {
 
 /// The members of a body with annotations and other OData members sorted out.
 struct Members<'a> {
-    values: Vec<(Cow<'a, str>, &'a RawValue)>,
-    types: Vec<(Cow<'a, str>, &'a RawValue)>,
+    values: Vec<(Cow<'a, str>, &'a str)>,
+    types: Vec<(Cow<'a, str>, &'a str)>,
 }
 
 /// So many members or fewer are compared with each other, rather than put in
@@ -185,12 +186,19 @@ struct Members<'a> {
 const FEW: usize = 16;
 
 impl<'a> Members<'a> {
+    fn with_room_for(values: usize) -> Self {
+        Members { values: Vec::with_capacity(values), types: Vec::new() }
+    }
+
     fn parse(body: &'a [u8]) -> Result<Self> {
         let misunderstood = || Error::from(Code::BodyNotUnderstood);
         let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
         // At once for all of it costs less than member by member.
         let body = std::str::from_utf8(body).map_err(|_| misunderstood())?;
-        let mut members: Self = serde_json::from_str(body).map_err(|_| misunderstood())?;
+        let mut members = Members::with_room_for(16);
+        if plain::each_member(body, |name, raw| members.place(name.into(), raw)).is_none() {
+            members = serde_json::from_str(body).map_err(|_| misunderstood())?;
+        }
         if let Some(name) = members.given_twice() {
             return Err(given_twice(name).into());
         }
@@ -210,7 +218,7 @@ impl<'a> Members<'a> {
     }
 
     /// The text of a property's annotation.
-    fn annotated(&self, name: &str) -> Option<&'a RawValue> {
+    fn annotated(&self, name: &str) -> Option<&'a str> {
         if self.types.len() <= FEW {
             return self.types.iter().rfind(|(of, _)| of == name).map(|(_, raw)| *raw);
         }
@@ -221,7 +229,7 @@ impl<'a> Members<'a> {
     /// The annotated type of a property.
     fn annotation(&self, name: &str) -> Result<Option<EdmType>> {
         let Some(raw) = self.annotated(name) else { return Ok(None) };
-        members::string(raw.get())
+        members::string(raw)
             .and_then(|name| EdmType::from_name(&name))
             .map(Some)
             .ok_or_else(|| Code::BodyNotUnderstood.into())
@@ -239,10 +247,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Members { values: Vec::with_capacity(16), types: Vec::new() };
+                let mut members = Members::with_room_for(0);
                 while let Some(Name(name)) = map.next_key()? {
                     let raw: &RawValue = map.next_value()?;
-                    members.place(name, raw);
+                    members.place(name, raw.get());
                 }
                 Ok(members)
             }
@@ -254,7 +262,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
 impl<'a> Members<'a> {
     /// `X@odata.type` is an annotation, `X@odata.type@odata.type` and every
     /// other `odata.` member is noise that round-tripping clients send.
-    fn place(&mut self, name: Cow<'a, str>, raw: &'a RawValue) {
+    fn place(&mut self, name: Cow<'a, str>, raw: &'a str) {
         let marked = memchr::memchr(b'@', name.as_bytes()).is_some();
         if let Some(base) = members::without_suffix(&name, ANNOTATION).filter(|_| marked) {
             if !base.contains('@') {
