@@ -144,11 +144,13 @@ impl<'a> Scanner<'a> {
 /// what a search with long strides takes to start.
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const WORDS: usize = 3;
+    const QUOTES: u64 = ONES * b'"' as u64;
+    const ESCAPES: u64 = ONES * b'\\' as u64;
     let (words, _) = bytes.as_chunks::<8>();
     let mut searched = 0;
     for word in words.iter().take(WORDS) {
         let word = u64::from_le_bytes(*word);
-        let found = zero_bytes(word ^ ONES * b'"' as u64) | zero_bytes(word ^ ONES * b'\\' as u64);
+        let found = zero_bytes(word ^ QUOTES) | zero_bytes(word ^ ESCAPES);
         if found != 0 {
             return Some(searched + found.trailing_zeros() as usize / 8);
         }

@@ -1,7 +1,7 @@
 //! The members of a JSON object that is as simple as most bodies are: a short way
 //! past the parser, which has the say about every other text.
 
-use crate::codec::stored::clean_length;
+use crate::codec::strings::clean_length;
 
 /// Shows names, without their quotes, and values, as JSON text, of an object whose
 /// strings have no escapes and whose values are no objects, arrays or numbers

@@ -263,12 +263,17 @@ impl<'a> Members<'a> {
     /// `X@odata.type` is an annotation, `X@odata.type@odata.type` and every
     /// other `odata.` member is noise that round-tripping clients send.
     fn place(&mut self, name: Cow<'a, str>, raw: &'a str) {
-        let marked = memchr::memchr(b'@', name.as_bytes()).is_some();
-        if let Some(base) = members::without_suffix(&name, ANNOTATION).filter(|_| marked) {
+        if name.starts_with("odata.") {
+            return;
+        }
+        // Most names have none, and need not be searched for more.
+        if memchr::memchr(b'@', name.as_bytes()).is_none() {
+            self.values.push((name, raw));
+        } else if let Some(base) = members::without_suffix(&name, ANNOTATION) {
             if !base.contains('@') {
                 self.types.push((base, raw));
             }
-        } else if !name.starts_with("odata.") && !(marked && name.contains("@odata.")) {
+        } else if !name.contains("@odata.") {
             self.values.push((name, raw));
         }
     }

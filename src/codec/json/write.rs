@@ -1,6 +1,7 @@
 //! Printing entities, tables and feeds as JSON (protocol §4.2 to §4.4).
 
-use crate::codec::stored::{self, StoredField, push_escaped, push_string};
+use crate::codec::stored::{self, StoredField};
+use crate::codec::strings::{push_escaped, push_string};
 use crate::codec::uri;
 use crate::error::Result;
 use crate::model::entity::StoredProperties;
