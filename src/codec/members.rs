@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use memchr::memmem::Finder;
 
+use super::strings::{ONES, zero_bytes};
+
 /// One member: its name and its value, both as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member<'a> {
@@ -157,15 +159,6 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
         searched += 8;
     }
     memchr::memchr2(b'"', b'\\', &bytes[searched..]).map(|at| searched + at)
-}
-
-/// A one in each byte.
-const ONES: u64 = u64::MAX / 255;
-
-/// The highest bit of each byte that is zero. Bytes above such a one may be taken
-/// for zero too, those below never are.
-const fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
 #[cfg(test)]

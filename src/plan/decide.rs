@@ -239,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn a_draft_that_is_too_large_is_refused_before_what_is_stored_is_asked() {
+        let text = |n: i32| (format!("P{n}"), EdmValue::String("x".repeat(32 * 1024)));
+        let write = Write { properties: (0..17).map(text).collect(), ..write(WriteKind::Insert) };
+        let draft = Draft::new(&write);
+        assert_eq!(draft.as_insert(), None);
+        for found in [None, Some(&old())] {
+            let refused = draft.decide(found, ticks(T1)).unwrap_err();
+            assert_eq!(refused.code, Code::EntityTooLarge);
+            assert_eq!(decide(&write, found, ticks(T1)).unwrap_err(), refused);
+        }
+    }
+
+    #[test]
     fn a_version_is_never_used_twice() {
         for (now, expected) in [(T1 + 50, T1 + 50), (T1, T1 + 1), (T1 - 50, T1 + 1)] {
             let change = decide(&write(WriteKind::Replace(IfMatch::Any)), Some(&old()), ticks(now));
