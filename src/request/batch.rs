@@ -195,3 +195,23 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
 fn header<'a>(headers: &Headers<'a>, name: &str) -> Option<&'a str> {
     headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_has_the_format_that_it_asks_for() {
+        let mut formats = Formats::default();
+        let none = "application/json;odata=nometadata";
+        let full = "application/json;odata=fullmetadata";
+        for (accept, query) in
+            [(none, ""), (none, ""), (full, ""), (none, ""), (none, "$format=atom"), (full, "$format=json")]
+        {
+            let headers = vec![("accept".into(), accept.into())];
+            let head = Head { query: query.into(), headers, ..Head::default() };
+            assert_eq!(formats.of(&head), format_of(&head), "{accept} {query}");
+        }
+        assert_eq!(formats.of(&Head::default()), format_of(&Head::default()));
+    }
+}
