@@ -1,6 +1,6 @@
 //! Error bodies (protocol §4.7).
 
-use super::stored::push_string;
+use super::strings::push_string;
 use crate::error::Error;
 use crate::model::Ticks;
 

@@ -1,4 +1,5 @@
 //! JSON entities in and out (protocol §4.2 to §4.5).
 
+mod plain;
 pub mod read;
 pub mod write;

@@ -5,12 +5,29 @@ use std::borrow::Cow;
 
 use memchr::memmem::Finder;
 
+use super::strings::{ONES, zero_bytes};
+
 /// One member: its name and its value, both as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member<'a> {
     /// With its quotes.
     pub name: &'a str,
+    /// Whether there is a backslash in the name.
+    pub is_escaped: bool,
     pub value: &'a str,
+    /// Name, colon and value, and what white space there is between them.
+    pub whole: &'a str,
+}
+
+impl<'a> Member<'a> {
+    /// What the name says. `None` for what is no string.
+    pub fn decoded_name(&self) -> Option<Cow<'a, str>> {
+        if self.is_escaped {
+            string(self.name)
+        } else {
+            self.name.get(1..self.name.len() - 1).map(Cow::Borrowed)
+        }
+    }
 }
 
 /// Shows the members of an object one by one; their values are no objects or
@@ -22,9 +39,12 @@ pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<
         return scanner.is_done().then_some(());
     }
     loop {
-        let name = scanner.string()?;
+        let (name, is_escaped) = scanner.string()?;
+        let start = scanner.at - name.len();
         scanner.expect(b':')?;
-        see(Member { name, value: scanner.value()? })?;
+        let value = scanner.value()?;
+        let whole = text.get(start..scanner.at)?;
+        see(Member { name, is_escaped, value, whole })?;
         if scanner.next_is(b',') {
             continue;
         }
@@ -51,6 +71,14 @@ pub fn string(json: &str) -> Option<Cow<'_, str>> {
         return Some(Cow::Borrowed(inner));
     }
     serde_json::from_str::<String>(json).ok().map(Cow::Owned)
+}
+
+/// What comes before a suffix.
+pub fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, str>> {
+    match text {
+        Cow::Borrowed(text) => text.strip_suffix(suffix).map(Cow::Borrowed),
+        Cow::Owned(text) => text.strip_suffix(suffix).map(|rest| Cow::Owned(rest.to_owned())),
+    }
 }
 
 struct Scanner<'a> {
@@ -81,24 +109,26 @@ impl<'a> Scanner<'a> {
         self.peek().is_none()
     }
 
-    /// A string with its quotes.
-    fn string(&mut self) -> Option<&'a str> {
+    /// A string with its quotes, and whether there is a backslash in it.
+    fn string(&mut self) -> Option<(&'a str, bool)> {
         self.expect(b'"')?;
         let (bytes, start) = (self.text.as_bytes(), self.at - 1);
+        let mut is_escaped = false;
         loop {
-            let found = self.at + memchr::memchr2(b'"', b'\\', bytes.get(self.at..)?)?;
+            let found = self.at + quote_or_escape(bytes.get(self.at..)?)?;
             self.at = found + 1;
             if bytes[found] == b'"' {
-                return self.text.get(start..self.at);
+                return Some((self.text.get(start..self.at)?, is_escaped));
             }
             // Whatever is escaped, it does not end the string.
+            is_escaped = true;
             self.at += 1;
         }
     }
 
     fn value(&mut self) -> Option<&'a str> {
         match self.peek()? {
-            b'"' => self.string(),
+            b'"' => self.string().map(|(text, _)| text),
             b'{' | b'[' => None,
             _ => {
                 let start = self.at;
@@ -110,6 +140,25 @@ impl<'a> Scanner<'a> {
             }
         }
     }
+}
+
+/// Where the next quote or backslash is. Most strings are names, too short for
+/// what a search with long strides takes to start.
+fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
+    const WORDS: usize = 3;
+    const QUOTES: u64 = ONES * b'"' as u64;
+    const ESCAPES: u64 = ONES * b'\\' as u64;
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut searched = 0;
+    for word in words.iter().take(WORDS) {
+        let word = u64::from_le_bytes(*word);
+        let found = zero_bytes(word ^ QUOTES) | zero_bytes(word ^ ESCAPES);
+        if found != 0 {
+            return Some(searched + found.trailing_zeros() as usize / 8);
+        }
+        searched += 8;
+    }
+    memchr::memchr2(b'"', b'\\', &bytes[searched..]).map(|at| searched + at)
 }
 
 #[cfg(test)]
@@ -170,6 +219,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_quote_or_escape_is_found_where_it_is(text in "[a!#\\[\\]é\u{0}]{0,40}", rest in "[\"\\\\a]{0,3}") {
+            let text = text + &rest;
+            let expected = text.bytes().position(|b| matches!(b, b'"' | b'\\'));
+            prop_assert_eq!(quote_or_escape(text.as_bytes()), expected);
+        }
+
         #[test]
         fn objects_of_any_printer_split_as_they_were_printed(
             object in prop::collection::btree_map(any::<String>(), any::<Option<String>>(), 0..6),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::error::{Code, Result};
 
 /// Headers in the order sent, names in lower case.
-pub type Headers<'a> = Vec<(String, &'a str)>;
+pub type Headers<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 /// One part of a multipart body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,13 +91,19 @@ pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     }
     let line = lines(rest).next().ok_or(Code::InvalidInput)?;
     let text = utf8(&rest[..line.end])?;
-    let (method, tail) = text.split_once(' ').ok_or(Code::InvalidInput)?;
-    let (target, version) = tail.rsplit_once(' ').ok_or(Code::InvalidInput)?;
+    let (method, tail) = split_at_byte(text, memchr::memchr(b' ', text.as_bytes()))?;
+    let (target, version) = split_at_byte(tail, memchr::memrchr(b' ', tail.as_bytes()))?;
     if !version.starts_with("HTTP/") || method.is_empty() {
         return Err(Code::InvalidInput.into());
     }
     let (headers, body) = headers(&rest[line.next..])?;
     Ok(InnerRequest { method, target: target.trim(), headers, body })
+}
+
+/// What stands before and after a character of one byte, if it was found.
+fn split_at_byte(text: &str, at: Option<usize>) -> Result<(&str, &str)> {
+    let at = at.ok_or(Code::InvalidInput)?;
+    Ok((&text[..at], &text[at + 1..]))
 }
 
 struct Line {
@@ -152,18 +158,49 @@ fn part(bytes: &[u8]) -> Result<Part<'_>> {
 /// missing together with its empty line.
 fn headers(bytes: &[u8]) -> Result<(Headers<'_>, &[u8])> {
     const MAX_HEADERS: usize = 64;
-    let mut headers = Vec::new();
+    let mut headers = Vec::with_capacity(8);
     for line in lines(bytes) {
         if line.start == line.end {
             return Ok((headers, &bytes[line.next..]));
         }
-        let (name, value) = utf8(&bytes[line.start..line.end])?.split_once(':').ok_or(Code::InvalidInput)?;
+        let text = utf8(&bytes[line.start..line.end])?;
+        let (name, value) = split_at_byte(text, memchr::memchr(b':', text.as_bytes()))?;
         if headers.len() == MAX_HEADERS {
             return Err(Code::InvalidInput.into());
         }
-        headers.push((name.trim().to_ascii_lowercase(), value.trim()));
+        headers.push((in_lower_case(trimmed(name)), trimmed(value)));
     }
     Ok((headers, &[]))
+}
+
+/// What every part of a change set has, in lower case: a hundred parts need not
+/// have memory of their own for it.
+const COMMON: [&str; 10] = [
+    "accept",
+    "content-id",
+    "content-length",
+    "content-transfer-encoding",
+    "content-type",
+    "dataserviceversion",
+    "if-match",
+    "maxdataserviceversion",
+    "prefer",
+    "x-ms-version",
+];
+
+fn in_lower_case(name: &str) -> Cow<'_, str> {
+    let common = COMMON.into_iter().find(|common| common.eq_ignore_ascii_case(name));
+    common.map_or_else(|| name.to_ascii_lowercase().into(), Cow::Borrowed)
+}
+
+/// The text without white space around it, of which there is seldom more than
+/// one space before it.
+fn trimmed(text: &str) -> &str {
+    let text = text.strip_prefix(' ').unwrap_or(text);
+    match text.as_bytes() {
+        [first, .., last] if first.is_ascii_graphic() && last.is_ascii_graphic() => text,
+        _ => text.trim(),
+    }
 }
 
 fn utf8(bytes: &[u8]) -> Result<&str> {
@@ -255,7 +292,7 @@ mod tests {
         assert_eq!(inner.len(), 1);
         let request = request(inner[0].content).unwrap();
         assert_eq!((request.method, request.target), ("PUT", "http://h/T(PartitionKey='a b',RowKey='')"));
-        assert_eq!(request.headers[0], ("if-match".to_owned(), "*"));
+        assert_eq!(request.headers[0], ("if-match".into(), "*"));
         let json: serde_json::Value = serde_json::from_slice(request.body).unwrap();
         assert_eq!(json["a"], 1);
     }
@@ -276,6 +313,15 @@ mod tests {
                 .replace("If-Match: *\r\nContent-Length", "X: y\r\nContent-Length")
                 .replacen("Content-ID: 1", "If-Match: *", 1),
         );
+    }
+
+    #[test]
+    fn headers_are_trimmed_and_their_names_are_in_lower_case() {
+        let text = "Content-Type: a;b \r\nX-Other :\u{a0} c\nACCEPT:*/*\nÀ: \n B :  \r\n\r\nrest";
+        let (found, rest) = headers(text.as_bytes()).unwrap();
+        let expected = [("content-type", "a;b"), ("x-other", "c"), ("accept", "*/*"), ("À", ""), ("b", "")];
+        assert_eq!(found, expected.map(|(name, value)| (name.into(), value)));
+        assert_eq!(rest, b"rest");
     }
 
     #[test]

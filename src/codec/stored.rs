@@ -16,7 +16,8 @@ use std::borrow::Cow;
 
 use memchr::memmem::Finder;
 
-use super::members::{Member, each_member, string, value_after};
+use super::members::{self, Member, each_member, string, value_after};
+use super::strings::{push_escaped, push_plain, push_string};
 use crate::error::{Code, Result};
 use crate::model::entity::{Properties, StoredProperties};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
@@ -33,27 +34,32 @@ pub struct StoredField<'a> {
     pub edm_type: EdmType,
     /// JSON text of the value.
     pub raw: &'a str,
+    /// Name and value with what stands between them.
+    pub whole: &'a str,
     /// Whether the value is a string that went through [`escape`].
     pub escaped: bool,
 }
 
 /// Prints properties in stored form.
 pub fn encode(properties: &[(String, EdmValue)]) -> StoredProperties {
-    let mut out = String::with_capacity(2 + 32 * properties.len());
+    let mut out = String::with_capacity(room(properties));
     out.push('{');
     for (name, value) in properties {
         if out.len() > 1 {
             out.push(',');
         }
-        if let Some(edm_type) = annotation(value) {
-            push_string(&mut out, &format!("{name}{ANNOTATION}"));
-            out.push_str(":\"");
+        let annotation = annotation(value);
+        if let Some(edm_type) = annotation {
+            out.push('"');
+            push_escaped(&mut out, name);
+            out.push_str(ANNOTATION);
+            out.push_str("\":\"");
             out.push_str(edm_type.name());
             out.push_str("\",");
         }
         push_string(&mut out, name);
         out.push(':');
-        push_value(&mut out, value);
+        push_value(&mut out, value, annotation);
     }
     out.push('}');
     StoredProperties::from_stored_text(out)
@@ -67,60 +73,44 @@ pub fn lacking_annotations(properties: &[(String, EdmValue)]) -> impl Iterator<I
     plain.map(|(name, _)| format!("{name}{ANNOTATION}"))
 }
 
+/// Bytes that properties take in stored form, unless much has to be escaped.
+fn room(properties: &[(String, EdmValue)]) -> usize {
+    let value = |value: &EdmValue| match value {
+        EdmValue::String(s) => s.len(),
+        EdmValue::Binary(b) => 64 + b.len() / 3 * 4,
+        _ => 64,
+    };
+    properties.iter().fold(2, |sum, (name, v)| sum + 8 + 2 * name.len() + value(v))
+}
+
 fn annotation(value: &EdmValue) -> Option<EdmType> {
     match value {
-        EdmValue::String(s) => s.contains('\u{0}').then_some(EdmType::String),
+        EdmValue::String(s) => memchr::memchr(0, s.as_bytes()).map(|_| EdmType::String),
         EdmValue::Boolean(_) | EdmValue::Int32(_) => None,
         other => Some(other.edm_type()),
     }
 }
 
-fn push_value(out: &mut String, value: &EdmValue) {
+fn push_value(out: &mut String, value: &EdmValue, annotation: Option<EdmType>) {
     match value {
-        EdmValue::String(s) if s.contains('\u{0}') => push_string(out, &escape(s)),
+        EdmValue::String(s) if annotation.is_some() => push_string(out, &escape(s)),
         EdmValue::String(s) => push_string(out, s),
         EdmValue::Boolean(b) => out.push_str(if *b { "true" } else { "false" }),
         EdmValue::Int32(n) => out.push_str(&n.to_string()),
-        EdmValue::Int64(n) => push_string(out, &n.to_string()),
-        EdmValue::DateTime(t) => push_string(out, &t.to_canonical()),
-        EdmValue::Guid(g) => push_string(out, &lexical::format_guid(g)),
-        EdmValue::Binary(b) => push_string(out, &lexical::format_binary(b)),
+        EdmValue::Int64(n) => push_plain(out, &n.to_string()),
+        EdmValue::DateTime(t) => {
+            out.push('"');
+            t.spelled().write(out, ":");
+            out.push('"');
+        }
+        EdmValue::Guid(g) => push_plain(out, &lexical::format_guid(g)),
+        EdmValue::Binary(b) => push_plain(out, &lexical::format_binary(b)),
         EdmValue::Double(d) => {
             let text = lexical::format_double(*d);
             let faithful = d.is_finite() && !text.contains('E') && text != "-0.0";
-            if faithful { out.push_str(&text) } else { push_string(out, &text) }
+            if faithful { out.push_str(&text) } else { push_plain(out, &text) }
         }
     }
-}
-
-/// Appends a JSON string.
-pub fn push_string(out: &mut String, text: &str) {
-    out.push('"');
-    let mut clean_from = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.push_str(&text[clean_from..at]);
-        clean_from = at + 1;
-        match byte {
-            b'"' => out.push_str("\\\""),
-            b'\\' => out.push_str("\\\\"),
-            b'\n' => out.push_str("\\n"),
-            b'\r' => out.push_str("\\r"),
-            b'\t' => out.push_str("\\t"),
-            0x08 => out.push_str("\\b"),
-            0x0c => out.push_str("\\f"),
-            control => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                out.push_str("\\u00");
-                out.push(char::from(HEX[usize::from(control >> 4)]));
-                out.push(char::from(HEX[usize::from(control & 15)]));
-            }
-        }
-    }
-    out.push_str(&text[clean_from..]);
-    out.push('"');
 }
 
 /// Writes U+0000 as U+0001 U+0001 and U+0001 as U+0001 U+0002, so that text
@@ -156,12 +146,14 @@ pub fn fields(stored: &StoredProperties) -> Result<Vec<StoredField<'_>>> {
 fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
     let mut types = Vec::with_capacity(16);
     let mut fields = Vec::with_capacity(16);
-    each_member(text, |Member { name: quoted, value: raw }| {
-        let name = string(quoted)?;
-        if let Some(base) = annotated(&name) {
+    each_member(text, |member| {
+        let Member { name: quoted, value: raw, whole, .. } = member;
+        let name = member.decoded_name()?;
+        if let Some(base) = members::without_suffix(&name, ANNOTATION) {
             types.push((base, EdmType::from_name(&string(raw)?)?));
         } else {
-            fields.push(StoredField { name, quoted, edm_type: plain_type(raw)?, raw, escaped: false });
+            let edm_type = plain_type(raw)?;
+            fields.push(StoredField { name, quoted, edm_type, raw, whole, escaped: false });
         }
         Some(())
     })?;
@@ -177,14 +169,6 @@ fn plain_type(raw: &str) -> Option<EdmType> {
         b'"' => EdmType::String,
         _ => return None,
     })
-}
-
-/// The property that a member annotates, if it annotates one.
-fn annotated<'a>(name: &Cow<'a, str>) -> Option<Cow<'a, str>> {
-    match name {
-        Cow::Borrowed(name) => name.strip_suffix(ANNOTATION).map(Cow::Borrowed),
-        Cow::Owned(name) => name.strip_suffix(ANNOTATION).map(|base| Cow::Owned(base.to_owned())),
-    }
 }
 
 /// Gives the fields the types of their annotations. Both come in the same order
@@ -262,7 +246,7 @@ impl<'n> Wanted<'n> {
                 Some(named) => EdmType::from_name(&string(named?)?)?,
             };
             let escaped = annotated.is_some() && edm_type == EdmType::String;
-            StoredField { name: self.name.into(), quoted: "", edm_type, raw, escaped }.read()
+            StoredField { name: self.name.into(), quoted: "", edm_type, raw, whole: "", escaped }.read()
         };
         Some(read())
     }

@@ -11,19 +11,42 @@ use crate::model::Key;
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'\'');
 
+/// The same and quotes, where those do not belong to the syntax.
+const ESCAPED_WITH_QUOTES: &AsciiSet = &ESCAPED.add(b'\'');
+
 /// `T(PartitionKey='p',RowKey='r')`, keys escaped.
 pub fn entity_address(table: &str, key: &Key) -> String {
-    format!("{table}(PartitionKey='{}',RowKey='{}')", literal(&key.partition), literal(&key.row))
+    let mut out = String::with_capacity(table.len() + key_room(key));
+    out.push_str(table);
+    push_key(&mut out, key);
+    out
 }
 
-fn literal(key: &str) -> String {
-    utf8_percent_encode(&key.replace('\'', "''"), ESCAPED).to_string()
+/// Bytes that [`push_key`] appends, unless much has to be escaped.
+pub const fn key_room(key: &Key) -> usize {
+    32 + key.partition.len() + key.row.len()
+}
+
+/// Appends `(PartitionKey='p',RowKey='r')`, keys escaped. None of that needs an
+/// escape in JSON.
+pub fn push_key(out: &mut String, key: &Key) {
+    out.push_str("(PartitionKey='");
+    push_literal(out, &key.partition);
+    out.push_str("',RowKey='");
+    push_literal(out, &key.row);
+    out.push_str("')");
+}
+
+fn push_literal(out: &mut String, key: &str) {
+    for piece in utf8_percent_encode(key, ESCAPED_WITH_QUOTES) {
+        // As an escape only a quote can have become this.
+        out.push_str(if piece == "%27" { "''" } else { piece });
+    }
 }
 
 /// A value of a query string.
 pub fn escape(text: &str) -> String {
-    const VALUE: &AsciiSet = &ESCAPED.add(b'\'');
-    utf8_percent_encode(text, VALUE).to_string()
+    utf8_percent_encode(text, ESCAPED_WITH_QUOTES).to_string()
 }
 
 /// Decodes percent escapes exactly once; `None` for a broken escape and for
@@ -53,10 +76,13 @@ mod tests {
             ("table@storage.com0", "table%40storage.com0"),
             ("%20", "%2520"),
             ("ô", "%C3%B4"),
+            ("'%27'", "''%2527''"),
             ("", ""),
         ] {
-            assert_eq!(literal(key), text);
-            assert_eq!(percent_decode(&literal(key)).unwrap(), key.replace('\'', "''"));
+            let mut literal = String::new();
+            push_literal(&mut literal, key);
+            assert_eq!(literal, text);
+            assert_eq!(percent_decode(&literal).unwrap(), key.replace('\'', "''"));
         }
     }
 

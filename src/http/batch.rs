@@ -32,16 +32,16 @@ pub struct Run<'a, S> {
 
 impl<S: Backend> Run<'_, S> {
     /// Runs a batch. Every outcome, refusals included, is answered with 202.
-    pub async fn batch(&self, batch: &Batch) -> Answer {
+    pub async fn batch(&self, batch: &mut Batch) -> Answer {
         match batch {
             Batch::Query(part) => {
+                let answer = match &mut **part {
+                    Ok(part) => self.query(part).await,
+                    Err(failed) => Err(failed.error.clone()),
+                };
                 let printing = match &**part {
                     Ok(part) => &part.printing,
                     Err(failed) => &failed.printing,
-                };
-                let answer = match &**part {
-                    Ok(part) => self.query(part).await,
-                    Err(failed) => Err(failed.error.clone()),
                 };
                 let refusal = answer.as_ref().err().map(|error| error.code);
                 let inner = match answer {
@@ -69,14 +69,14 @@ impl<S: Backend> Run<'_, S> {
         }
     }
 
-    async fn query(&self, part: &BatchPart<Operation>) -> Result<Answer> {
-        let plan = permit(self.identity, self.target, plan::plan(&part.wanted)?)?;
+    async fn query(&self, part: &mut BatchPart<Operation>) -> Result<Answer> {
+        let plan = permit(self.identity, self.target, plan::plan(&mut part.wanted)?)?;
         execute(self.store, &plan, &part.wanted, self.printer(&part.printing)).await
     }
 
     async fn change_set(
         &self,
-        parts: &[BatchPart<EntityWrite>],
+        parts: &mut [BatchPart<EntityWrite>],
         failure: Option<&FailedPart>,
     ) -> Result<Vec<InnerAnswer>> {
         let Some(set) = plan::change_set(parts, failure)? else { return Ok(Vec::new()) };

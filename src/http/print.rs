@@ -126,7 +126,7 @@ impl<'a> Printer<'a> {
         if write.kind != WriteKind::Insert {
             return Ok(Answer::empty(204).with(ETAG, etag(modified)));
         }
-        let location = format!("{}/{}", self.target.base, uri::entity_address(table, &write.key));
+        let location = [&self.target.base, "/", &uri::entity_address(table, &write.key)].concat();
         let answer = self.created(location, || {
             let entity = as_stored(write.key.clone(), stored::encode(&write.properties), modified);
             self.entity_document(201, table, &entity, None)

@@ -188,9 +188,9 @@ impl Pipeline<'_> {
             let options = self.options.as_ref().map_err(Error::clone)?;
             let max_comparisons = service.max_comparisons;
             let context = Context { head, options, body: &body.bytes, max_comparisons };
-            let request = request::read(&context, target)?;
+            let mut request = request::read(&context, target)?;
             self.observed.wants(&request.wanted);
-            self.operate(target, &identity, &request).await
+            self.operate(target, &identity, &mut request).await
         };
         operate.await.unwrap_or_else(|error| self.refuse_at(target, &error))
     }
@@ -259,10 +259,10 @@ impl Pipeline<'_> {
         &self,
         target: &Target,
         identity: &Identity,
-        request: &request::Request,
+        request: &mut request::Request,
     ) -> Result<Answer> {
         let (Place { store, cors }, now) = (self.service.place(target), self.occasion.now);
-        let operation = match &request.wanted {
+        let operation = match &mut request.wanted {
             Wanted::One(operation) => operation,
             Wanted::Batch(batch) => {
                 let run = Run { store, target, identity, occasion: self.occasion, now };

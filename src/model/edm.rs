@@ -98,6 +98,12 @@ pub fn utf16_len(s: &str) -> usize {
     if s.is_ascii() { s.len() } else { s.chars().map(char::len_utf16).sum() }
 }
 
+/// Whether a text has at most so many UTF-16 code units. It has no more of them
+/// than bytes, so that they are seldom counted.
+pub fn is_within(s: &str, most: usize) -> bool {
+    s.len() <= most || utf16_len(s) <= most
+}
+
 /// A comparison operator of `$filter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompareOp {

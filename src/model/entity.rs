@@ -1,6 +1,6 @@
 //! Entities: what clients send and what is stored (protocol §5).
 
-use super::edm::{EdmValue, utf16_len};
+use super::edm::{EdmValue, is_within, utf16_len};
 use super::names::{self, MAX_BINARY, MAX_ENTITY, MAX_PROPERTIES, MAX_STRING};
 use super::ticks::Ticks;
 use crate::error::{Code, Result};
@@ -71,7 +71,7 @@ pub fn check_names(properties: &[(String, EdmValue)]) -> Result<()> {
 pub fn check_values(properties: &[(String, EdmValue)]) -> Result<()> {
     for (_, value) in properties {
         let fits = match value {
-            EdmValue::String(s) => utf16_len(s) <= MAX_STRING,
+            EdmValue::String(s) => is_within(s, MAX_STRING),
             EdmValue::Binary(b) => b.len() <= MAX_BINARY,
             _ => true,
         };
@@ -87,7 +87,19 @@ pub fn check_values(properties: &[(String, EdmValue)]) -> Result<()> {
 /// # Errors
 /// [`Code::EntityTooLarge`].
 pub fn check_size(key: &Key, properties: &[(String, EdmValue)]) -> Result<()> {
-    if counted_size(key, properties) > MAX_ENTITY { Err(Code::EntityTooLarge.into()) } else { Ok(()) }
+    let fits = most_counted(key, properties) <= MAX_ENTITY || counted_size(key, properties) <= MAX_ENTITY;
+    if fits { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
+}
+
+/// What [`counted_size`] cannot be beyond: text has no more UTF-16 units than
+/// bytes, and those need not be counted.
+fn most_counted(key: &Key, properties: &[(String, EdmValue)]) -> usize {
+    let most = |value: &EdmValue| match value {
+        EdmValue::String(s) => 2 * s.len() + 4,
+        other => other.counted_size(),
+    };
+    let keys = 4 + 2 * (key.partition.len() + key.row.len());
+    properties.iter().fold(keys, |sum, (name, value)| sum + 8 + 2 * name.len() + most(value))
 }
 
 /// Bytes that these count against [`MAX_ENTITY`], see [`Entity::counted_size`].

@@ -23,14 +23,24 @@ pub fn format_double(value: f64) -> String {
         return if value.is_sign_negative() { "-0.0" } else { "0.0" }.into();
     }
     let mut scientific = String::with_capacity(24);
-    let mut precision = 15;
-    let _ = write!(scientific, "{value:.14e}");
-    if scientific.parse() != Ok(value) {
-        precision = 17;
-        scientific.clear();
-        let _ = write!(scientific, "{value:.16e}");
+    // Where the shortest text that reads back has at most fifteen digits, it is
+    // the one with fifteen but for zeros; found without looking for all of them.
+    let _ = write!(scientific, "{value:e}");
+    if value.is_normal() && digits_of(&scientific) <= 15 {
+        return layout(&scientific, 15);
     }
-    layout(&scientific, precision)
+    scientific.clear();
+    let _ = write!(scientific, "{value:.14e}");
+    if scientific.parse() == Ok(value) {
+        return layout(&scientific, 15);
+    }
+    scientific.clear();
+    let _ = write!(scientific, "{value:.16e}");
+    layout(&scientific, 17)
+}
+
+fn digits_of(scientific: &str) -> usize {
+    scientific.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count()
 }
 
 /// Turns Rust's `d.ddde±x` into the service's layout.
@@ -41,7 +51,8 @@ fn layout(scientific: &str, precision: i32) -> String {
     };
     let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let (lead, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [lead, fraction].concat();
     let digits = digits.trim_end_matches('0');
     let mut out = String::with_capacity(28);
     out.push_str(sign);
@@ -206,6 +217,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn doubles_have_fifteen_digits_where_those_read_back(bits: u64, n in -1_000_000_i32..1_000_000, e in -320_i32..310) {
+            let decimal: f64 = format!("{n}e{e}").parse().unwrap();
+            for value in [f64::from_bits(bits), decimal, f64::from(n) / 8.0] {
+                if !value.is_finite() || value == 0.0 {
+                    continue;
+                }
+                let fifteen = format!("{value:.14e}");
+                let (text, precision) =
+                    if fifteen.parse() == Ok(value) { (fifteen, 15) } else { (format!("{value:.16e}"), 17) };
+                prop_assert_eq!(format_double(value), layout(&text, precision));
+            }
+        }
+
         #[test]
         fn every_double_reads_back(bits: u64) {
             let value = f64::from_bits(bits);

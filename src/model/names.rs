@@ -1,6 +1,6 @@
 //! Names, keys and their limits (protocol §5.5, §5.6, §5.8).
 
-use super::edm::utf16_len;
+use super::edm::is_within;
 use crate::error::{Code, Error, Result};
 
 /// Custom properties that an entity may hold.
@@ -114,7 +114,7 @@ pub fn check_url_key(value: &str) -> Result<()> {
 /// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]; reads and deletes do not
 /// ask and simply find nothing.
 pub fn check_key_length(value: &str) -> Result<()> {
-    if utf16_len(value) > MAX_KEY { Err(Code::PropertyValueTooLarge.into()) } else { Ok(()) }
+    if is_within(value, MAX_KEY) { Ok(()) } else { Err(Code::PropertyValueTooLarge.into()) }
 }
 
 /// Checks a custom property's name: an identifier of at most
@@ -123,7 +123,7 @@ pub fn check_key_length(value: &str) -> Result<()> {
 /// # Errors
 /// [`Code::PropertyNameTooLong`] or [`Code::PropertyNameInvalid`].
 pub fn check_property_name(name: &str) -> Result<()> {
-    if utf16_len(name) > MAX_PROPERTY_NAME {
+    if !is_within(name, MAX_PROPERTY_NAME) {
         return Err(Code::PropertyNameTooLong.into());
     }
     if is_identifier(name) { Ok(()) } else { Err(Code::PropertyNameInvalid.into()) }
@@ -132,6 +132,9 @@ pub fn check_property_name(name: &str) -> Result<()> {
 /// Whether a name could be a property: a letter or `_`, then letters, digits,
 /// marks and connectors of any script.
 pub fn is_identifier(name: &str) -> bool {
+    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
+    }
     let mut chars = name.chars();
     chars.next().is_some_and(is_identifier_start) && chars.all(unicode_ident::is_xid_continue)
 }

@@ -78,70 +78,75 @@ impl Ticks {
     /// The canonical form, zeros trimmed from the fraction: `…:53Z`, `…:53.2Z`.
     pub fn to_canonical(self) -> String {
         let mut out = String::with_capacity(28);
-        self.write(&mut out, Fraction::Trimmed, ":");
+        self.spelled().write(&mut out, ":");
         out
     }
 
     /// The form with all seven digits, used in error bodies and policies.
     pub fn to_seven_digits(self) -> String {
         let mut out = String::with_capacity(28);
-        self.write(&mut out, Fraction::Full, ":");
+        Spelled { text: self.digits(), length: 27 }.write(&mut out, ":");
         out
     }
 
-    /// Appends the canonical form with `colon` in place of each colon: ETags
-    /// carry `%3A`.
-    pub fn write_canonical(self, out: &mut String, colon: &str) {
-        self.write(out, Fraction::Trimmed, colon);
+    /// The canonical form, to be written once or more.
+    pub fn spelled(self) -> Spelled {
+        let text = self.digits();
+        let zeros = text.iter().rev().take_while(|digit| **digit == b'0').count();
+        // Without a fraction there is no point either.
+        Spelled { text, length: if zeros >= 7 { 19 } else { 27 - zeros } }
     }
 
-    fn write(self, out: &mut String, fraction: Fraction, colon: &str) {
-        let (year, month, day) = civil(self.0 / PER_DAY);
+    /// `YYYY-MM-DDThh:mm:ss.fffffff`.
+    fn digits(self) -> [u8; 27] {
+        // All of it is in range, as the ticks are.
+        let (year, month, day) = civil((self.0 / PER_DAY) as u32);
         let in_day = self.0 % PER_DAY;
-        let second = in_day / PER_SECOND;
+        let (second, fraction) = ((in_day / PER_SECOND) as u32, (in_day % PER_SECOND) as u32);
         let mut text = *b"0000-00-00T00:00:00.0000000";
-        let fields = [
-            (0..4, year),
-            (5..7, month),
-            (8..10, day),
-            (11..13, second / 3600),
-            (14..16, second / 60 % 60),
-            (17..19, second % 60),
-            (20..27, in_day % PER_SECOND),
-        ];
-        for (place, value) in fields {
-            digits(&mut text[place], value);
-        }
-        let text = std::str::from_utf8(&text).unwrap_or_default();
-        let (hour, minute, rest) = (&text[..13], &text[14..16], &text[17..]);
-        let second = match fraction {
-            Fraction::Full => rest,
-            Fraction::Trimmed => rest.trim_end_matches('0').trim_end_matches('.'),
-        };
-        for part in [hour, colon, minute, colon, second, "Z"] {
+        text[..4].copy_from_slice(&decimal::<4>(year));
+        text[5..7].copy_from_slice(&decimal::<2>(month));
+        text[8..10].copy_from_slice(&decimal::<2>(day));
+        text[11..13].copy_from_slice(&decimal::<2>(second / 3600));
+        text[14..16].copy_from_slice(&decimal::<2>(second / 60 % 60));
+        text[17..19].copy_from_slice(&decimal::<2>(second % 60));
+        text[20..].copy_from_slice(&decimal::<7>(fraction));
+        text
+    }
+}
+
+/// A point in time as text.
+#[derive(Debug, Clone, Copy)]
+pub struct Spelled {
+    text: [u8; 27],
+    /// Bytes of the text that are meant.
+    length: usize,
+}
+
+impl Spelled {
+    /// Appends the text with `colon` in place of each colon: ETags carry `%3A`.
+    pub fn write(&self, out: &mut String, colon: &str) {
+        let text = std::str::from_utf8(&self.text).unwrap_or_default();
+        for part in [&text[..13], colon, &text[14..16], colon, &text[17..self.length], "Z"] {
             out.push_str(part);
         }
     }
 }
 
-#[derive(Clone, Copy)]
-enum Fraction {
-    Trimmed,
-    Full,
-}
-
-/// Writes a number into all of its place, with leading zeros.
-fn digits(place: &mut [u8], value: i64) {
+/// The digits of a number, with leading zeros.
+fn decimal<const N: usize>(value: u32) -> [u8; N] {
+    let mut text = [b'0'; N];
     let mut rest = value;
-    for slot in place.iter_mut().rev() {
-        *slot = b'0' + (rest % 10) as u8;
+    for slot in text.iter_mut().rev() {
+        *slot += (rest % 10) as u8;
         rest /= 10;
     }
+    text
 }
 
 /// Year, month and day of a day count since 0001-01-01, by the proleptic
 /// Gregorian calendar, counting years from March so that leap days come last.
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil(days: u32) -> (u32, u32, u32) {
     let shifted = days + 306;
     let era = shifted / 146_097;
     let of_era = shifted % 146_097;
@@ -150,7 +155,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let year = year_of_era + era * 400 + u32::from(month <= 2);
     (year, month, day)
 }
 

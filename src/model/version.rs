@@ -1,22 +1,22 @@
 //! ETags and the conditions built on them (protocol §9).
 
-use super::ticks::Ticks;
+use super::ticks::{Spelled, Ticks};
 use crate::error::{Code, Error, Result};
 
 /// The ETag of an entity last written at `modified`, as header text.
 pub fn etag(modified: Ticks) -> String {
     let mut out = String::with_capacity(48);
-    write_etag(modified, &mut out, "\"");
+    write_etag(&modified.spelled(), &mut out, "\"");
     out
 }
 
 /// Appends an ETag with `quote` in place of each double quote, so that JSON
 /// can embed it without another pass.
-pub fn write_etag(modified: Ticks, out: &mut String, quote: &str) {
+pub fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
     out.push_str("W/");
     out.push_str(quote);
     out.push_str("datetime'");
-    modified.write_canonical(out, "%3A");
+    modified.write(out, "%3A");
     out.push('\'');
     out.push_str(quote);
 }

@@ -56,17 +56,92 @@ pub struct Written {
 /// [`Code::UpdateConditionNotSatisfied`]; a missing entity wins over an ETag
 /// that differs.
 pub fn decide(write: &Write, found: Option<&Stored>, now: Ticks) -> Result<Change> {
-    let put = |properties: &[(String, EdmValue)]| -> Result<Change> {
-        let modified = found.map_or(now, |f| now.max(f.modified.next()));
-        Ok(Change::Put { properties: stored::encode(properties), modified })
-    };
     // The size of what was sent comes before the question what is stored.
     check_size(&write.key, &write.properties)?;
-    match (write.kind, found) {
-        (WriteKind::Insert, None)
-        | (WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent), None) => {
-            put(&write.properties)
+    let encoded = |properties: &[(String, EdmValue)]| stored::encode(properties);
+    carry_out(judge(write.kind, found)?, write, encoded, version_after(found, now))
+}
+
+/// A write of which all is done that does not depend on what is stored. It owns
+/// what it needs, so that it can be decided on another thread.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// Without properties, unless it is a merge.
+    write: Write,
+    /// What [`check_size`] says.
+    size: Result<()>,
+    /// The properties in stored form; empty for a delete.
+    stored: StoredProperties,
+}
+
+impl Draft {
+    /// Prepares a write.
+    pub fn new(write: &Write) -> Self {
+        let Write { kind, ref key, ref properties } = *write;
+        let kept = if matches!(kind, WriteKind::Merge(_)) { properties.clone() } else { Properties::new() };
+        Self {
+            write: Write { kind, key: key.clone(), properties: kept },
+            size: check_size(key, properties),
+            stored: stored::encode(properties),
         }
+    }
+
+    /// The address of the entity.
+    pub const fn key(&self) -> &Key {
+        &self.write.key
+    }
+
+    /// What an insert that is not too large stores, if there is nothing yet.
+    pub fn as_insert(&self) -> Option<&StoredProperties> {
+        (self.write.kind == WriteKind::Insert && self.size.is_ok()).then_some(&self.stored)
+    }
+
+    /// Decides as [`decide`] does.
+    ///
+    /// # Errors
+    /// As [`decide`].
+    pub fn decide(&self, found: Option<&Stored>, now: Ticks) -> Result<Change> {
+        self.size.clone()?;
+        let encoded = |_: &[(String, EdmValue)]| self.stored.clone();
+        carry_out(judge(self.write.kind, found)?, &self.write, encoded, version_after(found, now))
+    }
+}
+
+fn version_after(found: Option<&Stored>, now: Ticks) -> Ticks {
+    found.map_or(now, |f| now.max(f.modified.next()))
+}
+
+/// What is to be done with the row that was found.
+enum Verdict<'a> {
+    /// Store what was sent, whatever else there is.
+    Put,
+    /// Store what was sent over these.
+    Merge(&'a StoredProperties),
+    Delete,
+}
+
+fn carry_out(
+    verdict: Verdict<'_>,
+    write: &Write,
+    encoded: impl FnOnce(&[(String, EdmValue)]) -> StoredProperties,
+    modified: Ticks,
+) -> Result<Change> {
+    Ok(match verdict {
+        Verdict::Put => Change::Put { properties: encoded(&write.properties), modified },
+        Verdict::Merge(old) => {
+            let merged = merge(stored::decode(old)?, &write.properties);
+            check_properties(&merged)?;
+            check_size(&write.key, &merged)?;
+            Change::Put { properties: stored::encode(&merged), modified }
+        }
+        Verdict::Delete => Change::Delete,
+    })
+}
+
+fn judge(kind: WriteKind, found: Option<&Stored>) -> Result<Verdict<'_>> {
+    match (kind, found) {
+        (WriteKind::Insert, None)
+        | (WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent), None) => Ok(Verdict::Put),
         (WriteKind::Insert, Some(_)) => Err(Code::EntityAlreadyExists.into()),
         (WriteKind::Replace(_) | WriteKind::Merge(_) | WriteKind::Delete(_), None) => {
             Err(Code::ResourceNotFound.into())
@@ -75,14 +150,9 @@ pub fn decide(write: &Write, found: Option<&Stored>, now: Ticks) -> Result<Chang
             WriteKind::Replace(condition) | WriteKind::Merge(condition) | WriteKind::Delete(condition),
             Some(old),
         ) if !condition.admits(old.modified) => Err(Code::UpdateConditionNotSatisfied.into()),
-        (WriteKind::Replace(_), Some(_)) => put(&write.properties),
-        (WriteKind::Merge(_), Some(old)) => {
-            let merged = merge(stored::decode(&old.properties)?, &write.properties);
-            check_properties(&merged)?;
-            check_size(&write.key, &merged)?;
-            put(&merged)
-        }
-        (WriteKind::Delete(_), Some(_)) => Ok(Change::Delete),
+        (WriteKind::Replace(_), Some(_)) => Ok(Verdict::Put),
+        (WriteKind::Merge(_), Some(old)) => Ok(Verdict::Merge(&old.properties)),
+        (WriteKind::Delete(_), Some(_)) => Ok(Verdict::Delete),
     }
 }
 
@@ -126,7 +196,9 @@ mod tests {
     }
 
     fn result(kind: WriteKind, found: Option<&Stored>) -> Result<Option<Properties>, Code> {
-        match decide(&write(kind), found, ticks(T1 + 50)) {
+        let decided = decide(&write(kind), found, ticks(T1 + 50));
+        assert_eq!(Draft::new(&write(kind)).decide(found, ticks(T1 + 50)), decided, "{kind:?} as a draft");
+        match decided {
             Ok(Change::Put { properties, .. }) => Ok(Some(stored::decode(&properties).unwrap())),
             Ok(Change::Delete) => Ok(None),
             Err(e) => Err(e.code),
@@ -163,6 +235,19 @@ mod tests {
         ] {
             assert_eq!(result(kind, None), on_nothing, "{kind:?} on nothing");
             assert_eq!(result(kind, Some(&old())), on_stored, "{kind:?} on a stored entity");
+        }
+    }
+
+    #[test]
+    fn a_draft_that_is_too_large_is_refused_before_what_is_stored_is_asked() {
+        let text = |n: i32| (format!("P{n}"), EdmValue::String("x".repeat(32 * 1024)));
+        let write = Write { properties: (0..17).map(text).collect(), ..write(WriteKind::Insert) };
+        let draft = Draft::new(&write);
+        assert_eq!(draft.as_insert(), None);
+        for found in [None, Some(&old())] {
+            let refused = draft.decide(found, ticks(T1)).unwrap_err();
+            assert_eq!(refused.code, Code::EntityTooLarge);
+            assert_eq!(decide(&write, found, ticks(T1)).unwrap_err(), refused);
         }
     }
 

@@ -11,7 +11,7 @@ pub mod scan;
 pub mod span;
 pub mod write;
 
-pub use decide::{Change, Write, WriteKind, Written, decide};
+pub use decide::{Change, Draft, Write, WriteKind, Written, decide};
 pub use predicate::{Field, Predicate};
 pub use scan::{EntityPage, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
@@ -62,11 +62,11 @@ pub struct ChangeSet {
     pub writes: Vec<Write>,
 }
 
-/// Plans an operation.
+/// Plans an operation. The properties of a write move into its plan.
 ///
 /// # Errors
 /// Whatever is wrong with its names, keys, properties, filter or tokens.
-pub fn plan(operation: &Operation) -> Result<Plan> {
+pub fn plan(operation: &mut Operation) -> Result<Plan> {
     Ok(match operation {
         Operation::QueryTables(options) => Plan::ListTables(query::tables(options)?),
         Operation::GetTable { name } => Plan::GetTable(TableName::parse(name)?),
@@ -96,17 +96,17 @@ pub fn plan(operation: &Operation) -> Result<Plan> {
     })
 }
 
-/// Plans a change set; `None` for one without operations, which succeeds
-/// without the store.
+/// Plans a change set, into which the properties of its writes move; `None` for
+/// one without operations, which succeeds without the store.
 ///
 /// # Errors
 /// The first operation's error with its index: one that is wrong among those
 /// that were understood, else the one that was not.
 pub fn change_set(
-    parts: &[BatchPart<EntityWrite>],
+    parts: &mut [BatchPart<EntityWrite>],
     failure: Option<&FailedPart>,
 ) -> Result<Option<ChangeSet>> {
-    let planned = write::transaction(parts.iter().map(|part| &part.wanted))?;
+    let planned = write::transaction(parts.iter_mut().map(|part| &mut part.wanted))?;
     match failure {
         Some(failed) => Err(failed.error.clone()),
         None => Ok(planned),

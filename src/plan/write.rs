@@ -11,13 +11,14 @@ use crate::model::names::{KeyPart, check_body_key, check_key_length, check_url_k
 use crate::model::{Key, TableName};
 use crate::request::operation::{EntityWrite, WriteVerb};
 
-/// Plans one write.
+/// Plans one write, which takes over the properties of the body: what is left of
+/// the entity still says how to answer.
 ///
 /// # Errors
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
 /// without keys, then the errors of keys, of the number and names of properties,
 /// of their values, of the values' sizes, and of the table's name.
-pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
+pub fn single(entity: &mut EntityWrite) -> Result<(TableName, Write)> {
     let kind = match entity.verb {
         WriteVerb::Insert => WriteKind::Insert,
         WriteVerb::Replace => WriteKind::Replace(entity.if_match),
@@ -28,14 +29,16 @@ pub fn single(entity: &EntityWrite) -> Result<(TableName, Write)> {
         (None, body) => key_of_body(body.as_ref())?,
         (Some(key), body) => key_of_url(key, body.is_some())?,
     };
-    let properties = entity.body.as_ref().map(|body| body.properties.clone()).unwrap_or_default();
-    check_names(&properties)?;
-    if let Some(flaw) = entity.body.as_ref().and_then(|body| body.flaw.clone()) {
-        return Err(flaw);
+    if let Some(body) = &entity.body {
+        check_names(&body.properties)?;
+        if let Some(flaw) = &body.flaw {
+            return Err(flaw.clone());
+        }
+        check_values(&body.properties)?;
     }
-    check_values(&properties)?;
     let table = TableName::parse(&entity.table)?;
-    Ok((table, Write { kind, key, properties }))
+    let properties = entity.body.as_mut().map(|body| std::mem::take(&mut body.properties));
+    Ok((table, Write { kind, key, properties: properties.unwrap_or_default() }))
 }
 
 fn key_of_body(body: Option<&EntityBody>) -> Result<Key> {
@@ -70,15 +73,20 @@ fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
 /// The first operation's error, with its index:
 /// [`Code::CommandsInBatchActOnDifferentPartitions`],
 /// [`Code::InvalidDuplicateRow`], and those of [`single`].
-pub fn transaction<'a>(entities: impl Iterator<Item = &'a EntityWrite>) -> Result<Option<ChangeSet>> {
+pub fn transaction<'a>(entities: impl Iterator<Item = &'a mut EntityWrite>) -> Result<Option<ChangeSet>> {
     let mut planned: Option<ChangeSet> = None;
-    let mut rows = HashSet::new();
+    let (count, _) = entities.size_hint();
+    let mut rows = HashSet::with_capacity(count);
     for (index, entity) in entities.enumerate() {
         let (table, write) = single(entity).map_err(|error| error.at(index))?;
         let fail = |code: Code| Err(Error::from(code).at(index));
         let fresh = rows.insert(write.key.row.clone());
         match &mut planned {
-            None => planned = Some(ChangeSet { table, writes: vec![write] }),
+            None => {
+                let mut writes = Vec::with_capacity(count);
+                writes.push(write);
+                planned = Some(ChangeSet { table, writes });
+            }
             Some(ChangeSet { table: first_table, writes }) => {
                 let same_group = first_table.lower() == table.lower()
                     && writes.first().is_none_or(|first| first.key.partition == write.key.partition);
@@ -116,7 +124,7 @@ mod tests {
         EntityWrite { verb: WriteVerb::Replace, key: Some(url), ..insert(partition, row.as_deref()) }
     }
     fn code(entity: &EntityWrite) -> Option<Code> {
-        single(entity).err().map(|e| e.code)
+        single(&mut entity.clone()).err().map(|e| e.code)
     }
 
     #[test]
@@ -132,7 +140,7 @@ mod tests {
     fn updates_take_their_keys_from_the_url_whatever_the_body_says() {
         assert_eq!(code(&replace(Key::new("p", "r"), None)), None);
         assert_eq!(code(&replace(Key::new("p", "r"), Some("p"))), None);
-        let (_, write) = single(&replace(Key::new("p", "r"), Some("q"))).unwrap();
+        let (_, write) = single(&mut replace(Key::new("p", "r"), Some("q"))).unwrap();
         assert_eq!(write.key, Key::new("p", "r"));
         assert_eq!(code(&replace(Key::new("a/b", "r"), None)), Some(Code::QuerySyntax));
         let long = Key::new("p".repeat(1025), "r");
@@ -158,13 +166,13 @@ mod tests {
     #[test]
     fn a_change_set_stays_in_one_partition_and_touches_each_row_once() {
         let failing = |entities: &[EntityWrite]| {
-            let error = transaction(entities.iter()).unwrap_err();
+            let error = transaction(entities.to_vec().iter_mut()).unwrap_err();
             (error.code, error.index)
         };
         let row = |r: &str| insert(Some("p"), Some(r));
-        assert_eq!(transaction([].iter()).unwrap(), None);
+        assert_eq!(transaction([].iter_mut()).unwrap(), None);
         let lower = EntityWrite { table: "abc".into(), ..row("b") };
-        assert_eq!(transaction([row("a"), lower].iter()).unwrap().unwrap().writes.len(), 2);
+        assert_eq!(transaction([row("a"), lower].iter_mut()).unwrap().unwrap().writes.len(), 2);
         let other = insert(Some("q"), Some("b"));
         assert_eq!(failing(&[row("a"), other]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
         let table = EntityWrite { table: "Xyz".into(), ..row("b") };

@@ -1,12 +1,14 @@
 //! Entity group transactions and query batches as sent (protocol §8.1, §8.2).
 
+use std::borrow::Cow;
+
 use super::format::{Format, Prefer};
 use super::head::Head;
 use super::operation::{self, Context, EntityWrite, Operation};
 use super::options::Options;
 use super::target::{self, Target};
 use super::verb::Verb;
-use crate::codec::multipart::{self, InnerRequest, Part};
+use crate::codec::multipart::{self, Headers, InnerRequest, Part};
 use crate::error::{Code, Error, Result};
 
 /// Operations of a change set at most.
@@ -71,17 +73,19 @@ fn query(context: &Context<'_>, outer: &Target, part: &Part<'_>) -> Result<Batch
     if request.method != "GET" {
         return Err(Code::InvalidInput.into());
     }
-    Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, only_query))))
+    let formats = &mut Formats::default();
+    Ok(Batch::Query(Box::new(read_part(context, outer, &request, 0, formats, only_query))))
 }
 
 fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Result<Batch> {
     let mut understood = Vec::with_capacity(parts.len());
+    let mut formats = Formats::default();
     for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
         if part.headers.is_empty() && part.content.trim_ascii().is_empty() {
             continue;
         }
         let request = multipart::request(part.content).map_err(|e| e.at(index))?;
-        match read_part(context, outer, &request, index, only_write) {
+        match read_part(context, outer, &request, index, &mut formats, only_write) {
             Ok(part) => understood.push(part),
             Err(failed) => return Ok(Batch::ChangeSet { parts: understood, failure: Some(failed) }),
         }
@@ -103,16 +107,33 @@ fn format_of(head: &Head) -> Format {
     Format::negotiate(head, &Options::parse(&head.query).unwrap_or_default())
 }
 
+/// The format of the part before: the parts of a batch differ from each other in
+/// their Accept header at most, and mostly not even there.
+#[derive(Default)]
+struct Formats(Option<(String, Format)>);
+
+impl Formats {
+    fn of(&mut self, head: &Head) -> Format {
+        let accept = head.header("accept").filter(|_| head.query.is_empty());
+        match (&self.0, accept) {
+            (Some((known, format)), Some(accept)) if known == accept => *format,
+            (_, Some(accept)) => self.0.insert((accept.to_owned(), format_of(head))).1,
+            (_, None) => format_of(head),
+        }
+    }
+}
+
 fn read_part<T>(
     context: &Context<'_>,
     outer: &Target,
     request: &InnerRequest<'_>,
     index: usize,
+    formats: &mut Formats,
     only: impl FnOnce(Operation) -> Result<T>,
 ) -> Result<BatchPart<T>, FailedPart> {
     let head = inner_head(context.head, request);
     let printing = Printing {
-        format: format_of(&head),
+        format: formats.of(&head),
         prefer: Prefer::of(&head),
         content_id: header(&request.headers, "content-id").map(str::to_owned),
     };
@@ -162,7 +183,7 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
         peer: outer.peer,
     };
     let own = request.headers.iter().filter(|(name, _)| name != "x-ms-version");
-    head.headers.extend(own.map(|(name, value)| (name.into(), (*value).into())));
+    head.headers.extend(own.map(|(name, value)| (Cow::Borrowed(name.as_ref()), Cow::Borrowed(*value))));
     for name in ["x-ms-version", "accept"] {
         if let (None, Some(value)) = (head.header(name), outer.header(name)) {
             head.headers.push((name.into(), value.into()));
@@ -171,6 +192,26 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
     head
 }
 
-fn header<'a>(headers: &[(String, &'a str)], name: &str) -> Option<&'a str> {
+fn header<'a>(headers: &Headers<'a>, name: &str) -> Option<&'a str> {
     headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_has_the_format_that_it_asks_for() {
+        let mut formats = Formats::default();
+        let none = "application/json;odata=nometadata";
+        let full = "application/json;odata=fullmetadata";
+        for (accept, query) in
+            [(none, ""), (none, ""), (full, ""), (none, ""), (none, "$format=atom"), (full, "$format=json")]
+        {
+            let headers = vec![("accept".into(), accept.into())];
+            let head = Head { query: query.into(), headers, ..Head::default() };
+            assert_eq!(formats.of(&head), format_of(&head), "{accept} {query}");
+        }
+        assert_eq!(formats.of(&Head::default()), format_of(&Head::default()));
+    }
 }

@@ -94,8 +94,9 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
 /// # Errors
 /// As [`resolve`].
 pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
-    let path = match target.split_once("://") {
-        Some((_, after)) => after.split_once('/').map_or("", |(_, path)| path),
+    let mut colons = memchr::memchr_iter(b':', target.as_bytes());
+    let path = match colons.find_map(|at| target[at..].strip_prefix("://")) {
+        Some(after) => after.split_once('/').map_or("", |(_, path)| path),
         None => target.strip_prefix('/').unwrap_or(target),
     };
     let path = match path.split_once('/') {

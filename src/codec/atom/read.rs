@@ -85,7 +85,7 @@ fn value(element: &Element) -> Result<Option<EdmValue>> {
         EdmType::Binary => element.text.split_whitespace().collect(),
         _ => element.trimmed().to_owned(),
     };
-    typed_value(&element.name, edm_type, text).map(Some)
+    typed_value(&element.name, edm_type, text.into()).map(Some)
 }
 
 #[cfg(test)]

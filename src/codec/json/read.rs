@@ -7,6 +7,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::plain;
+use crate::codec::members;
 use crate::codec::stored::ANNOTATION;
 use crate::error::{Code, Error, Result};
 use crate::model::entity::Properties;
@@ -53,15 +55,16 @@ impl EntityBody {
 pub fn entity(body: &[u8]) -> Result<EntityBody> {
     let members = Members::parse(body)?;
     let mut entity = EntityBody::default();
+    entity.properties.reserve_exact(members.values.len());
     for (name, raw) in &members.values {
         match name.as_ref() {
             "PartitionKey" => entity.partition = key(raw)?,
             "RowKey" => entity.row = key(raw)?,
             "Timestamp" => {}
-            _ if raw.get().starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
+            _ if raw.starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
             _ => {
-                let value = members.annotation(name).and_then(|own| value(name, raw.get(), own));
-                entity.push(name.clone().into_owned(), value);
+                let value = members.annotation(name).and_then(|own| value(name, raw, own));
+                entity.push(name.as_ref().to_owned(), value);
             }
         }
     }
@@ -81,16 +84,20 @@ pub fn entity(body: &[u8]) -> Result<EntityBody> {
 pub fn table_name(body: &[u8]) -> Result<String> {
     let members = Members::parse(body)?;
     let named = members.values.iter().find(|(name, _)| name == "TableName");
-    match named.map(|(_, raw)| raw.get()) {
+    match named.map(|(_, raw)| *raw) {
         Some(nested) if nested.starts_with(['{', '[']) => Err(Code::BodyNotUnderstood.into()),
-        raw => raw.and_then(string).ok_or_else(|| Code::PropertiesNeedValue.into()),
+        raw => {
+            raw.and_then(members::string).map(Cow::into_owned).ok_or_else(|| Code::PropertiesNeedValue.into())
+        }
     }
 }
 
-fn key(raw: &RawValue) -> Result<Option<String>> {
-    match raw.get() {
+fn key(raw: &str) -> Result<Option<String>> {
+    match raw {
         "null" => Ok(None),
-        text => string(text).map(Some).ok_or_else(|| Code::InvalidInput.into()),
+        text => {
+            members::string(text).map(|key| Some(key.into_owned())).ok_or_else(|| Code::InvalidInput.into())
+        }
     }
 }
 
@@ -100,7 +107,7 @@ fn value(name: &str, raw: &str, annotated: Option<EdmType>) -> Result<Option<Edm
     let text = match raw.as_bytes().first() {
         Some(b'n') => return Ok(None),
         None => return Err(misunderstood()),
-        Some(b'"') => Cow::Owned(string(raw).ok_or_else(misunderstood)?),
+        Some(b'"') => members::string(raw).ok_or_else(misunderstood)?,
         Some(_) => Cow::Borrowed(raw),
     };
     let is_string = raw.starts_with('"');
@@ -110,7 +117,7 @@ fn value(name: &str, raw: &str, annotated: Option<EdmType>) -> Result<Option<Edm
         Some(EdmType::String | EdmType::DateTime | EdmType::Guid | EdmType::Binary) if !is_string => {
             Err(misunderstood())
         }
-        Some(edm_type) => typed_value(name, edm_type, text.into_owned()).map(Some),
+        Some(edm_type) => typed_value(name, edm_type, text).map(Some),
     }
 }
 
@@ -119,14 +126,14 @@ fn value(name: &str, raw: &str, annotated: Option<EdmType>) -> Result<Option<Edm
 /// # Errors
 /// [`Code::BodyNotUnderstood`] for text that is no value of the type,
 /// [`Code::OutOfRangeInput`] for dates before 1601.
-pub fn typed_value(name: &str, edm_type: EdmType, text: String) -> Result<EdmValue> {
+pub fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<EdmValue> {
     let read = match edm_type {
         EdmType::DateTime => match Ticks::parse(&text) {
             Ok(ticks) => Some(EdmValue::DateTime(ticks)),
             Err(DateTimeError::OutOfRange(shown)) => return Err(out_of_range(name, &shown)),
             Err(DateTimeError::Malformed) => None,
         },
-        EdmType::String => Some(EdmValue::String(text)),
+        EdmType::String => Some(EdmValue::String(text.into_owned())),
         EdmType::Boolean => lexical::parse_boolean(&text).map(EdmValue::Boolean),
         EdmType::Int32 => lexical::parse_integer(&text).map(EdmValue::Int32),
         EdmType::Int64 => lexical::parse_integer(&text).map(EdmValue::Int64),
@@ -168,36 +175,61 @@ pub const fn given_twice(name: &str) -> Code {
     }
 }
 
-fn string(raw: &str) -> Option<String> {
-    serde_json::from_str(raw).ok()
-}
-
 /// The members of a body with annotations and other OData members sorted out.
 struct Members<'a> {
-    values: Vec<(Cow<'a, str>, &'a RawValue)>,
-    types: Vec<(String, &'a RawValue)>,
+    values: Vec<(Cow<'a, str>, &'a str)>,
+    types: Vec<(Cow<'a, str>, &'a str)>,
 }
 
+/// So many members or fewer are compared with each other, rather than put in
+/// order.
+const FEW: usize = 16;
+
 impl<'a> Members<'a> {
+    fn with_room_for(values: usize) -> Self {
+        Members { values: Vec::with_capacity(values), types: Vec::new() }
+    }
+
     fn parse(body: &'a [u8]) -> Result<Self> {
+        let misunderstood = || Error::from(Code::BodyNotUnderstood);
         let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
-        let mut members: Self =
-            serde_json::from_slice(body).map_err(|_| Error::from(Code::BodyNotUnderstood))?;
-        let mut names: Vec<&str> = members.values.iter().map(|(name, _)| name.as_ref()).collect();
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(given_twice(pair[0]).into());
+        // At once for all of it costs less than member by member.
+        let body = std::str::from_utf8(body).map_err(|_| misunderstood())?;
+        let mut members = Members::with_room_for(16);
+        if plain::each_member(body, |name, raw| members.place(name.into(), raw)).is_none() {
+            members = serde_json::from_str(body).map_err(|_| misunderstood())?;
+        }
+        if let Some(name) = members.given_twice() {
+            return Err(given_twice(name).into());
         }
         members.types.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(members)
     }
 
+    /// The least of the names that occur twice.
+    fn given_twice(&self) -> Option<&str> {
+        let has_twin = |at: usize| self.values[..at].iter().any(|(name, _)| *name == self.values[at].0);
+        if self.values.len() <= FEW && !(1..self.values.len()).any(has_twin) {
+            return None;
+        }
+        let mut names: Vec<&str> = self.values.iter().map(|(name, _)| name.as_ref()).collect();
+        names.sort_unstable();
+        names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+
+    /// The text of a property's annotation.
+    fn annotated(&self, name: &str) -> Option<&'a str> {
+        if self.types.len() <= FEW {
+            return self.types.iter().rfind(|(of, _)| of == name).map(|(_, raw)| *raw);
+        }
+        let found = self.types.binary_search_by(|(of, _)| of.as_ref().cmp(name)).ok()?;
+        Some(self.types[found].1)
+    }
+
     /// The annotated type of a property.
     fn annotation(&self, name: &str) -> Result<Option<EdmType>> {
-        let Ok(found) = self.types.binary_search_by(|(of, _)| of.as_str().cmp(name)) else {
-            return Ok(None);
-        };
-        string(self.types[found].1.get())
+        let Some(raw) = self.annotated(name) else { return Ok(None) };
+        members::string(raw)
             .and_then(|name| EdmType::from_name(&name))
             .map(Some)
             .ok_or_else(|| Code::BodyNotUnderstood.into())
@@ -215,10 +247,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Members { values: Vec::new(), types: Vec::new() };
+                let mut members = Members::with_room_for(0);
                 while let Some(Name(name)) = map.next_key()? {
                     let raw: &RawValue = map.next_value()?;
-                    members.place(name, raw);
+                    members.place(name, raw.get());
                 }
                 Ok(members)
             }
@@ -230,12 +262,18 @@ impl<'de> Deserialize<'de> for Members<'de> {
 impl<'a> Members<'a> {
     /// `X@odata.type` is an annotation, `X@odata.type@odata.type` and every
     /// other `odata.` member is noise that round-tripping clients send.
-    fn place(&mut self, name: Cow<'a, str>, raw: &'a RawValue) {
-        if let Some(base) = name.strip_suffix(ANNOTATION) {
+    fn place(&mut self, name: Cow<'a, str>, raw: &'a str) {
+        if name.starts_with("odata.") {
+            return;
+        }
+        // Most names have none, and need not be searched for more.
+        if memchr::memchr(b'@', name.as_bytes()).is_none() {
+            self.values.push((name, raw));
+        } else if let Some(base) = members::without_suffix(&name, ANNOTATION) {
             if !base.contains('@') {
-                self.types.push((base.to_owned(), raw));
+                self.types.push((base, raw));
             }
-        } else if !name.starts_with("odata.") && !name.contains("@odata.") {
+        } else if !name.contains("@odata.") {
             self.values.push((name, raw));
         }
     }

@@ -1,9 +1,11 @@
 //! Printing entities, tables and feeds as JSON (protocol §4.2 to §4.4).
 
-use crate::codec::stored::{self, StoredField, push_string};
+use crate::codec::stored::{self, StoredField};
+use crate::codec::strings::{push_escaped, push_string};
 use crate::codec::uri;
 use crate::error::Result;
 use crate::model::entity::StoredProperties;
+use crate::model::ticks::Spelled;
 use crate::model::version::write_etag;
 use crate::model::{EdmType, EdmValue, Key, Stored, Ticks};
 
@@ -68,7 +70,7 @@ impl Select {
 /// # Errors
 /// Only for a row that is not in stored form.
 pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String> {
-    let mut out = String::with_capacity(512 + entity.properties.as_str().len());
+    let mut out = String::with_capacity(256 + room(context, entity));
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
@@ -83,7 +85,7 @@ pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String>
 /// # Errors
 /// Only for a row that is not in stored form.
 pub fn entity_feed(context: &Context<'_>, entities: &[Stored]) -> Result<String> {
-    let size: usize = entities.iter().map(|e| 300 + e.properties.as_str().len()).sum();
+    let size: usize = entities.iter().map(|entity| room(context, entity)).sum();
     let mut out = String::with_capacity(200 + size);
     open_feed(&mut out, context);
     for (at, entity) in entities.iter().enumerate() {
@@ -93,6 +95,20 @@ pub fn entity_feed(context: &Context<'_>, entities: &[Stored]) -> Result<String>
     }
     out.push_str("]}");
     Ok(out)
+}
+
+/// Bytes that an entity takes in a document, unless much has to be escaped.
+fn room(context: &Context<'_>, entity: &Stored) -> usize {
+    let addresses = match context.metadata {
+        Metadata::Full => {
+            128 + context.account.len()
+                + context.base.len()
+                + 3 * context.table.len()
+                + 2 * uri::key_room(&entity.key)
+        }
+        Metadata::Minimal | Metadata::None => 0,
+    };
+    256 + addresses + entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len()
 }
 
 /// A table as a stand-alone document. `context.table` is `Tables`.
@@ -160,29 +176,46 @@ fn push_known(out: &mut String, name: &str, value: &str) {
 }
 
 fn push_entity_members(out: &mut String, context: &Context<'_>, entity: &Stored) -> Result<()> {
-    if context.metadata == Metadata::Full {
-        let address = uri::entity_address(context.table, &entity.key);
-        push_member(out, "odata.type", &format!("{}.{}", context.account, context.table));
-        push_member(out, "odata.id", &format!("{}/{address}", context.base));
-        push_etag(out, entity.modified);
-        push_member(out, "odata.editLink", &address);
-    } else if context.metadata == Metadata::Minimal {
-        push_etag(out, entity.modified);
+    let modified = entity.modified.spelled();
+    match context.metadata {
+        Metadata::Full => push_addresses(out, context, &entity.key, &modified),
+        Metadata::Minimal => push_etag(out, &modified),
+        Metadata::None => {}
     }
     match context.select.filter(|s| !s.names.is_empty()) {
         None => {
-            push_system(out, context, &entity.key, entity.modified, |_| true);
+            push_system(out, context, &entity.key, &modified, |_| true);
             for field in stored::fields(&entity.properties)? {
                 push_field(out, context.metadata, &field);
             }
         }
-        Some(select) => push_selected(out, context, entity, select)?,
+        Some(select) => push_selected(out, context, entity, &modified, select)?,
     }
     out.truncate(out.trim_end_matches(',').len());
     Ok(())
 }
 
-fn push_etag(out: &mut String, modified: Ticks) {
+/// The type of an entity, its two addresses, and its ETag between them.
+fn push_addresses(out: &mut String, context: &Context<'_>, key: &Key, modified: &Spelled) {
+    out.push_str("\"odata.type\":\"");
+    push_escaped(out, context.account);
+    out.push('.');
+    push_escaped(out, context.table);
+    out.push_str("\",\"odata.id\":\"");
+    push_escaped(out, context.base);
+    out.push('/');
+    let start = out.len();
+    push_escaped(out, context.table);
+    uri::push_key(out, key);
+    let address = start..out.len();
+    out.push_str("\",");
+    push_etag(out, modified);
+    out.push_str("\"odata.editLink\":\"");
+    out.extend_from_within(address);
+    out.push_str("\",");
+}
+
+fn push_etag(out: &mut String, modified: &Spelled) {
     out.push_str("\"odata.etag\":\"");
     write_etag(modified, out, "\\\"");
     out.push_str("\",");
@@ -192,7 +225,7 @@ fn push_system(
     out: &mut String,
     context: &Context<'_>,
     key: &Key,
-    modified: Ticks,
+    modified: &Spelled,
     wanted: impl Fn(&str) -> bool,
 ) {
     if wanted("PartitionKey") {
@@ -206,14 +239,20 @@ fn push_system(
             out.push_str("\"Timestamp@odata.type\":\"Edm.DateTime\",");
         }
         out.push_str("\"Timestamp\":\"");
-        modified.write_canonical(out, ":");
+        modified.write(out, ":");
         out.push_str("\",");
     }
 }
 
 /// Only what `$select` names; a name the entity lacks is null.
-fn push_selected(out: &mut String, context: &Context<'_>, entity: &Stored, select: &Select) -> Result<()> {
-    push_system(out, context, &entity.key, entity.modified, |name| select.includes(name));
+fn push_selected(
+    out: &mut String,
+    context: &Context<'_>,
+    entity: &Stored,
+    modified: &Spelled,
+    select: &Select,
+) -> Result<()> {
+    push_system(out, context, &entity.key, modified, |name| select.includes(name));
     let fields = stored::fields(&entity.properties)?;
     for name in select.custom_names() {
         match fields.iter().find(|field| field.name == name) {
@@ -241,6 +280,12 @@ fn push_field(out: &mut String, metadata: Metadata, field: &StoredField<'_>) {
         out.push_str("\":\"");
         out.push_str(field.edm_type.name());
         out.push_str("\",");
+    }
+    let is_compact = field.whole.len() == field.quoted.len() + 1 + field.raw.len();
+    if is_compact && !field.escaped && field.edm_type != EdmType::Double {
+        out.push_str(field.whole);
+        out.push(',');
+        return;
     }
     out.push_str(field.quoted);
     out.push(':');
@@ -314,6 +359,17 @@ mod tests {
                  \"odata.editLink\":\"{address}\",{keys}\"Timestamp@odata.type\":\"Edm.DateTime\",{stamp}{custom_typed}"
             )
         );
+    }
+
+    #[test]
+    fn white_space_of_the_stored_form_is_not_printed() {
+        let compact = entity();
+        let spaced = compact.properties.as_str().replace("\":", "\": ").replace(",\"", ", \"");
+        let spaced = Stored { properties: StoredProperties::from_stored_text(spaced), ..compact.clone() };
+        for level in [Metadata::None, Metadata::Minimal, Metadata::Full] {
+            let print = |entity| entity_document(&context(level, None), entity).unwrap();
+            assert_eq!(print(&spaced), print(&compact));
+        }
     }
 
     #[test]

@@ -66,11 +66,13 @@ pub fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
 }
 
 /// The entity of a row of a page: pk, rk, modified and perhaps properties, in
-/// this order.
+/// this order. Their types are those of the statement, and not compared again for
+/// each row.
 pub fn entity(row: &PgRow, with_properties: bool) -> Result<Stored, sqlx::Error> {
-    let modified = Ticks::from_raw(row.try_get(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
+    let modified =
+        Ticks::from_raw(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
     let properties = if with_properties {
-        row.try_get::<StoredColumn, _>(3)?.0
+        row.try_get_unchecked::<StoredColumn, _>(3)?.0
     } else {
         StoredProperties::from_stored_text("{}".into())
     };
@@ -79,7 +81,7 @@ pub fn entity(row: &PgRow, with_properties: bool) -> Result<Stored, sqlx::Error>
 
 /// The key of a row of a page.
 pub fn key(row: &PgRow) -> Result<Key, sqlx::Error> {
-    Ok(Key { partition: row.try_get(0)?, row: row.try_get(1)? })
+    Ok(Key { partition: row.try_get_unchecked(0)?, row: row.try_get_unchecked(1)? })
 }
 
 /// Bytes of a row's values.

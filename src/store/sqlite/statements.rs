@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::{Code, Error};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{Change, TableEntry, Write, WriteKind, Written, decide};
+use crate::plan::{Change, Draft, TableEntry, Written};
 use crate::store::{StoreResult, TableSize, bucket};
 
 type Sqlite<T> = rusqlite::Result<T>;
@@ -113,64 +113,55 @@ pub fn transact(
     db: &Connection,
     account: &str,
     table: &TableName,
-    writes: &[Write],
+    writes: &[Draft],
     now: Ticks,
 ) -> Sqlite<StoreResult<Vec<Written>>> {
     let Some(bucket) = bucket_of(db, account, table)? else {
         return Ok(Err(Error::from(Code::TableNotFound).at(0).into()));
     };
-    if let Some(written) = insert_all(db, bucket, writes, now)? {
-        return Ok(Ok(written));
+    if insert_all(db, bucket, writes, now)? {
+        return Ok(Ok(vec![Written { modified: Some(now) }; writes.len()]));
     }
     let mut changes = Vec::with_capacity(writes.len());
     for (index, write) in writes.iter().enumerate() {
-        match decide(write, find(db, bucket, &write.key)?.as_ref(), now) {
+        match write.decide(find(db, bucket, write.key())?.as_ref(), now) {
             Ok(change) => changes.push(change),
             Err(error) => return Ok(Err(error.at(index).into())),
         }
     }
     let mut written = Vec::with_capacity(writes.len());
     for (write, change) in writes.iter().zip(changes) {
-        written.push(apply(db, bucket, &write.key, change)?);
+        written.push(apply(db, bucket, write.key(), change)?);
     }
     Ok(Ok(written))
 }
 
-/// Inserts without looking first, which costs half as much. Where anything but
-/// inserts is asked, or one of them is refused, nothing has been changed.
-fn insert_all(db: &Connection, bucket: i64, writes: &[Write], now: Ticks) -> Sqlite<Option<Vec<Written>>> {
-    if writes.iter().any(|write| write.kind != WriteKind::Insert) {
-        return Ok(None);
-    }
-    let row = |write: &Write| match decide(write, None, now) {
-        Ok(Change::Put { properties, modified }) => Some((properties, modified)),
-        _ => None,
+/// Inserts all writes without a look at what is there. `false` if some of them
+/// are no inserts or find a row in their way; then nothing has changed.
+fn insert_all(db: &Connection, bucket: i64, writes: &[Draft], now: Ticks) -> Sqlite<bool> {
+    let Some(rows) = writes.iter().map(Draft::as_insert).collect::<Option<Vec<_>>>() else {
+        return Ok(false);
     };
-    let Some(rows) = writes.iter().map(row).collect::<Option<Vec<_>>>() else { return Ok(None) };
-    let together = writes.len() > 1;
-    if together {
-        db.prepare_cached("SAVEPOINT inserts")?.execute([])?;
-    }
-    let mut complete = true;
     let mut insert = db.prepare_cached(
         "INSERT INTO entities (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO NOTHING",
     )?;
-    for (Write { key, .. }, (properties, modified)) in writes.iter().zip(&rows) {
-        let row = params![bucket, key.partition, key.row, modified.raw(), properties.as_str()];
-        complete = insert.execute(row)? == 1;
-        if !complete {
-            break;
+    for (index, (write, properties)) in writes.iter().zip(rows).enumerate() {
+        let Key { partition, row } = write.key();
+        if insert.execute(params![bucket, partition, row, now.raw(), properties.as_str()])? == 0 {
+            for undone in &writes[..index] {
+                delete(db, bucket, undone.key())?;
+            }
+            return Ok(false);
         }
     }
-    if together && !complete {
-        db.prepare_cached("ROLLBACK TO inserts")?.execute([])?;
-    }
-    if together {
-        db.prepare_cached("RELEASE inserts")?.execute([])?;
-    }
-    let written = |(_, modified): (_, Ticks)| Written { modified: Some(modified) };
-    Ok(complete.then(|| rows.into_iter().map(written).collect()))
+    Ok(true)
+}
+
+fn delete(db: &Connection, bucket: i64, key: &Key) -> Sqlite<()> {
+    db.prepare_cached("DELETE FROM entities WHERE bucket = ?1 AND pk = ?2 AND rk = ?3")?
+        .execute(params![bucket, key.partition, key.row])
+        .map(|_| ())
 }
 
 fn apply(db: &Connection, bucket: i64, key: &Key, change: Change) -> Sqlite<Written> {
@@ -191,8 +182,7 @@ fn apply(db: &Connection, bucket: i64, key: &Key, change: Change) -> Sqlite<Writ
             Ok(Written { modified: Some(modified) })
         }
         Change::Delete => {
-            db.prepare_cached("DELETE FROM entities WHERE bucket = ?1 AND pk = ?2 AND rk = ?3")?
-                .execute(params![bucket, key.partition, key.row])?;
+            delete(db, bucket, key)?;
             Ok(Written { modified: None })
         }
     }
