@@ -160,7 +160,23 @@ def wait_for(condition, seconds, what, every=0.05):
         time.sleep(every)
 
 
-class Rowhouse:
+class Served:
+    """A process that serves at the address that it prints."""
+
+    @property
+    def endpoint(self):
+        return f"http://{self.address}/devstoreaccount1"
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def end(self):
+        end(self.process)
+        self.process.stdout.close()
+
+
+class Rowhouse(Served):
     """The server, over one of its stores."""
 
     def __init__(self, program, database_url):
@@ -176,20 +192,8 @@ class Rowhouse:
         self.address = line.split("http://", 1)[1].split(",")[0]
         self.ready_after = time.monotonic() - self.began
 
-    @property
-    def endpoint(self):
-        return f"http://{self.address}/devstoreaccount1"
 
-    @property
-    def pid(self):
-        return self.process.pid
-
-    def end(self):
-        end(self.process)
-        self.process.stdout.close()
-
-
-class Relay:
+class Relay(Served):
     """What passes point reads of one key on, and nothing else."""
 
     def __init__(self, program, cluster, database, variables):
@@ -197,18 +201,6 @@ class Relay:
         socket_file = cluster.folder / f".s.PGSQL.{cluster.port}"
         self.process = start([program, socket_file, database, "rowhouse", *key], stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().split("http://", 1)[1].split(",")[0]
-
-    @property
-    def endpoint(self):
-        return f"http://{self.address}/devstoreaccount1"
-
-    @property
-    def pid(self):
-        return self.process.pid
-
-    def end(self):
-        end(self.process)
-        self.process.stdout.close()
 
 
 class Azurite:
