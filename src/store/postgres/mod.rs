@@ -26,6 +26,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use catalog::{Facts, Remembered};
+#[cfg(fuzzing)]
+pub use filter::sql_of;
 pub use inspect::inspect;
 use lane::Lanes;
 pub use options::{PgOptions, StartError};
