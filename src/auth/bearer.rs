@@ -162,7 +162,9 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
     validation.validate_exp = false;
     let claims = decode::<Claims>(token, &key, &validation).map_err(|_| refused())?.claims;
     let now = now.unix_seconds();
-    if claims.exp + LEEWAY <= now || claims.nbf.is_some_and(|nbf| nbf - LEEWAY > now) {
+    if claims.exp.saturating_add(LEEWAY) <= now
+        || claims.nbf.is_some_and(|nbf| nbf.saturating_sub(LEEWAY) > now)
+    {
         return Err(refused());
     }
     let grants = trust
@@ -236,6 +238,14 @@ mod tests {
             assert_eq!(outcome(&token, "acct"), Ok(here));
             assert_eq!(outcome(&token, "other"), Ok(Identity::Bearer { grants: vec![everywhere.clone()] }));
         }
+    }
+
+    #[test]
+    fn times_at_the_ends_of_their_range_do_not_wrap() {
+        let mut claims = claims();
+        claims["exp"] = json!(i64::MAX);
+        claims["nbf"] = json!(i64::MIN);
+        assert!(outcome(&token(Algorithm::RS256, "rsa", &rsa(), &claims), "acct").is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Error bodies (protocol §4.7).
 
 use super::strings::push_string;
+use super::xml::push_text;
 use crate::error::Error;
 use crate::model::Ticks;
 
@@ -41,7 +42,7 @@ pub fn xml(error: &Error, occasion: &Occasion<'_>) -> String {
          xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><m:code>{}</m:code>\
          <m:message xml:lang=\"en-US\">{}</m:message></m:error>",
         error.code.facts().code,
-        quick_xml::escape::partial_escape(&text),
+        escaped(&text),
     )
 }
 
@@ -53,14 +54,30 @@ pub fn atom(error: &Error) -> String {
          xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
          <message xml:lang=\"en-US\">{prefix}{}</message></error>",
         error.code.facts().code,
-        quick_xml::escape::partial_escape(error.text()),
+        escaped(error.text()),
     )
+}
+
+/// Messages repeat what was sent, control characters included.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    push_text(&mut out, text);
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Code;
+
+    #[test]
+    fn control_characters_leave_xml_well_formed() {
+        let now = Ticks::parse("2017-08-30T13:20:10.5Z").unwrap();
+        let error = Error::with_message(Code::FilterSyntax, "\u{1}\r<");
+        for document in [xml(&error, &Occasion { request_id: "id", now }), atom(&error)] {
+            assert!(document.contains("&#x1;&#xD;&lt;"), "{document}");
+        }
+    }
 
     #[test]
     fn bodies_look_as_recorded() {

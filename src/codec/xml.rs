@@ -50,6 +50,10 @@ impl Element {
 /// limits of depth and size.
 pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| Malformed)?;
+    // XML has no way to write U+0000, so nothing that we print could be read.
+    if text.contains('\0') {
+        return Err(Malformed);
+    }
     let mut reader = Reader::from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut tree = Tree::default();
     loop {
@@ -198,6 +202,8 @@ mod tests {
             "<a b='1' b='2'/>",
             "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>",
             "<a>&#xD800;</a>",
+            "<a>\0</a>",
+            "<a>&#0;</a>",
             deep.as_str(),
             wide.as_str(),
         ] {

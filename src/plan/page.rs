@@ -22,14 +22,16 @@ pub fn token(text: &str) -> String {
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for anything that [`token`] did not make.
-pub fn read_token(token: &str) -> Result<String> {
+pub fn read_token(given: &str) -> Result<String> {
     let read = || {
-        let (length, encoded) = token.strip_prefix("1!")?.split_once('!')?;
-        if token.len() > MAX_TOKEN || length.parse() != Ok(encoded.len()) {
+        let (_, encoded) = given.strip_prefix("1!")?.split_once('!')?;
+        if given.len() > MAX_TOKEN {
             return None;
         }
         let standard: String = encoded.chars().map(from_url_safe).collect();
-        String::from_utf8(STANDARD.decode(standard).ok()?).ok()
+        let text = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
+        // Lengths with a sign or zeros in front, `=` for `-`: no token of ours.
+        (token(&text) == given).then_some(text)
     };
     read().ok_or_else(|| Code::InvalidInput.into())
 }
@@ -101,6 +103,10 @@ mod tests {
             "1!4!____",
             "1!-4!cGs-",
             "1!4!c-s-",
+            "1!+4!cGs-",
+            "1!04!cGs-",
+            "1!4!cGs=",
+            "1!4!Pj4+",
         ] {
             assert_eq!(read_token(bad).unwrap_err().code, Code::InvalidInput, "{bad}");
         }

@@ -210,6 +210,15 @@ const fn operator(op: CompareOp) -> &'static str {
     }
 }
 
+/// What PostgreSQL would be told and with how many values; `None` where it is not
+/// asked, and inside where that cannot be said. Only fuzz targets see it.
+#[cfg(fuzzing)]
+pub fn sql_of(predicate: &Predicate) -> Option<Option<(String, usize)>> {
+    use sqlx::Arguments as _;
+    let mut binds = Binds::default();
+    is_pushable(predicate).then(|| Some((fragment(predicate, &mut binds).ok()?, binds.into_inner().len())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,6 +29,8 @@ use std::time::Duration;
 
 use catalog::{Facts, Remembered};
 use dial::Dial;
+#[cfg(fuzzing)]
+pub use filter::sql_of;
 pub use inspect::inspect;
 use lane::Lanes;
 pub use options::{PgOptions, StartError};

@@ -1,0 +1,131 @@
+//! An entity on its way from a body into the store and back to a client: nothing
+//! is altered, and nothing that breaks a limit gets in.
+
+use rowhouse::codec::atom::read as atom_read;
+use rowhouse::codec::atom::write::{Atom, Style};
+use rowhouse::codec::json::read::{self as json_read, EntityBody};
+use rowhouse::codec::json::write::{self as json_write, Context, Metadata};
+use rowhouse::codec::stored::{self, Wanted};
+use rowhouse::model::edm::utf16_len;
+use rowhouse::model::entity::{Properties, StoredProperties};
+use rowhouse::model::names::{
+    MAX_BINARY, MAX_ENTITY, MAX_KEY, MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_STRING,
+};
+use rowhouse::model::{EdmValue, Entity, IfMatch, Key, Stored};
+use rowhouse::plan::write::single;
+use rowhouse::plan::{Change, Write, WriteKind, decide};
+use rowhouse::request::operation::{EntityWrite, WriteVerb};
+
+use crate::{assert_refused, assert_same, now};
+
+/// Inserts the entity, and updates another with it.
+pub fn check(body: &EntityBody) {
+    for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
+        let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
+        match single(&EntityWrite { table, verb, key, body: Some(body.clone()), if_match }) {
+            Err(error) => assert_refused(&error),
+            Ok((_, write)) => check_write(&write),
+        }
+    }
+}
+
+fn check_write(write: &Write) {
+    check_limits(write);
+    let (properties, modified) = match decide(write, None, now()) {
+        Err(error) => return assert_refused(&error),
+        Ok(Change::Delete) => panic!("a write of an entity deletes it"),
+        Ok(Change::Put { properties, modified }) => (properties, modified),
+    };
+    let entity = Entity { key: write.key.clone(), properties: write.properties.clone() };
+    assert!(entity.counted_size() <= MAX_ENTITY);
+    check_stored(&write.properties, &properties);
+    let stored = Stored { key: write.key.clone(), modified, properties };
+    check_json(&write.properties, &stored);
+    check_atom(&write.properties, &stored);
+    check_merge(write, &stored);
+}
+
+fn check_limits(write: &Write) {
+    let Write { key, properties, .. } = write;
+    for part in [&key.partition, &key.row] {
+        assert!(utf16_len(part) <= MAX_KEY, "a key is too long");
+        assert!(!part.contains(['/', '\\', '#', '?']) && !part.contains(char::is_control), "{part:?}");
+    }
+    assert!(properties.len() <= MAX_PROPERTIES, "there are too many properties");
+    for (name, value) in properties {
+        assert!(!name.is_empty() && utf16_len(name) <= MAX_PROPERTY_NAME, "{name:?}");
+        assert!(!matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp"), "{name:?}");
+        match value {
+            EdmValue::String(text) => assert!(utf16_len(text) <= MAX_STRING, "{name} is too long"),
+            EdmValue::Binary(bytes) => assert!(bytes.len() <= MAX_BINARY, "{name} is too long"),
+            _ => {}
+        }
+    }
+}
+
+/// The stored form reads back whole and one by one, and jsonb can hold it.
+fn check_stored(sent: &Properties, stored: &StoredProperties) {
+    let decoded = stored::decode(stored).expect("it is in stored form");
+    assert_same(sent, &decoded, "stored and sent differ");
+    for (name, value) in sent {
+        let picked = stored::pick(stored.as_str(), &[Wanted::new(name)]).expect("it is in stored form");
+        assert_same(&vec![(name, value)], &picked, "picked and sent differ");
+    }
+    let json: serde_json::Value = serde_json::from_str(stored.as_str()).expect("it is JSON");
+    for value in json.as_object().expect("it is an object").values() {
+        assert!(!value.as_str().is_some_and(|text| text.contains('\0')), "jsonb cannot hold {value}");
+    }
+}
+
+fn context(metadata: Metadata) -> Context<'static> {
+    Context { metadata, base: "http://h/acct", account: "acct", table: "table", select: None }
+}
+
+/// Clients read what was sent; without metadata, types are lost but not names.
+fn check_json(sent: &Properties, stored: &Stored) {
+    for metadata in [Metadata::None, Metadata::Minimal, Metadata::Full] {
+        let document = json_write::entity_document(&context(metadata), stored).expect("it is in stored form");
+        let read = json_read::entity(document.as_bytes()).expect("our own JSON is read");
+        check_key(&read, &stored.key);
+        if metadata == Metadata::None {
+            let names = |properties: &Properties| -> Vec<String> {
+                properties.iter().map(|(name, _)| name.clone()).collect()
+            };
+            assert_eq!(names(sent), names(&read.properties));
+        } else {
+            assert_same(sent, &read.properties, "JSON and sent differ");
+        }
+    }
+}
+
+/// XML has no way to write U+0000.
+fn check_atom(sent: &Properties, stored: &Stored) {
+    if sent.iter().any(|(_, value)| matches!(value, EdmValue::String(text) if text.contains('\0'))) {
+        return;
+    }
+    for style in [Style::Classic, Style::Modern] {
+        let atom = Atom { context: context(Metadata::None), style, now: now() };
+        let document = atom.entity_document(stored).expect("it is in stored form");
+        let read = atom_read::entity(document.as_bytes()).expect("our own Atom is read");
+        check_key(&read, &stored.key);
+        assert_same(sent, &read.properties, "Atom and sent differ");
+    }
+}
+
+fn check_key(read: &EntityBody, key: &Key) {
+    assert_eq!(read.flaw, None);
+    assert_eq!(read.partition.as_ref(), Some(&key.partition));
+    assert_eq!(read.row.as_ref(), Some(&key.row));
+}
+
+/// Merged into itself an entity stays what it is, under a new version.
+fn check_merge(write: &Write, stored: &Stored) {
+    let again = Write { kind: WriteKind::Merge(IfMatch::Version(Some(stored.modified))), ..write.clone() };
+    match decide(&again, Some(stored), now()) {
+        Ok(Change::Put { properties, modified }) => {
+            assert_eq!(properties, stored.properties);
+            assert!(modified > stored.modified, "a version is used twice");
+        }
+        other => panic!("merged into itself: {other:?}"),
+    }
+}

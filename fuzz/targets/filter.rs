@@ -1,0 +1,157 @@
+#![no_main]
+//! `$filter`: its tree, what it means, where the stores look for it, and whether
+//! that finds what the meaning says.
+
+use libfuzzer_sys::fuzz_target;
+use rowhouse::codec::stored;
+use rowhouse::model::{Key, Stored};
+use rowhouse::odata::{self, Expr};
+use rowhouse::plan::filter::{Subject, predicate};
+use rowhouse::plan::page::token;
+use rowhouse::plan::predicate::{Glimpse, View};
+use rowhouse::plan::span::least_name;
+use rowhouse::plan::{Predicate, Span, query};
+use rowhouse::request::QueryOptions;
+use rowhouse::store::postgres::sql_of;
+use rowhouse_fuzz::filter::{Mentioned, comparisons, print};
+use rowhouse_fuzz::{COMPARISONS, assert_refused, assert_same, now};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let expr = match odata::parse(text, COMPARISONS) {
+        Ok(expr) => expr,
+        Err(error) => return assert_refused(&error),
+    };
+    assert!(comparisons(&expr) <= COMPARISONS);
+    let printed = print(&expr);
+    assert_same(&Ok::<_, ()>(&expr), &odata::parse(&printed, COMPARISONS), &printed);
+    check_tables(&expr);
+    match predicate(&expr, Subject::Entities) {
+        Ok(predicate) => check_entities(&expr, &predicate),
+        Err(error) => assert_refused(&error),
+    }
+});
+
+fn check_entities(expr: &Expr, predicate: &Predicate) {
+    check_sql(predicate);
+    let mentioned = Mentioned::by(expr);
+    let keys = mentioned.keys();
+    let all = QueryOptions { filter: Some(expr.clone()), ..QueryOptions::default() };
+    let scan = query::entities(&all, None).expect("its filter was understood");
+    check_spans(&scan.spans);
+    let middle = &keys[keys.len() / 2];
+    let from = QueryOptions {
+        next_partition: Some(token(&middle.partition)),
+        next_row: Some(token(&middle.row)),
+        ..all
+    };
+    let rest = query::entities(&from, None).expect("its filter was understood");
+    check_spans(&rest.spans);
+    let wanted = predicate.wanted();
+    for entity in mentioned.entities(&keys, now()) {
+        let meant = holds(predicate, &entity);
+        assert_eq!(predicate.matches(Glimpse::from(&entity), &wanted), Ok(meant), "{entity:?}");
+        let finds = |spans: &[Span], residual: Option<&Predicate>| {
+            spans.iter().any(|span| lies_in(&entity.key, span)) && residual.is_none_or(|p| holds(p, &entity))
+        };
+        assert_eq!(finds(&scan.spans, scan.residual.as_ref()), meant, "{entity:?} in {scan:?}");
+        let expected = meant && entity.key >= *middle;
+        assert_eq!(finds(&rest.spans, rest.residual.as_ref()), expected, "{entity:?} in {rest:?}");
+    }
+}
+
+/// Evaluates on everything that is stored.
+fn holds(predicate: &Predicate, entity: &Stored) -> bool {
+    let decoded = stored::decode(&entity.properties).expect("it is in stored form");
+    let properties = decoded.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    let Key { partition, row } = &entity.key;
+    predicate.eval(&View { partition, row, modified: entity.modified, properties })
+}
+
+fn lies_in(key: &Key, span: &Span) -> bool {
+    span.lower <= *key && span.upper.as_ref().is_none_or(|upper| key < upper)
+}
+
+/// Ascending, disjoint, and none of them empty.
+fn check_spans(spans: &[Span]) {
+    assert!(spans.iter().all(|span| span.upper.as_ref().is_none_or(|upper| span.lower < *upper)));
+    let apart = |pair: &[Span]| pair[0].upper.as_ref().is_some_and(|upper| *upper <= pair[1].lower);
+    assert!(spans.windows(2).all(apart), "{spans:?}");
+}
+
+fn check_tables(expr: &Expr) {
+    let predicate = match predicate(expr, Subject::Tables) {
+        Ok(predicate) => predicate,
+        Err(error) => return assert_refused(&error),
+    };
+    let options = QueryOptions { filter: Some(expr.clone()), ..QueryOptions::default() };
+    let scan = query::tables(&options).expect("its filter was understood");
+    for key in Mentioned::by(expr).keys() {
+        let name = key.partition.to_ascii_lowercase();
+        let view = View { partition: &name, row: "", modified: now(), properties: Vec::new() };
+        let found = scan.spans.iter().any(|span| {
+            name >= least_name(&span.lower)
+                && span.upper.as_ref().is_none_or(|upper| name < least_name(upper))
+        });
+        let found = found && scan.residual.as_ref().is_none_or(|p| p.eval(&view));
+        assert_eq!(found, predicate.eval(&view), "{name} in {scan:?}");
+    }
+}
+
+/// What PostgreSQL is told consists of our own words; the rest are parameters.
+fn check_sql(predicate: &Predicate) {
+    let Some(sql) = sql_of(predicate) else { return };
+    let (text, binds) = sql.expect("every predicate can be said");
+    for word in text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '$' | '_' | '.'))) {
+        let known = word.strip_prefix('$').map_or_else(
+            || WORDS.contains(&word),
+            |number| number.parse().is_ok_and(|n: usize| (1..=binds).contains(&n)),
+        );
+        assert!(known, "{word:?} in {text}");
+    }
+    let count = |c| text.matches(c).count();
+    assert_eq!(count('('), count(')'), "{text}");
+    assert!(count('\'').is_multiple_of(2) && !text.contains([';', '\\']) && !text.contains("--"), "{text}");
+}
+
+const WORDS: &[&str] = &[
+    "",
+    "AND",
+    "OR",
+    "NOT",
+    "true",
+    "false",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "IS",
+    "NULL",
+    "COLLATE",
+    "C",
+    "NaN",
+    "Z",
+    "pk",
+    "rk",
+    "modified",
+    "properties",
+    "coalesce",
+    "rtrim",
+    "decode",
+    "base64",
+    "jsonb",
+    "jsonb_typeof",
+    "string",
+    "number",
+    "boolean",
+    "int4",
+    "int8",
+    "float8",
+    "Edm.String",
+    "Edm.Binary",
+    "Edm.DateTime",
+    "Edm.Double",
+    "Edm.Guid",
+    "Edm.Int64",
+];

@@ -1,0 +1,45 @@
+#![no_main]
+//! Whole requests, as HTTP/1.1 writes them, from their address to their plan.
+
+use libfuzzer_sys::fuzz_target;
+use rowhouse::auth::{self, Credentials, bearer};
+use rowhouse::error::Result;
+use rowhouse::plan;
+use rowhouse::request::batch::Batch;
+use rowhouse::request::operation::{Context, Wanted};
+use rowhouse::request::options::Options;
+use rowhouse::request::{self, Head, allow, target};
+use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused, http, now};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((head, body)) = http(data) else { return };
+    if let Err(error) = serve(&head, body) {
+        assert_refused(&error);
+    }
+});
+
+fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
+    let accounts = accounts();
+    let target = target::resolve(head, &accounts)?;
+    assert!(head.version()?.echo().len() == 10, "a version is a date");
+    let options = Options::parse(&head.query)?;
+    let proven = auth::credentials(head, &options, &target, &accounts, now());
+    assert!(!matches!(proven, Ok(Credentials::Verified(_))), "nobody has the key");
+    match proven {
+        Ok(Credentials::Token(token)) => drop(bearer::key_id(&token).map_err(|error| assert_refused(&error))),
+        Ok(_) => {}
+        Err(error) => assert_refused(&error),
+    }
+    assert!(allow::methods(&target.resource, &options).ends_with("OPTIONS"));
+    let context = Context { head, options: &options, body, max_comparisons: COMPARISONS };
+    match request::read(&context, &target)?.wanted {
+        Wanted::One(operation) => plan::plan(&operation).map(drop),
+        Wanted::Batch(Batch::ChangeSet { parts, failure }) => {
+            plan::change_set(&parts, failure.as_ref()).map(drop)
+        }
+        Wanted::Batch(Batch::Query(part)) => match *part {
+            Ok(part) => plan::plan(&part.wanted).map(drop),
+            Err(failed) => Err(failed.error),
+        },
+    }
+}
