@@ -22,7 +22,7 @@ use crate::{assert_refused, assert_same, now};
 pub fn check(body: &EntityBody) {
     for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
         let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
-        match single(&EntityWrite { table, verb, key, body: Some(body.clone()), if_match }) {
+        match single(&mut EntityWrite { table, verb, key, body: Some(body.clone()), if_match }) {
             Err(error) => assert_refused(&error),
             Ok((_, write)) => check_write(&write),
         }

@@ -67,12 +67,12 @@ fn check_batch(data: &[u8]) {
     match batch::read(&context, &target) {
         Err(error) => refused(&error),
         Ok(Batch::Query(part)) => match *part {
-            Ok(part) => plan::plan(&part.wanted).map(drop).unwrap_or_else(|error| refused(&error)),
+            Ok(mut part) => plan::plan(&mut part.wanted).map(drop).unwrap_or_else(|error| refused(&error)),
             Err(failed) => refused(&failed.error),
         },
-        Ok(Batch::ChangeSet { parts, failure }) => {
+        Ok(Batch::ChangeSet { mut parts, failure }) => {
             assert!(parts.len() <= MAX_OPERATIONS);
-            match plan::change_set(&parts, failure.as_ref()) {
+            match plan::change_set(&mut parts, failure.as_ref()) {
                 Err(error) => refused(&error),
                 Ok(set) => assert_eq!(set.map_or(0, |set| set.writes.len()), parts.len()),
             }

@@ -33,12 +33,12 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
     assert!(allow::methods(&target.resource, &options).ends_with("OPTIONS"));
     let context = Context { head, options: &options, body, max_comparisons: COMPARISONS };
     match request::read(&context, &target)?.wanted {
-        Wanted::One(operation) => plan::plan(&operation).map(drop),
-        Wanted::Batch(Batch::ChangeSet { parts, failure }) => {
-            plan::change_set(&parts, failure.as_ref()).map(drop)
+        Wanted::One(mut operation) => plan::plan(&mut operation).map(drop),
+        Wanted::Batch(Batch::ChangeSet { mut parts, failure }) => {
+            plan::change_set(&mut parts, failure.as_ref()).map(drop)
         }
         Wanted::Batch(Batch::Query(part)) => match *part {
-            Ok(part) => plan::plan(&part.wanted).map(drop),
+            Ok(mut part) => plan::plan(&mut part.wanted).map(drop),
             Err(failed) => Err(failed.error),
         },
     }

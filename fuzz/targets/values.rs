@@ -17,10 +17,10 @@ fuzz_target!(|data: &[u8]| {
     }
     let Ok(text) = std::str::from_utf8(rest) else { return };
     let edm_type = EdmType::ALL[usize::from(*first) % EdmType::ALL.len()];
-    match typed_value("Name", edm_type, text.to_owned()) {
+    match typed_value("Name", edm_type, text.into()) {
         Err(error) => assert_refused(&error),
         Ok(value) => {
-            let again = typed_value("Name", edm_type, canonical(&value));
+            let again = typed_value("Name", edm_type, canonical(&value).into());
             assert_same(&Ok::<_, ()>(&value), &again, "canonical text means something else");
         }
     }
