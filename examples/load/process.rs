@@ -1,4 +1,4 @@
-//! Processor time and memory of other processes, from `/proc`.
+//! Processor time of other processes, from `/proc`.
 
 use std::fs;
 
@@ -11,37 +11,28 @@ pub struct Watch {
     postgres: Option<u32>,
     server_seconds: f64,
     postgres_seconds: f64,
-    memory: Option<u64>,
 }
 
 /// What the processes used meanwhile.
 pub struct Used {
     pub server_seconds: Option<f64>,
     pub postgres_seconds: Option<f64>,
-    /// Resident bytes of the server before, at most, and after.
-    pub memory: Option<[u64; 3]>,
 }
 
 impl Watch {
     pub fn start(server: Option<u32>, postgres: Option<u32>) -> Self {
-        // Lets the most that was resident be counted from here. Where that is
-        // refused, it is counted from the process's start.
-        let _ = server.map(|pid| fs::write(format!("/proc/{pid}/clear_refs"), "5"));
         Self {
             server,
             postgres,
             server_seconds: server.map_or(0.0, own_seconds),
             postgres_seconds: postgres.map_or(0.0, family_seconds),
-            memory: server.and_then(|pid| memory(pid, "VmRSS:")),
         }
     }
 
     pub fn stop(self) -> Used {
-        let after = self.server.and_then(|pid| Some((memory(pid, "VmHWM:")?, memory(pid, "VmRSS:")?)));
         Used {
             server_seconds: self.server.map(|pid| own_seconds(pid) - self.server_seconds),
             postgres_seconds: self.postgres.map(|pid| family_seconds(pid) - self.postgres_seconds),
-            memory: self.memory.zip(after).map(|(before, (peak, after))| [before, peak, after]),
         }
     }
 }
@@ -69,12 +60,4 @@ fn family_seconds(parent: u32) -> f64 {
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let children = pids.filter_map(stat).filter(|fields| fields.get(1) == Some(&i64::from(parent)));
     ended_too + children.map(|fields| sum(&fields, 11..13)).sum::<f64>()
-}
-
-/// A line of `/proc/PID/status`, which counts in kB.
-fn memory(pid: u32, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-    Some(kib * 1024)
 }

@@ -9,8 +9,6 @@ use crate::process::Used;
 pub fn line(options: &Options, sample: &Sample, used: &Used) -> Value {
     let each =
         |seconds: Option<f64>| seconds.map(|seconds| round(seconds * 1e6 / (sample.requests.max(1) as f64)));
-    let memory =
-        used.memory.map(|[before, peak, after]| json!({"before": before, "peak": peak, "after": after}));
     json!({
         "operation": options.operation.name(),
         "connections": options.connections,
@@ -25,7 +23,6 @@ pub fn line(options: &Options, sample: &Sample, used: &Used) -> Value {
         },
         "errors": sample.errors,
         "cpu_microseconds": {"server": each(used.server_seconds), "postgres": each(used.postgres_seconds)},
-        "resident_bytes": memory,
     })
 }
 

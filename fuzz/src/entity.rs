@@ -6,6 +6,7 @@ use rowhouse::codec::atom::write::{Atom, Style};
 use rowhouse::codec::json::read::{self as json_read, EntityBody};
 use rowhouse::codec::json::write::{self as json_write, Context, Metadata};
 use rowhouse::codec::stored::{self, Wanted};
+use rowhouse::error::Result;
 use rowhouse::model::edm::utf16_len;
 use rowhouse::model::entity::{Properties, StoredProperties};
 use rowhouse::model::names::{
@@ -18,8 +19,19 @@ use rowhouse::request::operation::{EntityWrite, WriteVerb};
 
 use crate::{assert_refused, assert_same, now};
 
+/// Checks what a body is read as: an entity, and the name of a table.
+pub fn check_reading<T>(entity: Result<EntityBody>, name: Result<T>) {
+    match entity {
+        Ok(body) => check(&body),
+        Err(error) => assert_refused(&error),
+    }
+    if let Err(error) = name {
+        assert_refused(&error);
+    }
+}
+
 /// Inserts the entity, and updates another with it.
-pub fn check(body: &EntityBody) {
+fn check(body: &EntityBody) {
     for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
         let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
         match single(&mut EntityWrite { table, verb, key, body: Some(body.clone()), if_match }) {

@@ -3,14 +3,6 @@
 
 use libfuzzer_sys::fuzz_target;
 use rowhouse::codec::json::read;
-use rowhouse_fuzz::{assert_refused, entity};
+use rowhouse_fuzz::entity;
 
-fuzz_target!(|data: &[u8]| {
-    match read::entity(data) {
-        Ok(body) => entity::check(&body),
-        Err(error) => assert_refused(&error),
-    }
-    if let Err(error) = read::table_name(data) {
-        assert_refused(&error);
-    }
-});
+fuzz_target!(|data: &[u8]| entity::check_reading(read::entity(data), read::table_name(data)));

@@ -58,8 +58,7 @@ pub struct Written {
 pub fn decide(write: &Write, found: Option<&Stored>, now: Ticks) -> Result<Change> {
     // The size of what was sent comes before the question what is stored.
     check_size(&write.key, &write.properties)?;
-    let encoded = |properties: &[(String, EdmValue)]| stored::encode(properties);
-    carry_out(judge(write.kind, found)?, write, encoded, version_after(found, now))
+    carry_out(judge(write.kind, found)?, write, stored::encode, version_after(found, now))
 }
 
 /// A write of which all is done that does not depend on what is stored. It owns

@@ -13,6 +13,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::time::{Instant, timeout};
 
 use super::options::{PgOptions, StartError};
+use crate::metrics::seldom::{Seldom, Turn};
 
 /// How much longer than the server we wait for a statement's end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -20,6 +21,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const QUIET: u32 = 5;
 /// How long a database that was found silent is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+static SILENT: Seldom = Seldom::new();
 
 /// How connections are made, and how long anyone waits for one.
 #[derive(Clone)]
@@ -138,7 +141,9 @@ impl Dial {
     }
 
     fn fell_silent(&self) {
-        tracing::warn!("the database does not answer");
+        if let Some(Turn { left_out }) = SILENT.turn() {
+            tracing::warn!(left_out, "the database does not answer");
+        }
         *self.known.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
