@@ -46,8 +46,9 @@ use crate::store::{
     AccountChange, Backend, Failure, Fault, Rewind, Snapshot, StoreResult, StoredAccount, TableSize,
 };
 
-/// How often work that lost against another transaction is done again.
-const ATTEMPTS: u32 = 8;
+/// How often work that lost against another transaction is done again. Restores
+/// that follow one on the other win each time that a reader looks in between.
+const ATTEMPTS: u32 = 16;
 
 /// A store in PostgreSQL. Nothing in it outlives a statement's check, so any
 /// number of them may share one database.
