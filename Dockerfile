@@ -17,6 +17,7 @@ RUN apt-get update \
 WORKDIR /build
 # The dependencies are a layer of their own: it is built again only when they change.
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
 COPY benches benches
 RUN mkdir src \
     && echo 'fn main() {}' > src/main.rs \

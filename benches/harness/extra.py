@@ -12,8 +12,8 @@ from processes import Relay, say, wait_for
 from runs import medians
 
 MEBI = 1024 * 1024
-# SQLite's cache: 16 MiB for each connection, which are the workers' and the writer's.
-CACHE = 16
+# SQLite's caches in MiB: of each worker's connection, and of the one that writes.
+READER_CACHE, WRITER_CACHE = 2, 4
 
 
 class Resident:
@@ -87,7 +87,7 @@ def memory(bed):
         finally:
             look.end()
             server.end()
-        cache = CACHE * ((os.cpu_count() or 1) + 1) if store == "sqlite" else 0
+        cache = READER_CACHE * (os.cpu_count() or 1) + WRITER_CACHE if store == "sqlite" else 0
         most, peak = 50 + cache, look.most / MEBI
         goal = "≤ 50 MiB" + (f" and {cache} of SQLite's cache" if cache else "")
         lines.append(Line(store, "memory: most resident", 64, goal, f"{peak:.0f} MiB", peak <= most))

@@ -95,6 +95,16 @@ impl Draft {
         (self.write.kind == WriteKind::Insert && self.size.is_ok()).then_some(&self.stored)
     }
 
+    /// The version that a delete removes, `Some(None)` for whatever is stored;
+    /// `None` for other writes, and for a version that nothing can have.
+    pub const fn as_delete(&self) -> Option<Option<Ticks>> {
+        match self.write.kind {
+            WriteKind::Delete(IfMatch::Any) => Some(None),
+            WriteKind::Delete(IfMatch::Version(Some(version))) => Some(Some(version)),
+            _ => None,
+        }
+    }
+
     /// Decides as [`decide`] does.
     ///
     /// # Errors

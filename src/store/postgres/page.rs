@@ -2,7 +2,8 @@
 //!
 //! A range without residual is one statement. A residual walks the range in
 //! windows of rows, so that a scan which finds little still comes back in time
-//! with the key that it reached.
+//! with the key that it reached. A window that is evaluated in the database ends by
+//! chance: see [`statements::walk`].
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -28,6 +29,10 @@ const SMALLEST_WINDOW: usize = 16;
 const LARGEST_WINDOW: usize = 65_536;
 /// Rows of a window that leave the database.
 const LARGEST_LOCAL_WINDOW: usize = 4096;
+/// Rows of a window that is evaluated in the database which leave it at least.
+const SEEN_ROWS: usize = 128;
+/// Matches for which the next window has room, for each of the last one.
+const MORE_MATCHES: usize = 4;
 /// A window that took less time is followed by a larger one, …
 const QUICK: Duration = Duration::from_millis(100);
 /// … one that took more by a smaller one.
@@ -173,19 +178,21 @@ impl Query<'_> {
         predicate: &Predicate,
         page: &mut Page,
     ) -> StoreResult<Option<Key>> {
-        let mut source = steps::range(facts, span, lower, page.window, Projection::Full)?;
-        let after = steps::after(facts, span);
-        let condition = filter::fragment(predicate, &mut source.binds)?;
-        let limit = source.binds.add(page.missing() as i64)?;
-        source.text =
-            statements::window(&source.text, &after, &condition, self.scan.projection, &limit).into();
-        let mut edge = None;
+        let (limit, share) = page.sample();
+        let projection = self.scan.projection;
+        let source = steps::walk(facts, span, lower, (limit, share), predicate, projection)?;
+        let matches = if page.with_properties { 4 } else { 3 };
+        let (mut seen, mut edge) = (0, None);
+        page.matched = 0;
         stream(lease, source, &mut |row| {
-            if row.try_get("edge")? {
+            seen += 1;
+            if seen == limit {
                 edge = Some(key(row)?);
-                return Ok(ControlFlow::Continue(()));
+            } else if row.try_get_unchecked(matches)? {
+                page.matched += 1;
+                return page.offer_row(row);
             }
-            page.offer_row(row)
+            Ok(ControlFlow::Continue(()))
         })
         .await?;
         Ok(edge)
@@ -243,6 +250,8 @@ struct Page {
     with_properties: bool,
     /// Rows of the next window.
     window: usize,
+    /// Matches of the last window that was evaluated in the database.
+    matched: usize,
 }
 
 impl Page {
@@ -257,6 +266,7 @@ impl Page {
             time: scan.time,
             with_properties: scan.projection == Projection::Full,
             window: FIRST_WINDOW,
+            matched: FIRST_WINDOW,
         }
     }
 
@@ -281,6 +291,14 @@ impl Page {
         } else {
             self.window
         };
+    }
+
+    /// How many rows of the next window may be seen, and which share of those that
+    /// do not match, so that a window without matches has as many rows as it should.
+    fn sample(&self) -> (usize, f64) {
+        let hoped = (self.matched * MORE_MATCHES).min(self.missing());
+        let seen = (SEEN_ROWS + hoped).min(self.window).max(2);
+        (seen, seen as f64 / self.window as f64)
     }
 
     fn offer_row(&mut self, row: &PgRow) -> Result<ControlFlow<()>, sqlx::Error> {

@@ -35,7 +35,7 @@ macro_rules! merges_for_certain {
 
 mod pages;
 
-pub use pages::{after, columns, filtered, points, points_of_partition, range, window};
+pub use pages::{columns, filtered, points, points_of_partition, range, walk};
 
 pub const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
 
@@ -346,9 +346,8 @@ pub fn all() -> Vec<Cow<'static, str>> {
         for bounded in [false, true] {
             texts.push(range(projection, bounded, 1));
             texts.push(range(projection, bounded, 3));
-            let source = range(Projection::Full, bounded, 1);
-            let after = after(bounded, 1);
-            texts.push(window(&source, &after, "true", projection, "$9").into());
+            texts.push(walk(projection, bounded, 1, "true", "$8").into());
+            texts.push(walk(projection, bounded, 3, "true", "$10").into());
         }
     }
     texts

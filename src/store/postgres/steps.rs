@@ -7,9 +7,9 @@ use sqlx::{Arguments, Encode, Postgres, Type};
 
 use super::catalog::Facts;
 use super::fault::Trouble;
-use super::statements;
+use super::{filter, statements};
 use crate::model::Key;
-use crate::plan::{Projection, Span};
+use crate::plan::{Predicate, Projection, Span};
 use crate::store::Fault;
 
 /// What one statement reads.
@@ -76,7 +76,29 @@ pub fn range(
     limit: usize,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let buckets = buckets(facts, span);
+    let (binds, buckets) = range_binds(facts, span, lower, limit)?;
+    Ok(Source { text: statements::range(projection, span.upper.is_some(), buckets), binds })
+}
+
+/// Those of the rows from `lower` on, inside `span`, that a predicate keeps, and
+/// by chance `share` of the others: `limit` at most of both together.
+pub fn walk(
+    facts: Facts,
+    span: &Span,
+    lower: &Key,
+    (limit, share): (usize, f64),
+    predicate: &Predicate,
+    projection: Projection,
+) -> Result<Source, Trouble> {
+    let (mut binds, buckets) = range_binds(facts, span, lower, limit)?;
+    let share = binds.add(share)?;
+    let condition = filter::fragment(predicate, &mut binds)?;
+    let text = statements::walk(projection, span.upper.is_some(), buckets, &condition, &share);
+    Ok(Source { text: text.into(), binds })
+}
+
+/// The values that statements about a range have in common, and their buckets.
+fn range_binds(facts: Facts, span: &Span, lower: &Key, limit: usize) -> Result<(Binds, usize), Trouble> {
     let mut binds = Binds::default();
     binds.add(facts.table_no)?;
     binds.add(limit as i64)?;
@@ -84,16 +106,11 @@ pub fn range(
         binds.add(key.partition.as_str())?;
         binds.add(key.row.as_str())?;
     }
-    let text = statements::range(projection, span.upper.is_some(), buckets.len());
-    for bucket in buckets {
-        binds.add(bucket)?;
+    let buckets = buckets(facts, span);
+    for bucket in &buckets {
+        binds.add(*bucket)?;
     }
-    Ok(Source { text, binds })
-}
-
-/// The text of the key after a [`range`] of this span.
-pub fn after(facts: Facts, span: &Span) -> String {
-    statements::after(span.upper.is_some(), buckets(facts, span).len())
+    Ok((binds, buckets.len()))
 }
 
 fn buckets(facts: Facts, span: &Span) -> Vec<i64> {

@@ -49,7 +49,8 @@ impl Location {
 /// How long a statement waits for another process that holds the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Page cache of the connection that writes, in KiB: what a commit has changed.
-const WRITER_CACHE_KIB: i64 = 16 * 1024;
+/// More would cost time: SQLite looks through all of it after a page was split.
+const WRITER_CACHE_KIB: i64 = 4 * 1024;
 /// Page cache of a connection that reads, in KiB: pages of the log and, of the
 /// file, those past the memory map.
 const READER_CACHE_KIB: i64 = 2 * 1024;

@@ -4,6 +4,7 @@
 //! all writes go through one thread that commits whatever is waiting at once.
 
 mod accounts;
+mod checkpoint;
 mod connection;
 mod readers;
 mod rewind;
@@ -39,7 +40,7 @@ impl SqliteStore {
     pub fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let first = connection::open(options)?;
         let (readers, writing) = Readers::new(options, first);
-        Ok(Self { readers, writer: Writer::start(writing, options.timeout)? })
+        Ok(Self { readers, writer: Writer::start(writing, options)? })
     }
 
     /// Looks at a database without changing or creating it.

@@ -122,6 +122,11 @@ pub fn transact(
     if insert_all(db, bucket, writes, now)? {
         return Ok(Ok(vec![Written { modified: Some(now) }; writes.len()]));
     }
+    if let [only] = writes
+        && delete_guarded(db, bucket, only)?
+    {
+        return Ok(Ok(vec![Written { modified: None }]));
+    }
     let mut changes = Vec::with_capacity(writes.len());
     for (index, write) in writes.iter().enumerate() {
         match write.decide(find(db, bucket, write.key())?.as_ref(), now) {
@@ -156,6 +161,20 @@ fn insert_all(db: &Connection, bucket: i64, writes: &[Draft], now: Ticks) -> Sql
         }
     }
     Ok(true)
+}
+
+/// Deletes without a look at what is there. `false` if this is no delete, or
+/// finds no row that it may remove; then nothing has changed.
+fn delete_guarded(db: &Connection, bucket: i64, write: &Draft) -> Sqlite<bool> {
+    let Some(wanted) = write.as_delete() else { return Ok(false) };
+    let Key { partition, row } = write.key();
+    let deleted = db
+        .prepare_cached(
+            "DELETE FROM entities
+             WHERE bucket = ?1 AND pk = ?2 AND rk = ?3 AND modified = coalesce(?4, modified)",
+        )?
+        .execute(params![bucket, partition, row, wanted.map(Ticks::raw)])?;
+    Ok(deleted > 0)
 }
 
 fn delete(db: &Connection, bucket: i64, key: &Key) -> Sqlite<()> {

@@ -4,10 +4,11 @@
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::connection::OpenError;
+use super::checkpoint::Checkpoints;
+use super::connection::{OpenError, SqliteOptions};
 use super::fault;
 use super::readers::{SharedConnection, lock};
 use crate::metrics::METRICS;
@@ -61,12 +62,13 @@ where
 
 impl Writer {
     /// Starts the thread on its connection.
-    pub fn start(connection: SharedConnection, timeout: Duration) -> Result<Self, OpenError> {
+    pub fn start(connection: SharedConnection, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (queue, waiting) = sync_channel(QUEUE);
+        let checkpoints = Checkpoints::start(options, &lock(&connection))?;
         std::thread::Builder::new()
             .name("sqlite-writer".into())
-            .spawn(move || serve(&connection, &waiting))?;
-        Ok(Self { queue, timeout })
+            .spawn(move || serve(&connection, checkpoints, &waiting))?;
+        Ok(Self { queue, timeout: options.timeout })
     }
 
     /// Runs a write and returns once it is durable. `work` may be run again
@@ -89,18 +91,20 @@ impl Writer {
     }
 }
 
-fn serve(connection: &SharedConnection, waiting: &Receiver<Box<dyn Job>>) {
+fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &Receiver<Box<dyn Job>>) {
     while let Ok(first) = waiting.recv() {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP - 1));
         METRICS.sqlite_rounds.add(group.len() as u64);
-        commit(&mut lock(connection), group);
+        let db = lock(connection);
+        commit(&db, group);
+        checkpoints.committed(&db);
     }
 }
 
 /// Commits a group; if that fails, each of its jobs alone, so that one bad row
 /// fails only its own request.
-fn commit(db: &mut Connection, mut group: Vec<Box<dyn Job>>) {
+fn commit(db: &Connection, mut group: Vec<Box<dyn Job>>) {
     match run(db, &mut group) {
         Ok(()) => group.into_iter().for_each(|job| job.answer(Ok(()))),
         Err(error) if group.len() == 1 => {
@@ -114,10 +118,38 @@ fn commit(db: &mut Connection, mut group: Vec<Box<dyn Job>>) {
     }
 }
 
-fn run(db: &mut Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
-    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+fn run(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+    let transaction = Transaction::begin(db)?;
     for job in group {
-        job.run(&transaction)?;
+        job.run(db)?;
     }
     transaction.commit()
+}
+
+/// A transaction that is rolled back unless it is committed. Unlike rusqlite's
+/// own, it prepares its statements once.
+struct Transaction<'c>(&'c Connection);
+
+impl<'c> Transaction<'c> {
+    fn begin(db: &'c Connection) -> rusqlite::Result<Self> {
+        db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Self(db))
+    }
+
+    fn commit(self) -> rusqlite::Result<()> {
+        self.0.prepare_cached("COMMIT")?.execute([]).map(|_| ())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // Ended by the commit, or by SQLite itself, as it does where the disk is full.
+        if self.0.is_autocommit() {
+            return;
+        }
+        let ended = self.0.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
+        if let Err(error) = ended {
+            tracing::error!(%error, "a transaction could not be rolled back");
+        }
+    }
 }

@@ -20,7 +20,7 @@ macro_rules! contract {
             writes: every_state, missing_table_first, versions_only_grow, merges_lose_nothing, one_insert_wins;
             merges: any_into_any, limits_of_the_union;
             groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts;
-            pages: walks, limits, points_and_ranges, out_of_time;
+            pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density;
             values: stored_unaltered;
             accounts: sealed_anew_together;
             pushdown: sql_is_eval;

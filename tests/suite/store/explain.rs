@@ -131,15 +131,27 @@ async fn a_page_is_bounded_by_its_index_conditions_and_not_sorted() {
 }
 
 #[tokio::test]
-async fn windows_stop_reading_early_and_are_not_sorted() {
-    let types = "bigint, bigint, text, text, text, text, bigint, int, bigint";
-    let source = statements::range(Projection::Full, true, 1);
-    let filter = "(properties ->> 'N')::int4 = $8";
-    let text = statements::window(&source, &statements::after(true, 1), filter, Projection::Full, "$9");
-    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5, 1, 10").await;
+async fn walks_read_the_key_index_once_stop_early_and_are_not_sorted() {
+    let filter = "(properties ->> 'N')::int4 = $9";
+    let text = statements::walk(Projection::Full, true, 1, filter, "$8");
+    let types = "bigint, bigint, text, text, text, text, bigint, float8, int";
+    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5, 0.01, 1").await;
     assert!(!plan.contains("Sort"), "{plan}");
-    assert_eq!(on_entities(&plan), 2, "{plan}");
-    assert!(plan.contains("Index Only Scan using entities_pkey"), "{plan}");
+    assert_eq!(on_entities(&plan), 1, "{plan}");
+    let condition = plan.lines().find(|line| line.contains("Index Cond") && line.contains("bucket")).unwrap();
+    assert!(condition.contains("ROW(pk, rk) >= ROW($3, $4)"), "{plan}");
+    assert!(condition.contains("ROW(pk, rk) < ROW($5, $6)"), "{plan}");
+    let chance = plan.find("random()").unwrap();
+    assert!(plan[..chance].rfind("$9").is_some_and(|at| at < chance), "the filter comes first: {plan}");
+}
+
+#[tokio::test]
+async fn a_walk_merges_its_buckets() {
+    let text = statements::walk(Projection::Full, false, 3, "(properties ->> 'N')::int4 = $9", "$8");
+    let types = "bigint, bigint, text, text, bigint, bigint, bigint, float8, int";
+    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 5, 6, 7, 0.01, 1").await;
+    assert!(plan.contains("Merge Append") && !plan.contains("Sort\n"), "{plan}");
+    assert_eq!(on_entities(&plan), 3, "{plan}");
 }
 
 #[tokio::test]

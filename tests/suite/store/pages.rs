@@ -150,3 +150,36 @@ pub async fn out_of_time<B: Backend>(store: &B) {
     scan.time = Duration::ZERO;
     assert_eq!(walk(store, &account, &table, &scan).await.concat().len(), 900);
 }
+
+/// However often a filter matches, and wherever that changes, its pages hold every
+/// match once and in order, and are full until the last two.
+pub async fn matches_of_any_density<B: Backend>(store: &B) {
+    const ROWS: i32 = 6000;
+    let (account, table) = table(store).await;
+    // Nothing at first, then one in seven, then all, then nothing.
+    let value = |n: i32| match n {
+        2000..3000 if n % 7 == 0 => 1,
+        3000..5000 => 1 + n % 2,
+        _ => 0,
+    };
+    let writes = (0..ROWS).map(|n| {
+        write(WriteKind::Insert, &(n / 1500).to_string(), &format!("{n:05}"), number("N", value(n)))
+    });
+    fill(store, &account, &table, writes.collect()).await;
+    for (least, rows) in [(0, 1000), (1, 1000), (1, 64), (2, 150), (2, 1), (3, 1000)] {
+        let mut scan = scan(vec![Span::everything()]);
+        scan.rows = rows;
+        scan.residual = Some(Predicate::Compare {
+            field: Field::Custom("N".into()),
+            op: CompareOp::Ge,
+            literal: EdmValue::Int32(least),
+        });
+        let pages = walk(store, &account, &table, &scan).await;
+        let found: Vec<String> = pages.concat().into_iter().map(|row| row.key.row).collect();
+        let expected: Vec<String> =
+            (0..ROWS).filter(|n| value(*n) >= least).map(|n| format!("{n:05}")).collect();
+        assert_eq!(found, expected, "N ge {least} by {rows}");
+        let full = pages.iter().take_while(|page| page.len() == rows).count();
+        assert!(full + 2 >= pages.len(), "{full} of {} pages are full: N ge {least} by {rows}", pages.len());
+    }
+}

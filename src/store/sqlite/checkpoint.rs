@@ -1,0 +1,226 @@
+//! Carries the log over into the database file, beside the thread that writes.
+//!
+//! Left to itself, SQLite lets the commit that finds the log long do it, and every
+//! write waits meanwhile. Here a thread of its own does nearly all of it while
+//! commits go on. Only the last part, which makes the log begin anew, is done
+//! between two commits.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use rusqlite::Connection;
+
+use super::connection::{self, Location, OpenError, SqliteOptions};
+use super::fault;
+
+/// When what is done, in pages of the log.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    /// Pages that are carried over at once. A page that was written several times
+    /// since the last step is carried over once.
+    step: i32,
+    /// Pages from which on the log shall begin anew.
+    limit: i32,
+    /// Pages that may be left to be carried over between two commits.
+    rest: i32,
+}
+
+/// 16, 64 and 1 MiB.
+const PACE: Pace = Pace { step: 4 * 1024, limit: 16 * 1024, rest: 256 };
+/// Steps that may be taken to come down to the rest.
+const LAST_STEPS: u8 = 4;
+
+thread_local! {
+    /// Pages in the log after the last commit of this thread.
+    static LOGGED: Cell<i32> = const { Cell::new(0) };
+}
+
+/// What the thread that writes knows of the log.
+pub struct Checkpoints {
+    assistant: Option<Assistant>,
+    pace: Pace,
+    /// Pages in the log after the last commit.
+    logged: i32,
+    /// Pages that the thread has carried over, or is about to.
+    carried: i32,
+    /// Pages from which on the log shall begin anew.
+    limit: i32,
+    /// Steps since the log has reached its limit.
+    last_steps: u8,
+}
+
+/// The thread that carries over. It ends when this is dropped.
+struct Assistant {
+    wake: SyncSender<()>,
+    busy: Arc<AtomicBool>,
+}
+
+impl Checkpoints {
+    /// Takes checkpoints over from SQLite, for commits of `writer`.
+    ///
+    /// # Errors
+    /// What SQLite says about one more connection, or the system about one more thread.
+    pub fn start(options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
+        Self::with_pace(PACE, options, writer)
+    }
+
+    fn with_pace(pace: Pace, options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
+        let assistant = match options.location {
+            Location::Memory => None,
+            Location::File(_) => {
+                writer.wal_hook(Some(|_, pages| {
+                    LOGGED.set(pages);
+                    Ok(())
+                }));
+                Some(Assistant::start(connection::connect(options)?)?)
+            }
+        };
+        Ok(Self { assistant, pace, logged: 0, carried: 0, limit: pace.limit, last_steps: 0 })
+    }
+
+    /// To be called after each commit of the thread that writes.
+    pub fn committed(&mut self, writer: &Connection) {
+        let Some(assistant) = &self.assistant else { return };
+        let logged = LOGGED.get();
+        if logged < self.logged {
+            (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
+        }
+        self.logged = logged;
+        if assistant.is_busy() {
+            return;
+        }
+        let left = logged - self.carried;
+        if logged < self.limit {
+            if left >= self.pace.step {
+                self.carried = logged;
+                assistant.wake();
+            }
+        } else if left > self.pace.rest && self.last_steps < LAST_STEPS {
+            // Each of these steps is shorter than the one before it.
+            self.carried = logged;
+            self.last_steps += 1;
+            assistant.wake();
+        } else {
+            // A reader of an older state may keep this from being all. Then it is
+            // tried again when the log has grown by as much.
+            carry_over(writer);
+            (self.carried, self.limit, self.last_steps) = (logged, logged + self.pace.limit, 0);
+        }
+    }
+}
+
+impl Assistant {
+    fn start(db: Connection) -> Result<Self, OpenError> {
+        let (wake, woken) = sync_channel(1);
+        let busy = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&busy);
+        std::thread::Builder::new().name("sqlite-log".into()).spawn(move || {
+            while woken.recv().is_ok() {
+                carry_over(&db);
+                done.store(false, Ordering::Release);
+            }
+        })?;
+        Ok(Self { wake, busy })
+    }
+
+    fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
+    }
+
+    fn wake(&self) {
+        self.busy.store(true, Ordering::Release);
+        // Never full: nobody else sends, and only while it is not busy.
+        let _ = self.wake.try_send(());
+    }
+}
+
+/// Carries over what no reader of an older state still needs, and waits for
+/// nobody. What is left stays in the log, where it is as safe.
+fn carry_over(db: &Connection) {
+    if let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+        fault(&error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PACE: Pace = Pace { step: 20, limit: 60, rest: 2 };
+
+    struct Bed {
+        folder: tempfile::TempDir,
+        writer: Connection,
+        checkpoints: Checkpoints,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+            let writer = connection::open(&options).unwrap();
+            let checkpoints = Checkpoints::with_pace(PACE, &options, &writer).unwrap();
+            Self { folder, writer, checkpoints }
+        }
+
+        /// Commits a row of about one page and lets the thread finish; the pages in the log after that.
+        fn commit(&mut self, n: i64) -> i32 {
+            let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
+                       VALUES (?1, 'a', ?1, ?2, 1, 1)";
+            self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
+            self.checkpoints.committed(&self.writer);
+            while self.checkpoints.assistant.as_ref().unwrap().is_busy() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            LOGGED.get()
+        }
+
+        fn count(&self) -> i64 {
+            self.writer.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap()
+        }
+
+        fn reader(&self) -> Connection {
+            let reader = Connection::open(self.folder.path().join("a.db")).unwrap();
+            reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
+            reader
+        }
+    }
+
+    #[test]
+    fn the_log_begins_anew_again_and_again() {
+        let mut bed = Bed::new();
+        let logged: Vec<i32> = (0..200).map(|n| bed.commit(n)).collect();
+        let anew = logged.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        assert!(anew >= 5, "{anew} times: {logged:?}");
+        assert!(logged.iter().all(|pages| *pages < 2 * PACE.limit), "{logged:?}");
+        assert_eq!(bed.count(), 200);
+    }
+
+    #[test]
+    fn a_reader_of_an_old_state_is_waited_for_by_nobody_and_loses_nothing() {
+        let mut bed = Bed::new();
+        bed.commit(0);
+        let reader = bed.reader();
+        let logged: Vec<i32> = (1..200).map(|n| bed.commit(n)).collect();
+        assert!(logged.windows(2).all(|pair| pair[0] < pair[1]), "{logged:?}");
+        let seen: i64 = reader.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap();
+        assert_eq!((seen, bed.count()), (1, 200));
+        drop(reader);
+        let logged: Vec<i32> = (200..400).map(|n| bed.commit(n)).collect();
+        assert!(logged.windows(2).any(|pair| pair[1] < pair[0]), "{logged:?}");
+        assert_eq!(bed.count(), 400);
+    }
+
+    #[test]
+    fn without_a_file_there_is_nothing_to_do() {
+        let options = SqliteOptions::new(Location::Memory);
+        let writer = connection::open(&options).unwrap();
+        let mut checkpoints = Checkpoints::start(&options, &writer).unwrap();
+        assert!(checkpoints.assistant.is_none());
+        checkpoints.committed(&writer);
+    }
+}
