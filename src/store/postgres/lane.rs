@@ -28,6 +28,11 @@ pub trait Shared: Send + Sync + 'static {
     /// What a lost connection means for them.
     const EFFECT: Effect;
 
+    /// Turns of the thread, of which each has brought more requests, before a round
+    /// begins. A round of few costs nearly as much as one of many, the more so where
+    /// it commits; but while many turns pass, the database waits.
+    const TURNS: usize;
+
     /// Where its connections and its rounds are counted.
     fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds);
 
@@ -109,6 +114,20 @@ impl<S: Shared> Lanes<S> {
     }
 }
 
+/// Takes in what is ready by now, so that no such request misses the round; then,
+/// for [`Shared::TURNS`] at most, what one more turn of the thread brings.
+async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Waiting<S>) {
+    for _ in 0..S::TURNS {
+        let before = waiting.len();
+        tokio::task::yield_now().await;
+        while let Ok(job) = queue.try_recv() {
+            waiting.push_back(job);
+        }
+        if waiting.len() == before {
+            break;
+        }
+    }
+}
 /// Works until the last sender is gone.
 async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
     let mut waiting = Waiting::<S>::new();
@@ -116,11 +135,7 @@ async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
         waiting.push_back(first);
         while !waiting.is_empty() {
             let lease = pool.acquire().await;
-            // Requests that are ready by now shall not miss the round.
-            tokio::task::yield_now().await;
-            while let Ok(job) = queue.try_recv() {
-                waiting.push_back(job);
-            }
+            gather(&mut queue, &mut waiting).await;
             waiting.retain(|job| !job.reply.is_closed());
             match lease {
                 Ok(lease) if !waiting.is_empty() => {

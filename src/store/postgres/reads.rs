@@ -30,6 +30,7 @@ impl Shared for Reads {
     type Request = Lookup;
     type Reply = Option<Option<Stored>>;
     const EFFECT: Effect = Effect::Undone;
+    const TURNS: usize = 1;
 
     fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {
         (&METRICS.read_lanes, &METRICS.read_rounds)

@@ -113,6 +113,7 @@ impl Shared for Writes {
     type Request = Speculation;
     type Reply = Verdict;
     const EFFECT: Effect = Effect::Unknown;
+    const TURNS: usize = 8;
 
     fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {
         (&METRICS.write_lanes, &METRICS.write_rounds)
