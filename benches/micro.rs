@@ -14,6 +14,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rowhouse::auth::accounts::DEVELOPMENT_ACCOUNT as ACCOUNT;
 use rowhouse::auth::{self, AccountSet};
 use rowhouse::codec::atom::{read as atom_read, write as atom_write};
+use rowhouse::codec::feed::{Feed, Form};
 use rowhouse::codec::json::{read as json_read, write as json_write};
 use rowhouse::codec::{multipart, stored};
 use rowhouse::model::{Key, Stored, Ticks};
@@ -92,7 +93,11 @@ fn json(c: &mut Criterion) {
         });
         group.throughput(Throughput::Elements(page.len() as u64));
         group.bench_function(format!("write a page, {name}"), |b| {
-            b.iter(|| json_write::entity_feed(&context, black_box(&page)));
+            b.iter(|| {
+                let mut feed = Feed::open(Form::Json(context), page.len());
+                black_box(&page).iter().for_each(|entity| feed.push(entity).expect("an entity"));
+                feed.close()
+            });
         });
     }
     group.finish();

@@ -14,4 +14,4 @@ INSERT INTO entities (bucket, pk, rk, modified, properties)
 SELECT :bucket::bigint, :p::text, u.rk, u.modified, u.properties::jsonb
 FROM unnest(:rks::text[], :versions::bigint[], array_fill(:properties::text, ARRAY[100]))
 AS u (rk, modified, properties)
-WHERE EXISTS (SELECT 1 FROM tables WHERE table_no = :table::bigint) RETURNING rk;
+WHERE EXISTS (SELECT 1 FROM tables WHERE table_no = :table::bigint);

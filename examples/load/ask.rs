@@ -1,7 +1,6 @@
 //! Makes up requests, and judges their answers.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

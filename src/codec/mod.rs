@@ -2,6 +2,7 @@
 
 pub mod atom;
 pub mod failure;
+pub mod feed;
 pub mod json;
 mod members;
 pub mod multipart;

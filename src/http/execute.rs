@@ -6,10 +6,10 @@ use crate::codec::properties::{Layout, Properties, Replication};
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::model::TableName;
-use crate::plan::{EntityPage, Plan, Scan, TablePage, TableScan};
+use crate::plan::{PageEnd, Plan, Scan, TablePage, TableScan};
 use crate::request::operation::WriteVerb;
 use crate::request::{EntityWrite, Operation, Prefer};
-use crate::store::{Backend, Failure};
+use crate::store::{Backend, Collect, Failure};
 
 /// Runs a plan and prints what came of it.
 ///
@@ -41,8 +41,9 @@ pub async fn execute<'a>(
             Ok(Answer::empty(204))
         }
         Plan::Query { table, scan } => {
-            let page = query(store, account, table, scan).await?;
-            printer.entities(table.as_given(), &page, select(operation))
+            let mut feed = Box::new(printer.feed(table.as_given(), scan.rows, select(operation))?);
+            let end = query(store, account, table, scan, &mut *feed).await?;
+            printer.entities(*feed, end)
         }
         Plan::Get { table, key } => match store.get(account, table, key).await? {
             Some(entity) => printer.entity(table.as_given(), &entity, select(operation)),
@@ -142,12 +143,13 @@ async fn query(
     account: &str,
     table: &TableName,
     scan: &Scan,
-) -> Result<EntityPage, Failure> {
+    into: &mut dyn Collect,
+) -> Result<PageEnd, Failure> {
     if scan.rows > 0 {
-        return store.query(account, table, scan).await;
+        return store.page(account, table, scan, into).await;
     }
     match store.get_table(account, table).await? {
-        Some(_) => Ok(EntityPage::default()),
+        Some(_) => Ok(PageEnd::default()),
         None => Err(Code::TableNotFound.into()),
     }
 }

@@ -2,13 +2,15 @@
 
 use super::answer::{Answer, DATA_SERVICE_ID, DATA_SERVICE_VERSION, ETAG, LOCATION, PREFERENCE_APPLIED};
 use crate::codec::atom::write::{Atom, Kind, Style};
+use crate::codec::feed::{Feed, Form};
 use crate::codec::json::write::{self as json, Context, Metadata, Select, as_stored};
 use crate::codec::{stored, uri};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::version::etag;
 use crate::model::{Stored, TableName, Ticks};
-use crate::plan::{EntityPage, TablePage, Write, WriteKind, Written, page};
+use crate::plan::{PageEnd, TablePage, Write, WriteKind, Written, page};
 use crate::request::{Format, Prefer, Representation, Target};
+use crate::store::Collect;
 
 /// What answers to one request have in common.
 #[derive(Clone, Copy)]
@@ -17,6 +19,35 @@ pub struct Printer<'a> {
     pub format: Format,
     pub prefer: Option<Prefer>,
     pub now: Ticks,
+}
+
+/// A page of entities, printed as they come.
+pub struct EntityFeed<'a> {
+    feed: Feed<'a>,
+    /// Why it cannot be sent.
+    broken: Option<Error>,
+}
+
+impl EntityFeed<'_> {
+    fn close(self) -> Result<String> {
+        match self.broken {
+            None => Ok(self.feed.close()),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+impl Collect for EntityFeed<'_> {
+    fn take(&mut self, entity: Stored) {
+        if self.broken.is_none() {
+            self.broken = self.feed.push(&entity).err();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.feed.restart();
+        self.broken = None;
+    }
 }
 
 /// The name under which tables are listed.
@@ -75,19 +106,29 @@ impl<'a> Printer<'a> {
         self.created(location, || self.table_document(201, table.as_given()))
     }
 
-    /// Query Entities (§3.7).
-    pub fn entities(&self, table: &'a str, found: &EntityPage, select: Option<&'a Select>) -> Result<Answer> {
-        let answer = match self.format.for_body()? {
-            Representation::Json(metadata) => {
-                let body = json::entity_feed(&self.context(metadata, table, select), &found.entities)?;
-                Answer::document(200, metadata.content_type(), body)
-            }
-            Representation::Atom(style) => {
-                let body = self.atom(style, table, select).entity_feed(&found.entities)?;
-                in_atom(200, style, Kind::Feed, body)
-            }
+    /// A page of Query Entities (§3.7), to be printed as it is read.
+    ///
+    /// # Errors
+    /// Where the client does not accept a form in which it can be printed.
+    pub fn feed(&self, table: &'a str, rows: usize, select: Option<&'a Select>) -> Result<EntityFeed<'a>> {
+        let form = match self.format.for_body()? {
+            Representation::Json(metadata) => Form::Json(self.context(metadata, table, select)),
+            Representation::Atom(style) => Form::Atom(self.atom(style, table, select)),
         };
-        Ok(match &found.next {
+        Ok(EntityFeed { feed: Feed::open(form, rows), broken: None })
+    }
+
+    /// Query Entities (§3.7).
+    ///
+    /// # Errors
+    /// For a row that is not in stored form.
+    pub fn entities(&self, feed: EntityFeed<'_>, end: PageEnd) -> Result<Answer> {
+        let body = feed.close()?;
+        let answer = match self.format.for_body()? {
+            Representation::Json(metadata) => Answer::document(200, metadata.content_type(), body),
+            Representation::Atom(style) => in_atom(200, style, Kind::Feed, body),
+        };
+        Ok(match &end.next {
             None => answer,
             Some(next) => answer
                 .with("x-ms-continuation-NextPartitionKey", page::token(&next.partition))

@@ -13,7 +13,7 @@ pub mod write;
 
 pub use decide::{Change, Draft, Write, WriteKind, Written, decide};
 pub use predicate::{Field, Predicate};
-pub use scan::{EntityPage, Projection, Scan, TableEntry, TablePage, TableScan};
+pub use scan::{EntityPage, PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
 
 use crate::codec::policies::Policy;

@@ -49,6 +49,15 @@ pub struct EntityPage {
     pub next: Option<Key>,
 }
 
+/// How a page ended whose entities have been handed over.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PageEnd {
+    /// How many there were.
+    pub entities: usize,
+    /// Where the next page starts, inclusive; `None` at the end.
+    pub next: Option<Key>,
+}
+
 /// One page of an account's tables. Spans and residual speak of lower-case
 /// names in the place of the PartitionKey, with an empty RowKey.
 #[derive(Debug, Clone)]

@@ -2,11 +2,11 @@
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
-use super::{AccountChange, Backend, Rewind, Snapshot, StoreResult, StoredAccount, TableSize};
+use super::{AccountChange, Backend, Collect, Rewind, Snapshot, StoreResult, StoredAccount, TableSize};
 use crate::metrics::METRICS;
 use crate::metrics::spent::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
 /// The database that a process works on.
 pub enum Store {
@@ -49,10 +49,16 @@ impl Backend for Store {
         Ok(found)
     }
 
-    async fn query(&self, account: &str, table: &TableName, scan: &Scan) -> StoreResult<EntityPage> {
-        let page = on_either!(self, store => store.query(account, table, scan))?;
-        METRICS.requests.page(page.entities.len());
-        Ok(page)
+    async fn page(
+        &self,
+        account: &str,
+        table: &TableName,
+        scan: &Scan,
+        into: &mut dyn Collect,
+    ) -> StoreResult<PageEnd> {
+        let end = on_either!(self, store => store.page(account, table, scan, into))?;
+        METRICS.requests.page(end.entities);
+        Ok(end)
     }
 
     async fn write(

@@ -17,7 +17,7 @@ use std::future::Future;
 
 use crate::error::{Code, Error};
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
 pub mod accounts;
 mod any;
@@ -103,6 +103,25 @@ pub struct TableSize {
 /// Result of a storage operation.
 pub type StoreResult<T> = Result<T, Failure>;
 
+/// Takes in the entities of a page.
+pub trait Collect: Send {
+    /// Takes in the next one.
+    fn take(&mut self, entity: Stored);
+
+    /// Forgets those that it has taken in: the page is read again.
+    fn restart(&mut self);
+}
+
+impl Collect for Vec<Stored> {
+    fn take(&mut self, entity: Stored) {
+        self.push(entity);
+    }
+
+    fn restart(&mut self) {
+        self.clear();
+    }
+}
+
 /// What a database has to do. Methods are safe to cancel: a dropped future
 /// leaves the store usable, and its write either done or not.
 pub trait Backend: Send + Sync {
@@ -153,6 +172,19 @@ pub trait Backend: Send + Sync {
         key: &Key,
     ) -> impl Future<Output = StoreResult<Option<Stored>>> + Send;
 
+    /// Reads one page and hands its entities over one by one, in order, some of
+    /// them perhaps while others are still being read.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`]. What has been handed over then is of no use.
+    fn page(
+        &self,
+        account: &str,
+        table: &TableName,
+        scan: &Scan,
+        into: &mut dyn Collect,
+    ) -> impl Future<Output = StoreResult<PageEnd>> + Send;
+
     /// Reads one page.
     ///
     /// # Errors
@@ -162,7 +194,16 @@ pub trait Backend: Send + Sync {
         account: &str,
         table: &TableName,
         scan: &Scan,
-    ) -> impl Future<Output = StoreResult<EntityPage>> + Send;
+    ) -> impl Future<Output = StoreResult<EntityPage>> + Send
+    where
+        Self: Sync,
+    {
+        async {
+            let mut entities = Vec::new();
+            let end = self.page(account, table, scan, &mut entities).await?;
+            Ok(EntityPage { entities, next: end.next })
+        }
+    }
 
     /// Does one write.
     ///

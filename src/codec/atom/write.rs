@@ -1,5 +1,7 @@
 //! Printing entities and tables as Atom.
 
+use std::fmt::Write as _;
+
 use crate::codec::json::write::{Context, Select};
 use crate::codec::{stored, uri, xml};
 use crate::error::Result;
@@ -65,17 +67,12 @@ impl Atom<'_> {
         Ok(out)
     }
 
-    /// A page of entities.
+    /// One of the entities of a page.
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn entity_feed(&self, entities: &[Stored]) -> Result<String> {
-        let mut out = self.open_feed();
-        for entity in entities {
-            self.push_entity(&mut out, entity, false)?;
-        }
-        out.push_str("</feed>");
-        Ok(out)
+    pub fn push_feed_entity(&self, out: &mut String, entity: &Stored) -> Result<()> {
+        self.push_entity(out, entity, false)
     }
 
     /// A table as a document. The context's table is `Tables`.
@@ -87,7 +84,8 @@ impl Atom<'_> {
 
     /// A page of tables. The context's table is `Tables`.
     pub fn table_feed<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
-        let mut out = self.open_feed();
+        let mut out = String::new();
+        self.open_feed(&mut out);
         for name in names {
             self.push_table(&mut out, name, false);
         }
@@ -95,15 +93,17 @@ impl Atom<'_> {
         out
     }
 
-    fn open_feed(&self) -> String {
+    /// What comes before the first entry of a page.
+    pub fn open_feed(&self, out: &mut String) {
         let Context { base, table, .. } = self.context;
-        format!(
+        let _ = write!(
+            out,
             "{PROLOG}<feed xml:base=\"{}/\" {NAMESPACES} {ATOM}><title type=\"text\">{table}</title>\
              <id>{}/{table}</id><updated>{}</updated><link rel=\"self\" title=\"{table}\" href=\"{table}\" />",
             attribute(base),
             escaped(base),
             self.updated(),
-        )
+        );
     }
 
     /// The time of the answer, to the second.
@@ -244,6 +244,7 @@ fn push_property(out: &mut String, name: &str, value: &EdmValue) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::feed::{Feed, Form};
     use crate::codec::json::write::{Metadata, as_stored};
     use crate::model::Key;
 
@@ -297,7 +298,9 @@ mod tests {
 
     #[test]
     fn feeds_hold_entries_with_their_own_etags() {
-        let feed = atom(Style::Classic, "T").entity_feed(&[entity(), entity()]).unwrap();
+        let mut feed = Feed::open(Form::Atom(atom(Style::Classic, "T")), 1);
+        (0..2).for_each(|_| feed.push(&entity()).unwrap());
+        let feed = feed.close();
         let root = xml::parse(feed.as_bytes()).unwrap();
         assert_eq!(root.child("title").unwrap().text, "T");
         assert_eq!(root.child("id").unwrap().text, "http://h/a/T");

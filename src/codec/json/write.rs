@@ -80,21 +80,20 @@ pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String>
     Ok(out)
 }
 
-/// A page of entities.
+/// One of the entities of a page.
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
-pub fn entity_feed(context: &Context<'_>, entities: &[Stored]) -> Result<String> {
-    let size: usize = entities.iter().map(|entity| room(context, entity)).sum();
-    let mut out = String::with_capacity(200 + size);
-    open_feed(&mut out, context);
-    for (at, entity) in entities.iter().enumerate() {
-        out.push_str(if at == 0 { "{" } else { ",{" });
-        push_entity_members(&mut out, context, entity)?;
-        out.push('}');
-    }
-    out.push_str("]}");
-    Ok(out)
+pub fn push_feed_entity(
+    out: &mut String,
+    context: &Context<'_>,
+    entity: &Stored,
+    is_first: bool,
+) -> Result<()> {
+    out.push_str(if is_first { "{" } else { ",{" });
+    push_entity_members(out, context, entity)?;
+    out.push('}');
+    Ok(())
 }
 
 /// Bytes that an entity takes in a document, unless much has to be escaped.
@@ -135,7 +134,8 @@ pub fn table_feed<'n>(context: &Context<'_>, names: impl Iterator<Item = &'n str
     out
 }
 
-fn open_feed(out: &mut String, context: &Context<'_>) {
+/// What comes before the first entry of a page.
+pub fn open_feed(out: &mut String, context: &Context<'_>) {
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(out, context, "");
@@ -313,6 +313,7 @@ pub fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Sto
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::feed::{Feed, Form};
     use uuid::Uuid;
 
     fn entity() -> Stored {
@@ -374,7 +375,11 @@ mod tests {
 
     #[test]
     fn feeds_hold_entities_without_their_own_context() {
-        let feed = |level, n| entity_feed(&context(level, None), &vec![entity(); n]).unwrap();
+        let feed = |level, n| {
+            let mut feed = Feed::open(Form::Json(context(level, None)), n);
+            (0..n).for_each(|_| feed.push(&entity()).unwrap());
+            feed.close()
+        };
         assert_eq!(feed(Metadata::None, 0), "{\"value\":[]}");
         assert_eq!(
             feed(Metadata::Minimal, 0),

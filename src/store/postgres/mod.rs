@@ -41,9 +41,9 @@ use writes::Writes;
 use crate::error::Code;
 use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 use crate::store::{
-    AccountChange, Backend, Failure, Fault, Rewind, Snapshot, StoreResult, StoredAccount, TableSize,
+    AccountChange, Backend, Collect, Failure, Fault, Rewind, Snapshot, StoreResult, StoredAccount, TableSize,
 };
 
 /// How often work that lost against another transaction is done again. Restores
@@ -118,7 +118,7 @@ impl PgStore {
         &self,
         account: &str,
         table: &TableName,
-        work: &A,
+        work: &mut A,
     ) -> StoreResult<A::Done> {
         let mut reconnected = false;
         for attempt in 1.. {
@@ -144,12 +144,12 @@ impl PgStore {
 }
 
 /// Work on one table that may be done again as long as it fails.
-trait Attempt: Sync {
+trait Attempt: Send {
     type Done;
 
     /// `None` if the table is gone; nothing was done then.
     fn run(
-        &self,
+        &mut self,
         store: &PgStore,
         facts: Facts,
     ) -> impl Future<Output = StoreResult<Option<Self::Done>>> + Send;
@@ -195,11 +195,17 @@ impl Backend for PgStore {
     }
 
     async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
-        self.with_table(account, table, &read::Get { key }).await
+        self.with_table(account, table, &mut read::Get { key }).await
     }
 
-    async fn query(&self, account: &str, table: &TableName, scan: &Scan) -> StoreResult<EntityPage> {
-        self.with_table(account, table, &page::Query::new(scan)).await
+    async fn page(
+        &self,
+        account: &str,
+        table: &TableName,
+        scan: &Scan,
+        into: &mut dyn Collect,
+    ) -> StoreResult<PageEnd> {
+        self.with_table(account, table, &mut page::Query::new(scan, into)).await
     }
 
     async fn write(
@@ -209,7 +215,7 @@ impl Backend for PgStore {
         write: &Write,
         now: Ticks,
     ) -> StoreResult<Written> {
-        self.with_table(account, table, &write::One { write, now }).await
+        self.with_table(account, table, &mut write::One { write, now }).await
     }
 
     async fn transact(
@@ -219,7 +225,7 @@ impl Backend for PgStore {
         writes: &[Write],
         now: Ticks,
     ) -> StoreResult<Vec<Written>> {
-        let result = self.with_table(account, table, &transact::Group { writes, now }).await;
+        let result = self.with_table(account, table, &mut transact::Group { writes, now }).await;
         result.map_err(|failure| match failure {
             Failure::Refused(error) if error.code == Code::TableNotFound => Failure::Refused(error.at(0)),
             other => other,
@@ -255,7 +261,7 @@ impl Backend for PgStore {
     }
 
     async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
-        self.with_table(account, table, &size::Measure { most }).await
+        self.with_table(account, table, &mut size::Measure { most }).await
     }
 
     async fn account_changes(&self) -> StoreResult<i64> {

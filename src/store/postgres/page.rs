@@ -20,8 +20,8 @@ use super::{Attempt, PgStore, filter, statements};
 use crate::codec::stored::Wanted;
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored};
-use crate::plan::{EntityPage, Predicate, Projection, Scan, Span};
-use crate::store::StoreResult;
+use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
+use crate::store::{Collect, StoreResult};
 
 /// Rows of the first window; small, as rows may be a megabyte each.
 const FIRST_WINDOW: usize = 256;
@@ -42,6 +42,7 @@ const SLOW: Duration = Duration::from_millis(400);
 pub struct Query<'a> {
     scan: &'a Scan,
     residual: Residual<'a>,
+    into: &'a mut dyn Collect,
 }
 
 /// Where the rest of the predicate is evaluated.
@@ -53,21 +54,37 @@ enum Residual<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// The read of the page that `scan` describes.
-    pub fn new(scan: &'a Scan) -> Self {
+    /// The read of the page that `scan` describes; its entities go `into` something.
+    pub fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
         let residual = match &scan.residual {
             None => Residual::None,
             Some(predicate) if filter::is_pushable(predicate) => Residual::Pushed(predicate),
             Some(predicate) => Residual::Local(predicate),
         };
-        Self { scan, residual }
+        Self { scan, residual, into }
     }
 }
 
 impl Attempt for Query<'_> {
-    type Done = EntityPage;
+    type Done = PageEnd;
 
-    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<EntityPage>> {
+    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<PageEnd>> {
+        self.into.restart();
+        let reading = Reading { scan: self.scan, residual: self.residual };
+        reading.run(store, facts, Page::new(self.scan, self.into)).await
+    }
+}
+
+/// What is read for a page, and how.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    scan: &'a Scan,
+    residual: Residual<'a>,
+}
+
+impl Reading<'_> {
+    /// `None` if the table is gone.
+    async fn run(self, store: &PgStore, facts: Facts, mut page: Page<'_>) -> StoreResult<Option<PageEnd>> {
         let steps = steps::steps(&self.scan.spans);
         let mut lease = store.pool.acquire().await?;
         let one_statement = matches!(
@@ -77,12 +94,11 @@ impl Attempt for Query<'_> {
         if !one_statement {
             lease.begin_snapshot().await?;
         }
-        let mut page = Page::new(self.scan);
         for (at, step) in steps.iter().enumerate() {
             if at > 0 && page.is_out_of_time() {
-                page.next = page.next.or_else(|| step.first().cloned());
+                page.end.next = page.end.next.or_else(|| step.first().cloned());
             }
-            if page.next.is_some() {
+            if page.end.next.is_some() {
                 break;
             }
             match (step, self.residual) {
@@ -99,20 +115,18 @@ impl Attempt for Query<'_> {
             lease.end_snapshot().await?;
         }
         // A row proves that the table was there.
-        if page.entities.is_empty() && !exists(&mut lease, facts).await? {
+        if page.end.entities == 0 && !exists(&mut lease, facts).await? {
             return Ok(None);
         }
-        Ok(Some(EntityPage { entities: page.entities, next: page.next }))
+        Ok(Some(page.end))
     }
-}
 
-impl Query<'_> {
     async fn points(
         &self,
         lease: &mut Lease<'_>,
         facts: Facts,
         spans: &[Span],
-        page: &mut Page,
+        page: &mut Page<'_>,
     ) -> StoreResult<()> {
         let projection = self.scan.projection;
         match self.residual {
@@ -142,7 +156,7 @@ impl Query<'_> {
         lease: &mut Lease<'_>,
         facts: Facts,
         span: &Span,
-        page: &mut Page,
+        page: &mut Page<'_>,
     ) -> StoreResult<()> {
         let mut lower = span.lower.clone();
         loop {
@@ -157,11 +171,11 @@ impl Query<'_> {
                 Residual::None => None,
             };
             let Some(edge) = edge else { return Ok(()) };
-            if page.next.is_some() {
+            if page.end.next.is_some() {
                 return Ok(());
             }
             if page.is_full() || page.is_out_of_time() {
-                page.next = Some(edge);
+                page.end.next = Some(edge);
                 return Ok(());
             }
             page.adapt_window(started.elapsed());
@@ -176,7 +190,7 @@ impl Query<'_> {
         span: &Span,
         lower: &Key,
         predicate: &Predicate,
-        page: &mut Page,
+        page: &mut Page<'_>,
     ) -> StoreResult<Option<Key>> {
         let (limit, share) = page.sample();
         let projection = self.scan.projection;
@@ -206,7 +220,7 @@ async fn local_window(
     span: &Span,
     lower: &Key,
     predicate: &Predicate,
-    page: &mut Page,
+    page: &mut Page<'_>,
 ) -> StoreResult<Option<Key>> {
     let window = page.window.min(LARGEST_LOCAL_WINDOW);
     let source = steps::range(facts, span, lower, window + 1, Projection::Full)?;
@@ -239,9 +253,9 @@ async fn stream(
 }
 
 /// The page so far.
-struct Page {
-    entities: Vec<Stored>,
-    next: Option<Key>,
+struct Page<'a> {
+    into: &'a mut dyn Collect,
+    end: PageEnd,
     bytes: usize,
     rows: usize,
     max_bytes: usize,
@@ -254,11 +268,11 @@ struct Page {
     matched: usize,
 }
 
-impl Page {
-    fn new(scan: &Scan) -> Self {
+impl<'a> Page<'a> {
+    fn new(scan: &Scan, into: &'a mut dyn Collect) -> Self {
         Self {
-            entities: Vec::new(),
-            next: None,
+            into,
+            end: PageEnd::default(),
             bytes: 0,
             rows: scan.rows.max(1),
             max_bytes: scan.bytes,
@@ -272,11 +286,11 @@ impl Page {
 
     /// Rows to ask for: one more than fit shows where the next page starts.
     fn missing(&self) -> usize {
-        self.rows - self.entities.len() + 1
+        self.rows - self.end.entities + 1
     }
 
     fn is_full(&self) -> bool {
-        self.entities.len() >= self.rows
+        self.end.entities >= self.rows
     }
 
     fn is_out_of_time(&self) -> bool {
@@ -326,13 +340,14 @@ impl Page {
     fn offer(&mut self, entity: Stored) -> ControlFlow<()> {
         let size = entity.properties.as_str().len() + entity.key.partition.len() + entity.key.row.len();
         let ends = self.is_full()
-            || (!self.entities.is_empty() && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
+            || (self.end.entities > 0 && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
         if ends {
-            self.next = Some(entity.key);
+            self.end.next = Some(entity.key);
             return ControlFlow::Break(());
         }
         self.bytes += size;
-        self.entities.push(entity);
+        self.end.entities += 1;
+        self.into.take(entity);
         ControlFlow::Continue(())
     }
 }

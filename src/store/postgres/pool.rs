@@ -183,6 +183,15 @@ impl Lease<'_> {
         self.settle(result, effect)
     }
 
+    /// Like [`Lease::rows`], for a statement that yields none; how many rows it has changed.
+    pub async fn changed(&mut self, statement: Statement<'_>, effect: Effect) -> Result<usize, Trouble> {
+        let pool = self.pool;
+        let connection = self.start()?;
+        let result = pool.dial.watch(statement.execute(connection)).await;
+        let done = self.settle(result, effect)?;
+        usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
+    }
+
     /// Shows each row of a read to `visit` until that has enough.
     pub async fn stream(
         &mut self,

@@ -21,7 +21,7 @@ pub struct Get<'a> {
 impl Attempt for Get<'_> {
     type Done = Option<Stored>;
 
-    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Option<Stored>>> {
+    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Option<Stored>>> {
         Ok(store.lookup(facts, self.key).await?)
     }
 }

@@ -34,7 +34,7 @@ pub struct Measure {
 impl Attempt for Measure {
     type Done = TableSize;
 
-    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<TableSize>> {
+    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<TableSize>> {
         let mut lease = store.pool.acquire().await?;
         let check = sqlx::query(statements::CHECK_TABLE).bind(facts.table_no);
         if lease.row(check, Effect::Undone).await?.is_none() {

@@ -231,7 +231,7 @@ pub const DELETE_EACH: &str = "DELETE FROM entities AS e \
      AND e.modified = coalesce(u.wanted, e.modified) RETURNING u.n, e.modified";
 
 // Many rows of one partition, arrays ordered by rk. $1 bucket, $2 pk, $3 rks,
-// $4 table number.
+// $4 table number. How many rows have changed is all that is asked of them.
 
 pub const LOCK_MANY: &str = "SELECT rk, modified, properties FROM entities \
      WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) ORDER BY rk FOR UPDATE";
@@ -239,29 +239,24 @@ pub const LOCK_MANY: &str = "SELECT rk, modified, properties FROM entities \
 pub const INSERT_MANY: &str = concat!(
     "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, u.rk, u.modified, u.properties \
      FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
-    table_exists!("$4"),
-    " RETURNING rk"
+    table_exists!("$4")
 );
 /// Leaves out rows that exist.
 pub const INSERT_MISSING: &str = concat!(
     "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, u.rk, u.modified, u.properties \
      FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
     table_exists!("$4"),
-    " ON CONFLICT DO NOTHING RETURNING rk"
+    " ON CONFLICT DO NOTHING"
 );
 /// `rk = ANY` beside the join, or the whole partition is read.
 pub const UPDATE_MANY: &str = concat!(
     "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
      FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) \
      WHERE e.bucket = $1 AND e.pk = $2 AND e.rk = ANY($3) AND e.rk = u.rk AND ",
-    table_exists!("$4"),
-    " RETURNING e.rk"
+    table_exists!("$4")
 );
-pub const DELETE_MANY: &str = concat!(
-    "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) AND ",
-    table_exists!("$4"),
-    " RETURNING rk"
-);
+pub const DELETE_MANY: &str =
+    concat!("DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) AND ", table_exists!("$4"));
 
 // Purging. $1 bucket.
 

@@ -44,12 +44,12 @@ struct Put<'a> {
 impl Attempt for Group<'_> {
     type Done = Vec<Written>;
 
-    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
+    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
         let mut lease = store.pool.acquire().await?;
         if let Some(changes) = self.all_inserts() {
             let insert = self.put(statements::INSERT_MANY, facts, &changes.inserts);
-            match lease.rows(insert, Effect::Unknown).await {
-                Ok(rows) if rows.len() == changes.inserts.len() => return Ok(Some(changes.written)),
+            match lease.changed(insert, Effect::Unknown).await {
+                Ok(rows) if rows == changes.inserts.len() => return Ok(Some(changes.written)),
                 Ok(_) => return Ok(None),
                 // Which one, the locked run will say.
                 Err(Trouble::Duplicate) => {}
@@ -87,15 +87,15 @@ impl Group<'_> {
         let mut complete = true;
         if !changes.inserts.is_empty() {
             let insert = self.put(statements::INSERT_MISSING, facts, &changes.inserts);
-            complete &= lease.rows(insert, Effect::Undone).await?.len() == changes.inserts.len();
+            complete &= lease.changed(insert, Effect::Undone).await? == changes.inserts.len();
         }
         if complete && !changes.updates.is_empty() {
             let update = self.put(statements::UPDATE_MANY, facts, &changes.updates);
-            complete &= lease.rows(update, Effect::Undone).await?.len() == changes.updates.len();
+            complete &= lease.changed(update, Effect::Undone).await? == changes.updates.len();
         }
         if complete && !changes.deletes.is_empty() {
             let delete = self.address(statements::DELETE_MANY, facts, &changes.deletes);
-            complete &= lease.rows(delete, Effect::Undone).await?.len() == changes.deletes.len();
+            complete &= lease.changed(delete, Effect::Undone).await? == changes.deletes.len();
         }
         if complete {
             return Ok(Some(changes.written));

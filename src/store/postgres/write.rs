@@ -34,7 +34,7 @@ pub struct One<'a> {
 impl Attempt for One<'_> {
     type Done = Written;
 
-    async fn run(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
+    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
         for _ in 0..LOST_RACES {
             if let Some(assumed) = self.assumption() {
                 let change = match decide(self.write, assumed.as_ref(), self.now) {

@@ -16,11 +16,11 @@ mod writer;
 use rusqlite::Connection;
 
 use super::{
-    AccountChange, Backend, Failure, Fault, Inspection, Rewind, Snapshot, StoreResult, StoredAccount,
-    TableSize,
+    AccountChange, Backend, Collect, Failure, Fault, Inspection, Rewind, Snapshot, StoreResult,
+    StoredAccount, TableSize,
 };
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{Draft, EntityPage, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::plan::{Draft, PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
 use readers::Readers;
 use writer::Writer;
@@ -101,9 +101,18 @@ impl Backend for SqliteStore {
         self.readers.with_statement(|db| statements::get(db, account, table, key))
     }
 
-    async fn query(&self, account: &str, table: &TableName, scan: &Scan) -> StoreResult<EntityPage> {
+    async fn page(
+        &self,
+        account: &str,
+        table: &TableName,
+        scan: &Scan,
+        into: &mut dyn Collect,
+    ) -> StoreResult<PageEnd> {
         let (account, table, scan) = (account.to_owned(), table.clone(), scan.clone());
-        self.read_apart(move |db| scan::entities(db, &account, &table, &scan)).await
+        let page = self.read_apart(move |db| scan::entities(db, &account, &table, &scan)).await?;
+        let end = PageEnd { entities: page.entities.len(), next: page.next };
+        page.entities.into_iter().for_each(|entity| into.take(entity));
+        Ok(end)
     }
 
     async fn write(
