@@ -249,6 +249,7 @@ async fn serve_until(
     if let Some(tracer) = &up.service.tracer {
         tracer.flush();
     }
+    up.service.primary.store.close().await;
     ended.map_err(AppError::Run)
 }
 

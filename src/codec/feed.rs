@@ -71,3 +71,35 @@ impl<'a> Feed<'a> {
         self.out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::atom::write::Style;
+    use crate::codec::json::write::Metadata;
+    use crate::model::entity::StoredProperties;
+    use crate::model::{Key, Ticks};
+
+    #[test]
+    fn a_page_that_was_begun_anew_prints_as_any_other() {
+        let context =
+            Context { metadata: Metadata::Full, base: "http://h/a", account: "a", table: "T", select: None };
+        let atom = Atom { context, style: Style::Modern, now: Ticks::MIN };
+        let properties = StoredProperties::from_stored_text(r#"{"A":1}"#.into());
+        let entity = Stored { key: Key::new("p", "r"), modified: Ticks::MIN, properties };
+        for form in [Form::Json(context), Form::Atom(atom)] {
+            let print = |before: usize, entities: usize| {
+                let mut feed = Feed::open(form, 1000);
+                (0..before).for_each(|_| feed.push(&entity).unwrap());
+                feed.restart();
+                (0..entities).for_each(|_| feed.push(&entity).unwrap());
+                feed.close()
+            };
+            for entities in [0, 1, 2, SAMPLE + 1] {
+                assert_eq!(print(0, entities).matches("http://h/a/T(").count() > 0, entities > 0);
+                assert_eq!(print(1, entities), print(0, entities));
+                assert_eq!(print(2 * SAMPLE, entities), print(0, entities));
+            }
+        }
+    }
+}

@@ -24,6 +24,17 @@ macro_rules! on_either {
     };
 }
 
+impl Store {
+    /// Leaves the database as whoever comes next would like to find it. What is
+    /// stored is safe without that.
+    pub async fn close(&self) {
+        match self {
+            Store::Postgres(_) => {}
+            Store::Sqlite(store) => store.close().await,
+        }
+    }
+}
+
 impl Backend for Store {
     async fn create_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         on_either!(self, store => store.create_table(account, table, now))

@@ -195,6 +195,23 @@ fn sigterm_and_sigint_end_an_idle_server_with_success() {
 }
 
 #[test]
+fn after_its_end_the_file_holds_everything_by_itself() {
+    let folder = fresh_folder();
+    let server = server(&folder);
+    let client = client(&server);
+    let t = client.table();
+    t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
+    server.signal("TERM");
+    assert_eq!(server.exit_status(END), Some(0), "{}", server.log());
+    let log = std::fs::metadata(folder.join("data.db-wal")).map_or(0, |log| log.len());
+    assert_eq!(log, 0, "the log is empty");
+    let copy = fresh_folder();
+    std::fs::copy(folder.join("data.db"), copy.join("data.db")).expect("a copy");
+    let other = self::server(&copy);
+    assert_eq!(Table::new(&self::client(&other), t.name.clone()).count(), 1);
+}
+
+#[test]
 fn a_request_in_flight_is_finished_before_the_end() {
     for signal in ["TERM", "INT"] {
         let server = server(&fresh_folder());

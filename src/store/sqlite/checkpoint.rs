@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -29,6 +30,8 @@ struct Pace {
 
 /// 16, 64 and 1 MiB.
 const PACE: Pace = Pace { step: 4 * 1024, limit: 16 * 1024, rest: 256 };
+/// How long the end of a program waits for others that use the file.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Steps that may be taken to come down to the rest.
 const LAST_STEPS: u8 = 4;
 
@@ -136,6 +139,13 @@ impl Assistant {
     }
 }
 
+/// Carries everything over and empties the log, unless somebody uses the file for
+/// longer than a second.
+pub fn carry_over_all(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(PATIENCE)?;
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
 /// Carries over what no reader of an older state still needs, and waits for
 /// nobody. What is left stays in the log, where it is as safe.
 fn carry_over(db: &Connection) {
@@ -146,8 +156,6 @@ fn carry_over(db: &Connection) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const PACE: Pace = Pace { step: 20, limit: 60, rest: 2 };

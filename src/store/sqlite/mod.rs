@@ -51,6 +51,13 @@ impl SqliteStore {
         connection::inspect(location)
     }
 
+    /// Carries the log over into the file, so that the file holds everything by
+    /// itself; waits for a second at most for others that use it.
+    pub async fn close(&self) {
+        // A failure has been logged, and what was not carried over is in the log.
+        let _ = self.read_apart(|db| checkpoint::carry_over_all(db).map(Ok)).await;
+    }
+
     /// Runs a read that may take long on a thread where it harms nobody.
     async fn read_apart<T: Send + 'static>(
         &self,
