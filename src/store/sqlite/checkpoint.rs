@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -30,13 +30,18 @@ struct Pace {
 
 /// 16, 64 and 1 MiB.
 const PACE: Pace = Pace { step: 4 * 1024, limit: 16 * 1024, rest: 256 };
+/// The longest that commits stay in the log alone while others follow. What is in
+/// the file is read through the memory map, which is quicker.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long the last commits do, when no others follow.
+pub const QUIET: Duration = Duration::from_millis(250);
 /// How long the end of a program waits for others that use the file.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Steps that may be taken to come down to the rest.
 const LAST_STEPS: u8 = 4;
 
 thread_local! {
-    /// Pages in the log after the last commit of this thread.
+    /// Pages in the log after the last commit of this thread; 0 if that has changed nothing.
     static LOGGED: Cell<i32> = const { Cell::new(0) };
 }
 
@@ -52,6 +57,8 @@ pub struct Checkpoints {
     limit: i32,
     /// Steps since the log has reached its limit.
     last_steps: u8,
+    /// When the thread was last told to carry over.
+    woken: Instant,
 }
 
 /// The thread that carries over. It ends when this is dropped.
@@ -80,14 +87,26 @@ impl Checkpoints {
                 Some(Assistant::start(connection::connect(options)?)?)
             }
         };
-        Ok(Self { assistant, pace, logged: 0, carried: 0, limit: pace.limit, last_steps: 0 })
+        Ok(Self {
+            assistant,
+            pace,
+            logged: 0,
+            carried: 0,
+            limit: pace.limit,
+            last_steps: 0,
+            woken: Instant::now(),
+        })
     }
 
     /// To be called after each commit of the thread that writes.
     pub fn committed(&mut self, writer: &Connection) {
         let Some(assistant) = &self.assistant else { return };
-        let logged = LOGGED.get();
-        if logged < self.logged {
+        let logged = LOGGED.take();
+        if logged == 0 {
+            return;
+        }
+        // Every commit makes the log longer, unless the log began anew with it.
+        if logged <= self.logged {
             (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
         }
         self.logged = logged;
@@ -96,20 +115,38 @@ impl Checkpoints {
         }
         let left = logged - self.carried;
         if logged < self.limit {
-            if left >= self.pace.step {
-                self.carried = logged;
-                assistant.wake();
+            if left >= self.pace.step || self.woken.elapsed() > PERIOD {
+                self.wake();
             }
         } else if left > self.pace.rest && self.last_steps < LAST_STEPS {
             // Each of these steps is shorter than the one before it.
-            self.carried = logged;
             self.last_steps += 1;
-            assistant.wake();
+            self.wake();
         } else {
             // A reader of an older state may keep this from being all. Then it is
             // tried again when the log has grown by as much.
             carry_over(writer);
             (self.carried, self.limit, self.last_steps) = (logged, logged + self.pace.limit, 0);
+        }
+    }
+
+    /// Whether [`Checkpoints::quiet`] wants to be called after a while without commits.
+    pub const fn has_rest(&self) -> bool {
+        self.assistant.is_some() && self.carried < self.logged
+    }
+
+    /// To be called when no commit has come for [`QUIET`].
+    pub fn quiet(&mut self) {
+        if self.assistant.as_ref().is_some_and(|assistant| !assistant.is_busy()) {
+            self.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        self.carried = self.logged;
+        self.woken = Instant::now();
+        if let Some(assistant) = &self.assistant {
+            assistant.wake();
         }
     }
 }
@@ -181,10 +218,14 @@ mod tests {
                        VALUES (?1, 'a', ?1, ?2, 1, 1)";
             self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
             self.checkpoints.committed(&self.writer);
+            self.wait();
+            self.checkpoints.logged
+        }
+
+        fn wait(&self) {
             while self.checkpoints.assistant.as_ref().unwrap().is_busy() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            LOGGED.get()
         }
 
         fn count(&self) -> i64 {
@@ -221,6 +262,26 @@ mod tests {
         let logged: Vec<i32> = (200..400).map(|n| bed.commit(n)).collect();
         assert!(logged.windows(2).any(|pair| pair[1] < pair[0]), "{logged:?}");
         assert_eq!(bed.count(), 400);
+    }
+
+    #[test]
+    fn what_is_left_goes_over_when_no_commits_follow() {
+        let mut bed = Bed::new();
+        assert!(!bed.checkpoints.has_rest());
+        bed.commit(0);
+        assert!(bed.checkpoints.has_rest());
+        bed.checkpoints.quiet();
+        bed.wait();
+        assert!(!bed.checkpoints.has_rest());
+        let (logged, carried) = bed
+            .writer
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+                Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))
+            })
+            .unwrap();
+        assert_eq!(carried, logged);
+        // So the next commit begins the log anew.
+        assert!(bed.commit(1) <= logged);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The one thread that writes. It commits everything that is waiting in one
 //! transaction: one sync of the disk for many requests.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::checkpoint::Checkpoints;
+use super::checkpoint::{Checkpoints, QUIET};
 use super::connection::{OpenError, SqliteOptions};
 use super::fault;
 use super::readers::{SharedConnection, lock};
@@ -92,7 +92,7 @@ impl Writer {
 }
 
 fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &Receiver<Box<dyn Job>>) {
-    while let Ok(first) = waiting.recv() {
+    while let Some(first) = next(&mut checkpoints, waiting) {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP - 1));
         METRICS.sqlite_rounds.add(group.len() as u64);
@@ -100,6 +100,17 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
         commit(&db, group);
         checkpoints.committed(&db);
     }
+}
+
+/// The next write; `None` when nobody can send any more.
+fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+    while checkpoints.has_rest() {
+        match waiting.recv_timeout(QUIET) {
+            Err(RecvTimeoutError::Timeout) => checkpoints.quiet(),
+            outcome => return outcome.ok(),
+        }
+    }
+    waiting.recv().ok()
 }
 
 /// Commits a group; if that fails, each of its jobs alone, so that one bad row
