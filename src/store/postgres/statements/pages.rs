@@ -107,14 +107,15 @@ pub fn filtered(source: &str, filter: &str, projection: Projection, limit: &str)
 pub fn walk(projection: Projection, bounded: bool, buckets: usize, filter: &str, share: &str) -> String {
     let first = if bounded { 7 } else { 5 };
     let upper = if bounded { " AND (pk, rk) < ($5, $6)" } else { "" };
-    let (properties, kept) = match projection {
-        Projection::Full => (", properties", ", CASE WHEN matches THEN properties END AS properties"),
-        Projection::SystemOnly => ("", ""),
+    let columns = columns(projection);
+    let kept = match projection {
+        Projection::Full => ", CASE WHEN matches THEN properties END AS properties",
+        Projection::SystemOnly => "",
     };
     let branches: Vec<String> = (first..first + buckets)
         .map(|bucket| {
             format!(
-                "(SELECT pk, rk, modified{properties}, ({filter}) IS TRUE AS matches FROM entities \
+                "(SELECT {columns}, ({filter}) IS TRUE AS matches FROM entities \
                  WHERE bucket = ${bucket} AND (pk, rk) >= ($3, $4){upper} AND {} \
                  AND (({filter}) OR random() < {share}) ORDER BY pk, rk LIMIT $2)",
                 table_exists!("$1")
