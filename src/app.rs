@@ -22,8 +22,12 @@ use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
 
-/// Pause between two looks for deleted tables, and between two purge steps.
+/// Pause between two looks for deleted tables.
 const PURGE_IDLE: Duration = Duration::from_secs(5);
+/// Pause after a purge step, in times what the step took: requests have the
+/// processors and the disk to themselves for that much longer.
+const PURGE_REST: u32 = 4;
+/// The least pause after a purge step.
 const PURGE_PAUSE: Duration = Duration::from_millis(5);
 /// Pause between two looks for changes of the stored accounts.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
@@ -295,8 +299,9 @@ async fn purge_forever(service: Data<Service>) {
             }
             counted = Some(Instant::now());
         }
+        let started = Instant::now();
         let pause = match store.purge(service.clock.now()).await {
-            Ok(true) => PURGE_PAUSE,
+            Ok(true) => (started.elapsed() * PURGE_REST).clamp(PURGE_PAUSE, PURGE_IDLE),
             Ok(false) => PURGE_IDLE,
             Err(failure) => {
                 tracing::warn!(?failure, "purging deleted tables failed; trying again");

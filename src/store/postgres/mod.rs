@@ -35,6 +35,7 @@ pub use inspect::inspect;
 use lane::Lanes;
 pub use options::{PgOptions, StartError};
 use pool::Pool;
+use purge::Swept;
 use reads::Reads;
 use writes::Writes;
 
@@ -65,6 +66,7 @@ pub struct PgStore {
     reads: Option<Lanes<Reads>>,
     writes: Option<Lanes<Writes>>,
     remembered: Remembered,
+    swept: Swept,
     spread: u16,
 }
 
@@ -87,6 +89,7 @@ impl PgStore {
             snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
             pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
             remembered: Remembered::default(),
+            swept: Swept::default(),
             spread: options.spread,
         })
     }
@@ -107,6 +110,7 @@ impl PgStore {
             snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
             pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
             remembered: Remembered::default(),
+            swept: Swept::default(),
             spread: self.spread,
         })
     }

@@ -1,5 +1,7 @@
 //! Removing the rows of deleted tables, a small range at a time.
 
+use std::sync::{Mutex, PoisonError};
+
 use sqlx::Row;
 
 use super::PgStore;
@@ -11,11 +13,45 @@ use crate::model::Ticks;
 use crate::store::bucket::buckets;
 use crate::store::{Fault, StoreResult};
 
-/// Rows that one call removes at most.
-const RANGE: i64 = 5000;
+/// Rows that one call removes at most: so few that the statement rarely outlasts
+/// its turn on a processor that requests want too.
+const RANGE: i64 = 100;
 /// Ticks after a deletion in which a write that was under way may still land:
 /// one hour, more than any transaction of ours can last.
 const GRACE: i64 = 3600 * 10_000_000;
+
+/// Where the next call goes on: the last key that was removed from this bucket.
+/// Without it each call would pass all index entries of what is gone already.
+#[derive(Debug, Clone)]
+struct Place {
+    bucket: i64,
+    pk: String,
+    rk: String,
+}
+
+impl Place {
+    /// Before the first row of a bucket; keys may be empty.
+    const fn first(bucket: i64) -> Self {
+        Self { bucket, pk: String::new(), rk: String::new() }
+    }
+}
+
+/// How far this process has come with the table that it purges. Each replica
+/// keeps its own, and each removes all that it finds before its place.
+#[derive(Debug, Default)]
+pub(super) struct Swept(Mutex<Option<Place>>);
+
+impl Swept {
+    /// The place, if it is in this table.
+    fn within(&self, table_no: i64, spread: u16) -> Option<Place> {
+        let place = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        place.filter(|place| buckets(table_no, spread).any(|bucket| bucket == place.bucket))
+    }
+
+    fn set(&self, place: Option<Place>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }
+}
 
 impl PgStore {
     /// Tables that were deleted and not looked at since, or not to the end.
@@ -28,7 +64,8 @@ impl PgStore {
     }
 
     /// Removes one range of the table that has been due for the longest. A
-    /// table without rows is looked at once more after its grace time.
+    /// table without rows is looked at once more after its grace time, from its
+    /// beginning.
     pub(super) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.pool.acquire().await?;
         let query = sqlx::query(statements::DUE).bind(now.raw());
@@ -37,11 +74,15 @@ impl PgStore {
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
         let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
-        for bucket in buckets(table_no, spread) {
-            if purge_range(&mut lease, bucket).await? {
+        let start = self.swept.within(table_no, spread).unwrap_or_else(|| Place::first(i64::MIN));
+        for bucket in buckets(table_no, spread).filter(|bucket| *bucket >= start.bucket) {
+            let from = if bucket == start.bucket { start.clone() } else { Place::first(bucket) };
+            if let Some(last) = purge_range(&mut lease, from).await? {
+                self.swept.set(Some(last));
                 return Ok(true);
             }
         }
+        self.swept.set(None);
         let after_grace = deleted_at.saturating_add(GRACE);
         let settle = if now.raw() >= after_grace {
             sqlx::query(statements::FORGET).bind(table_no)
@@ -54,17 +95,22 @@ impl PgStore {
     }
 }
 
-/// Removes the first rows of a bucket; whether more may be left. A range is
-/// found by its last key, since a DELETE knows no LIMIT.
-async fn purge_range(lease: &mut Lease<'_>, bucket: i64) -> Result<bool, Trouble> {
-    let bound = sqlx::query(statements::PURGE_BOUND).bind(bucket).bind(RANGE - 1);
+/// Removes the next rows of a bucket; where to go on if more may be left. A range
+/// is found by its last key, since a DELETE knows no LIMIT.
+async fn purge_range(lease: &mut Lease<'_>, from: Place) -> Result<Option<Place>, Trouble> {
+    let Place { bucket, pk, rk } = from;
+    let bound = sqlx::query(statements::PURGE_BOUND).bind(bucket).bind(&pk).bind(&rk).bind(RANGE - 1);
     let Some(last) = lease.row(bound, Effect::Undone).await? else {
-        lease.row(sqlx::query(statements::PURGE_REST).bind(bucket), Effect::Unknown).await?;
-        return Ok(false);
+        let rest = sqlx::query(statements::PURGE_REST).bind(bucket).bind(pk).bind(rk);
+        lease.row(rest, Effect::Unknown).await?;
+        return Ok(None);
     };
-    let pk: String = last.try_get("pk").map_err(broken_row)?;
-    let rk: String = last.try_get("rk").map_err(broken_row)?;
-    let delete = sqlx::query(statements::PURGE_UP_TO).bind(bucket).bind(pk).bind(rk);
-    lease.row(delete, Effect::Unknown).await?;
-    Ok(true)
+    let end = Place {
+        bucket,
+        pk: last.try_get("pk").map_err(broken_row)?,
+        rk: last.try_get("rk").map_err(broken_row)?,
+    };
+    let range = sqlx::query(statements::PURGE_RANGE).bind(bucket).bind(pk).bind(rk);
+    lease.row(range.bind(&end.pk).bind(&end.rk), Effect::Unknown).await?;
+    Ok(Some(end))
 }

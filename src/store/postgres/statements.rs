@@ -265,10 +265,11 @@ pub const DUE: &str =
 pub const COUNT_DOOMED: &str = "SELECT count(*) AS n FROM doomed WHERE due = deleted_at";
 pub const POSTPONE: &str = "UPDATE doomed SET due = $2 WHERE table_no = $1";
 pub const FORGET: &str = "DELETE FROM doomed WHERE table_no = $1";
-pub const PURGE_BOUND: &str =
-    "SELECT pk, rk FROM entities WHERE bucket = $1 ORDER BY pk, rk OFFSET $2 LIMIT 1";
-pub const PURGE_UP_TO: &str = "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) <= ($2, $3)";
-pub const PURGE_REST: &str = "DELETE FROM entities WHERE bucket = $1";
+pub const PURGE_BOUND: &str = "SELECT pk, rk FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3) \
+     ORDER BY pk, rk OFFSET $4 LIMIT 1";
+pub const PURGE_RANGE: &str =
+    "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3) AND (pk, rk) <= ($4, $5)";
+pub const PURGE_REST: &str = "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
 
 // What operators ask.
 
@@ -328,7 +329,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         POSTPONE,
         FORGET,
         PURGE_BOUND,
-        PURGE_UP_TO,
+        PURGE_RANGE,
         PURGE_REST,
     ]
     .map(Cow::Borrowed)

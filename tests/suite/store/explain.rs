@@ -44,8 +44,9 @@ fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)> {
             "5, 'p', '{a}', 0, '{1}', array['{}'::jsonb]",
         ),
         (statements::DELETE_MANY.into(), "bigint, text, text[], bigint", "5, 'p', '{a}', 0"),
-        (statements::PURGE_BOUND.into(), "bigint, bigint", "5, 4999"),
-        (statements::PURGE_UP_TO.into(), "bigint, text, text", "5, 'p', 'r'"),
+        (statements::PURGE_BOUND.into(), "bigint, text, text, bigint", "5, 'p', 'r', 99"),
+        (statements::PURGE_RANGE.into(), "bigint, text, text, text, text", "5, 'p', 'r', 'q', 's'"),
+        (statements::PURGE_REST.into(), "bigint, text, text", "5, 'p', 'r'"),
         (
             statements::range(Projection::Full, true, 1),
             "bigint, bigint, text, text, text, text, bigint",
