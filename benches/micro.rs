@@ -95,7 +95,7 @@ fn json(c: &mut Criterion) {
         group.bench_function(format!("write a page, {name}"), |b| {
             b.iter(|| {
                 let mut feed = Feed::open(Form::Json(context), page.len());
-                black_box(&page).iter().for_each(|entity| feed.push(entity).expect("an entity"));
+                black_box(&page).iter().for_each(|entity| feed.push(entity.into()).expect("an entity"));
                 feed.close()
             });
         });

@@ -3,6 +3,7 @@
 
 use rowhouse::codec::atom::read as atom_read;
 use rowhouse::codec::atom::write::{Atom, Style};
+use rowhouse::codec::feed::{Feed, Form};
 use rowhouse::codec::json::read::{self as json_read, EntityBody};
 use rowhouse::codec::json::write::{self as json_write, Context, Metadata};
 use rowhouse::codec::stored::{self, Wanted};
@@ -97,6 +98,7 @@ fn context(metadata: Metadata) -> Context<'static> {
 fn check_json(sent: &Properties, stored: &Stored) {
     for metadata in [Metadata::None, Metadata::Minimal, Metadata::Full] {
         let document = json_write::entity_document(&context(metadata), stored).expect("it is in stored form");
+        check_page(metadata, stored, &document);
         let read = json_read::entity(document.as_bytes()).expect("our own JSON is read");
         check_key(&read, &stored.key);
         if metadata == Metadata::None {
@@ -108,6 +110,15 @@ fn check_json(sent: &Properties, stored: &Stored) {
             assert_same(sent, &read.properties, "JSON and sent differ");
         }
     }
+}
+
+/// On a page, where it is printed like the one before, an entity is what it is alone.
+fn check_page(metadata: Metadata, stored: &Stored, document: &str) {
+    let alone = document.replacen("\"odata.metadata\":\"http://h/acct/$metadata#table/@Element\",", "", 1);
+    let mut feed = Feed::open(Form::Json(context(metadata)), 2);
+    (0..2).for_each(|_| feed.push(stored.into()).expect("it is in stored form"));
+    let page = feed.close();
+    assert!(page.ends_with(&format!("\"value\":[{alone},{alone}]}}")), "{page} of {alone}");
 }
 
 /// XML has no way to write U+0000.

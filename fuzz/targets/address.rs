@@ -49,7 +49,7 @@ fn print(resource: &Resource) -> String {
         Resource::Tables => "Tables".into(),
         Resource::Table(name) => format!("Tables('{}')", quoted(name)),
         Resource::EntitySet(name) => format!("{}()", escape(name)),
-        Resource::Entity { table, key } => entity_address(&escape(table), key),
+        Resource::Entity { table, key } => entity_address(&escape(table), &key.partition, &key.row),
         Resource::Partition { table, partition } => {
             format!("{}(PartitionKey='{}')", escape(table), quoted(partition))
         }
@@ -62,7 +62,7 @@ fn print(resource: &Resource) -> String {
 /// Whatever a key is, its address leads back to it.
 fn check_key(partition: &str, row: &str) {
     let key = Key::new(partition, row);
-    let address = format!("/acct/{}", entity_address("table", &key));
+    let address = format!("/acct/{}", entity_address("table", &key.partition, &key.row));
     let found = resolve("h", &address).expect("our own address is one");
     assert_eq!(found.resource, Resource::Entity { table: "table".into(), key });
 }

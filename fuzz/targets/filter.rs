@@ -8,7 +8,7 @@ use rowhouse::model::{Key, Stored};
 use rowhouse::odata::{self, Expr};
 use rowhouse::plan::filter::{Subject, predicate};
 use rowhouse::plan::page::token;
-use rowhouse::plan::predicate::{Glimpse, View};
+use rowhouse::plan::predicate::View;
 use rowhouse::plan::span::least_name;
 use rowhouse::plan::{Predicate, Span, query};
 use rowhouse::request::QueryOptions;
@@ -50,7 +50,7 @@ fn check_entities(expr: &Expr, predicate: &Predicate) {
     let wanted = predicate.wanted();
     for entity in mentioned.entities(&keys, now()) {
         let meant = holds(predicate, &entity);
-        assert_eq!(predicate.matches(Glimpse::from(&entity), &wanted), Ok(meant), "{entity:?}");
+        assert_eq!(predicate.matches((&entity).into(), &wanted), Ok(meant), "{entity:?}");
         let finds = |spans: &[Span], residual: Option<&Predicate>| {
             spans.iter().any(|span| lies_in(&entity.key, span)) && residual.is_none_or(|p| holds(p, &entity))
         };

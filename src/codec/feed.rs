@@ -1,9 +1,10 @@
 //! A page of entities, printed one by one as they are read (protocol §3.7).
 
-use super::atom::write::Atom;
-use super::json::write::{self as json, Context};
+use super::atom::write::{Atom, Style};
+use super::json::write::{self as json, Common, Context, Metadata, Select};
 use crate::error::Result;
-use crate::model::Stored;
+use crate::model::Ticks;
+use crate::model::entity::Glimpse;
 
 /// How a feed is written down.
 #[derive(Clone, Copy)]
@@ -12,23 +13,64 @@ pub enum Form<'a> {
     Atom(Atom<'a>),
 }
 
+/// The same, kept for as long as the feed is: it may be printed where the request
+/// is not.
+struct Outline {
+    metadata: Metadata,
+    base: String,
+    account: String,
+    table: String,
+    select: Option<Select>,
+    atom: Option<(Style, Ticks)>,
+}
+
+impl Outline {
+    fn of(form: Form<'_>) -> Self {
+        let (context, atom) = match form {
+            Form::Json(context) => (context, None),
+            Form::Atom(atom) => (atom.context, Some((atom.style, atom.now))),
+        };
+        Self {
+            metadata: context.metadata,
+            base: context.base.to_owned(),
+            account: context.account.to_owned(),
+            table: context.table.to_owned(),
+            select: context.select.cloned(),
+            atom,
+        }
+    }
+
+    fn form(&self) -> Form<'_> {
+        let Self { metadata, base, account, table, select, atom } = self;
+        let context = Context { metadata: *metadata, base, account, table, select: select.as_ref() };
+        match *atom {
+            None => Form::Json(context),
+            Some((style, now)) => Form::Atom(Atom { context, style, now }),
+        }
+    }
+}
+
 /// The size of so many entities tells what the others will take.
 const SAMPLE: usize = 16;
 /// Bytes that are set aside before they are needed, at most.
 const MOST_ROOM: usize = 8 * 1024 * 1024;
 
 /// A page that is being printed.
-pub struct Feed<'a> {
-    form: Form<'a>,
+pub struct Feed {
+    outline: Outline,
+    common: Common,
     hoped: usize,
     entities: usize,
     out: String,
 }
 
-impl<'a> Feed<'a> {
+impl Feed {
     /// A page without entities yet; there may be `hoped` of them.
-    pub fn open(form: Form<'a>, hoped: usize) -> Self {
-        let mut feed = Self { form, hoped, entities: 0, out: String::new() };
+    pub fn open(form: Form<'_>, hoped: usize) -> Self {
+        let outline = Outline::of(form);
+        let (Form::Json(context) | Form::Atom(Atom { context, .. })) = form;
+        let common = Common::of(&context);
+        let mut feed = Self { outline, common, hoped, entities: 0, out: String::new() };
         feed.restart();
         feed
     }
@@ -37,8 +79,8 @@ impl<'a> Feed<'a> {
     pub fn restart(&mut self) {
         self.entities = 0;
         self.out.clear();
-        match &self.form {
-            Form::Json(context) => json::open_feed(&mut self.out, context),
+        match self.outline.form() {
+            Form::Json(context) => json::open_feed(&mut self.out, &context),
             Form::Atom(atom) => atom.open_feed(&mut self.out),
         }
     }
@@ -47,10 +89,11 @@ impl<'a> Feed<'a> {
     ///
     /// # Errors
     /// Only for a row that is not in stored form. Then the page is of no more use.
-    pub fn push(&mut self, entity: &Stored) -> Result<()> {
-        match &self.form {
+    pub fn push(&mut self, entity: Glimpse<'_>) -> Result<()> {
+        let is_first = self.entities == 0;
+        match self.outline.form() {
             Form::Json(context) => {
-                json::push_feed_entity(&mut self.out, context, entity, self.entities == 0)?
+                json::push_feed_entity(&mut self.out, &context, &mut self.common, entity, is_first)?
             }
             Form::Atom(atom) => atom.push_feed_entity(&mut self.out, entity)?,
         }
@@ -64,10 +107,7 @@ impl<'a> Feed<'a> {
 
     /// The page.
     pub fn close(mut self) -> String {
-        self.out.push_str(match self.form {
-            Form::Json(_) => "]}",
-            Form::Atom(_) => "</feed>",
-        });
+        self.out.push_str(if self.outline.atom.is_none() { "]}" } else { "</feed>" });
         self.out
     }
 }
@@ -75,24 +115,19 @@ impl<'a> Feed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::atom::write::Style;
-    use crate::codec::json::write::Metadata;
-    use crate::model::entity::StoredProperties;
-    use crate::model::{Key, Ticks};
 
     #[test]
     fn a_page_that_was_begun_anew_prints_as_any_other() {
         let context =
             Context { metadata: Metadata::Full, base: "http://h/a", account: "a", table: "T", select: None };
         let atom = Atom { context, style: Style::Modern, now: Ticks::MIN };
-        let properties = StoredProperties::from_stored_text(r#"{"A":1}"#.into());
-        let entity = Stored { key: Key::new("p", "r"), modified: Ticks::MIN, properties };
+        let entity = Glimpse { partition: "p", row: "r", modified: Ticks::MIN, properties: r#"{"A":1}"# };
         for form in [Form::Json(context), Form::Atom(atom)] {
             let print = |before: usize, entities: usize| {
                 let mut feed = Feed::open(form, 1000);
-                (0..before).for_each(|_| feed.push(&entity).unwrap());
+                (0..before).for_each(|_| feed.push(entity).unwrap());
                 feed.restart();
-                (0..entities).for_each(|_| feed.push(&entity).unwrap());
+                (0..entities).for_each(|_| feed.push(entity).unwrap());
                 feed.close()
             };
             for entities in [0, 1, 2, SAMPLE + 1] {

@@ -1,5 +1,7 @@
 //! JSON entities in and out (protocol §4.2 to §4.5).
 
 mod plain;
+mod property;
 pub mod read;
+mod shape;
 pub mod write;

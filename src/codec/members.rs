@@ -63,6 +63,11 @@ pub fn value_after<'a>(text: &'a str, member: &Finder<'_>) -> Option<Option<&'a 
     Some(Scanner { text, at }.value())
 }
 
+/// The value that begins at a position, as JSON text. `None` where none does.
+pub fn value_at(text: &str, at: usize) -> Option<&str> {
+    Scanner { text, at }.value()
+}
+
 /// What a JSON string says, borrowed where nothing was escaped. `None` for what
 /// is no string.
 pub fn string(json: &str) -> Option<Cow<'_, str>> {

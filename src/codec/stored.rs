@@ -136,11 +136,11 @@ fn unescape(text: &str) -> String {
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
-pub fn fields(stored: &StoredProperties) -> Result<Vec<StoredField<'_>>> {
-    if stored.as_str() == "{}" {
+pub fn fields(stored: &str) -> Result<Vec<StoredField<'_>>> {
+    if stored == "{}" {
         return Ok(Vec::new());
     }
-    read_fields(stored.as_str()).ok_or_else(|| Code::InternalError.into())
+    read_fields(stored).ok_or_else(|| Code::InternalError.into())
 }
 
 fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
@@ -192,7 +192,7 @@ fn annotate(fields: &mut [StoredField<'_>], types: &[(Cow<'_, str>, EdmType)]) {
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
 pub fn decode(stored: &StoredProperties) -> Result<Properties> {
-    fields(stored)?
+    fields(stored.as_str())?
         .into_iter()
         .map(|field| {
             let value = field.value()?;

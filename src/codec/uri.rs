@@ -4,8 +4,6 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::model::Key;
-
 /// Everything but the unreserved characters of RFC 3986 is escaped, as
 /// recorded; quotes stay raw and doubled.
 const ESCAPED: &AsciiSet =
@@ -15,25 +13,25 @@ const ESCAPED: &AsciiSet =
 const ESCAPED_WITH_QUOTES: &AsciiSet = &ESCAPED.add(b'\'');
 
 /// `T(PartitionKey='p',RowKey='r')`, keys escaped.
-pub fn entity_address(table: &str, key: &Key) -> String {
-    let mut out = String::with_capacity(table.len() + key_room(key));
+pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
+    let mut out = String::with_capacity(table.len() + key_room(partition, row));
     out.push_str(table);
-    push_key(&mut out, key);
+    push_key(&mut out, partition, row);
     out
 }
 
 /// Bytes that [`push_key`] appends, unless much has to be escaped.
-pub const fn key_room(key: &Key) -> usize {
-    32 + key.partition.len() + key.row.len()
+pub const fn key_room(partition: &str, row: &str) -> usize {
+    32 + partition.len() + row.len()
 }
 
 /// Appends `(PartitionKey='p',RowKey='r')`, keys escaped. None of that needs an
 /// escape in JSON.
-pub fn push_key(out: &mut String, key: &Key) {
+pub fn push_key(out: &mut String, partition: &str, row: &str) {
     out.push_str("(PartitionKey='");
-    push_literal(out, &key.partition);
+    push_literal(out, partition);
     out.push_str("',RowKey='");
-    push_literal(out, &key.row);
+    push_literal(out, row);
     out.push_str("')");
 }
 

@@ -41,8 +41,8 @@ pub async fn execute<'a>(
             Ok(Answer::empty(204))
         }
         Plan::Query { table, scan } => {
-            let mut feed = Box::new(printer.feed(table.as_given(), scan.rows, select(operation))?);
-            let end = query(store, account, table, scan, &mut *feed).await?;
+            let feed = Box::new(printer.feed(table.as_given(), scan.rows, select(operation))?);
+            let (feed, end) = query(store, account, table, scan, feed).await?;
             printer.entities(*feed, end)
         }
         Plan::Get { table, key } => match store.get(account, table, key).await? {
@@ -138,18 +138,18 @@ fn no_such_resource(failure: Failure) -> Failure {
 
 /// A page of no rows still needs a table, and promises no next page: a client
 /// that follows it would never end.
-async fn query(
+async fn query<C: Collect>(
     store: &impl Backend,
     account: &str,
     table: &TableName,
     scan: &Scan,
-    into: &mut dyn Collect,
-) -> Result<PageEnd, Failure> {
+    into: C,
+) -> Result<(C, PageEnd), Failure> {
     if scan.rows > 0 {
         return store.page(account, table, scan, into).await;
     }
     match store.get_table(account, table).await? {
-        Some(_) => Ok(PageEnd::default()),
+        Some(_) => Ok((into, PageEnd::default())),
         None => Err(Code::TableNotFound.into()),
     }
 }

@@ -6,6 +6,7 @@ use crate::codec::feed::{Feed, Form};
 use crate::codec::json::write::{self as json, Context, Metadata, Select, as_stored};
 use crate::codec::{stored, uri};
 use crate::error::{Error, Result};
+use crate::model::entity::Glimpse;
 use crate::model::version::etag;
 use crate::model::{Stored, TableName, Ticks};
 use crate::plan::{PageEnd, TablePage, Write, WriteKind, Written, page};
@@ -22,13 +23,13 @@ pub struct Printer<'a> {
 }
 
 /// A page of entities, printed as they come.
-pub struct EntityFeed<'a> {
-    feed: Feed<'a>,
+pub struct EntityFeed {
+    feed: Feed,
     /// Why it cannot be sent.
     broken: Option<Error>,
 }
 
-impl EntityFeed<'_> {
+impl EntityFeed {
     fn close(self) -> Result<String> {
         match self.broken {
             None => Ok(self.feed.close()),
@@ -37,10 +38,10 @@ impl EntityFeed<'_> {
     }
 }
 
-impl Collect for EntityFeed<'_> {
-    fn take(&mut self, entity: Stored) {
+impl Collect for EntityFeed {
+    fn take(&mut self, entity: Glimpse<'_>) {
         if self.broken.is_none() {
-            self.broken = self.feed.push(&entity).err();
+            self.broken = self.feed.push(entity).err();
         }
     }
 
@@ -110,7 +111,7 @@ impl<'a> Printer<'a> {
     ///
     /// # Errors
     /// Where the client does not accept a form in which it can be printed.
-    pub fn feed(&self, table: &'a str, rows: usize, select: Option<&'a Select>) -> Result<EntityFeed<'a>> {
+    pub fn feed(&self, table: &'a str, rows: usize, select: Option<&'a Select>) -> Result<EntityFeed> {
         let form = match self.format.for_body()? {
             Representation::Json(metadata) => Form::Json(self.context(metadata, table, select)),
             Representation::Atom(style) => Form::Atom(self.atom(style, table, select)),
@@ -122,7 +123,7 @@ impl<'a> Printer<'a> {
     ///
     /// # Errors
     /// For a row that is not in stored form.
-    pub fn entities(&self, feed: EntityFeed<'_>, end: PageEnd) -> Result<Answer> {
+    pub fn entities(&self, feed: EntityFeed, end: PageEnd) -> Result<Answer> {
         let body = feed.close()?;
         let answer = match self.format.for_body()? {
             Representation::Json(metadata) => Answer::document(200, metadata.content_type(), body),
@@ -167,7 +168,9 @@ impl<'a> Printer<'a> {
         if write.kind != WriteKind::Insert {
             return Ok(Answer::empty(204).with(ETAG, etag(modified)));
         }
-        let location = [&self.target.base, "/", &uri::entity_address(table, &write.key)].concat();
+        let location =
+            [&self.target.base, "/", &uri::entity_address(table, &write.key.partition, &write.key.row)]
+                .concat();
         let answer = self.created(location, || {
             let entity = as_stored(write.key.clone(), stored::encode(&write.properties), modified);
             self.entity_document(201, table, &entity, None)

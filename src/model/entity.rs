@@ -118,6 +118,39 @@ pub struct Stored {
     pub properties: StoredProperties,
 }
 
+/// A stored entity of which nothing has been copied.
+#[derive(Debug, Clone, Copy)]
+pub struct Glimpse<'a> {
+    pub partition: &'a str,
+    pub row: &'a str,
+    pub modified: Ticks,
+    /// In stored form.
+    pub properties: &'a str,
+}
+
+impl<'a> From<&'a Stored> for Glimpse<'a> {
+    fn from(entity: &'a Stored) -> Self {
+        let Stored { key, modified, properties } = entity;
+        Self {
+            partition: &key.partition,
+            row: &key.row,
+            modified: *modified,
+            properties: properties.as_str(),
+        }
+    }
+}
+
+impl Glimpse<'_> {
+    /// The entity, copied.
+    pub fn to_stored(self) -> Stored {
+        Stored {
+            key: Key::new(self.partition, self.row),
+            modified: self.modified,
+            properties: StoredProperties::from_stored_text(self.properties.to_owned()),
+        }
+    }
+}
+
 /// Custom properties as one JSON object in the stored form that
 /// `codec::stored` defines. Kept as text so that pages can be copied to the
 /// wire without a tree in between.

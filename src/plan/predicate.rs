@@ -4,7 +4,8 @@
 use crate::codec::stored::{self, Wanted};
 use crate::error::Result;
 use crate::model::edm::compare;
-use crate::model::{CompareOp, EdmValue, Stored, Ticks};
+use crate::model::entity::Glimpse;
+use crate::model::{CompareOp, EdmValue, Ticks};
 
 /// What a comparison looks at. System properties have declared types, custom
 /// ones have whatever was stored.
@@ -33,28 +34,6 @@ pub enum Predicate {
     },
     /// A bare property: true only for a stored Boolean `true`.
     Flag(String),
-}
-
-/// A stored entity of which nothing has been copied.
-#[derive(Debug, Clone, Copy)]
-pub struct Glimpse<'a> {
-    pub partition: &'a str,
-    pub row: &'a str,
-    pub modified: Ticks,
-    /// In stored form.
-    pub properties: &'a str,
-}
-
-impl<'a> From<&'a Stored> for Glimpse<'a> {
-    fn from(entity: &'a Stored) -> Self {
-        let Stored { key, modified, properties } = entity;
-        Self {
-            partition: &key.partition,
-            row: &key.row,
-            modified: *modified,
-            properties: properties.as_str(),
-        }
-    }
 }
 
 /// What a predicate can see of an entity.
@@ -135,6 +114,7 @@ fn text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {
 mod tests {
     use super::*;
     use crate::model::Key;
+    use crate::model::Stored;
 
     fn entity() -> Stored {
         Stored {

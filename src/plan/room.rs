@@ -41,7 +41,7 @@ mod tests {
     fn printed(stored: &StoredProperties) -> usize {
         let properties: serde_json::Map<String, serde_json::Value> =
             serde_json::from_str(stored.as_str()).unwrap();
-        assert!(properties.len() >= fields(stored).unwrap().len());
+        assert!(properties.len() >= fields(stored.as_str()).unwrap().len());
         stored.as_str().len() + (2 * properties.len()).saturating_sub(1)
     }
 

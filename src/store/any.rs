@@ -60,16 +60,16 @@ impl Backend for Store {
         Ok(found)
     }
 
-    async fn page(
+    async fn page<C: Collect>(
         &self,
         account: &str,
         table: &TableName,
         scan: &Scan,
-        into: &mut dyn Collect,
-    ) -> StoreResult<PageEnd> {
-        let end = on_either!(self, store => store.page(account, table, scan, into))?;
+        into: C,
+    ) -> StoreResult<(C, PageEnd)> {
+        let (into, end) = on_either!(self, store => store.page(account, table, scan, into))?;
         METRICS.requests.page(end.entities);
-        Ok(end)
+        Ok((into, end))
     }
 
     async fn write(

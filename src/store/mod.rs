@@ -16,6 +16,7 @@
 use std::future::Future;
 
 use crate::error::{Code, Error};
+use crate::model::entity::Glimpse;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
@@ -104,21 +105,31 @@ pub struct TableSize {
 pub type StoreResult<T> = Result<T, Failure>;
 
 /// Takes in the entities of a page.
-pub trait Collect: Send {
+pub trait Collect: Send + 'static {
     /// Takes in the next one.
-    fn take(&mut self, entity: Stored);
+    fn take(&mut self, entity: Glimpse<'_>);
 
     /// Forgets those that it has taken in: the page is read again.
     fn restart(&mut self);
 }
 
 impl Collect for Vec<Stored> {
-    fn take(&mut self, entity: Stored) {
-        self.push(entity);
+    fn take(&mut self, entity: Glimpse<'_>) {
+        self.push(entity.to_stored());
     }
 
     fn restart(&mut self) {
         self.clear();
+    }
+}
+
+impl<C: Collect + ?Sized> Collect for Box<C> {
+    fn take(&mut self, entity: Glimpse<'_>) {
+        (**self).take(entity);
+    }
+
+    fn restart(&mut self) {
+        (**self).restart();
     }
 }
 
@@ -172,18 +183,18 @@ pub trait Backend: Send + Sync {
         key: &Key,
     ) -> impl Future<Output = StoreResult<Option<Stored>>> + Send;
 
-    /// Reads one page and hands its entities over one by one, in order, some of
-    /// them perhaps while others are still being read.
+    /// Reads one page and hands its entities over one by one, in order, while
+    /// others are still being read, perhaps on another thread.
     ///
     /// # Errors
-    /// [`Code::TableNotFound`]. What has been handed over then is of no use.
-    fn page(
+    /// [`Code::TableNotFound`].
+    fn page<C: Collect>(
         &self,
         account: &str,
         table: &TableName,
         scan: &Scan,
-        into: &mut dyn Collect,
-    ) -> impl Future<Output = StoreResult<PageEnd>> + Send;
+        into: C,
+    ) -> impl Future<Output = StoreResult<(C, PageEnd)>> + Send;
 
     /// Reads one page.
     ///
@@ -199,8 +210,7 @@ pub trait Backend: Send + Sync {
         Self: Sync,
     {
         async {
-            let mut entities = Vec::new();
-            let end = self.page(account, table, scan, &mut entities).await?;
+            let (entities, end) = self.page(account, table, scan, Vec::new()).await?;
             Ok(EntityPage { entities, next: end.next })
         }
     }

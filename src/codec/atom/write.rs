@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::codec::json::write::{Context, Select};
 use crate::codec::{stored, uri, xml};
 use crate::error::Result;
+use crate::model::entity::Glimpse;
 use crate::model::version::etag;
 use crate::model::{EdmType, EdmValue, Stored, Ticks, lexical};
 
@@ -63,7 +64,7 @@ impl Atom<'_> {
     /// Only for a row that is not in stored form.
     pub fn entity_document(&self, entity: &Stored) -> Result<String> {
         let mut out = String::from(PROLOG);
-        self.push_entity(&mut out, entity, true)?;
+        self.push_entity(&mut out, entity.into(), true)?;
         Ok(out)
     }
 
@@ -71,7 +72,7 @@ impl Atom<'_> {
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn push_feed_entity(&self, out: &mut String, entity: &Stored) -> Result<()> {
+    pub fn push_feed_entity(&self, out: &mut String, entity: Glimpse<'_>) -> Result<()> {
         self.push_entity(out, entity, false)
     }
 
@@ -112,14 +113,14 @@ impl Atom<'_> {
         format!("{}Z", text.get(..19).unwrap_or_default())
     }
 
-    fn push_entity(&self, out: &mut String, entity: &Stored, alone: bool) -> Result<()> {
+    fn push_entity(&self, out: &mut String, entity: Glimpse<'_>, alone: bool) -> Result<()> {
         let Context { table, .. } = self.context;
-        let address = uri::entity_address(table, &entity.key);
+        let address = uri::entity_address(table, entity.partition, entity.row);
         self.open_entry(out, Some(&etag(entity.modified)), alone, &address, table, table);
         match self.context.select.filter(|select| !select.names.is_empty()) {
             None => {
                 self.push_system(out, entity, |_| true);
-                for field in stored::fields(&entity.properties)? {
+                for field in stored::fields(entity.properties)? {
                     push_property(out, &field.name, &field.value()?);
                 }
             }
@@ -129,11 +130,11 @@ impl Atom<'_> {
         Ok(())
     }
 
-    fn push_system(&self, out: &mut String, entity: &Stored, wanted: impl Fn(&str) -> bool) {
+    fn push_system(&self, out: &mut String, entity: Glimpse<'_>, wanted: impl Fn(&str) -> bool) {
         let text = |text: &str| EdmValue::String(text.to_owned());
         for (name, value) in [
-            ("PartitionKey", text(&entity.key.partition)),
-            ("RowKey", text(&entity.key.row)),
+            ("PartitionKey", text(entity.partition)),
+            ("RowKey", text(entity.row)),
             ("Timestamp", EdmValue::DateTime(entity.modified)),
         ] {
             if wanted(name) {
@@ -142,9 +143,9 @@ impl Atom<'_> {
         }
     }
 
-    fn push_selected(&self, out: &mut String, entity: &Stored, select: &Select) -> Result<()> {
+    fn push_selected(&self, out: &mut String, entity: Glimpse<'_>, select: &Select) -> Result<()> {
         self.push_system(out, entity, |name| select.includes(name));
-        let fields = stored::fields(&entity.properties)?;
+        let fields = stored::fields(entity.properties)?;
         for name in select.custom_names() {
             match fields.iter().find(|field| field.name == name) {
                 Some(field) => push_property(out, name, &field.value()?),
@@ -299,7 +300,7 @@ mod tests {
     #[test]
     fn feeds_hold_entries_with_their_own_etags() {
         let mut feed = Feed::open(Form::Atom(atom(Style::Classic, "T")), 1);
-        (0..2).for_each(|_| feed.push(&entity()).unwrap());
+        (0..2).for_each(|_| feed.push((&entity()).into()).unwrap());
         let feed = feed.close();
         let root = xml::parse(feed.as_bytes()).unwrap();
         assert_eq!(root.child("title").unwrap().text, "T");

@@ -1,13 +1,15 @@
 //! Printing entities, tables and feeds as JSON (protocol §4.2 to §4.4).
 
-use crate::codec::stored::{self, StoredField};
+use super::property::push_property;
+use super::shape::Shapes;
+use crate::codec::stored;
 use crate::codec::strings::{push_escaped, push_string};
 use crate::codec::uri;
 use crate::error::Result;
-use crate::model::entity::StoredProperties;
+use crate::model::entity::{Glimpse, StoredProperties};
 use crate::model::ticks::Spelled;
 use crate::model::version::write_etag;
-use crate::model::{EdmType, EdmValue, Key, Stored, Ticks};
+use crate::model::{Key, Stored, Ticks};
 
 /// How much OData metadata a client asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,11 @@ pub enum Metadata {
 }
 
 impl Metadata {
+    /// Whether types are told that JSON cannot tell.
+    pub const fn annotates(self) -> bool {
+        matches!(self, Metadata::Minimal | Metadata::Full)
+    }
+
     /// The Content-Type of bodies at this level.
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -75,23 +82,58 @@ pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String>
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
     }
-    push_entity_members(&mut out, context, entity)?;
+    push_entity_members(&mut out, context, &mut Common::of_one(context), entity.into())?;
     out.push('}');
     Ok(out)
 }
 
-/// One of the entities of a page.
+/// What many entities of a page have in common, and is made once.
+pub struct Common {
+    /// The type of an entity, and its address up to the table's name.
+    address: String,
+    shapes: Shapes,
+}
+
+impl Common {
+    /// For entities of this context.
+    pub fn of(context: &Context<'_>) -> Self {
+        Self { address: address_of(context), shapes: Shapes::new(context.metadata.annotates()) }
+    }
+
+    /// For one entity of this context.
+    fn of_one(context: &Context<'_>) -> Self {
+        Self { address: address_of(context), shapes: Shapes::of_one(context.metadata.annotates()) }
+    }
+}
+
+/// What the address of each entity begins with, where addresses are printed.
+fn address_of(context: &Context<'_>) -> String {
+    let mut address = String::new();
+    if context.metadata == Metadata::Full {
+        address.push_str("\"odata.type\":\"");
+        push_escaped(&mut address, context.account);
+        address.push('.');
+        push_escaped(&mut address, context.table);
+        address.push_str("\",\"odata.id\":\"");
+        push_escaped(&mut address, context.base);
+        address.push('/');
+    }
+    address
+}
+
+/// One of the entities of a page. `common` is that of its context.
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
 pub fn push_feed_entity(
     out: &mut String,
     context: &Context<'_>,
-    entity: &Stored,
+    common: &mut Common,
+    entity: Glimpse<'_>,
     is_first: bool,
 ) -> Result<()> {
     out.push_str(if is_first { "{" } else { ",{" });
-    push_entity_members(out, context, entity)?;
+    push_entity_members(out, context, common, entity)?;
     out.push('}');
     Ok(())
 }
@@ -103,7 +145,7 @@ fn room(context: &Context<'_>, entity: &Stored) -> usize {
             128 + context.account.len()
                 + context.base.len()
                 + 3 * context.table.len()
-                + 2 * uri::key_room(&entity.key)
+                + 2 * uri::key_room(&entity.key.partition, &entity.key.row)
         }
         Metadata::Minimal | Metadata::None => 0,
     };
@@ -175,19 +217,22 @@ fn push_known(out: &mut String, name: &str, value: &str) {
     out.push(',');
 }
 
-fn push_entity_members(out: &mut String, context: &Context<'_>, entity: &Stored) -> Result<()> {
+fn push_entity_members(
+    out: &mut String,
+    context: &Context<'_>,
+    common: &mut Common,
+    entity: Glimpse<'_>,
+) -> Result<()> {
     let modified = entity.modified.spelled();
     match context.metadata {
-        Metadata::Full => push_addresses(out, context, &entity.key, &modified),
+        Metadata::Full => push_addresses(out, context, &common.address, entity, &modified),
         Metadata::Minimal => push_etag(out, &modified),
         Metadata::None => {}
     }
     match context.select.filter(|s| !s.names.is_empty()) {
         None => {
-            push_system(out, context, &entity.key, &modified, |_| true);
-            for field in stored::fields(&entity.properties)? {
-                push_field(out, context.metadata, &field);
-            }
+            push_system(out, context, entity, &modified, |_| true);
+            common.shapes.push(out, entity.properties)?;
         }
         Some(select) => push_selected(out, context, entity, &modified, select)?,
     }
@@ -196,17 +241,17 @@ fn push_entity_members(out: &mut String, context: &Context<'_>, entity: &Stored)
 }
 
 /// The type of an entity, its two addresses, and its ETag between them.
-fn push_addresses(out: &mut String, context: &Context<'_>, key: &Key, modified: &Spelled) {
-    out.push_str("\"odata.type\":\"");
-    push_escaped(out, context.account);
-    out.push('.');
-    push_escaped(out, context.table);
-    out.push_str("\",\"odata.id\":\"");
-    push_escaped(out, context.base);
-    out.push('/');
+fn push_addresses(
+    out: &mut String,
+    context: &Context<'_>,
+    start: &str,
+    entity: Glimpse<'_>,
+    modified: &Spelled,
+) {
+    out.push_str(start);
     let start = out.len();
     push_escaped(out, context.table);
-    uri::push_key(out, key);
+    uri::push_key(out, entity.partition, entity.row);
     let address = start..out.len();
     out.push_str("\",");
     push_etag(out, modified);
@@ -224,15 +269,15 @@ fn push_etag(out: &mut String, modified: &Spelled) {
 fn push_system(
     out: &mut String,
     context: &Context<'_>,
-    key: &Key,
+    entity: Glimpse<'_>,
     modified: &Spelled,
     wanted: impl Fn(&str) -> bool,
 ) {
     if wanted("PartitionKey") {
-        push_known(out, "\"PartitionKey\":", &key.partition);
+        push_known(out, "\"PartitionKey\":", entity.partition);
     }
     if wanted("RowKey") {
-        push_known(out, "\"RowKey\":", &key.row);
+        push_known(out, "\"RowKey\":", entity.row);
     }
     if wanted("Timestamp") {
         if context.metadata == Metadata::Full {
@@ -248,15 +293,15 @@ fn push_system(
 fn push_selected(
     out: &mut String,
     context: &Context<'_>,
-    entity: &Stored,
+    entity: Glimpse<'_>,
     modified: &Spelled,
     select: &Select,
 ) -> Result<()> {
-    push_system(out, context, &entity.key, modified, |name| select.includes(name));
-    let fields = stored::fields(&entity.properties)?;
+    push_system(out, context, entity, modified, |name| select.includes(name));
+    let fields = stored::fields(entity.properties)?;
     for name in select.custom_names() {
         match fields.iter().find(|field| field.name == name) {
-            Some(field) => push_field(out, context.metadata, field),
+            Some(field) => push_property(out, context.metadata.annotates(), field),
             None => {
                 push_string(out, name);
                 out.push_str(":null,");
@@ -264,44 +309,6 @@ fn push_selected(
         }
     }
     Ok(())
-}
-
-/// One property with its annotation, copied from the stored form where the
-/// wire has the same text.
-fn push_field(out: &mut String, metadata: Metadata, field: &StoredField<'_>) {
-    let annotated = match field.edm_type {
-        EdmType::Binary | EdmType::DateTime | EdmType::Guid | EdmType::Int64 => true,
-        EdmType::Double => is_special_double(field.raw),
-        EdmType::String | EdmType::Boolean | EdmType::Int32 => false,
-    };
-    if annotated && metadata != Metadata::None {
-        out.push_str(&field.quoted[..field.quoted.len() - 1]);
-        out.push_str(stored::ANNOTATION);
-        out.push_str("\":\"");
-        out.push_str(field.edm_type.name());
-        out.push_str("\",");
-    }
-    let is_compact = field.whole.len() == field.quoted.len() + 1 + field.raw.len();
-    if is_compact && !field.escaped && field.edm_type != EdmType::Double {
-        out.push_str(field.whole);
-        out.push(',');
-        return;
-    }
-    out.push_str(field.quoted);
-    out.push(':');
-    match field.edm_type {
-        EdmType::Double if !annotated => out.push_str(field.raw.trim_matches('"')),
-        EdmType::String if field.escaped => match field.value() {
-            Ok(EdmValue::String(text)) => push_string(out, &text),
-            _ => out.push_str(field.raw),
-        },
-        _ => out.push_str(field.raw),
-    }
-    out.push(',');
-}
-
-fn is_special_double(raw: &str) -> bool {
-    raw.ends_with("N\"") || raw.ends_with("y\"")
 }
 
 /// An entity that is not read back from the store but known to be there: the
@@ -314,6 +321,7 @@ pub fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Sto
 mod tests {
     use super::*;
     use crate::codec::feed::{Feed, Form};
+    use crate::model::EdmValue;
     use uuid::Uuid;
 
     fn entity() -> Stored {
@@ -377,7 +385,7 @@ mod tests {
     fn feeds_hold_entities_without_their_own_context() {
         let feed = |level, n| {
             let mut feed = Feed::open(Form::Json(context(level, None)), n);
-            (0..n).for_each(|_| feed.push(&entity()).unwrap());
+            (0..n).for_each(|_| feed.push((&entity()).into()).unwrap());
             feed.close()
         };
         assert_eq!(feed(Metadata::None, 0), "{\"value\":[]}");

@@ -6,8 +6,6 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat
 use sqlx::types::Json;
 use sqlx::{Decode, Encode, Postgres, Type};
 
-use crate::model::entity::StoredProperties;
-
 /// The only version of jsonb's binary form that PostgreSQL knows.
 const VERSION: u8 = 1;
 
@@ -37,15 +35,15 @@ impl Encode<'_, Postgres> for JsonText<'_> {
 
 /// Properties as a row carries them.
 #[derive(Debug)]
-pub struct StoredColumn(pub StoredProperties);
+pub struct StoredColumn<'r>(pub &'r str);
 
-impl Type<Postgres> for StoredColumn {
+impl Type<Postgres> for StoredColumn<'_> {
     fn type_info() -> PgTypeInfo {
         <Json<()> as Type<Postgres>>::type_info()
     }
 }
 
-impl<'r> Decode<'r, Postgres> for StoredColumn {
+impl<'r> Decode<'r, Postgres> for StoredColumn<'r> {
     fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
         let format = value.format();
         let bytes = value.as_bytes()?;
@@ -54,6 +52,6 @@ impl<'r> Decode<'r, Postgres> for StoredColumn {
             (PgValueFormat::Binary, Some((&VERSION, text))) => text,
             (PgValueFormat::Binary, _) => return Err("unknown version of jsonb".into()),
         };
-        Ok(StoredColumn(StoredProperties::from_stored_text(String::from_utf8(text.to_vec())?)))
+        Ok(StoredColumn(std::str::from_utf8(text)?))
     }
 }

@@ -202,14 +202,15 @@ impl Backend for PgStore {
         self.with_table(account, table, &mut read::Get { key }).await
     }
 
-    async fn page(
+    async fn page<C: Collect>(
         &self,
         account: &str,
         table: &TableName,
         scan: &Scan,
-        into: &mut dyn Collect,
-    ) -> StoreResult<PageEnd> {
-        self.with_table(account, table, &mut page::Query::new(scan, into)).await
+        mut into: C,
+    ) -> StoreResult<(C, PageEnd)> {
+        let end = self.with_table(account, table, &mut page::Query::new(scan, &mut into)).await?;
+        Ok((into, end))
     }
 
     async fn write(

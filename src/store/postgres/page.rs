@@ -18,8 +18,8 @@ use super::read::{entity, key};
 use super::steps::{self, Source, Step};
 use super::{Attempt, PgStore, filter, statements};
 use crate::codec::stored::Wanted;
-use crate::model::entity::StoredProperties;
-use crate::model::{Key, Stored};
+use crate::model::Key;
+use crate::model::entity::Glimpse;
 use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
 use crate::store::{Collect, StoreResult};
 
@@ -326,23 +326,23 @@ impl<'a> Page<'a> {
         row: &PgRow,
     ) -> Result<ControlFlow<()>, sqlx::Error> {
         let mut entity = entity(row, true)?;
-        let matches = predicate.matches((&entity).into(), wanted);
+        let matches = predicate.matches(entity, wanted);
         if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
             return Ok(ControlFlow::Continue(()));
         }
         if !self.with_properties {
-            entity.properties = StoredProperties::from_stored_text("{}".into());
+            entity.properties = "{}";
         }
         Ok(self.offer(entity))
     }
 
     /// Takes a row in, or ends the page before it.
-    fn offer(&mut self, entity: Stored) -> ControlFlow<()> {
-        let size = entity.properties.as_str().len() + entity.key.partition.len() + entity.key.row.len();
+    fn offer(&mut self, entity: Glimpse<'_>) -> ControlFlow<()> {
+        let size = entity.properties.len() + entity.partition.len() + entity.row.len();
         let ends = self.is_full()
             || (self.end.entities > 0 && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
         if ends {
-            self.end.next = Some(entity.key);
+            self.end.next = Some(Key::new(entity.partition, entity.row));
             return ControlFlow::Break(());
         }
         self.bytes += size;

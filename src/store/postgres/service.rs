@@ -21,8 +21,8 @@ impl PgStore {
         let mut lease = self.pool.acquire().await?;
         let query = sqlx::query(statements::READ_POLICIES).bind(account).bind(table.lower());
         let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
-        let column: Option<StoredColumn> = row.try_get("policies").map_err(broken_row)?;
-        Ok(column.map(|StoredColumn(text)| text.as_str().to_owned()))
+        let column: Option<StoredColumn<'_>> = row.try_get("policies").map_err(broken_row)?;
+        Ok(column.map(|StoredColumn(text)| text.to_owned()))
     }
 
     pub(super) async fn write_policies(
@@ -45,7 +45,7 @@ impl PgStore {
         let query = sqlx::query(statements::READ_PROPERTIES).bind(account);
         let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
         let StoredColumn(text) = row.try_get("properties").map_err(broken_row)?;
-        Ok(Some(text.as_str().to_owned()))
+        Ok(Some(text.to_owned()))
     }
 
     pub(super) async fn merge_properties(&self, account: &str, members: &str) -> StoreResult<()> {

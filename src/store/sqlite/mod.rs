@@ -108,18 +108,19 @@ impl Backend for SqliteStore {
         self.readers.with_statement(|db| statements::get(db, account, table, key))
     }
 
-    async fn page(
+    async fn page<C: Collect>(
         &self,
         account: &str,
         table: &TableName,
         scan: &Scan,
-        into: &mut dyn Collect,
-    ) -> StoreResult<PageEnd> {
+        mut into: C,
+    ) -> StoreResult<(C, PageEnd)> {
         let (account, table, scan) = (account.to_owned(), table.clone(), scan.clone());
-        let page = self.read_apart(move |db| scan::entities(db, &account, &table, &scan)).await?;
-        let end = PageEnd { entities: page.entities.len(), next: page.next };
-        page.entities.into_iter().for_each(|entity| into.take(entity));
-        Ok(end)
+        self.read_apart(move |db| {
+            let end = scan::entities(db, &account, &table, &scan, &mut into)?;
+            Ok(end.map(|end| (into, end)))
+        })
+        .await
     }
 
     async fn write(

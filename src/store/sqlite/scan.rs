@@ -8,12 +8,12 @@ use rusqlite::{Connection, Row, params};
 use super::statements::{bucket_of, ticks};
 use crate::codec::stored::Wanted;
 use crate::error::{Code, Error};
-use crate::model::entity::StoredProperties;
-use crate::model::{Key, Stored, TableName};
-use crate::plan::predicate::{Glimpse, View};
+use crate::model::entity::Glimpse;
+use crate::model::{Key, TableName};
+use crate::plan::predicate::View;
 use crate::plan::span::least_name;
-use crate::plan::{EntityPage, Projection, Scan, Span, TableEntry, TablePage, TableScan};
-use crate::store::StoreResult;
+use crate::plan::{PageEnd, Projection, Scan, Span, TableEntry, TablePage, TableScan};
+use crate::store::{Collect, StoreResult};
 
 type Sqlite<T> = rusqlite::Result<T>;
 
@@ -28,11 +28,12 @@ pub fn entities(
     account: &str,
     table: &TableName,
     scan: &Scan,
-) -> Sqlite<StoreResult<EntityPage>> {
+    into: &mut dyn Collect,
+) -> Sqlite<StoreResult<PageEnd>> {
     let Some(bucket) = bucket_of(db, account, table)? else {
         return Ok(Err(Code::TableNotFound.into()));
     };
-    let mut page = Page::new(scan);
+    let mut page = Page::new(scan, into);
     for span in &scan.spans {
         let done = match &span.upper {
             None => {
@@ -53,7 +54,7 @@ pub fn entities(
     }
     Ok(match page.failure {
         Some(error) => Err(error.into()),
-        None => Ok(page.found),
+        None => Ok(page.end),
     })
 }
 
@@ -61,7 +62,8 @@ pub fn entities(
 struct Page<'a> {
     scan: &'a Scan,
     wanted: Vec<Wanted<'a>>,
-    found: EntityPage,
+    into: &'a mut dyn Collect,
+    end: PageEnd,
     bytes: usize,
     looked_at: usize,
     started: Instant,
@@ -72,10 +74,10 @@ struct Page<'a> {
 const CLOCK_EVERY: usize = 64;
 
 impl<'a> Page<'a> {
-    fn new(scan: &'a Scan) -> Self {
+    fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
         let wanted = scan.residual.as_ref().map(|p| p.wanted()).unwrap_or_default();
-        let found = EntityPage { entities: Vec::with_capacity(scan.rows.min(64)), next: None };
-        Self { scan, wanted, found, bytes: 0, looked_at: 0, started: Instant::now(), failure: None }
+        let (end, started) = (PageEnd::default(), Instant::now());
+        Self { scan, wanted, into, end, bytes: 0, looked_at: 0, started, failure: None }
     }
 
     /// Takes rows until a limit is reached; returns whether the page is over.
@@ -83,7 +85,7 @@ impl<'a> Page<'a> {
         while let Some(row) = rows.next()? {
             let seen = glimpse(row)?;
             if self.out_of_time() {
-                self.found.next = Some(Key::new(seen.partition, seen.row));
+                self.end.next = Some(Key::new(seen.partition, seen.row));
                 return Ok(true);
             }
             self.looked_at += 1;
@@ -96,7 +98,7 @@ impl<'a> Page<'a> {
                 }
             }
             if self.is_full_for(seen) {
-                self.found.next = Some(Key::new(seen.partition, seen.row));
+                self.end.next = Some(Key::new(seen.partition, seen.row));
                 return Ok(true);
             }
             self.keep(seen);
@@ -111,7 +113,7 @@ impl<'a> Page<'a> {
     }
 
     fn is_full_for(&self, entity: Glimpse<'_>) -> bool {
-        let kept = self.found.entities.len();
+        let kept = self.end.entities;
         kept >= self.scan.rows || (kept > 0 && self.bytes + weight(entity) > self.scan.bytes)
     }
 
@@ -124,11 +126,8 @@ impl<'a> Page<'a> {
             entity.properties = "{}";
         }
         self.bytes += weight(entity);
-        self.found.entities.push(Stored {
-            key: Key::new(entity.partition, entity.row),
-            modified: entity.modified,
-            properties: StoredProperties::from_stored_text(entity.properties.to_owned()),
-        });
+        self.end.entities += 1;
+        self.into.take(entity);
     }
 }
 

@@ -1,0 +1,59 @@
+//! Printing one custom property as JSON (protocol §4.2 to §4.4).
+
+use crate::codec::stored::{self, StoredField};
+use crate::codec::strings::push_string;
+use crate::model::{EdmType, EdmValue};
+
+/// One property and the comma after it, copied from the stored form where the wire
+/// has the same text. `annotations`: whether types are told that JSON cannot tell.
+pub fn push_property(out: &mut String, annotations: bool, field: &StoredField<'_>) {
+    if annotations && is_annotated(field) {
+        push_annotation(out, field);
+    }
+    let is_compact = field.whole.len() == field.quoted.len() + 1 + field.raw.len();
+    if is_compact && !field.escaped && field.edm_type != EdmType::Double {
+        out.push_str(field.whole);
+        out.push(',');
+        return;
+    }
+    out.push_str(field.quoted);
+    out.push(':');
+    match field.edm_type {
+        EdmType::Double if !is_annotated(field) => out.push_str(field.raw.trim_matches('"')),
+        EdmType::String if field.escaped => match field.value() {
+            Ok(EdmValue::String(text)) => push_string(out, &text),
+            _ => out.push_str(field.raw),
+        },
+        _ => out.push_str(field.raw),
+    }
+    out.push(',');
+}
+
+/// What stands before the value of a property.
+pub fn push_name(out: &mut String, annotations: bool, field: &StoredField<'_>) {
+    if annotations && is_annotated(field) {
+        push_annotation(out, field);
+    }
+    out.push_str(field.quoted);
+    out.push(':');
+}
+
+fn is_annotated(field: &StoredField<'_>) -> bool {
+    match field.edm_type {
+        EdmType::Binary | EdmType::DateTime | EdmType::Guid | EdmType::Int64 => true,
+        EdmType::Double => is_special_double(field.raw),
+        EdmType::String | EdmType::Boolean | EdmType::Int32 => false,
+    }
+}
+
+fn is_special_double(raw: &str) -> bool {
+    raw.ends_with("N\"") || raw.ends_with("y\"")
+}
+
+fn push_annotation(out: &mut String, field: &StoredField<'_>) {
+    out.push_str(&field.quoted[..field.quoted.len() - 1]);
+    out.push_str(stored::ANNOTATION);
+    out.push_str("\":\"");
+    out.push_str(field.edm_type.name());
+    out.push_str("\",");
+}

@@ -1,0 +1,235 @@
+//! The custom properties of a page's entities, most of which have the same names
+//! and types in the same order: what is between their values is then the same text
+//! in all of them, stored and on the wire, and looked at only as a whole.
+
+use super::property::{push_name, push_property};
+use crate::codec::members::value_at;
+use crate::codec::stored::{self, StoredField};
+use crate::error::Result;
+use crate::model::EdmType;
+
+/// Shapes that are remembered.
+const MOST: usize = 4;
+/// How much more often an entity may have no known shape than one, before the page
+/// is taken for one whose entities have nothing in common.
+const MISSES: usize = 16;
+
+/// Prints the custom properties of entities one after the other.
+pub struct Shapes {
+    annotations: bool,
+    most: usize,
+    /// The one that the last entity had first.
+    known: Vec<Shape>,
+    hits: usize,
+    misses: usize,
+}
+
+impl Shapes {
+    /// Knows no shape yet. `annotations`: whether types are told that JSON cannot
+    /// tell.
+    pub const fn new(annotations: bool) -> Self {
+        Self { annotations, most: MOST, known: Vec::new(), hits: 0, misses: 0 }
+    }
+
+    /// For an entity that no other follows.
+    pub fn of_one(annotations: bool) -> Self {
+        Self { most: 0, ..Self::new(annotations) }
+    }
+
+    /// Prints the properties of one entity, each with a comma after it.
+    ///
+    /// # Errors
+    /// Only for text that is not in stored form.
+    pub fn push(&mut self, out: &mut String, properties: &str) -> Result<()> {
+        let worthwhile = self.misses <= self.hits + MISSES;
+        if worthwhile && self.push_as_known(out, properties) {
+            return Ok(());
+        }
+        let fields = stored::fields(properties)?;
+        for field in &fields {
+            push_property(out, self.annotations, field);
+        }
+        if worthwhile && self.known.len() < self.most {
+            self.known.extend(Shape::of(properties, &fields, self.annotations));
+        }
+        Ok(())
+    }
+
+    fn push_as_known(&mut self, out: &mut String, properties: &str) -> bool {
+        let start = out.len();
+        for at in 0..self.known.len() {
+            if self.known[at].push(out, properties).is_some() {
+                self.known.swap(0, at);
+                self.hits += 1;
+                return true;
+            }
+            out.truncate(start);
+        }
+        self.misses += 1;
+        false
+    }
+}
+
+/// What entities of one shape have in common.
+struct Shape {
+    parts: Vec<Part>,
+    /// What follows the last value in stored form.
+    end: String,
+}
+
+/// What comes before a value.
+struct Part {
+    stored: String,
+    wire: String,
+    /// Whether the value is a number on the wire, whatever it is in stored form.
+    is_double: bool,
+}
+
+impl Shape {
+    /// The shape of an entity; `None` where a value is not copied as it is.
+    fn of(text: &str, fields: &[StoredField<'_>], annotations: bool) -> Option<Self> {
+        let (mut parts, mut from) = (Vec::with_capacity(fields.len()), 0);
+        for field in fields {
+            let is_double = field.edm_type == EdmType::Double;
+            if field.escaped || (is_double && field.raw.starts_with('"')) {
+                return None;
+            }
+            let value = field.raw.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+            let mut wire = String::from(if parts.is_empty() { "" } else { "," });
+            push_name(&mut wire, annotations, field);
+            parts.push(Part { stored: text.get(from..value)?.to_owned(), wire, is_double });
+            from = value + field.raw.len();
+        }
+        let end = text.get(from..)?.to_owned();
+        (!parts.is_empty()).then_some(Self { parts, end })
+    }
+
+    /// Prints properties of this shape. `None` for others; what has been printed
+    /// of them does not count.
+    fn push(&self, out: &mut String, text: &str) -> Option<()> {
+        let mut at = 0;
+        for part in &self.parts {
+            if !text.as_bytes().get(at..)?.starts_with(part.stored.as_bytes()) {
+                return None;
+            }
+            at += part.stored.len();
+            let value = value_at(text, at)?;
+            match value.as_bytes().first()? {
+                b'"' if !part.is_double => {}
+                b'-' | b'0'..=b'9' | b't' | b'f' => {}
+                _ => return None,
+            }
+            out.push_str(&part.wire);
+            out.push_str(value);
+            at += value.len();
+        }
+        out.push(',');
+        (text.get(at..)? == self.end).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::stored::tests::any_value;
+    use crate::model::EdmValue;
+    use proptest::prelude::*;
+
+    /// What is printed without a look at other entities.
+    fn alone(text: &str, annotations: bool) -> Result<String> {
+        let mut out = String::new();
+        let fields = stored::fields(text)?;
+        fields.iter().for_each(|field| push_property(&mut out, annotations, field));
+        Ok(out)
+    }
+
+    fn together(texts: &[String], annotations: bool) -> Vec<Result<String>> {
+        let mut shapes = Shapes::new(annotations);
+        let print = |text: &String| {
+            let mut out = String::from("before");
+            shapes.push(&mut out, text)?;
+            Ok(out.split_off("before".len()))
+        };
+        texts.iter().map(print).collect()
+    }
+
+    /// As PostgreSQL prints jsonb: short names first, and spaces.
+    fn as_jsonb(text: &str) -> String {
+        let members: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap();
+        let mut members: Vec<_> = members.into_iter().collect();
+        members.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
+        let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+        format!("{{{}}}", members.join(", "))
+    }
+
+    #[test]
+    fn a_shape_is_known_from_the_second_entity_on() {
+        let text = |n: i32| format!(r#"{{"A":{n},"L@odata.type":"Edm.Int64","L":"{n}"}}"#);
+        let mut shapes = Shapes::new(true);
+        let mut out = String::new();
+        (0..5).for_each(|n| shapes.push(&mut out, &text(n)).unwrap());
+        assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (1, 4, 1));
+        assert!(out.ends_with(r#""A":4,"L@odata.type":"Edm.Int64","L":"4","#), "{out}");
+    }
+
+    #[test]
+    fn entities_without_anything_in_common_are_soon_not_compared() {
+        let mut shapes = Shapes::new(true);
+        (0..100).for_each(|n| shapes.push(&mut String::new(), &format!(r#"{{"A{n}":1}}"#)).unwrap());
+        assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (MOST, 0, MISSES + 1));
+    }
+
+    #[test]
+    fn what_looks_like_a_known_shape_and_is_not_prints_as_itself() {
+        let like = [
+            r#"{"A":1,"B":"x"}"#,
+            r#"{"A":2,"B":"y"}"#,
+            r#"{"A":2,"B":"y","C":1}"#,
+            r#"{"A":2}"#,
+            r#"{"A":"\"B\":","B":"}"}"#,
+            r#"{"A":",\"B\":","B":true}"#,
+            r#"{"A":2,"Bb":"y"}"#,
+            r#"{"A@odata.type":"Edm.Double","A":2.5,"B":"y"}"#,
+            r#"{"A@odata.type":"Edm.Double","A":"Infinity","B":"y"}"#,
+            r#"{"A@odata.type":"Edm.Double","A":"1E+300","B":"y"}"#,
+            r#"{"A@odata.type":"Edm.String","A":"\u0001\u0001","B":"y"}"#,
+            r#"{"A": 2, "B": "y"}"#,
+            r#"{"A":null,"B":"y"}"#,
+            r#"{"A":[1],"B":"y"}"#,
+            r#"{"A":2,"B":"y"} "#,
+            r#"{"A":2,"B":"y""#,
+            r#"{"A":2,"B":"y"#,
+            r#"{"A":2,"B":"#,
+            "{}",
+            "",
+        ];
+        for first in like {
+            for second in like {
+                let texts = [first.to_owned(), first.to_owned(), second.to_owned()];
+                for annotations in [false, true] {
+                    let expected: Vec<_> = texts.iter().map(|text| alone(text, annotations)).collect();
+                    assert_eq!(together(&texts, annotations), expected, "{texts:?}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_page_prints_each_entity_as_it_would_be_alone(
+            entities in prop::collection::vec(
+                prop::collection::btree_map("[AB]{1,2}", any_value(), 0..4), 0..12,
+            ),
+            annotations: bool,
+            jsonb: bool,
+        ) {
+            let stored = |properties: std::collections::BTreeMap<String, EdmValue>| {
+                let text = stored::encode(&properties.into_iter().collect::<Vec<_>>()).as_str().to_owned();
+                if jsonb { as_jsonb(&text) } else { text }
+            };
+            let texts: Vec<String> = entities.into_iter().map(stored).collect();
+            let expected: Vec<_> = texts.iter().map(|text| alone(text, annotations)).collect();
+            prop_assert_eq!(together(&texts, annotations), expected);
+        }
+    }
+}
