@@ -13,7 +13,7 @@ type Sqlite<T> = rusqlite::Result<T>;
 /// SQLite never spreads a table over several buckets.
 pub const SPREAD: u16 = 1;
 /// Rows that one purge step removes at most: few, since writes wait for it.
-const PURGE_ROWS: i64 = 100;
+const PURGE_ROWS: i64 = 500;
 
 /// A tick count as stored. What is out of range was not written by us.
 pub fn ticks(row: &Row<'_>, column: usize) -> Sqlite<Ticks> {
