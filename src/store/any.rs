@@ -31,7 +31,7 @@ impl Store {
     /// larger steps.
     pub const fn purge_rest(&self) -> u32 {
         match self {
-            Store::Postgres(_) => 4,
+            Store::Postgres(_) => 9,
             Store::Sqlite(_) => 19,
         }
     }
