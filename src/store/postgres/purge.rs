@@ -39,17 +39,24 @@ impl Place {
 /// How far this process has come with the table that it purges. Each replica
 /// keeps its own, and each removes all that it finds before its place.
 #[derive(Debug, Default)]
-pub(super) struct Swept(Mutex<Option<Place>>);
+pub(super) struct Swept(Mutex<Option<(Sweep, Place)>>);
+
+/// One of the two looks at a table, which differ in when they are due. The second
+/// starts at its beginning: late writes may be anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sweep {
+    table_no: i64,
+    due: i64,
+}
 
 impl Swept {
-    /// The place, if it is in this table.
-    fn within(&self, table_no: i64, spread: u16) -> Option<Place> {
-        let place = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        place.filter(|place| buckets(table_no, spread).any(|bucket| bucket == place.bucket))
+    fn place(&self, of: Sweep) -> Option<Place> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(sweep, _)| *sweep == of).map(|(_, place)| place.clone())
     }
 
-    fn set(&self, place: Option<Place>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    fn set(&self, last: Option<(Sweep, Place)>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 }
 
@@ -73,18 +80,19 @@ impl PgStore {
         let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
+        let sweep = Sweep { table_no, due: row.try_get("due").map_err(broken_row)? };
         let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
-        let start = self.swept.within(table_no, spread).unwrap_or_else(|| Place::first(i64::MIN));
+        let start = self.swept.place(sweep).unwrap_or_else(|| Place::first(i64::MIN));
         for bucket in buckets(table_no, spread).filter(|bucket| *bucket >= start.bucket) {
             let from = if bucket == start.bucket { start.clone() } else { Place::first(bucket) };
             if let Some(last) = purge_range(&mut lease, from).await? {
-                self.swept.set(Some(last));
+                self.swept.set(Some((sweep, last)));
                 return Ok(true);
             }
         }
         self.swept.set(None);
         let after_grace = deleted_at.saturating_add(GRACE);
-        let settle = if now.raw() >= after_grace {
+        let settle = if sweep.due >= after_grace {
             sqlx::query(statements::FORGET).bind(table_no)
         } else {
             sqlx::query(statements::POSTPONE).bind(table_no).bind(after_grace)

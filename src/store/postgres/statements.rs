@@ -261,7 +261,7 @@ pub const DELETE_MANY: &str =
 // Purging. $1 bucket.
 
 pub const DUE: &str =
-    "SELECT table_no, spread, deleted_at FROM doomed WHERE due <= $1 ORDER BY due, table_no LIMIT 1";
+    "SELECT table_no, spread, deleted_at, due FROM doomed WHERE due <= $1 ORDER BY due, table_no LIMIT 1";
 pub const COUNT_DOOMED: &str = "SELECT count(*) AS n FROM doomed WHERE due = deleted_at";
 pub const POSTPONE: &str = "UPDATE doomed SET due = $2 WHERE table_no = $1";
 pub const FORGET: &str = "DELETE FROM doomed WHERE table_no = $1";
