@@ -46,7 +46,9 @@ pub fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // Where nobody reads it any more, saying so there would be a panic.
+        .log_internal_errors(false);
     match settings.log_format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),

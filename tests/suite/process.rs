@@ -61,6 +61,19 @@ fn refuses_to_start(arguments: &[&str], variables: &[(&str, &str)], words: &[&st
 }
 
 #[test]
+fn a_server_whose_log_nobody_reads_any_more_ends_when_it_is_told() {
+    let folder = fresh_folder();
+    let log = folder.join("log");
+    assert!(Command::new("mkfifo").arg(&log).status().expect("mkfifo runs").success());
+    // Opening it waits for the server to do so, too.
+    let reader = std::thread::spawn(move || std::fs::File::open(log).expect("the log opens"));
+    let server = server(&folder);
+    drop(reader.join().expect("a reader"));
+    server.signal("TERM");
+    assert_eq!(server.exit_status(END), Some(0));
+}
+
+#[test]
 fn an_unknown_option_is_refused_in_one_line() {
     refuses_to_start(&["serve", "--frob"], &[], &["--frob"]);
 }
