@@ -15,8 +15,6 @@ pub struct Member<'a> {
     /// Whether there is a backslash in the name.
     pub is_escaped: bool,
     pub value: &'a str,
-    /// Name, colon and value, and what white space there is between them.
-    pub whole: &'a str,
 }
 
 impl<'a> Member<'a> {
@@ -40,11 +38,9 @@ pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<
     }
     loop {
         let (name, is_escaped) = scanner.string()?;
-        let start = scanner.at - name.len();
         scanner.expect(b':')?;
         let value = scanner.value()?;
-        let whole = text.get(start..scanner.at)?;
-        see(Member { name, is_escaped, value, whole })?;
+        see(Member { name, is_escaped, value })?;
         if scanner.next_is(b',') {
             continue;
         }

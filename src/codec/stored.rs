@@ -34,8 +34,6 @@ pub struct StoredField<'a> {
     pub edm_type: EdmType,
     /// JSON text of the value.
     pub raw: &'a str,
-    /// Name and value with what stands between them.
-    pub whole: &'a str,
     /// Whether the value is a string that went through [`escape`].
     pub escaped: bool,
 }
@@ -147,13 +145,13 @@ fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
     let mut types = Vec::with_capacity(16);
     let mut fields = Vec::with_capacity(16);
     each_member(text, |member| {
-        let Member { name: quoted, value: raw, whole, .. } = member;
+        let Member { name: quoted, value: raw, .. } = member;
         let name = member.decoded_name()?;
         if let Some(base) = members::without_suffix(&name, ANNOTATION) {
             types.push((base, EdmType::from_name(&string(raw)?)?));
         } else {
             let edm_type = plain_type(raw)?;
-            fields.push(StoredField { name, quoted, edm_type, raw, whole, escaped: false });
+            fields.push(StoredField { name, quoted, edm_type, raw, escaped: false });
         }
         Some(())
     })?;
@@ -246,7 +244,7 @@ impl<'n> Wanted<'n> {
                 Some(named) => EdmType::from_name(&string(named?)?)?,
             };
             let escaped = annotated.is_some() && edm_type == EdmType::String;
-            StoredField { name: self.name.into(), quoted: "", edm_type, raw, whole: "", escaped }.read()
+            StoredField { name: self.name.into(), quoted: "", edm_type, raw, escaped }.read()
         };
         Some(read())
     }

@@ -141,6 +141,11 @@ impl<'a> From<&'a Stored> for Glimpse<'a> {
 }
 
 impl Glimpse<'_> {
+    /// Bytes that it counts against its page.
+    pub const fn weight(self) -> usize {
+        self.partition.len() + self.row.len() + self.properties.len()
+    }
+
     /// The entity, copied.
     pub fn to_stored(self) -> Stored {
         Stored {

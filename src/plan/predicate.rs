@@ -113,8 +113,7 @@ fn text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Key;
-    use crate::model::Stored;
+    use crate::model::{Key, Stored};
 
     fn entity() -> Stored {
         Stored {

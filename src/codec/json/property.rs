@@ -7,17 +7,7 @@ use crate::model::{EdmType, EdmValue};
 /// One property and the comma after it, copied from the stored form where the wire
 /// has the same text. `annotations`: whether types are told that JSON cannot tell.
 pub fn push_property(out: &mut String, annotations: bool, field: &StoredField<'_>) {
-    if annotations && is_annotated(field) {
-        push_annotation(out, field);
-    }
-    let is_compact = field.whole.len() == field.quoted.len() + 1 + field.raw.len();
-    if is_compact && !field.escaped && field.edm_type != EdmType::Double {
-        out.push_str(field.whole);
-        out.push(',');
-        return;
-    }
-    out.push_str(field.quoted);
-    out.push(':');
+    push_name(out, annotations, field);
     match field.edm_type {
         EdmType::Double if !is_annotated(field) => out.push_str(field.raw.trim_matches('"')),
         EdmType::String if field.escaped => match field.value() {

@@ -338,7 +338,7 @@ impl<'a> Page<'a> {
 
     /// Takes a row in, or ends the page before it.
     fn offer(&mut self, entity: Glimpse<'_>) -> ControlFlow<()> {
-        let size = entity.properties.len() + entity.partition.len() + entity.row.len();
+        let size = entity.weight();
         let ends = self.is_full()
             || (self.end.entities > 0 && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
         if ends {

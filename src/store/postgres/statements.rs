@@ -258,7 +258,7 @@ pub const UPDATE_MANY: &str = concat!(
 pub const DELETE_MANY: &str =
     concat!("DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) AND ", table_exists!("$4"));
 
-// Purging. $1 bucket.
+// Purging. $1 bucket, $2 $3 the key to start at.
 
 pub const DUE: &str =
     "SELECT table_no, spread, deleted_at, due FROM doomed WHERE due <= $1 ORDER BY due, table_no LIMIT 1";

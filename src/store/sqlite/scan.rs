@@ -114,7 +114,7 @@ impl<'a> Page<'a> {
 
     fn is_full_for(&self, entity: Glimpse<'_>) -> bool {
         let kept = self.end.entities;
-        kept >= self.scan.rows || (kept > 0 && self.bytes + weight(entity) > self.scan.bytes)
+        kept >= self.scan.rows || (kept > 0 && self.bytes + entity.weight() > self.scan.bytes)
     }
 
     fn matches(&self, entity: Glimpse<'_>) -> Result<bool, Error> {
@@ -125,15 +125,10 @@ impl<'a> Page<'a> {
         if self.scan.projection == Projection::SystemOnly {
             entity.properties = "{}";
         }
-        self.bytes += weight(entity);
+        self.bytes += entity.weight();
         self.end.entities += 1;
         self.into.take(entity);
     }
-}
-
-/// Bytes that an entity counts against its page.
-fn weight(entity: Glimpse<'_>) -> usize {
-    entity.partition.len() + entity.row.len() + entity.properties.len()
 }
 
 /// A row as it lies in SQLite's page: most rows of a filtered scan are never
