@@ -167,9 +167,13 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Says each line of what went wrong.
+/// Says each line of what went wrong. The status says it too, to whom standard error
+/// does not reach.
 fn fail(problem: &str) -> ExitCode {
-    problem.lines().for_each(|line| eprintln!("rowhouse: {line}"));
+    let mut said = std::io::stderr().lock();
+    for line in problem.lines() {
+        let _ = writeln!(said, "rowhouse: {line}");
+    }
     ExitCode::FAILURE
 }
 

@@ -74,6 +74,14 @@ fn a_server_whose_log_nobody_reads_any_more_ends_when_it_is_told() {
 }
 
 #[test]
+fn a_mistake_that_nobody_can_read_has_its_status() {
+    let nowhere = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    let status = command.args(["serve", "--frob"]).stderr(nowhere).status().expect("the binary runs");
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
 fn an_unknown_option_is_refused_in_one_line() {
     refuses_to_start(&["serve", "--frob"], &[], &["--frob"]);
 }
