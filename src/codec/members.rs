@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use memchr::memmem::Finder;
 
-use super::strings::{ONES, zero_bytes};
+use super::strings::{BLOCK, first_quote_or_escape};
 
 /// One member: its name and its value, both as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,19 +146,14 @@ impl<'a> Scanner<'a> {
 /// Where the next quote or backslash is. Most strings are names, too short for
 /// what a search with long strides takes to start.
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
-    const WORDS: usize = 3;
-    const QUOTES: u64 = ONES * b'"' as u64;
-    const ESCAPES: u64 = ONES * b'\\' as u64;
-    let (words, _) = bytes.as_chunks::<8>();
-    let mut searched = 0;
-    for word in words.iter().take(WORDS) {
-        let word = u64::from_le_bytes(*word);
-        let found = zero_bytes(word ^ QUOTES) | zero_bytes(word ^ ESCAPES);
-        if found != 0 {
-            return Some(searched + found.trailing_zeros() as usize / 8);
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let near = &blocks[..blocks.len().min(2)];
+    for (block, n) in near.iter().zip(0..) {
+        if let Some(at) = first_quote_or_escape(block) {
+            return Some(n * BLOCK + at);
         }
-        searched += 8;
     }
+    let searched = near.len() * BLOCK;
     memchr::memchr2(b'"', b'\\', &bytes[searched..]).map(|at| searched + at)
 }
 

@@ -1,5 +1,7 @@
 //! JSON strings, printed.
 
+use wide::u8x16;
+
 /// Appends a JSON string of text that is known to need no escape.
 pub fn push_plain(out: &mut String, text: &str) {
     out.push('"');
@@ -29,35 +31,43 @@ pub fn push_escaped(out: &mut String, text: &str) {
 /// How many bytes come before the first that has no place in a JSON string as it
 /// is: a quote, a backslash or a control character.
 pub fn clean_length(bytes: &[u8]) -> usize {
-    let needs_escape = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
-    // Blocks are looked at as a whole, without a way out, since that becomes a few
-    // instructions on vectors; the one that is not clean, in words.
-    let is_clean = |block: &&[u8; 32]| !block.iter().fold(false, |any, byte| any | needs_escape(byte));
-    let mut clean = 32 * bytes.as_chunks().0.iter().take_while(is_clean).count();
-    for word in bytes[clean..].as_chunks().0 {
-        match marks(u64::from_le_bytes(*word)) {
-            0 => clean += 8,
-            found => return clean + found.trailing_zeros() as usize / 8,
+    let (blocks, rest) = bytes.as_chunks();
+    for (block, n) in blocks.iter().zip(0..) {
+        if let Some(at) = first_mark(block) {
+            return n * BLOCK + at;
         }
     }
-    let rest = &bytes[clean..];
-    clean + rest.iter().position(needs_escape).unwrap_or(rest.len())
+    // The end is looked at with clean bytes after it.
+    let mut block = [b' '; BLOCK];
+    block[..rest.len()].copy_from_slice(rest);
+    bytes.len() - rest.len() + first_mark(&block).unwrap_or(rest.len())
 }
 
-/// The highest bit of each byte that has no place in a JSON string. Bytes above
-/// such a one may be taken for one too, those below never are.
-const fn marks(word: u64) -> u64 {
-    let controls = word.wrapping_sub(ONES * 0x20) & !word & (ONES << 7);
-    controls | zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64))
+/// Bytes that are looked at together.
+pub const BLOCK: usize = 16;
+
+/// The first byte that has no place in a JSON string.
+fn first_mark(block: &[u8; BLOCK]) -> Option<usize> {
+    const LAST_CONTROL: u8 = 0x1f;
+    let text = u8x16::new(*block);
+    let controls = text.min(u8x16::splat(LAST_CONTROL)).simd_eq(text);
+    first(controls | quotes_and_escapes(text))
 }
 
-/// A one in each byte.
-pub const ONES: u64 = u64::MAX / 255;
+/// The first quote or backslash.
+pub fn first_quote_or_escape(block: &[u8; BLOCK]) -> Option<usize> {
+    first(quotes_and_escapes(u8x16::new(*block)))
+}
 
-/// The highest bit of each byte that is zero. Bytes above such a one may be taken
-/// for zero too, those below never are.
-pub const fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & (ONES << 7)
+fn quotes_and_escapes(text: u8x16) -> u8x16 {
+    text.simd_eq(u8x16::splat(b'"')) | text.simd_eq(u8x16::splat(b'\\'))
+}
+
+fn first(marks: u8x16) -> Option<usize> {
+    match marks.to_bitmask() {
+        0 => None,
+        marks => Some(marks.trailing_zeros() as usize),
+    }
 }
 
 fn push_escape(out: &mut String, byte: u8) {
@@ -86,7 +96,7 @@ mod tests {
     proptest! {
         #[test]
         fn strings_print_as_any_json_printer_would(
-            clean in "[a-zé😀]{0,70}",
+            clean in "[ -!#-\\[\\]-~\u{7f}é😀]{0,70}",
             text in "[\u{0}-\u{21}\"\\\\aé]{0,70}",
         ) {
             for text in [text.clone(), clean.clone() + &text, text + &clean] {
