@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
+
 use crate::error::{Code, Result};
 
 /// Headers in the order sent, names in lower case.
@@ -53,16 +55,17 @@ pub fn boundary(content_type: &str) -> Option<&str> {
 pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     let mut parts = Vec::new();
     let mut open: Option<usize> = None;
-    for line in lines(body) {
-        let Some(closing) = delimiter(&body[line.start..line.end], boundary) else { continue };
+    let dashed = ["--", boundary].concat();
+    for at in memmem::find_iter(body, &dashed) {
+        let Some(delimiter) = delimiter(body, at, dashed.len()) else { continue };
         if let Some(start) = open {
-            parts.push(part(&body[start..content_end(body, line.start).max(start)])?);
+            parts.push(part(&body[start..content_end(body, at).max(start)])?);
             if parts.len() == MAX_PARTS {
                 return Ok(parts);
             }
         }
-        open = Some(line.next);
-        if closing {
+        open = Some(delimiter.next);
+        if delimiter.closing {
             return Ok(parts);
         }
     }
@@ -132,14 +135,26 @@ fn lines(body: &[u8]) -> impl Iterator<Item = Line> + '_ {
     })
 }
 
-/// Whether a line is a delimiter, and if so whether it is the closing one.
-fn delimiter(line: &[u8], boundary: &str) -> Option<bool> {
-    let rest = line.strip_prefix(b"--")?.strip_prefix(boundary.as_bytes())?;
-    match rest.trim_ascii_end() {
-        b"" => Some(false),
-        b"--" => Some(true),
-        _ => None,
+struct Delimiter {
+    closing: bool,
+    /// Where the next line starts.
+    next: usize,
+}
+
+/// The line that begins with dashes and boundary, which were found at a position,
+/// unless they stand inside a line, or something else follows on it.
+fn delimiter(body: &[u8], at: usize, length: usize) -> Option<Delimiter> {
+    if at > 0 && body[at - 1] != b'\n' {
+        return None;
     }
+    let rest = &body[at + length..];
+    let line = lines(rest).next().unwrap_or(Line { start: 0, end: 0, next: 0 });
+    let closing = match rest[..line.end].trim_ascii_end() {
+        b"" => false,
+        b"--" => true,
+        _ => return None,
+    };
+    Some(Delimiter { closing, next: at + length + line.next })
 }
 
 /// The line break before a delimiter belongs to the delimiter.
@@ -218,8 +233,9 @@ pub struct InnerAnswer {
 
 /// Prints a batch response around a change set's answers.
 pub fn change_set_response(batch: &str, change_set: &str, answers: &[InnerAnswer]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512 * (answers.len() + 1));
     let text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={change_set}\r\n\r\n");
+    let room = answers.iter().fold(2 * text.len(), |sum, a| sum + room(a, change_set));
+    let mut out = Vec::with_capacity(room);
     out.extend_from_slice(text.as_bytes());
     for answer in answers {
         push_answer(&mut out, change_set, answer);
@@ -230,10 +246,17 @@ pub fn change_set_response(batch: &str, change_set: &str, answers: &[InnerAnswer
 
 /// Prints a batch response around the answer to a single query.
 pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512 + answer.body.len());
+    let mut out = Vec::with_capacity(room(answer, batch) + batch.len() + 8);
     push_answer(&mut out, batch, answer);
     out.extend_from_slice(format!("--{batch}--\r\n").as_bytes());
     out
+}
+
+/// Bytes that an answer takes at most.
+fn room(answer: &InnerAnswer, boundary: &str) -> usize {
+    const LINES: usize = 160;
+    let headers = answer.headers.iter().map(|(name, value)| name.len() + value.len() + 4);
+    LINES + boundary.len() + headers.sum::<usize>() + answer.body.len()
 }
 
 fn push_answer(out: &mut Vec<u8>, boundary: &str, answer: &InnerAnswer) {

@@ -69,7 +69,7 @@ async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>
             return Err(Code::RequestBodyTooLarge.into());
         }
         if length > body.capacity() {
-            let room = length.next_power_of_two();
+            let room = room_for(length, declared);
             share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
             body.reserve(room - body.len());
         }
@@ -78,6 +78,15 @@ async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>
             Some(piece) => piece,
             None => return Ok(body.freeze()),
         };
+    }
+}
+
+/// Room for a body of which so much is there: for as much as is declared, if that is
+/// not much more, else for twice as much.
+fn room_for(length: usize, declared: Option<u64>) -> usize {
+    match declared.and_then(|declared| usize::try_from(declared).ok()) {
+        Some(declared) if declared >= length => declared.min(4 * length),
+        _ => length.next_power_of_two(),
     }
 }
 
