@@ -15,6 +15,7 @@ from bed import Bed
 from compare import against_azurite, compare
 from goals import EXTRAS, LARGE, ROWS, STORES
 from processes import Failure, ROOT, end_all, end_with_us, say
+from profiled import release
 
 # Seconds after which everything ends, come what may.
 LIMIT = 3 * 3600
@@ -45,6 +46,7 @@ def options():
     parser.add_argument("--entities", type=int, default=1_000_000, metavar="N", help="of the large table [1000000]")
     parser.add_argument("--markdown", metavar="FILE", help="put the table between the marks in this file")
     parser.add_argument("--json", metavar="FILE", help="write every figure here")
+    parser.add_argument("--profiled", action="store_true", help="measure the program that scripts/release builds")
     parser.add_argument("--no-build", action="store_true", help="use the programs as they are")
     chosen = parser.parse_args()
     chosen.pairs = chosen.pairs or (1 if chosen.quick else 5)
@@ -54,20 +56,38 @@ def options():
     return chosen
 
 
-def build(target):
+def target_folder():
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
+
+
+def cargo_build(*what):
+    say(f"cargo build --release {' '.join(what)}")
+    subprocess.run(["cargo", "build", "--locked", "--release", "-q", *what], cwd=ROOT, check=True)
+
+
+def build_loader(target):
+    cargo_build("--example", "load")
+    return target / "release" / "examples" / "load"
+
+
+def build(target, profiled):
     """The server with its own features alone, then what it is compared with."""
-    for what in (["--bin", "rowhouse"], ["--example", "load"], ["--example", "relay"]):
-        say(f"cargo build --release {' '.join(what)}")
-        subprocess.run(["cargo", "build", "--locked", "--release", "-q", *what], cwd=ROOT, check=True)
-    return programs(target)
+    if not profiled:
+        cargo_build("--bin", "rowhouse")
+    loader = build_loader(target)
+    cargo_build("--example", "relay")
+    if profiled:
+        release(target, loader)
+    return programs(target, profiled)
 
 
-def programs(target):
-    release = target / "release"
-    found = release / "rowhouse", release / "examples" / "load", release / "examples" / "relay"
+def programs(target, profiled):
+    built = target / "release"
+    server = target / "profile" / "rowhouse" if profiled else built / "rowhouse"
+    found = server, built / "examples" / "load", built / "examples" / "relay"
     for program in found:
         if not program.exists():
-            raise Failure(f"{program.name} is not built")
+            raise Failure(f"{program} is not built")
     return found
 
 
@@ -112,8 +132,8 @@ def main():
     signal.signal(signal.SIGALRM, lambda *_: sys.exit("scripts/bench: took too long"))
     lines, status = [], 0
     try:
-        target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        made = programs(target) if chosen.no_build else build(target)
+        target = target_folder()
+        made = (programs if chosen.no_build else build)(target, chosen.profiled)
         others = Others()
         bed = Bed(chosen, made)
         try:
