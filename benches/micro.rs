@@ -49,7 +49,8 @@ fn now() -> Ticks {
 }
 
 fn stored_entity(row: usize) -> Stored {
-    let body = json_read::entity(entity(row).as_bytes()).expect("an entity");
+    let text = entity(row);
+    let body = json_read::entity(text.as_bytes()).expect("an entity");
     let key = Key::new("p", format!("r{row:04}"));
     Stored { key, modified: now(), properties: stored::encode(&body.properties) }
 }

@@ -10,6 +10,7 @@
 
 use std::time::{Duration, Instant};
 
+use rowhouse::codec::sent::Sent;
 use rowhouse::model::{EdmValue, Key, TableName, Ticks};
 use rowhouse::plan::{Write, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
@@ -89,10 +90,12 @@ async fn fill<B: Backend>(store: &B) {
     for table in 0..TABLES {
         let table = TableName::parse(&format!("Table{table}")).expect("a name");
         store.create_table(ACCOUNT, &table, now()).await.expect("a table");
+        let text = vec![("Text", EdmValue::String("x".repeat(200)))];
+        let properties = Sent::new(&text, None).expect("properties");
         let write = |row: usize| Write {
             kind: WriteKind::Insert,
             key: Key::new("p", format!("{row:04}")),
-            properties: vec![("Text".into(), EdmValue::String("x".repeat(200)))],
+            properties: properties.clone(),
         };
         let writes: Vec<Write> = (0..ENTITIES).map(write).collect();
         store.transact(ACCOUNT, &table, &writes, now()).await.expect("entities");

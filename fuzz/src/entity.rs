@@ -6,6 +6,7 @@ use rowhouse::codec::atom::write::{Atom, Style};
 use rowhouse::codec::feed::{Feed, Form};
 use rowhouse::codec::json::read::{self as json_read, EntityBody};
 use rowhouse::codec::json::write::{self as json_write, Context, Metadata};
+use rowhouse::codec::sent::Sent;
 use rowhouse::codec::stored::{self, Wanted};
 use rowhouse::error::Result;
 use rowhouse::model::edm::utf16_len;
@@ -16,12 +17,12 @@ use rowhouse::model::names::{
 use rowhouse::model::{EdmValue, Entity, IfMatch, Key, Stored};
 use rowhouse::plan::write::single;
 use rowhouse::plan::{Change, Write, WriteKind, decide};
-use rowhouse::request::operation::{EntityWrite, WriteVerb};
+use rowhouse::request::operation::{EntityWrite, SentEntity, WriteVerb};
 
 use crate::{assert_refused, assert_same, now};
 
 /// Checks what a body is read as: an entity, and the name of a table.
-pub fn check_reading<T>(entity: Result<EntityBody>, name: Result<T>) {
+pub fn check_reading<T>(entity: Result<EntityBody<'_>>, name: Result<T>) {
     match entity {
         Ok(body) => check(&body),
         Err(error) => assert_refused(&error),
@@ -32,34 +33,36 @@ pub fn check_reading<T>(entity: Result<EntityBody>, name: Result<T>) {
 }
 
 /// Inserts the entity, and updates another with it.
-fn check(body: &EntityBody) {
+fn check(body: &EntityBody<'_>) {
     for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
+        let EntityBody { partition, row, properties, flaw } = body.clone();
+        let sent = SentEntity { partition, row, properties: Sent::new(&properties, flaw) };
+        let properties = body.clone().into_properties();
         let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
-        match single(&mut EntityWrite { table, verb, key, body: Some(body.clone()), if_match }) {
+        match single(&mut EntityWrite { table, verb, key, body: Some(sent), if_match }) {
             Err(error) => assert_refused(&error),
-            Ok((_, write)) => check_write(&write),
+            Ok((_, write)) => check_write(&write, &properties),
         }
     }
 }
 
-fn check_write(write: &Write) {
-    check_limits(write);
+fn check_write(write: &Write, sent: &Properties) {
+    check_limits(&write.key, sent);
     let (properties, modified) = match decide(write, None, now()) {
         Err(error) => return assert_refused(&error),
         Ok(Change::Delete) => panic!("a write of an entity deletes it"),
-        Ok(Change::Put { properties, modified }) => (properties, modified),
+        Ok(Change::Put { properties, modified }) => (properties.into_owned(), modified),
     };
-    let entity = Entity { key: write.key.clone(), properties: write.properties.clone() };
+    let entity = Entity { key: write.key.clone(), properties: sent.clone() };
     assert!(entity.counted_size() <= MAX_ENTITY);
-    check_stored(&write.properties, &properties);
+    check_stored(sent, &properties);
     let stored = Stored { key: write.key.clone(), modified, properties };
-    check_json(&write.properties, &stored);
-    check_atom(&write.properties, &stored);
+    check_json(sent, &stored);
+    check_atom(sent, &stored);
     check_merge(write, &stored);
 }
 
-fn check_limits(write: &Write) {
-    let Write { key, properties, .. } = write;
+fn check_limits(key: &Key, properties: &Properties) {
     for part in [&key.partition, &key.row] {
         assert!(utf16_len(part) <= MAX_KEY, "a key is too long");
         assert!(!part.contains(['/', '\\', '#', '?']) && !part.contains(char::is_control), "{part:?}");
@@ -105,9 +108,9 @@ fn check_json(sent: &Properties, stored: &Stored) {
             let names = |properties: &Properties| -> Vec<String> {
                 properties.iter().map(|(name, _)| name.clone()).collect()
             };
-            assert_eq!(names(sent), names(&read.properties));
+            assert_eq!(names(sent), names(&read.into_properties()));
         } else {
-            assert_same(sent, &read.properties, "JSON and sent differ");
+            assert_same(sent, &read.into_properties(), "JSON and sent differ");
         }
     }
 }
@@ -131,11 +134,11 @@ fn check_atom(sent: &Properties, stored: &Stored) {
         let document = atom.entity_document(stored).expect("it is in stored form");
         let read = atom_read::entity(document.as_bytes()).expect("our own Atom is read");
         check_key(&read, &stored.key);
-        assert_same(sent, &read.properties, "Atom and sent differ");
+        assert_same(sent, &read.into_properties(), "Atom and sent differ");
     }
 }
 
-fn check_key(read: &EntityBody, key: &Key) {
+fn check_key(read: &EntityBody<'_>, key: &Key) {
     assert_eq!(read.flaw, None);
     assert_eq!(read.partition.as_ref(), Some(&key.partition));
     assert_eq!(read.row.as_ref(), Some(&key.row));
@@ -146,7 +149,7 @@ fn check_merge(write: &Write, stored: &Stored) {
     let again = Write { kind: WriteKind::Merge(IfMatch::Version(Some(stored.modified))), ..write.clone() };
     match decide(&again, Some(stored), now()) {
         Ok(Change::Put { properties, modified }) => {
-            assert_eq!(properties, stored.properties);
+            assert_eq!(*properties, stored.properties);
             assert!(modified > stored.modified, "a version is used twice");
         }
         other => panic!("merged into itself: {other:?}"),

@@ -8,6 +8,7 @@ mod members;
 pub mod multipart;
 pub mod policies;
 pub mod properties;
+pub mod sent;
 pub mod stored;
 pub mod strings;
 pub mod uri;

@@ -17,9 +17,9 @@ use std::borrow::Cow;
 use memchr::memmem::Finder;
 
 use super::members::{self, Member, each_member, string, value_after};
-use super::strings::{push_escaped, push_plain, push_string};
+use super::strings::{push_plain, push_string};
 use crate::error::{Code, Result};
-use crate::model::entity::{Properties, StoredProperties};
+use crate::model::entity::{Properties, StoredProperties, Value, View};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
 /// What follows a property's name in the name of its annotation.
@@ -38,60 +38,86 @@ pub struct StoredField<'a> {
     pub escaped: bool,
 }
 
-/// Prints properties in stored form.
-pub fn encode(properties: &[(String, EdmValue)]) -> StoredProperties {
+/// Prints properties in stored form. Their names are such as properties may have, in
+/// which nothing needs an escape.
+pub fn encode<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> StoredProperties {
     let mut out = String::with_capacity(room(properties));
     out.push('{');
     for (name, value) in properties {
         if out.len() > 1 {
             out.push(',');
         }
-        let annotation = annotation(value);
-        if let Some(edm_type) = annotation {
-            out.push('"');
-            push_escaped(&mut out, name);
-            out.push_str(ANNOTATION);
-            out.push_str("\":\"");
-            out.push_str(edm_type.name());
-            out.push_str("\",");
-        }
-        push_string(&mut out, name);
-        out.push(':');
-        push_value(&mut out, value, annotation);
+        push_member(&mut out, name.as_ref(), value.view());
     }
     out.push('}');
     StoredProperties::from_stored_text(out)
 }
 
-/// Names of the annotations that properties of these names have with other
-/// values, but not with these. Where one is stored, laying the members of the
-/// new values over the old ones would leave it behind.
-pub fn lacking_annotations(properties: &[(String, EdmValue)]) -> impl Iterator<Item = String> {
-    let plain = properties.iter().filter(|(_, value)| annotation(value).is_none());
-    plain.map(|(name, _)| format!("{name}{ANNOTATION}"))
-}
-
-/// Bytes that properties take in stored form, unless much has to be escaped.
-fn room(properties: &[(String, EdmValue)]) -> usize {
-    let value = |value: &EdmValue| match value {
-        EdmValue::String(s) => s.len(),
-        EdmValue::Binary(b) => 64 + b.len() / 3 * 4,
-        _ => 64,
-    };
-    properties.iter().fold(2, |sum, (name, v)| sum + 8 + 2 * name.len() + value(v))
-}
-
-fn annotation(value: &EdmValue) -> Option<EdmType> {
+fn push_member(out: &mut String, name: &str, value: View<'_>) {
     match value {
-        EdmValue::String(s) => memchr::memchr(0, s.as_bytes()).map(|_| EdmType::String),
-        EdmValue::Boolean(_) | EdmValue::Int32(_) => None,
-        other => Some(other.edm_type()),
+        View::Text { text, is_plain } if is_plain || memchr::memchr(0, text.as_bytes()).is_none() => {
+            push_name(out, name);
+            if is_plain { push_plain(out, text) } else { push_string(out, text) }
+        }
+        View::Text { text, .. } => {
+            push_annotation(out, name, EdmType::String);
+            push_string(out, &escape(text));
+        }
+        View::Other(value) => {
+            if matches!(value, EdmValue::Boolean(_) | EdmValue::Int32(_)) {
+                push_name(out, name);
+            } else {
+                push_annotation(out, name, value.edm_type());
+            }
+            push_value(out, value);
+        }
     }
 }
 
-fn push_value(out: &mut String, value: &EdmValue, annotation: Option<EdmType>) {
+fn push_name(out: &mut String, name: &str) {
+    push_plain(out, name);
+    out.push(':');
+}
+
+/// The name, after the annotation that goes before it.
+fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
+    out.push('"');
+    out.push_str(name);
+    out.push_str(ANNOTATION);
+    out.push_str("\":\"");
+    out.push_str(edm_type.name());
+    out.push_str("\",");
+    push_name(out, name);
+}
+
+/// Names of the annotations that properties of these names have with other
+/// values, but not with these. Where one is stored, laying the members of the
+/// new values over the old ones would leave it behind.
+///
+/// # Errors
+/// As [`fields`].
+pub fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
+    let is_plain = |field: &StoredField<'_>| match field.edm_type {
+        EdmType::String => !field.escaped,
+        other => matches!(other, EdmType::Boolean | EdmType::Int32),
+    };
+    let fields = fields(properties.as_str())?;
+    Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())
+}
+
+/// Bytes that properties take in stored form, unless much has to be escaped.
+fn room<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
+    let value = |value: View<'_>| match value {
+        View::Text { text, .. } => text.len(),
+        View::Other(EdmValue::Binary(b)) => 64 + b.len() / 3 * 4,
+        View::Other(_) => 64,
+    };
+    properties.iter().fold(2, |sum, (name, v)| sum + 8 + 2 * name.as_ref().len() + value(v.view()))
+}
+
+/// What is no string.
+fn push_value(out: &mut String, value: &EdmValue) {
     match value {
-        EdmValue::String(s) if annotation.is_some() => push_string(out, &escape(s)),
         EdmValue::String(s) => push_string(out, s),
         EdmValue::Boolean(b) => out.push_str(if *b { "true" } else { "false" }),
         EdmValue::Int32(n) => out.push_str(&n.to_string()),
@@ -314,14 +340,14 @@ pub(crate) mod tests {
     #[test]
     fn the_stored_form_is_plain_json_where_json_can_tell_the_type() {
         let stored = encode(&[
-            ("S".into(), EdmValue::String("é\"\n".into())),
-            ("B".into(), EdmValue::Boolean(true)),
-            ("I".into(), EdmValue::Int32(-5)),
-            ("L".into(), EdmValue::Int64(5_432_873_627_392)),
-            ("D".into(), EdmValue::Double(3.0)),
-            ("E".into(), EdmValue::Double(1e300)),
-            ("Z".into(), EdmValue::Double(-0.0)),
-            ("N".into(), EdmValue::String("a\u{0}\u{1}".into())),
+            ("S", EdmValue::String("é\"\n".into())),
+            ("B", EdmValue::Boolean(true)),
+            ("I", EdmValue::Int32(-5)),
+            ("L", EdmValue::Int64(5_432_873_627_392)),
+            ("D", EdmValue::Double(3.0)),
+            ("E", EdmValue::Double(1e300)),
+            ("Z", EdmValue::Double(-0.0)),
+            ("N", EdmValue::String("a\u{0}\u{1}".into())),
         ]);
         assert_eq!(
             stored.as_str(),

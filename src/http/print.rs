@@ -4,7 +4,7 @@ use super::answer::{Answer, DATA_SERVICE_ID, DATA_SERVICE_VERSION, ETAG, LOCATIO
 use crate::codec::atom::write::{Atom, Kind, Style};
 use crate::codec::feed::{Feed, Form};
 use crate::codec::json::write::{self as json, Context, Metadata, Select, as_stored};
-use crate::codec::{stored, uri};
+use crate::codec::uri;
 use crate::error::{Error, Result};
 use crate::model::entity::Glimpse;
 use crate::model::version::etag;
@@ -172,7 +172,7 @@ impl<'a> Printer<'a> {
             [&self.target.base, "/", &uri::entity_address(table, &write.key.partition, &write.key.row)]
                 .concat();
         let answer = self.created(location, || {
-            let entity = as_stored(write.key.clone(), stored::encode(&write.properties), modified);
+            let entity = as_stored(write.key.clone(), write.properties.stored().clone(), modified);
             self.entity_document(201, table, &entity, None)
         })?;
         Ok(answer.with(ETAG, etag(modified)))

@@ -21,6 +21,11 @@ impl Key {
     pub fn new(partition: impl Into<String>, row: impl Into<String>) -> Self {
         Self { partition: partition.into(), row: row.into() }
     }
+
+    /// Bytes that an entity without properties counts, see [`Entity::counted_size`].
+    pub fn counted_size(&self) -> usize {
+        4 + 2 * (utf16_len(&self.partition) + utf16_len(&self.row))
+    }
 }
 
 /// An entity as a client describes it; the service adds the Timestamp.
@@ -35,7 +40,35 @@ impl Entity {
     /// 4, two for each character of the keys, and for each property 8, two for
     /// each character of its name and its value.
     pub fn counted_size(&self) -> usize {
-        counted_size(&self.key, &self.properties)
+        self.key.counted_size() + counted_by(&self.properties, utf16_len)
+    }
+}
+
+/// A value, whoever holds it, as far as rules and printers need it.
+#[derive(Debug, Clone, Copy)]
+pub enum View<'a> {
+    /// A string.
+    Text {
+        text: &'a str,
+        /// Whether it is known that nothing in it needs an escape in JSON.
+        is_plain: bool,
+    },
+    /// What is no string.
+    Other(&'a EdmValue),
+}
+
+/// What has a value.
+pub trait Value {
+    /// The value.
+    fn view(&self) -> View<'_>;
+}
+
+impl Value for EdmValue {
+    fn view(&self) -> View<'_> {
+        match self {
+            EdmValue::String(text) => View::Text { text, is_plain: false },
+            other => View::Other(other),
+        }
     }
 }
 
@@ -44,7 +77,7 @@ impl Entity {
 ///
 /// # Errors
 /// Those of [`check_names`], then those of [`check_values`].
-pub fn check_properties(properties: &[(String, EdmValue)]) -> Result<()> {
+pub fn check_properties<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> Result<()> {
     check_names(properties)?;
     check_values(properties)
 }
@@ -54,58 +87,54 @@ pub fn check_properties(properties: &[(String, EdmValue)]) -> Result<()> {
 /// # Errors
 /// [`Code::TooManyProperties`], [`Code::PropertyNameTooLong`],
 /// [`Code::PropertyNameInvalid`].
-pub fn check_names(properties: &[(String, EdmValue)]) -> Result<()> {
+pub fn check_names<N: AsRef<str>, V>(properties: &[(N, V)]) -> Result<()> {
     if properties.len() > MAX_PROPERTIES {
         return Err(Code::TooManyProperties.into());
     }
-    for (name, _) in properties {
-        names::check_property_name(name)?;
-    }
-    Ok(())
+    properties.iter().try_for_each(|(name, _)| names::check_property_name(name.as_ref()))
 }
 
 /// How large values may be.
 ///
 /// # Errors
 /// [`Code::PropertyValueTooLarge`].
-pub fn check_values(properties: &[(String, EdmValue)]) -> Result<()> {
-    for (_, value) in properties {
-        let fits = match value {
-            EdmValue::String(s) => is_within(s, MAX_STRING),
-            EdmValue::Binary(b) => b.len() <= MAX_BINARY,
-            _ => true,
-        };
-        if !fits {
-            return Err(Code::PropertyValueTooLarge.into());
-        }
+pub fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
+    let fits = |value: View<'_>| match value {
+        View::Text { text, .. } => is_within(text, MAX_STRING),
+        View::Other(EdmValue::Binary(b)) => b.len() <= MAX_BINARY,
+        View::Other(_) => true,
+    };
+    if properties.iter().all(|(_, value)| fits(value.view())) {
+        Ok(())
+    } else {
+        Err(Code::PropertyValueTooLarge.into())
     }
-    Ok(())
 }
 
-/// Whether the entity as a whole may be stored.
+/// Whether an entity as a whole may be stored whose properties count so many bytes.
 ///
 /// # Errors
 /// [`Code::EntityTooLarge`].
-pub fn check_size(key: &Key, properties: &[(String, EdmValue)]) -> Result<()> {
-    let fits = most_counted(key, properties) <= MAX_ENTITY || counted_size(key, properties) <= MAX_ENTITY;
-    if fits { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
+pub fn check_size(key: &Key, properties: usize) -> Result<()> {
+    if key.counted_size() + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
-/// What [`counted_size`] cannot be beyond: text has no more UTF-16 units than
-/// bytes, and those need not be counted.
-fn most_counted(key: &Key, properties: &[(String, EdmValue)]) -> usize {
-    let most = |value: &EdmValue| match value {
-        EdmValue::String(s) => 2 * s.len() + 4,
-        other => other.counted_size(),
+/// Bytes that properties count, see [`Entity::counted_size`]. Of few it may be more
+/// than that, by what they have in bytes beyond UTF-16 units, which then need not be
+/// counted; beyond a quarter of [`MAX_ENTITY`] it is exact.
+pub fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
+    match counted_by(properties, str::len) {
+        few if few <= MAX_ENTITY / 4 => few,
+        _ => counted_by(properties, utf16_len),
+    }
+}
+
+fn counted_by<N: AsRef<str>, V: Value>(properties: &[(N, V)], length: impl Fn(&str) -> usize) -> usize {
+    let value = |value: View<'_>| match value {
+        View::Text { text, .. } => 2 * length(text) + 4,
+        View::Other(other) => other.counted_size(),
     };
-    let keys = 4 + 2 * (key.partition.len() + key.row.len());
-    properties.iter().fold(keys, |sum, (name, value)| sum + 8 + 2 * name.len() + most(value))
-}
-
-/// Bytes that these count against [`MAX_ENTITY`], see [`Entity::counted_size`].
-pub fn counted_size(key: &Key, properties: &[(String, EdmValue)]) -> usize {
-    let keys = 4 + 2 * (utf16_len(&key.partition) + utf16_len(&key.row));
-    properties.iter().fold(keys, |sum, (name, value)| sum + 8 + 2 * utf16_len(name) + value.counted_size())
+    properties.iter().fold(0, |sum, (name, v)| sum + 8 + 2 * length(name.as_ref()) + value(v.view()))
 }
 
 /// An entity as it comes out of the database.
@@ -162,6 +191,13 @@ impl Glimpse<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredProperties(String);
 
+impl Default for StoredProperties {
+    /// No properties.
+    fn default() -> Self {
+        Self("{}".to_owned())
+    }
+}
+
 impl StoredProperties {
     /// Wraps text that is in stored form: printed by `codec::stored` or read
     /// from the database.
@@ -194,7 +230,7 @@ mod tests {
 
     #[test]
     fn limits_sit_exactly_on_their_edges() {
-        let with = |value| check_properties(&[("P".into(), value)]).map_err(|e| e.code);
+        let with = |value| check_properties(&[("P", value)]).map_err(|e| e.code);
         assert_eq!(with(EdmValue::String("x".repeat(MAX_STRING))), Ok(()));
         let long = EdmValue::String("x".repeat(MAX_STRING + 1));
         assert_eq!(with(long), Err(Code::PropertyValueTooLarge));

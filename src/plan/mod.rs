@@ -11,7 +11,7 @@ pub mod scan;
 pub mod span;
 pub mod write;
 
-pub use decide::{Change, Draft, Write, WriteKind, Written, decide};
+pub use decide::{Change, Write, WriteKind, Written, decide};
 pub use predicate::{Field, Predicate};
 pub use scan::{EntityPage, PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;

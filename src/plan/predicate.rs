@@ -120,9 +120,9 @@ mod tests {
             key: Key::new("p", "r"),
             modified: Ticks::parse("2020-01-01T00:00:00Z").unwrap(),
             properties: stored::encode(&[
-                ("Yes".into(), EdmValue::Boolean(true)),
-                ("No".into(), EdmValue::Boolean(false)),
-                ("N".into(), EdmValue::Int32(5)),
+                ("Yes", EdmValue::Boolean(true)),
+                ("No", EdmValue::Boolean(false)),
+                ("N", EdmValue::Int32(5)),
             ]),
         }
     }

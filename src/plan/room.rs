@@ -7,7 +7,6 @@
 //! least half as many bytes as its properties count.
 
 use super::decide::Write;
-use crate::model::entity::counted_size;
 use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
 
 /// What a merge may count, with the keys, to be let off.
@@ -20,17 +19,18 @@ pub const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
 /// this merge to keep the limits of an entity whatever they are. `None` if it
 /// has to be decided.
 pub fn room(write: &Write) -> Option<i32> {
-    if counted_size(&write.key, &write.properties) > MAX_SENT {
+    if write.key.counted_size() + write.properties.size() > MAX_SENT {
         return None;
     }
-    MAX_PROPERTIES.checked_sub(write.properties.len())?.try_into().ok()
+    MAX_PROPERTIES.checked_sub(write.properties.count())?.try_into().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::sent::Sent;
     use crate::codec::stored::{encode, fields, tests::any_value};
-    use crate::model::entity::{Properties, StoredProperties};
+    use crate::model::entity::{Entity, Properties, StoredProperties, counted};
     use crate::model::names::{MAX_KEY, MAX_STRING, check_property_name};
     use crate::model::{EdmValue, IfMatch, Key, Stored, Ticks};
     use crate::plan::{WriteKind, decide};
@@ -65,22 +65,23 @@ mod tests {
         properties
     }
 
-    fn merge(properties: Properties) -> Write {
+    fn merge(properties: &Properties) -> Write {
         let key = Key::new("p".repeat(MAX_KEY), "r".repeat(MAX_KEY));
+        let properties = Sent::new(properties, None).unwrap();
         Write { kind: WriteKind::Merge(IfMatch::Any), key, properties }
     }
 
     #[test]
     fn the_largest_merge_into_the_largest_entity_keeps_the_limit() {
-        let keys = counted_size(&merge(vec![]).key, &[]);
-        let write = merge(heaviest("N", MAX_SENT - keys));
-        assert!(MAX_SENT - counted_size(&write.key, &write.properties) < 40);
+        let keys = merge(&vec![]).key.counted_size();
+        let mut sent = heaviest("N", MAX_SENT - keys);
+        let write = merge(&sent);
+        assert!(MAX_SENT - keys - counted(&sent) < 40);
         assert!(room(&write).is_some());
         // One letter too many in the last and smallest property.
-        let mut larger = write.clone();
-        let last = larger.properties.last_mut().unwrap();
+        let last = sent.last_mut().unwrap();
         *last = text(last.0.clone(), MAX_STRING);
-        assert_eq!(room(&larger), None);
+        assert_eq!(room(&merge(&sent)), None);
 
         let limit = MAX_STORED_TEXT as usize;
         let fits = |size: &usize| printed(&encode(&heaviest("O", *size))) <= limit;
@@ -97,7 +98,7 @@ mod tests {
             (0..n).map(|i| (format!("{prefix}{i}"), EdmValue::Int32(1))).collect()
         };
         for sent in [0, 1, 100, MAX_PROPERTIES] {
-            let write = merge(numbers("N", sent));
+            let write = merge(&numbers("N", sent));
             let room = room(&write).unwrap() as usize;
             let stored = |n: usize| {
                 let properties = encode(&numbers("O", n));
@@ -126,8 +127,8 @@ mod tests {
             for (name, _) in &properties {
                 prop_assert!(check_property_name(name).is_ok(), "{}", name);
             }
-            let nothing = Key::new("", "");
-            let counted = counted_size(&nothing, &properties) - counted_size(&nothing, &[]);
+            let entity = Entity { key: Key::new("", ""), properties: properties.clone() };
+            let counted = entity.counted_size() - entity.key.counted_size();
             let text = printed(&encode(&properties));
             prop_assert!(counted <= 2 * text, "{} bytes count {}: {:?}", text, counted, properties);
         }

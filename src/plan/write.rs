@@ -4,15 +4,14 @@ use std::collections::HashSet;
 
 use super::ChangeSet;
 use super::decide::{Write, WriteKind};
-use crate::codec::json::read::EntityBody;
+use crate::codec::sent::Sent;
 use crate::error::{Code, Error, Result};
-use crate::model::entity::{check_names, check_values};
 use crate::model::names::{KeyPart, check_body_key, check_key_length, check_url_key};
 use crate::model::{Key, TableName};
-use crate::request::operation::{EntityWrite, WriteVerb};
+use crate::request::operation::{EntityWrite, SentEntity, WriteVerb};
 
 /// Plans one write, which takes over the properties of the body: what is left of
-/// the entity still says how to answer.
+/// the entity still says how to answer, and may not be planned again.
 ///
 /// # Errors
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
@@ -29,21 +28,16 @@ pub fn single(entity: &mut EntityWrite) -> Result<(TableName, Write)> {
         (None, body) => key_of_body(body.as_ref())?,
         (Some(key), body) => key_of_url(key, body.is_some())?,
     };
-    if let Some(body) = &entity.body {
-        check_names(&body.properties)?;
-        if let Some(flaw) = &body.flaw {
-            return Err(flaw.clone());
-        }
-        check_values(&body.properties)?;
-    }
-    let table = TableName::parse(&entity.table)?;
-    let properties = entity.body.as_mut().map(|body| std::mem::take(&mut body.properties));
-    Ok((table, Write { kind, key, properties: properties.unwrap_or_default() }))
+    let properties = match &mut entity.body {
+        Some(body) => std::mem::replace(&mut body.properties, Ok(Sent::default()))?,
+        None => Sent::default(),
+    };
+    Ok((TableName::parse(&entity.table)?, Write { kind, key, properties }))
 }
 
-fn key_of_body(body: Option<&EntityBody>) -> Result<Key> {
+fn key_of_body(body: Option<&SentEntity>) -> Result<Key> {
     match body {
-        Some(EntityBody { partition: Some(partition), row: Some(row), .. }) => {
+        Some(SentEntity { partition: Some(partition), row: Some(row), .. }) => {
             check_body_key(KeyPart::PartitionKey, partition)?;
             check_body_key(KeyPart::RowKey, row)?;
             Ok(Key::new(partition, row))
@@ -110,7 +104,8 @@ mod tests {
 
     fn insert(partition: Option<&str>, row: Option<&str>) -> EntityWrite {
         let own = |text: Option<&str>| text.map(str::to_owned);
-        let body = EntityBody { partition: own(partition), row: own(row), ..EntityBody::default() };
+        let properties = Ok(Sent::default());
+        let body = SentEntity { partition: own(partition), row: own(row), properties };
         EntityWrite {
             table: "Abc".into(),
             verb: WriteVerb::Insert,
@@ -154,12 +149,12 @@ mod tests {
         let mut entity = insert(None, None);
         entity.table = "no".into();
         let bad = vec![("bad name".to_owned(), EdmValue::Int32(1))];
-        entity.body.as_mut().unwrap().properties = bad;
+        entity.body.as_mut().unwrap().properties = Sent::new(&bad, None);
         assert_eq!(code(&entity), Some(Code::PropertiesNeedValue));
         entity.body.as_mut().unwrap().partition = Some("p".into());
         entity.body.as_mut().unwrap().row = Some("r".into());
         assert_eq!(code(&entity), Some(Code::PropertyNameInvalid));
-        entity.body.as_mut().unwrap().properties.clear();
+        entity.body.as_mut().unwrap().properties = Ok(Sent::default());
         assert_eq!(code(&entity), Some(Code::NameLengthOutOfRange));
     }
 

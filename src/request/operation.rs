@@ -7,10 +7,11 @@ use super::options::{Options, QueryOptions};
 use super::target::{Resource, Target};
 use super::verb::Verb;
 use crate::codec::atom::read as atom;
-use crate::codec::json::read::{self as json, EntityBody};
+use crate::codec::json::read as json;
 use crate::codec::json::write::Select;
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, Layout, Properties};
+use crate::codec::sent::Sent;
 use crate::error::{Code, Error, Result};
 use crate::model::{IfMatch, Key};
 
@@ -70,8 +71,18 @@ pub struct EntityWrite {
     /// The key of the URL; an insert has its keys in the body.
     pub key: Option<Key>,
     /// Nothing for a delete.
-    pub body: Option<EntityBody>,
+    pub body: Option<SentEntity>,
     pub if_match: IfMatch,
+}
+
+/// An entity as a body describes it. Keys may be missing: an update takes them
+/// from its URL.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SentEntity {
+    pub partition: Option<String>,
+    pub row: Option<String>,
+    /// What is wrong with them is told after what is wrong with the keys.
+    pub properties: Result<Sent>,
 }
 
 /// The verbs that write entities.
@@ -243,11 +254,13 @@ fn refuse_conditions(head: &Head) -> Result<()> {
     Ok(())
 }
 
-fn entity(context: &Context<'_>) -> Result<EntityBody> {
-    match body_form(context)? {
+fn entity(context: &Context<'_>) -> Result<SentEntity> {
+    let body = match body_form(context)? {
         BodyForm::Json => json::entity(context.body),
         BodyForm::Atom => atom::entity(context.body),
-    }
+    }?;
+    let properties = Sent::new(&body.properties, body.flaw);
+    Ok(SentEntity { partition: body.partition, row: body.row, properties })
 }
 
 fn new_table(context: &Context<'_>) -> Result<String> {

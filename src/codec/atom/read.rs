@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::codec::json::read::{EntityBody, given_twice, typed_value};
+use crate::codec::sent::Given;
 use crate::codec::xml::{self, Element};
 use crate::error::{Code, Error, Result};
 use crate::model::{EdmType, EdmValue};
@@ -11,7 +12,7 @@ use crate::model::{EdmType, EdmValue};
 ///
 /// # Errors
 /// As [`crate::codec::json::read::entity`].
-pub fn entity(body: &[u8]) -> Result<EntityBody> {
+pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
     let properties = properties(body)?;
     let mut entity = EntityBody::default();
     let mut names = HashSet::new();
@@ -24,7 +25,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody> {
             "RowKey" => entity.row = key(element)?,
             "Timestamp" => {}
             _ if !element.children.is_empty() => return Err(Code::BodyNotUnderstood.into()),
-            name => entity.push(name.to_owned(), value(element)),
+            name => entity.push(name.to_owned().into(), value(element).map(|value| value.map(Given::Read))),
         }
     }
     Ok(entity)
@@ -102,7 +103,7 @@ mod tests {
              </author><id /><content type=\"application/xml\"><m:properties>{properties}</m:properties></content></entry>"
         )
     }
-    fn read(properties: &str) -> Result<EntityBody, Code> {
+    fn read(properties: &str) -> Result<EntityBody<'static>, Code> {
         let read = entity(entry(properties).as_bytes()).map_err(|e| e.code)?;
         read.flaw.as_ref().map_or(Ok(()), |flaw| Err(flaw.code))?;
         Ok(read)
@@ -119,7 +120,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!((read.partition.as_deref(), read.row.as_deref()), (Some("p"), Some("")));
-        let named: Vec<(&str, &EdmValue)> = read.properties.iter().map(|(n, v)| (n.as_str(), v)).collect();
+        let properties = read.into_properties();
+        let named: Vec<(&str, &EdmValue)> = properties.iter().map(|(n, v)| (n.as_str(), v)).collect();
         assert_eq!(
             named,
             [

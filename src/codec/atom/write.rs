@@ -253,9 +253,9 @@ mod tests {
         as_stored(
             Key::new("p'<", "r"),
             stored::encode(&[
-                ("S".into(), EdmValue::String(" a&b".into())),
-                ("I".into(), EdmValue::Int32(5)),
-                ("D".into(), EdmValue::Double(f64::NEG_INFINITY)),
+                ("S", EdmValue::String(" a&b".into())),
+                ("I", EdmValue::Int32(5)),
+                ("D", EdmValue::Double(f64::NEG_INFINITY)),
             ]),
             Ticks::parse("2011-05-01T00:00:01.5Z").unwrap(),
         )
@@ -291,7 +291,7 @@ mod tests {
             let text = atom(style, "T").entity_document(&entity()).unwrap();
             let read = crate::codec::atom::read::entity(text.as_bytes()).unwrap();
             assert_eq!(read.partition.as_deref(), Some("p'<"));
-            assert_eq!(read.properties, stored::decode(&entity().properties).unwrap());
+            assert_eq!(read.into_properties(), stored::decode(&entity().properties).unwrap());
             let text = atom(style, "Tables").table_document("abc");
             assert_eq!(crate::codec::atom::read::table_name(text.as_bytes()).as_deref(), Ok("abc"));
         }

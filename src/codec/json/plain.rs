@@ -37,9 +37,12 @@ impl<'a> Reader<'a> {
 
     /// The next byte that is no white space.
     fn peek(&mut self) -> Option<u8> {
-        let space = self.rest().iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).count();
-        self.at += space;
-        self.rest().first().copied()
+        loop {
+            match self.text.as_bytes().get(self.at) {
+                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
+                other => return other.copied(),
+            }
+        }
     }
 
     fn next_is(&mut self, byte: u8) -> bool {

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::plain;
 use crate::codec::members;
+use crate::codec::sent::{Given, GivenProperties};
 use crate::codec::stored::ANNOTATION;
 use crate::error::{Code, Error, Result};
 use crate::model::entity::Properties;
@@ -18,28 +19,33 @@ use crate::model::{EdmType, EdmValue, Ticks, lexical};
 /// An entity as a body describes it. Keys may be missing: an update takes them
 /// from its URL. Nothing but the JSON and the types of values is checked.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct EntityBody {
+pub struct EntityBody<'a> {
     pub partition: Option<String>,
     pub row: Option<String>,
     /// Custom properties that are not null, in order.
-    pub properties: Properties,
+    pub properties: GivenProperties<'a>,
     /// What is wrong with the first value that is not of its type. Keys, number
     /// and names of properties are judged before it (protocol §5.9), so the
     /// property is there, with `false` in place of its value.
     pub flaw: Option<Error>,
 }
 
-impl EntityBody {
+impl<'a> EntityBody<'a> {
     /// Adds a property, `None` for null.
-    pub fn push(&mut self, name: String, value: Result<Option<EdmValue>>) {
+    pub fn push(&mut self, name: Cow<'a, str>, value: Result<Option<Given<'a>>>) {
         match value {
             Ok(None) => {}
             Ok(Some(value)) => self.properties.push((name, value)),
             Err(flaw) => {
                 self.flaw.get_or_insert(flaw);
-                self.properties.push((name, EdmValue::Boolean(false)));
+                self.properties.push((name, Given::Read(EdmValue::Boolean(false))));
             }
         }
+    }
+
+    /// The properties, copied where they are part of the body.
+    pub fn into_properties(self) -> Properties {
+        self.properties.into_iter().map(|(name, value)| (name.into_owned(), value.into())).collect()
     }
 }
 
@@ -52,19 +58,20 @@ impl EntityBody {
 /// are no strings. As a flaw, [`Code::BodyNotUnderstood`] for unknown types and
 /// values that are not of their type, [`Code::OutOfRangeInput`] for dates before
 /// 1601.
-pub fn entity(body: &[u8]) -> Result<EntityBody> {
-    let members = Members::parse(body)?;
+pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
+    let mut members = Members::parse(body)?;
     let mut entity = EntityBody::default();
     entity.properties.reserve_exact(members.values.len());
-    for (name, raw) in &members.values {
+    for (name, raw) in std::mem::take(&mut members.values) {
         match name.as_ref() {
             "PartitionKey" => entity.partition = key(raw)?,
             "RowKey" => entity.row = key(raw)?,
             "Timestamp" => {}
             _ if raw.starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
             _ => {
-                let value = members.annotation(name).and_then(|own| value(name, raw, own));
-                entity.push(name.as_ref().to_owned(), value);
+                let annotated = members.annotation(&name);
+                let value = annotated.and_then(|own| value(&name, raw, members.string(raw), own));
+                entity.push(name, value);
             }
         }
     }
@@ -101,24 +108,36 @@ fn key(raw: &str) -> Result<Option<String>> {
     }
 }
 
-/// The value of a custom property, `None` for null.
-fn value(name: &str, raw: &str, annotated: Option<EdmType>) -> Result<Option<EdmValue>> {
+/// The value of a custom property, `None` for null. `string`: what it says, if it is
+/// a string.
+fn value<'a>(
+    name: &str,
+    raw: &'a str,
+    string: Option<Cow<'a, str>>,
+    annotated: Option<EdmType>,
+) -> Result<Option<Given<'a>>> {
     let misunderstood = || Error::from(Code::BodyNotUnderstood);
-    let text = match raw.as_bytes().first() {
-        Some(b'n') => return Ok(None),
-        None => return Err(misunderstood()),
-        Some(b'"') => members::string(raw).ok_or_else(misunderstood)?,
-        Some(_) => Cow::Borrowed(raw),
-    };
     let is_string = raw.starts_with('"');
-    match annotated {
-        None => inferred(text, is_string).map(Some),
-        // These have no form but a string.
-        Some(EdmType::String | EdmType::DateTime | EdmType::Guid | EdmType::Binary) if !is_string => {
-            Err(misunderstood())
+    let text = match string {
+        _ if raw == "null" => return Ok(None),
+        Some(text) => text,
+        None if is_string => return Err(misunderstood()),
+        None => Cow::Borrowed(raw),
+    };
+    let read = match (annotated, text) {
+        // A string that the parser let pass, and in which nothing was escaped.
+        (None | Some(EdmType::String), Cow::Borrowed(text)) if is_string => {
+            return Ok(Some(Given::Plain(text)));
         }
-        Some(edm_type) => typed_value(name, edm_type, text).map(Some),
-    }
+        (None, Cow::Owned(text)) if is_string => EdmValue::String(text),
+        (None, text) => inferred(&text)?,
+        // These have no form but a string.
+        (Some(EdmType::String | EdmType::DateTime | EdmType::Guid | EdmType::Binary), _) if !is_string => {
+            return Err(misunderstood());
+        }
+        (Some(edm_type), text) => typed_value(name, edm_type, text)?,
+    };
+    Ok(Some(Given::Read(read)))
 }
 
 /// The value of a property whose type and text are given.
@@ -144,13 +163,10 @@ pub fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<
     read.ok_or_else(|| Code::BodyNotUnderstood.into())
 }
 
-/// The value of a property without annotation. Integers beyond 32 bits become
-/// doubles, as recorded.
-fn inferred(text: Cow<'_, str>, is_string: bool) -> Result<EdmValue> {
-    if is_string {
-        return Ok(EdmValue::String(text.into_owned()));
-    }
-    match &*text {
+/// The value of a property without annotation that is no string. Integers beyond 32
+/// bits become doubles, as recorded.
+fn inferred(text: &str) -> Result<EdmValue> {
+    match text {
         "true" => Ok(EdmValue::Boolean(true)),
         "false" => Ok(EdmValue::Boolean(false)),
         number => lexical::parse_integer(number)
@@ -179,6 +195,8 @@ pub const fn given_twice(name: &str) -> Code {
 struct Members<'a> {
     values: Vec<(Cow<'a, str>, &'a str)>,
     types: Vec<(Cow<'a, str>, &'a str)>,
+    /// Whether it is known that nothing was escaped.
+    is_plain: bool,
 }
 
 /// So many members or fewer are compared with each other, rather than put in
@@ -187,7 +205,7 @@ const FEW: usize = 16;
 
 impl<'a> Members<'a> {
     fn with_room_for(values: usize) -> Self {
-        Members { values: Vec::with_capacity(values), types: Vec::new() }
+        Members { values: Vec::with_capacity(values), types: Vec::new(), is_plain: false }
     }
 
     fn parse(body: &'a [u8]) -> Result<Self> {
@@ -196,13 +214,16 @@ impl<'a> Members<'a> {
         // At once for all of it costs less than member by member.
         let body = std::str::from_utf8(body).map_err(|_| misunderstood())?;
         let mut members = Members::with_room_for(16);
-        if plain::each_member(body, |name, raw| members.place(name.into(), raw)).is_none() {
+        members.is_plain = plain::each_member(body, |name, raw| members.place(name.into(), raw)).is_some();
+        if !members.is_plain {
             members = serde_json::from_str(body).map_err(|_| misunderstood())?;
         }
         if let Some(name) = members.given_twice() {
             return Err(given_twice(name).into());
         }
-        members.types.sort_by(|a, b| a.0.cmp(&b.0));
+        if members.types.len() > FEW {
+            members.types.sort_by(|a, b| a.0.cmp(&b.0));
+        }
         Ok(members)
     }
 
@@ -217,6 +238,15 @@ impl<'a> Members<'a> {
         names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
+    /// What a value says that is a string.
+    fn string(&self, raw: &'a str) -> Option<Cow<'a, str>> {
+        if self.is_plain {
+            raw.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed)
+        } else {
+            members::string(raw)
+        }
+    }
+
     /// The text of a property's annotation.
     fn annotated(&self, name: &str) -> Option<&'a str> {
         if self.types.len() <= FEW {
@@ -229,7 +259,7 @@ impl<'a> Members<'a> {
     /// The annotated type of a property.
     fn annotation(&self, name: &str) -> Result<Option<EdmType>> {
         let Some(raw) = self.annotated(name) else { return Ok(None) };
-        members::string(raw)
+        self.string(raw)
             .and_then(|name| EdmType::from_name(&name))
             .map(Some)
             .ok_or_else(|| Code::BodyNotUnderstood.into())
@@ -313,7 +343,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn properties(body: &str) -> Properties {
-        entity(body.as_bytes()).unwrap_or_else(|e| panic!("{body}: {e}")).properties
+        entity(body.as_bytes()).unwrap_or_else(|e| panic!("{body}: {e}")).into_properties()
     }
     fn refused(body: &str) -> Code {
         entity(body.as_bytes()).map_or_else(|error| error, |body| body.flaw.expect("a flaw")).code
@@ -359,7 +389,7 @@ mod tests {
             "PartitionKey@odata.type":"Edm.String","Timestamp":"0001-01-01T00:00:00Z","ETag":"mine"}"#;
         let entity = entity(body.as_bytes()).unwrap();
         assert_eq!((entity.partition.as_deref(), entity.row.as_deref()), (Some("p"), Some("")));
-        assert_eq!(entity.properties, vec![("ETag".into(), EdmValue::String("mine".into()))]);
+        assert_eq!(entity.into_properties(), vec![("ETag".into(), EdmValue::String("mine".into()))]);
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! that two groups never wait for each other in a circle. A group of inserts
 //! speculates first: one statement that fails as a whole if a row exists.
 
-use sqlx::Row;
+use std::borrow::Cow;
+
+use sqlx::postgres::PgArguments;
+use sqlx::{Arguments as _, Row};
 
 use super::catalog::{Facts, exists};
 use super::fault::{Effect, Trouble};
@@ -38,7 +41,7 @@ struct Changes<'a> {
 struct Put<'a> {
     rk: &'a str,
     modified: Ticks,
-    properties: StoredProperties,
+    properties: Cow<'a, StoredProperties>,
 }
 
 impl Attempt for Group<'_> {
@@ -94,7 +97,7 @@ impl Group<'_> {
             complete &= lease.changed(update, Effect::Undone).await? == changes.updates.len();
         }
         if complete && !changes.deletes.is_empty() {
-            let delete = self.address(statements::DELETE_MANY, facts, &changes.deletes);
+            let delete = self.address(statements::DELETE_MANY, facts, &changes.deletes, 0);
             complete &= lease.changed(delete, Effect::Undone).await? == changes.deletes.len();
         }
         if complete {
@@ -152,12 +155,18 @@ impl Group<'_> {
         let modified: Vec<i64> = puts.iter().map(|put| put.modified.raw()).collect();
         let properties: Vec<JsonText<'_>> =
             puts.iter().map(|put| JsonText(put.properties.as_str())).collect();
-        self.address(text, facts, &rks).bind(modified).bind(properties)
+        // Elements of arrays have a length before them, and jsonb has a version.
+        let sent = puts.iter().map(|put| (4 + 8) + (5 + put.properties.as_str().len()));
+        self.address(text, facts, &rks, sent.sum()).bind(modified).bind(properties)
     }
 
-    fn address<'q>(&'q self, text: &'static str, facts: Facts, rks: &[&str]) -> Statement<'q> {
+    /// `more`: bytes of what is bound besides.
+    fn address<'q>(&'q self, text: &'static str, facts: Facts, rks: &[&str], more: usize) -> Statement<'q> {
         let partition = self.partition();
-        sqlx::query(text)
+        let mut arguments = PgArguments::default();
+        let keys = partition.len() + rks.iter().map(|rk| 4 + rk.len()).sum::<usize>();
+        arguments.reserve(6, 256 + keys + more);
+        sqlx::query_with(text, arguments)
             .bind(facts.bucket(partition))
             .bind(partition)
             .bind(rks.to_vec())

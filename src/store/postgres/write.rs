@@ -83,45 +83,42 @@ impl One<'_> {
     }
 
     fn stand_in(&self, modified: Ticks) -> Stored {
-        let properties = StoredProperties::from_stored_text("{}".into());
-        Stored { key: self.write.key.clone(), modified, properties }
+        Stored { key: self.write.key.clone(), modified, properties: StoredProperties::default() }
     }
 
     /// The change, under the guard that it assumed; `None` for a merge of so
     /// much that what is stored has to be seen.
-    fn assuming(&self, facts: Facts, change: Change) -> Option<Speculation> {
-        let effort = match (self.write.kind, change) {
-            (WriteKind::Insert, Change::Put { properties, .. }) => Effort::Insert(properties),
-            (WriteKind::Replace(IfMatch::Absent), Change::Put { properties, .. }) => {
-                Effort::Upsert(properties)
-            }
-            (WriteKind::Merge(IfMatch::Absent), Change::Put { properties, .. }) => {
+    fn assuming(&self, facts: Facts, change: Change<'_>) -> Option<Speculation> {
+        let effort = match (self.write.kind, stored(change)) {
+            (WriteKind::Insert, Some(properties)) => Effort::Insert(properties),
+            (WriteKind::Replace(IfMatch::Absent), Some(properties)) => Effort::Upsert(properties),
+            (WriteKind::Merge(IfMatch::Absent), Some(properties)) => {
                 Effort::InsertOrMerge(self.merging(properties)?)
             }
-            (kind @ WriteKind::Merge(_), Change::Put { properties, .. }) => {
+            (kind @ WriteKind::Merge(_), Some(properties)) => {
                 Effort::Merge(self.merging(properties)?, wanted(kind))
             }
-            (kind, Change::Put { properties, .. }) => Effort::Update(properties, wanted(kind)),
-            (kind, Change::Delete) => Effort::Delete(wanted(kind)),
+            (kind, Some(properties)) => Effort::Update(properties, wanted(kind)),
+            (kind, None) => Effort::Delete(wanted(kind)),
         };
         Some(self.speculation(facts, effort))
     }
 
     fn merging(&self, properties: StoredProperties) -> Option<Merging> {
         let room = room(self.write)?;
-        let annotations: Vec<String> = lacking_annotations(&self.write.properties).collect();
-        Some(Merging { properties, annotations: annotations.join(","), room })
+        let annotations = lacking_annotations(&properties).ok()?.join(",");
+        Some(Merging { properties, annotations, room })
     }
 
     /// The change, provided that what was found is still what is stored.
-    fn guarded(&self, facts: Facts, change: Change, found: Option<&Stored>) -> Speculation {
+    fn guarded(&self, facts: Facts, change: Change<'_>, found: Option<&Stored>) -> Speculation {
         let guard = found.map(|f| f.modified.raw());
         self.speculation(
             facts,
-            match (change, guard) {
-                (Change::Put { properties, .. }, None) => Effort::Insert(properties),
-                (Change::Put { properties, .. }, guard) => Effort::Update(properties, guard),
-                (Change::Delete, guard) => Effort::Delete(guard),
+            match (stored(change), guard) {
+                (Some(properties), None) => Effort::Insert(properties),
+                (Some(properties), guard) => Effort::Update(properties, guard),
+                (None, guard) => Effort::Delete(guard),
             },
         )
     }
@@ -172,6 +169,14 @@ impl One<'_> {
             WriteKind::Delete(_) => Written { modified: None },
             _ => Written { modified: Some(version) },
         }
+    }
+}
+
+/// What a change stores; nothing if it deletes.
+fn stored(change: Change<'_>) -> Option<StoredProperties> {
+    match change {
+        Change::Put { properties, .. } => Some(properties.into_owned()),
+        Change::Delete => None,
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     StoredAccount, TableSize,
 };
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{Draft, PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
 use readers::Readers;
 use writer::Writer;
@@ -130,7 +130,7 @@ impl Backend for SqliteStore {
         write: &Write,
         now: Ticks,
     ) -> StoreResult<Written> {
-        let (account, table, writes) = (account.to_owned(), table.clone(), [Draft::new(write)]);
+        let (account, table, writes) = (account.to_owned(), table.clone(), [write.clone()]);
         let outcome =
             self.writer.submit(move |db| statements::transact(db, &account, &table, &writes, now)).await;
         match outcome {
@@ -150,9 +150,7 @@ impl Backend for SqliteStore {
         writes: &[Write],
         now: Ticks,
     ) -> StoreResult<Vec<Written>> {
-        // The one thread that writes is left as little to do as possible.
-        let writes: Vec<Draft> = writes.iter().map(Draft::new).collect();
-        let (account, table) = (account.to_owned(), table.clone());
+        let (account, table, writes) = (account.to_owned(), table.clone(), writes.to_vec());
         self.writer.submit(move |db| statements::transact(db, &account, &table, &writes, now)).await
     }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::{Code, Error};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{Change, Draft, TableEntry, Written};
+use crate::plan::{Change, TableEntry, Write, Written, decide};
 use crate::store::{StoreResult, TableSize, bucket};
 
 type Sqlite<T> = rusqlite::Result<T>;
@@ -113,7 +113,7 @@ pub fn transact(
     db: &Connection,
     account: &str,
     table: &TableName,
-    writes: &[Draft],
+    writes: &[Write],
     now: Ticks,
 ) -> Sqlite<StoreResult<Vec<Written>>> {
     let Some(bucket) = bucket_of(db, account, table)? else {
@@ -129,22 +129,22 @@ pub fn transact(
     }
     let mut changes = Vec::with_capacity(writes.len());
     for (index, write) in writes.iter().enumerate() {
-        match write.decide(find(db, bucket, write.key())?.as_ref(), now) {
+        match decide(write, find(db, bucket, &write.key)?.as_ref(), now) {
             Ok(change) => changes.push(change),
             Err(error) => return Ok(Err(error.at(index).into())),
         }
     }
     let mut written = Vec::with_capacity(writes.len());
     for (write, change) in writes.iter().zip(changes) {
-        written.push(apply(db, bucket, write.key(), change)?);
+        written.push(apply(db, bucket, &write.key, change)?);
     }
     Ok(Ok(written))
 }
 
 /// Inserts all writes without a look at what is there. `false` if some of them
 /// are no inserts or find a row in their way; then nothing has changed.
-fn insert_all(db: &Connection, bucket: i64, writes: &[Draft], now: Ticks) -> Sqlite<bool> {
-    let Some(rows) = writes.iter().map(Draft::as_insert).collect::<Option<Vec<_>>>() else {
+fn insert_all(db: &Connection, bucket: i64, writes: &[Write], now: Ticks) -> Sqlite<bool> {
+    let Some(rows) = writes.iter().map(Write::as_insert).collect::<Option<Vec<_>>>() else {
         return Ok(false);
     };
     let mut insert = db.prepare_cached(
@@ -152,10 +152,10 @@ fn insert_all(db: &Connection, bucket: i64, writes: &[Draft], now: Ticks) -> Sql
          ON CONFLICT DO NOTHING",
     )?;
     for (index, (write, properties)) in writes.iter().zip(rows).enumerate() {
-        let Key { partition, row } = write.key();
+        let Key { partition, row } = &write.key;
         if insert.execute(params![bucket, partition, row, now.raw(), properties.as_str()])? == 0 {
             for undone in &writes[..index] {
-                delete(db, bucket, undone.key())?;
+                delete(db, bucket, &undone.key)?;
             }
             return Ok(false);
         }
@@ -165,9 +165,9 @@ fn insert_all(db: &Connection, bucket: i64, writes: &[Draft], now: Ticks) -> Sql
 
 /// Deletes without a look at what is there. `false` if this is no delete, or
 /// finds no row that it may remove; then nothing has changed.
-fn delete_guarded(db: &Connection, bucket: i64, write: &Draft) -> Sqlite<bool> {
+fn delete_guarded(db: &Connection, bucket: i64, write: &Write) -> Sqlite<bool> {
     let Some(wanted) = write.as_delete() else { return Ok(false) };
-    let Key { partition, row } = write.key();
+    let Key { partition, row } = &write.key;
     let deleted = db
         .prepare_cached(
             "DELETE FROM entities
@@ -183,7 +183,7 @@ fn delete(db: &Connection, bucket: i64, key: &Key) -> Sqlite<()> {
         .map(|_| ())
 }
 
-fn apply(db: &Connection, bucket: i64, key: &Key, change: Change) -> Sqlite<Written> {
+fn apply(db: &Connection, bucket: i64, key: &Key, change: Change<'_>) -> Sqlite<Written> {
     match change {
         Change::Put { properties, modified } => {
             db.prepare_cached(

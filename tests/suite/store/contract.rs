@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
+use rowhouse::codec::sent::Sent;
 use rowhouse::error::Code;
 use rowhouse::model::entity::Properties;
 use rowhouse::model::{EdmValue, Key, Stored, TableName, Ticks};
@@ -68,7 +69,12 @@ pub fn now() -> Ticks {
 }
 
 pub fn write(kind: WriteKind, pk: &str, rk: &str, properties: Properties) -> Write {
-    Write { kind, key: Key::new(pk, rk), properties }
+    Write { kind, key: Key::new(pk, rk), properties: sent(&properties) }
+}
+
+/// Properties as a request has them.
+pub fn sent(properties: &Properties) -> Sent {
+    Sent::new(properties, None).expect("properties that may be stored")
 }
 
 pub fn insert(pk: &str, rk: &str) -> Write {

@@ -1,0 +1,141 @@
+//! Custom properties as a body gives them, brought into stored form at once.
+
+use std::borrow::Cow;
+
+use super::stored;
+use crate::error::{Error, Result};
+use crate::model::EdmValue;
+use crate::model::entity::{self, StoredProperties, Value, View};
+
+/// The value of a property as a body gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Given<'a> {
+    /// A string of which every character may stand in JSON as it is.
+    Plain(&'a str),
+    Read(EdmValue),
+}
+
+/// Custom properties in the order of a body; names are unique.
+pub type GivenProperties<'a> = Vec<(Cow<'a, str>, Given<'a>)>;
+
+impl Value for Given<'_> {
+    fn view(&self) -> View<'_> {
+        match self {
+            Given::Plain(text) => View::Text { text, is_plain: true },
+            Given::Read(value) => value.view(),
+        }
+    }
+}
+
+impl From<Given<'_>> for EdmValue {
+    fn from(given: Given<'_>) -> Self {
+        match given {
+            Given::Plain(text) => EdmValue::String(text.to_owned()),
+            Given::Read(value) => value,
+        }
+    }
+}
+
+/// Custom properties that keep the rules which hold for them one by one (protocol
+/// §5.7). Kept as what is to be stored: a change set of a hundred entities holds a
+/// hundred texts instead of all their values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    stored: StoredProperties,
+    count: usize,
+    size: usize,
+}
+
+impl Sent {
+    /// Judges properties, of which reading may have found a flaw, and prints them.
+    ///
+    /// # Errors
+    /// In the order of protocol §5.9: those of [`entity::check_names`], the flaw, and
+    /// those of [`entity::check_values`].
+    pub fn new<N: AsRef<str>, V: Value>(properties: &[(N, V)], flaw: Option<Error>) -> Result<Self> {
+        entity::check_names(properties)?;
+        flaw.map_or(Ok(()), Err)?;
+        entity::check_values(properties)?;
+        Ok(Self {
+            stored: stored::encode(properties),
+            count: properties.len(),
+            size: entity::counted(properties),
+        })
+    }
+
+    /// What an entity stores that has these properties and no others.
+    pub const fn stored(&self) -> &StoredProperties {
+        &self.stored
+    }
+
+    /// How many there are.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes that they count, as [`entity::counted`] has it.
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Default for Sent {
+    /// No properties.
+    fn default() -> Self {
+        Self { stored: StoredProperties::default(), count: 0, size: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::json::read;
+    use crate::codec::strings::push_string;
+    use crate::error::Code;
+    use crate::model::names::{MAX_ENTITY, MAX_STRING};
+    use proptest::prelude::*;
+
+    #[test]
+    fn faults_come_in_their_order() {
+        let flaw = || Some(Error::from(Code::BodyNotUnderstood));
+        let long = "x".repeat(MAX_STRING + 1);
+        let code = |name: &str, flaw| Sent::new(&[(name, Given::Plain(&long))], flaw).map_err(|e| e.code);
+        assert_eq!(code("bad name", flaw()), Err(Code::PropertyNameInvalid));
+        assert_eq!(code("P", flaw()), Err(Code::BodyNotUnderstood));
+        assert_eq!(code("P", None), Err(Code::PropertyValueTooLarge));
+    }
+
+    #[test]
+    fn beyond_a_quarter_of_the_limit_the_size_is_exact() {
+        let text = |letters: usize| Given::Read(EdmValue::String("é".repeat(letters)));
+        let size = |texts: usize, letters: usize| {
+            let names: Vec<String> = (0..texts).map(|n| format!("P{n:02}")).collect();
+            Sent::new(&names.iter().map(|n| (n, text(letters))).collect::<Vec<_>>(), None).unwrap().size()
+        };
+        let exact = |texts: usize, letters: usize| texts * (8 + 6 + 4 + 2 * letters);
+        assert_eq!(size(1, 10), exact(1, 10) + 20);
+        assert_eq!(size(16, MAX_STRING), exact(16, MAX_STRING));
+        assert!(size(2, MAX_STRING) >= exact(2, MAX_STRING) && size(2, MAX_STRING) <= MAX_ENTITY / 4);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_copied_is_what_would_be_printed(texts in prop::collection::vec(any::<String>(), 0..6)) {
+            let mut body = String::from("{");
+            for (n, text) in texts.iter().enumerate() {
+                body.push_str(if n > 0 { "," } else { "" });
+                body.push_str(&format!("\"P{n}\":"));
+                push_string(&mut body, text);
+            }
+            body.push('}');
+            let read = read::entity(body.as_bytes()).unwrap();
+            let sent = Sent::new(&read.properties, None).unwrap();
+            let copied = read.into_properties();
+            for ((_, value), text) in copied.iter().zip(&texts) {
+                prop_assert_eq!(value, &EdmValue::String(text.clone()));
+            }
+            prop_assert_eq!(copied.len(), texts.len());
+            prop_assert_eq!(Sent::new(&copied, None).unwrap(), sent);
+        }
+    }
+}
