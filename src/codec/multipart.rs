@@ -358,14 +358,16 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_may_be_quoted_and_lines_that_only_begin_like_one_are_content() {
+    fn boundaries_may_be_quoted_and_lines_that_only_hold_one_are_content() {
         assert_eq!(boundary("multipart/mixed; boundary=\"x y\"; charset=\"utf-8\""), Some("x y"));
         assert_eq!(boundary("Multipart/Mixed;charset=utf-8;BOUNDARY=b"), Some("b"));
         for none in ["application/json", "multipart/mixed", "multipart/mixed; boundary=", ""] {
             assert_eq!(boundary(none), None, "{none}");
         }
-        let found = parts(b"--b\r\n\r\n--bx\r\n--b--\r\n", "b").unwrap();
-        assert_eq!(found[0].content, b"--bx");
+        for line in ["--bx", "x--b", " --b--", "--bx--b"] {
+            let body = format!("--b\r\n\r\n{line}\r\n--b--\r\n");
+            assert_eq!(parts(body.as_bytes(), "b").unwrap()[0].content, line.as_bytes());
+        }
     }
 
     #[test]
