@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import other
 from goals import ROWS, STORES, TABLES
 from processes import Cluster, Failure, ROOT, Rowhouse, end, new_folder, run, say
 from runs import load
@@ -39,7 +40,7 @@ def build(folder, host, flag):
 
 
 def work(program, loader, cluster):
-    """Has the program do everything that is measured, on both stores."""
+    """Has the program do everything that is measured, on both stores, and what would be slower if it never came."""
     for store in STORES:
         database = cluster.new_database("rowhouse") if store == "postgres" else f"sqlite://{new_folder()}/data.db"
         server = Rowhouse(program, database)
@@ -53,6 +54,7 @@ def work(program, loader, cluster):
             for clients in CLIENTS:
                 length = {"requests": REQUESTS} if row.counted else {"seconds": SECONDS}
                 load(loader, server, row.name, clients=clients, **length, **table)
+        other.work(server, ROWS[0].table)
         # Told to end, it writes down what it has counted.
         server.end()
 
@@ -62,7 +64,9 @@ def release(target, loader):
     host, reader = compiler()
     folder = target / "profile"
     counts = folder / "counts"
-    shutil.rmtree(counts, ignore_errors=True)
+    for made in (counts, folder / "built"):
+        # cargo does not see that counts are others than before.
+        shutil.rmtree(made, ignore_errors=True)
     counts.mkdir(parents=True)
     counting = build(folder / "counting", host, f"-Cprofile-generate={counts}")
     os.environ["LLVM_PROFILE_FILE"] = str(counts / "%p-%m.profraw")
