@@ -81,8 +81,8 @@ async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>
     }
 }
 
-/// Room for a body of which so much is there: for as much as is declared, if that is
-/// not much more, else for twice as much.
+/// Room for a body of which so much is there: for as much as is declared, but not for
+/// more than four times what is there, so that little sent sets little aside.
 fn room_for(length: usize, declared: Option<u64>) -> usize {
     match declared.and_then(|declared| usize::try_from(declared).ok()) {
         Some(declared) if declared >= length => declared.min(4 * length),
