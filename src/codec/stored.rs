@@ -64,14 +64,18 @@ fn push_member(out: &mut String, name: &str, value: View<'_>) {
             push_string(out, &escape(text));
         }
         View::Other(value) => {
-            if matches!(value, EdmValue::Boolean(_) | EdmValue::Int32(_)) {
-                push_name(out, name);
-            } else {
-                push_annotation(out, name, value.edm_type());
+            match value.edm_type() {
+                plain if is_told_by_json(plain) => push_name(out, name),
+                other => push_annotation(out, name, other),
             }
             push_value(out, value);
         }
     }
+}
+
+/// Whether JSON tells the type. A string may still have an annotation, see [`escape`].
+const fn is_told_by_json(edm_type: EdmType) -> bool {
+    matches!(edm_type, EdmType::String | EdmType::Boolean | EdmType::Int32)
 }
 
 fn push_name(out: &mut String, name: &str) {
@@ -97,10 +101,7 @@ fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
 /// # Errors
 /// As [`fields`].
 pub fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
-    let is_plain = |field: &StoredField<'_>| match field.edm_type {
-        EdmType::String => !field.escaped,
-        other => matches!(other, EdmType::Boolean | EdmType::Int32),
-    };
+    let is_plain = |field: &StoredField<'_>| is_told_by_json(field.edm_type) && !field.escaped;
     let fields = fields(properties.as_str())?;
     Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())
 }
