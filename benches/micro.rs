@@ -20,6 +20,7 @@ use rowhouse::codec::{multipart, stored};
 use rowhouse::model::{Key, Stored, Ticks};
 use rowhouse::odata;
 use rowhouse::plan::filter::{Subject, predicate};
+use rowhouse::plan::predicate::Prepared;
 use rowhouse::request::operation::Context;
 use rowhouse::request::options::NO_OPTIONS;
 use rowhouse::request::{self, Head, Target, target};
@@ -72,8 +73,8 @@ fn filters(c: &mut Criterion) {
     group.bench_function("understand", |b| b.iter(|| predicate(black_box(&expr), Subject::Entities)));
     let condition = predicate(&odata::parse("Age eq 37", COMPARISONS).expect("a filter"), Subject::Entities)
         .expect("a predicate");
-    let (names, entity) = (condition.wanted(), stored_entity(1));
-    group.bench_function("match", |b| b.iter(|| condition.matches(black_box(&entity).into(), &names)));
+    let (prepared, entity) = (Prepared::new(&condition), stored_entity(1));
+    group.bench_function("match", |b| b.iter(|| prepared.matches(black_box(&entity).into())));
     group.finish();
 }
 

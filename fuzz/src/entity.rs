@@ -84,7 +84,8 @@ fn check_stored(sent: &Properties, stored: &StoredProperties) {
     let decoded = stored::decode(stored).expect("it is in stored form");
     assert_same(sent, &decoded, "stored and sent differ");
     for (name, value) in sent {
-        let picked = stored::pick(stored.as_str(), &[Wanted::new(name)]).expect("it is in stored form");
+        let picked =
+            stored::pick(stored.as_str().as_bytes(), &[Wanted::new(name)]).expect("it is in stored form");
         assert_same(&vec![(name, value)], &picked, "picked and sent differ");
     }
     let json: serde_json::Value = serde_json::from_str(stored.as_str()).expect("it is JSON");

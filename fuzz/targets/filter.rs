@@ -8,8 +8,8 @@ use rowhouse::model::{Key, Stored};
 use rowhouse::odata::{self, Expr};
 use rowhouse::plan::filter::{Subject, predicate};
 use rowhouse::plan::page::token;
-use rowhouse::plan::predicate::View;
-use rowhouse::plan::span::least_name;
+use rowhouse::plan::predicate::{Prepared, View};
+use rowhouse::plan::span::first_whole_partition;
 use rowhouse::plan::{Predicate, Span, query};
 use rowhouse::request::QueryOptions;
 use rowhouse::store::postgres::sql_of;
@@ -47,10 +47,12 @@ fn check_entities(expr: &Expr, predicate: &Predicate) {
     };
     let rest = query::entities(&from, None).expect("its filter was understood");
     check_spans(&rest.spans);
-    let wanted = predicate.wanted();
+    let prepared = Prepared::new(predicate);
     for entity in mentioned.entities(&keys, now()) {
         let meant = holds(predicate, &entity);
-        assert_eq!(predicate.matches((&entity).into(), &wanted), Ok(meant), "{entity:?}");
+        assert_eq!(prepared.matches((&entity).into()), Ok(meant), "{entity:?}");
+        let by_properties = prepared.matches_properties(entity.properties.as_str().as_bytes());
+        assert!(by_properties == Ok(None) || by_properties == Ok(Some(meant)), "{entity:?}");
         let finds = |spans: &[Span], residual: Option<&Predicate>| {
             spans.iter().any(|span| lies_in(&entity.key, span)) && residual.is_none_or(|p| holds(p, &entity))
         };
@@ -90,8 +92,8 @@ fn check_tables(expr: &Expr) {
         let name = key.partition.to_ascii_lowercase();
         let view = View { partition: &name, row: "", modified: now(), properties: Vec::new() };
         let found = scan.spans.iter().any(|span| {
-            name >= least_name(&span.lower)
-                && span.upper.as_ref().is_none_or(|upper| name < least_name(upper))
+            name >= first_whole_partition(&span.lower)
+                && span.upper.as_ref().is_none_or(|upper| name < first_whole_partition(upper))
         });
         let found = found && scan.residual.as_ref().is_none_or(|p| p.eval(&view));
         assert_eq!(found, predicate.eval(&view), "{name} in {scan:?}");

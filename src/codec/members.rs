@@ -2,6 +2,7 @@
 //! be the output of a JSON printer: nothing is decoded, copied or judged.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use memchr::memmem::Finder;
 
@@ -31,7 +32,7 @@ impl<'a> Member<'a> {
 /// Shows the members of an object one by one; their values are no objects or
 /// arrays. `None` where the text is something else, or as soon as `see` says so.
 pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
-    let mut scanner = Scanner { text, at: 0 };
+    let mut scanner = Scanner { bytes: text.as_bytes(), at: 0 };
     scanner.expect(b'{')?;
     if scanner.next_is(b'}') {
         return scanner.is_done().then_some(());
@@ -40,7 +41,7 @@ pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<
         let (name, is_escaped) = scanner.string()?;
         scanner.expect(b':')?;
         let value = scanner.value()?;
-        see(Member { name, is_escaped, value })?;
+        see(Member { name: text.get(name)?, is_escaped, value: text.get(value)? })?;
         if scanner.next_is(b',') {
             continue;
         }
@@ -53,15 +54,17 @@ pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<
 /// quotes and its colon. The text of a flat object holds that nowhere but in
 /// front of a value: inside a string each quote has a backslash before it, and
 /// no colon follows the end of a string that is a value. `None` without an
-/// occurrence, `Some(None)` where no value follows.
-pub fn value_after<'a>(text: &'a str, member: &Finder<'_>) -> Option<Option<&'a str>> {
-    let at = member.find(text.as_bytes())? + member.needle().len();
-    Some(Scanner { text, at }.value())
+/// occurrence, `Some(None)` where no value follows. Of the text, only the value
+/// need be UTF-8: nothing else is looked at.
+pub fn value_after<'a>(text: &'a [u8], member: &Finder<'_>) -> Option<Option<&'a str>> {
+    let at = member.find(text)? + member.needle().len();
+    let value = Scanner { bytes: text, at }.value();
+    Some(value.and_then(|range| std::str::from_utf8(text.get(range)?).ok()))
 }
 
 /// The value that begins at a position, as JSON text. `None` where none does.
 pub fn value_at(text: &str, at: usize) -> Option<&str> {
-    Scanner { text, at }.value()
+    text.get(Scanner { bytes: text.as_bytes(), at }.value()?)
 }
 
 /// What a JSON string says, borrowed where nothing was escaped. `None` for what
@@ -83,17 +86,16 @@ pub fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, s
 }
 
 struct Scanner<'a> {
-    text: &'a str,
+    bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Scanner<'a> {
+impl Scanner<'_> {
     fn peek(&mut self) -> Option<u8> {
-        let bytes = self.text.as_bytes();
-        while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+        while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
         }
-        bytes.get(self.at).copied()
+        self.bytes.get(self.at).copied()
     }
 
     fn next_is(&mut self, byte: u8) -> bool {
@@ -110,16 +112,16 @@ impl<'a> Scanner<'a> {
         self.peek().is_none()
     }
 
-    /// A string with its quotes, and whether there is a backslash in it.
-    fn string(&mut self) -> Option<(&'a str, bool)> {
+    /// Where a string with its quotes is, and whether there is a backslash in it.
+    fn string(&mut self) -> Option<(Range<usize>, bool)> {
         self.expect(b'"')?;
-        let (bytes, start) = (self.text.as_bytes(), self.at - 1);
+        let (bytes, start) = (self.bytes, self.at - 1);
         let mut is_escaped = false;
         loop {
             let found = self.at + quote_or_escape(bytes.get(self.at..)?)?;
             self.at = found + 1;
             if bytes[found] == b'"' {
-                return Some((self.text.get(start..self.at)?, is_escaped));
+                return Some((start..self.at, is_escaped));
             }
             // Whatever is escaped, it does not end the string.
             is_escaped = true;
@@ -127,17 +129,17 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn value(&mut self) -> Option<&'a str> {
+    fn value(&mut self) -> Option<Range<usize>> {
         match self.peek()? {
-            b'"' => self.string().map(|(text, _)| text),
+            b'"' => self.string().map(|(range, _)| range),
             b'{' | b'[' => None,
             _ => {
                 let start = self.at;
-                let rest = self.text.as_bytes().get(start..)?;
+                let rest = self.bytes.get(start..)?;
                 let length =
                     rest.iter().position(|b| matches!(b, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t'))?;
                 self.at += length;
-                if length == 0 { None } else { self.text.get(start..self.at) }
+                if length == 0 { None } else { Some(start..self.at) }
             }
         }
     }

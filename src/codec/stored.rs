@@ -226,11 +226,12 @@ pub fn decode(stored: &StoredProperties) -> Result<Properties> {
         .collect()
 }
 
-/// Reads those properties of a stored object whose names are asked for.
+/// Reads those properties of a stored object whose names are asked for. Nothing
+/// else of the text is looked at.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
-pub fn pick<'n>(stored: &str, wanted: &[Wanted<'n>]) -> Result<Vec<(&'n str, EdmValue)>> {
+pub fn pick<'n>(stored: &[u8], wanted: &[Wanted<'n>]) -> Result<Vec<(&'n str, EdmValue)>> {
     let mut picked = Vec::with_capacity(wanted.len());
     for property in wanted {
         if let Some(value) = property.value(stored) {
@@ -261,7 +262,7 @@ impl<'n> Wanted<'n> {
     }
 
     /// `None` without the property, `Some(None)` where it is not in stored form.
-    fn value(&self, stored: &str) -> Option<Option<EdmValue>> {
+    fn value(&self, stored: &[u8]) -> Option<Option<EdmValue>> {
         let raw = value_after(stored, &self.member)?;
         let read = || {
             let raw = raw?;
@@ -370,7 +371,7 @@ pub(crate) mod tests {
             vec![("L".into(), EdmValue::Int64(5)), ("D".into(), EdmValue::Double(1.5))]
         );
         assert_eq!(
-            pick(stored.as_str(), &[Wanted::new("D"), Wanted::new("X")]).unwrap(),
+            pick(stored.as_str().as_bytes(), &[Wanted::new("D"), Wanted::new("X")]).unwrap(),
             vec![("D", EdmValue::Double(1.5))]
         );
     }
@@ -426,7 +427,7 @@ pub(crate) mod tests {
             let names: Vec<String> = numbered.chain(["P".into(), "Lure".into()]).collect();
             let wanted: Vec<Wanted<'_>> = names.iter().map(|name| Wanted::new(name)).collect();
             let all = decode(&StoredProperties::from_stored_text(text.clone())).unwrap();
-            let mut picked = pick(&text, &wanted).unwrap();
+            let mut picked = pick(text.as_bytes(), &wanted).unwrap();
             picked.sort_by(|a, b| a.0.cmp(b.0));
             prop_assert_eq!(picked.len(), all.len());
             for (name, value) in picked {

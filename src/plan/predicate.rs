@@ -45,18 +45,45 @@ pub struct View<'a> {
     pub properties: Vec<(&'a str, EdmValue)>,
 }
 
-impl Predicate {
-    /// Whether a stored entity satisfies the predicate. `wanted` is what
-    /// [`Predicate::wanted`] gave.
+/// A predicate that is made ready for many entities.
+pub struct Prepared<'p> {
+    predicate: &'p Predicate,
+    wanted: Vec<Wanted<'p>>,
+    is_about_properties: bool,
+}
+
+impl<'p> Prepared<'p> {
+    /// Makes a predicate ready.
+    pub fn new(predicate: &'p Predicate) -> Self {
+        let (wanted, is_about_properties) = (predicate.wanted(), predicate.is_about_properties());
+        Self { predicate, wanted, is_about_properties }
+    }
+
+    /// Whether a stored entity satisfies the predicate.
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn matches(&self, entity: Glimpse<'_>, wanted: &[Wanted<'_>]) -> Result<bool> {
+    pub fn matches(&self, entity: Glimpse<'_>) -> Result<bool> {
         let Glimpse { partition, row, modified, properties } = entity;
-        let properties = stored::pick(properties, wanted)?;
-        Ok(self.eval(&View { partition, row, modified, properties }))
+        let properties = stored::pick(properties.as_bytes(), &self.wanted)?;
+        Ok(self.predicate.eval(&View { partition, row, modified, properties }))
     }
 
+    /// Whether an entity of these properties, in stored form, satisfies the
+    /// predicate. `None` if more of the entity has to be known.
+    ///
+    /// # Errors
+    /// As [`Prepared::matches`].
+    pub fn matches_properties(&self, stored: &[u8]) -> Result<Option<bool>> {
+        if !self.is_about_properties {
+            return Ok(None);
+        }
+        let properties = stored::pick(stored, &self.wanted)?;
+        Ok(Some(self.predicate.eval(&View { partition: "", row: "", modified: Ticks::MIN, properties })))
+    }
+}
+
+impl Predicate {
     /// Evaluates under the two-valued semantics of protocol §6.4: comparisons
     /// of a missing property are false, `not` is plain negation.
     pub fn eval(&self, view: &View<'_>) -> bool {
@@ -77,8 +104,18 @@ impl Predicate {
         }
     }
 
+    /// Whether it looks at nothing but custom properties.
+    fn is_about_properties(&self) -> bool {
+        match self {
+            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().all(Self::is_about_properties),
+            Predicate::Not(inner) => inner.is_about_properties(),
+            Predicate::Compare { field, .. } => matches!(field, Field::Custom(_)),
+            Predicate::Flag(_) | Predicate::Always(_) => true,
+        }
+    }
+
     /// The custom properties that the predicate looks at, each once.
-    pub fn wanted(&self) -> Vec<Wanted<'_>> {
+    fn wanted(&self) -> Vec<Wanted<'_>> {
         let mut names = Vec::new();
         self.collect_names(&mut names);
         names.sort_unstable();
@@ -128,7 +165,7 @@ mod tests {
     }
 
     fn holds(predicate: &Predicate) -> bool {
-        predicate.matches((&entity()).into(), &predicate.wanted()).unwrap()
+        Prepared::new(predicate).matches((&entity()).into()).unwrap()
     }
 
     fn custom(name: &str, op: CompareOp, literal: EdmValue) -> Predicate {
@@ -148,6 +185,31 @@ mod tests {
     fn bare_properties_need_a_stored_true() {
         for (name, expected) in [("Yes", true), ("No", false), ("N", false), ("Missing", false)] {
             assert_eq!(holds(&Predicate::Flag(name.into())), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn properties_alone_decide_where_nothing_else_is_looked_at() {
+        let entity = entity();
+        let by_properties = |predicate: &Predicate| {
+            Prepared::new(predicate).matches_properties(entity.properties.as_str().as_bytes()).unwrap()
+        };
+        let number = |op| custom("N", op, EdmValue::Int32(5));
+        let flag = |name: &str| Predicate::Flag(name.into());
+        let nested = |inner| Predicate::Any(vec![flag("No"), Predicate::Not(Box::new(inner))]);
+        for op in CompareOp::ALL {
+            for predicate in [number(op), nested(number(op)), Predicate::All(vec![flag("Yes"), number(op)])] {
+                assert_eq!(by_properties(&predicate), Some(holds(&predicate)), "{predicate:?}");
+            }
+        }
+        let key =
+            |field| Predicate::Compare { field, op: CompareOp::Eq, literal: EdmValue::String("p".into()) };
+        for field in [Field::PartitionKey, Field::RowKey, Field::Timestamp] {
+            for predicate in
+                [key(field.clone()), nested(key(field.clone())), Predicate::All(vec![flag("No"), key(field)])]
+            {
+                assert_eq!(by_properties(&predicate), None, "{predicate:?}");
+            }
         }
     }
 

@@ -40,14 +40,15 @@ impl Span {
         within.then_some(p)
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether no key can lie in it.
+    pub fn is_empty(&self) -> bool {
         self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
     }
 }
 
-/// The least table name at or above a bound. The keys of tables have an empty
-/// row part, so a bound with a row lies just above its name.
-pub fn least_name(bound: &Key) -> String {
+/// The first partition of which no row lies below a bound. Names of tables are
+/// such partitions, with a single row that is empty.
+pub fn first_whole_partition(bound: &Key) -> String {
     if bound.row.is_empty() { bound.partition.clone() } else { successor(&bound.partition) }
 }
 

@@ -14,7 +14,7 @@ use super::statements;
 use crate::error::Code;
 use crate::model::{TableName, Ticks};
 use crate::plan::predicate::View;
-use crate::plan::span::least_name;
+use crate::plan::span::first_whole_partition;
 use crate::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
 use crate::store::{Fault, StoreResult};
@@ -165,8 +165,8 @@ impl PgStore {
         }
         let mut page = TablePage::default();
         for span in &scan.spans {
-            let mut lower = least_name(&span.lower);
-            let upper = span.upper.as_ref().map(least_name);
+            let mut lower = first_whole_partition(&span.lower);
+            let upper = span.upper.as_ref().map(first_whole_partition);
             // One row more than wanted shows where the next page starts.
             while page.next.is_none() {
                 let batch = list(&mut lease, account, &lower, upper.as_deref(), scan.rows + 1).await?;

@@ -17,9 +17,9 @@ use super::pool::Lease;
 use super::read::{entity, key};
 use super::steps::{self, Source, Step};
 use super::{Attempt, PgStore, filter, statements};
-use crate::codec::stored::Wanted;
 use crate::model::Key;
 use crate::model::entity::Glimpse;
+use crate::plan::predicate::Prepared;
 use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
 use crate::store::{Collect, StoreResult};
 
@@ -143,8 +143,8 @@ impl Reading<'_> {
             }
             Residual::Local(predicate) => {
                 let source = steps::points(facts, spans, spans.len(), Projection::Full)?;
-                let wanted = predicate.wanted();
-                stream(lease, source, &mut |row| page.offer_if(predicate, &wanted, row)).await?;
+                let predicate = Prepared::new(predicate);
+                stream(lease, source, &mut |row| page.offer_if(&predicate, row)).await?;
             }
         }
         Ok(())
@@ -224,7 +224,7 @@ async fn local_window(
 ) -> StoreResult<Option<Key>> {
     let window = page.window.min(LARGEST_LOCAL_WINDOW);
     let source = steps::range(facts, span, lower, window + 1, Projection::Full)?;
-    let wanted = predicate.wanted();
+    let predicate = Prepared::new(predicate);
     let (mut seen, mut edge) = (0, None);
     stream(lease, source, &mut |row| {
         seen += 1;
@@ -232,7 +232,7 @@ async fn local_window(
             edge = Some(key(row)?);
             return Ok(ControlFlow::Continue(()));
         }
-        page.offer_if(predicate, &wanted, row)
+        page.offer_if(&predicate, row)
     })
     .await?;
     Ok(edge)
@@ -319,14 +319,9 @@ impl<'a> Page<'a> {
         Ok(self.offer(entity(row, self.with_properties)?))
     }
 
-    fn offer_if(
-        &mut self,
-        predicate: &Predicate,
-        wanted: &[Wanted<'_>],
-        row: &PgRow,
-    ) -> Result<ControlFlow<()>, sqlx::Error> {
+    fn offer_if(&mut self, predicate: &Prepared<'_>, row: &PgRow) -> Result<ControlFlow<()>, sqlx::Error> {
         let mut entity = entity(row, true)?;
-        let matches = predicate.matches(entity, wanted);
+        let matches = predicate.matches(entity);
         if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
             return Ok(ControlFlow::Continue(()));
         }

@@ -6,6 +6,7 @@
 mod accounts;
 mod checkpoint;
 mod connection;
+mod ranges;
 mod readers;
 mod rewind;
 mod scan;

@@ -5,22 +5,17 @@ use std::time::Instant;
 
 use rusqlite::{Connection, Row, params};
 
+use super::ranges::ranges;
 use super::statements::{bucket_of, ticks};
-use crate::codec::stored::Wanted;
 use crate::error::{Code, Error};
 use crate::model::entity::Glimpse;
 use crate::model::{Key, TableName};
-use crate::plan::predicate::View;
-use crate::plan::span::least_name;
+use crate::plan::predicate::{Prepared, View};
+use crate::plan::span::first_whole_partition;
 use crate::plan::{PageEnd, Projection, Scan, Span, TableEntry, TablePage, TableScan};
 use crate::store::{Collect, StoreResult};
 
 type Sqlite<T> = rusqlite::Result<T>;
-
-pub const FROM: &str = "SELECT pk, rk, modified, properties FROM entities
-     WHERE bucket = ?1 AND (pk, rk) >= (?2, ?3) ORDER BY pk, rk";
-pub const BETWEEN: &str = "SELECT pk, rk, modified, properties FROM entities
-     WHERE bucket = ?1 AND (pk, rk) >= (?2, ?3) AND (pk, rk) < (?4, ?5) ORDER BY pk, rk";
 
 /// One page of a query.
 pub fn entities(
@@ -34,21 +29,13 @@ pub fn entities(
         return Ok(Err(Code::TableNotFound.into()));
     };
     let mut page = Page::new(scan, into);
-    for span in &scan.spans {
-        let done = match &span.upper {
-            None => {
-                let mut statement = db.prepare_cached(FROM)?;
-                let lower = params![bucket, span.lower.partition, span.lower.row];
-                page.take(statement.query(lower)?)?
-            }
-            Some(upper) => {
-                let mut statement = db.prepare_cached(BETWEEN)?;
-                let (low, high) = (&span.lower, upper);
-                let bounds = params![bucket, low.partition, low.row, high.partition, high.row];
-                page.take(statement.query(bounds)?)?
-            }
-        };
-        if done {
+    for range in scan.spans.iter().flat_map(ranges) {
+        let mut statement = db.prepare_cached(range.statement())?;
+        statement.raw_bind_parameter(1, bucket)?;
+        for (parameter, bound) in (2..).zip(range.bounds()) {
+            statement.raw_bind_parameter(parameter, bound)?;
+        }
+        if page.take(statement.raw_query())? {
             break;
         }
     }
@@ -61,7 +48,7 @@ pub fn entities(
 /// A page being filled.
 struct Page<'a> {
     scan: &'a Scan,
-    wanted: Vec<Wanted<'a>>,
+    residual: Option<Prepared<'a>>,
     into: &'a mut dyn Collect,
     end: PageEnd,
     bytes: usize,
@@ -75,21 +62,20 @@ const CLOCK_EVERY: usize = 64;
 
 impl<'a> Page<'a> {
     fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
-        let wanted = scan.residual.as_ref().map(|p| p.wanted()).unwrap_or_default();
+        let residual = scan.residual.as_ref().map(Prepared::new);
         let (end, started) = (PageEnd::default(), Instant::now());
-        Self { scan, wanted, into, end, bytes: 0, looked_at: 0, started, failure: None }
+        Self { scan, residual, into, end, bytes: 0, looked_at: 0, started, failure: None }
     }
 
     /// Takes rows until a limit is reached; returns whether the page is over.
     fn take(&mut self, mut rows: rusqlite::Rows<'_>) -> Sqlite<bool> {
         while let Some(row) = rows.next()? {
-            let seen = glimpse(row)?;
             if self.out_of_time() {
-                self.end.next = Some(Key::new(seen.partition, seen.row));
+                self.end.next = Some(key(row)?);
                 return Ok(true);
             }
             self.looked_at += 1;
-            match self.matches(seen) {
+            match self.matches(row)? {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(error) => {
@@ -97,6 +83,7 @@ impl<'a> Page<'a> {
                     return Ok(true);
                 }
             }
+            let seen = glimpse(row)?;
             if self.is_full_for(seen) {
                 self.end.next = Some(Key::new(seen.partition, seen.row));
                 return Ok(true);
@@ -117,8 +104,15 @@ impl<'a> Page<'a> {
         kept >= self.scan.rows || (kept > 0 && self.bytes + entity.weight() > self.scan.bytes)
     }
 
-    fn matches(&self, entity: Glimpse<'_>) -> Result<bool, Error> {
-        self.scan.residual.as_ref().map_or(Ok(true), |p| p.matches(entity, &self.wanted))
+    /// Most filters look at properties alone, and then nothing else is read of rows
+    /// that do not match.
+    fn matches(&self, row: &Row<'_>) -> Sqlite<Result<bool, Error>> {
+        let Some(residual) = &self.residual else { return Ok(Ok(true)) };
+        Ok(match residual.matches_properties(row.get_ref(PROPERTIES)?.as_bytes()?) {
+            Ok(None) => residual.matches(glimpse(row)?),
+            Ok(Some(matches)) => Ok(matches),
+            Err(error) => Err(error),
+        })
     }
 
     fn keep(&mut self, mut entity: Glimpse<'_>) {
@@ -131,15 +125,24 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A row as it lies in SQLite's page: most rows of a filtered scan are never
-/// copied.
+/// Columns of the statements of [`ranges`](super::ranges).
+const PARTITION: usize = 0;
+const ROW: usize = 1;
+const MODIFIED: usize = 2;
+const PROPERTIES: usize = 3;
+
+/// A row as SQLite shows it.
 fn glimpse<'a>(row: &'a Row<'_>) -> Sqlite<Glimpse<'a>> {
     Ok(Glimpse {
-        partition: row.get_ref(0)?.as_str()?,
-        row: row.get_ref(1)?.as_str()?,
-        modified: ticks(row, 2)?,
-        properties: row.get_ref(3)?.as_str()?,
+        partition: row.get_ref(PARTITION)?.as_str()?,
+        row: row.get_ref(ROW)?.as_str()?,
+        modified: ticks(row, MODIFIED)?,
+        properties: row.get_ref(PROPERTIES)?.as_str()?,
     })
+}
+
+fn key(row: &Row<'_>) -> Sqlite<Key> {
+    Ok(Key::new(row.get_ref(PARTITION)?.as_str()?, row.get_ref(ROW)?.as_str()?))
 }
 
 /// One page of an account's tables.
@@ -165,8 +168,8 @@ fn tables_in(
          WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
          ORDER BY name_lower",
     )?;
-    let upper = span.upper.as_ref().map(least_name);
-    let mut rows = statement.query(params![account, least_name(&span.lower), upper])?;
+    let upper = span.upper.as_ref().map(first_whole_partition);
+    let mut rows = statement.query(params![account, first_whole_partition(&span.lower), upper])?;
     while let Some(row) = rows.next()? {
         let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
         let partition = row.get_ref(0)?.as_str()?;
@@ -181,28 +184,4 @@ fn tables_in(
         page.tables.push(entry);
     }
     Ok(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::sqlite::connection::{Location, SqliteOptions, open};
-
-    #[test]
-    fn pages_walk_the_key_index_from_both_bounds() {
-        let db = open(&SqliteOptions::new(Location::Memory)).unwrap();
-        for (sql, bounds) in [(FROM, "(pk,rk)>(?,?)"), (BETWEEN, "(pk,rk)>(?,?) AND (pk,rk)<(?,?)")] {
-            let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            for parameter in 1..=explain.parameter_count() {
-                explain.raw_bind_parameter(parameter, "1").unwrap();
-            }
-            let mut rows = explain.raw_query();
-            let mut plan = Vec::new();
-            while let Some(row) = rows.next().unwrap() {
-                plan.push(row.get::<_, String>(3).unwrap());
-            }
-            assert_eq!(plan.len(), 1, "no sort: {plan:?}");
-            assert!(plan[0].contains("USING INDEX") && plan[0].contains(bounds), "{plan:?}");
-        }
-    }
 }

@@ -5,6 +5,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::model::entity::Properties;
 use rowhouse::model::{CompareOp, EdmValue, Key};
+use rowhouse::plan::predicate::Prepared;
 use rowhouse::plan::{Field, Predicate, Projection, Span, WriteKind};
 use rowhouse::store::Backend;
 
@@ -73,10 +74,10 @@ pub async fn sql_is_eval<B: Backend>(store: &B) {
     let everything = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
     assert_eq!(everything.len(), ENTITIES);
     for (at, predicate) in predicates(&mut runner).into_iter().enumerate() {
-        let wanted = predicate.wanted();
+        let prepared = Prepared::new(&predicate);
         let expected: Vec<&Key> = everything
             .iter()
-            .filter(|row| predicate.matches((*row).into(), &wanted).unwrap())
+            .filter(|row| prepared.matches((*row).into()).unwrap())
             .map(|row| &row.key)
             .collect();
         let mut filtered = scan(vec![Span::everything()]);

@@ -1,0 +1,155 @@
+//! Spans as ranges of one column. Where a bound is a pair of columns, SQLite
+//! finds its place in the index and still compares the pair with every row.
+
+use crate::plan::Span;
+use crate::plan::span::first_whole_partition;
+
+/// Keys that one statement walks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Range<'a> {
+    /// Rows of one partition, from one on and below another.
+    Rows { partition: &'a str, from: &'a str, below: Option<&'a str> },
+    /// Whole partitions, from one on and below another.
+    Partitions { from: String, below: Option<&'a str> },
+}
+
+/// A statement for the entities of a bucket (?1) within other bounds, in the order
+/// of their keys.
+macro_rules! entities_where {
+    ($bounds:literal) => {
+        concat!(
+            "SELECT pk, rk, modified, properties FROM entities WHERE bucket = ?1 AND ",
+            $bounds,
+            " ORDER BY pk, rk"
+        )
+    };
+}
+
+impl Range<'_> {
+    /// The statement that walks it. Its parameters are the bucket and what
+    /// [`Range::bounds`] gives.
+    pub const fn statement(&self) -> &'static str {
+        match self {
+            Range::Rows { below: None, .. } => entities_where!("pk = ?2 AND rk >= ?3"),
+            Range::Rows { below: Some(_), .. } => entities_where!("pk = ?2 AND rk >= ?3 AND rk < ?4"),
+            Range::Partitions { below: None, .. } => entities_where!("pk >= ?2"),
+            Range::Partitions { below: Some(_), .. } => entities_where!("pk >= ?2 AND pk < ?3"),
+        }
+    }
+
+    /// Parameters of the statement after the bucket.
+    pub fn bounds(&self) -> impl Iterator<Item = &str> {
+        let bounds = match self {
+            Range::Rows { partition, from, below } => [Some(*partition), Some(*from), *below],
+            Range::Partitions { from, below } => [Some(from.as_str()), *below, None],
+        };
+        bounds.into_iter().flatten()
+    }
+}
+
+/// The ranges that make up a span, ascending.
+pub fn ranges(span: &Span) -> Vec<Range<'_>> {
+    if span.is_empty() {
+        return Vec::new();
+    }
+    let Span { lower, upper } = span;
+    let upper = upper.as_ref();
+    if let Some(partition) = span.partition() {
+        let below = upper.filter(|upper| upper.partition == partition).map(|upper| upper.row.as_str());
+        return vec![Range::Rows { partition, from: &lower.row, below }];
+    }
+    let mut ranges = Vec::with_capacity(3);
+    if !lower.row.is_empty() {
+        ranges.push(Range::Rows { partition: &lower.partition, from: &lower.row, below: None });
+    }
+    let below = upper.map(|upper| upper.partition.as_str());
+    ranges.push(Range::Partitions { from: first_whole_partition(lower), below });
+    if let Some(upper) = upper.filter(|upper| !upper.row.is_empty()) {
+        ranges.push(Range::Rows { partition: &upper.partition, from: "", below: Some(&upper.row) });
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::model::Key;
+    use crate::store::sqlite::connection::{Location, SqliteOptions, open};
+
+    fn database() -> Connection {
+        open(&SqliteOptions::new(Location::Memory)).unwrap()
+    }
+
+    fn key() -> impl Strategy<Value = Key> {
+        // The end of a bound may be U+0001, see `plan::span`.
+        ("[ab]{0,2}\u{1}?", "[ab]{0,2}\u{1}?").prop_map(|(p, r)| Key::new(p, r))
+    }
+
+    #[test]
+    fn every_statement_walks_the_key_index_and_looks_at_bounds_there_alone() {
+        let db = database();
+        let (partition, from, below) = ("p", "r", Some("s"));
+        for (range, bounds) in [
+            (Range::Rows { partition, from, below: None }, "pk=? AND rk>?"),
+            (Range::Rows { partition, from, below }, "pk=? AND rk>? AND rk<?"),
+            (Range::Partitions { from: from.into(), below: None }, "pk>?"),
+            (Range::Partitions { from: from.into(), below }, "pk>? AND pk<?"),
+        ] {
+            let explain = |how: &str, column| {
+                let mut explain = db.prepare(&format!("EXPLAIN {how} {}", range.statement())).unwrap();
+                for (parameter, bound) in (1..).zip(std::iter::once("1").chain(range.bounds())) {
+                    explain.raw_bind_parameter(parameter, bound).unwrap();
+                }
+                assert_eq!(explain.parameter_count(), 1 + range.bounds().count());
+                let mut rows = explain.raw_query();
+                let mut found = Vec::new();
+                while let Some(row) = rows.next().unwrap() {
+                    found.push(row.get::<_, String>(column).unwrap());
+                }
+                found
+            };
+            let plan = explain("QUERY PLAN", 3);
+            assert_eq!(plan.len(), 1, "no sort: {plan:?}");
+            assert!(plan[0].contains("USING INDEX") && plan[0].contains(bounds), "{plan:?}");
+            let program = explain("", 1);
+            let compares = |op: &&String| matches!(op.as_str(), "Lt" | "Le" | "Gt" | "Ge" | "Eq" | "Ne");
+            assert_eq!(program.iter().find(compares), None, "{range:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_hold_the_keys_of_their_span_in_order(
+            lower in key(),
+            upper in prop::option::of(key()),
+            keys in prop::collection::btree_set(("[ab]{0,2}", "[ab]{0,2}"), 0..30),
+        ) {
+            let span = Span { lower, upper };
+            let db = database();
+            for (p, r) in &keys {
+                db.execute("INSERT INTO entities VALUES (1, ?1, ?2, 0, '{}')", (p, r)).unwrap();
+            }
+            let mut walked = Vec::new();
+            for range in ranges(&span) {
+                let mut statement = db.prepare(range.statement()).unwrap();
+                statement.raw_bind_parameter(1, 1).unwrap();
+                for (parameter, bound) in (2..).zip(range.bounds()) {
+                    statement.raw_bind_parameter(parameter, bound).unwrap();
+                }
+                let mut rows = statement.raw_query();
+                while let Some(row) = rows.next().unwrap() {
+                    walked.push((row.get(0).unwrap(), row.get(1).unwrap()));
+                }
+            }
+            let within = |(p, r): &(String, String)| {
+                let key = Key::new(p, r);
+                span.lower <= key && span.upper.as_ref().is_none_or(|upper| key < *upper)
+            };
+            let expected: Vec<(String, String)> = keys.into_iter().filter(within).collect();
+            prop_assert_eq!(walked, expected);
+        }
+    }
+}
