@@ -1,5 +1,10 @@
 //! Connections checked out without a round trip.
 //!
+//! A runtime hears of what comes over the connections that were opened in it. One
+//! that another runtime opened has that runtime's thread woken for each piece of an
+//! answer, and then the thread that waits. So each thread uses its own connections
+//! while there may be more, and those of others only after that.
+//!
 //! A connection goes back on the stack only if its last statement is known to
 //! have ended outside a transaction. One whose statement was given up half-way,
 //! or that failed as a connection, is closed; the server rolls back.
@@ -12,6 +17,7 @@ use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, Postgres};
+use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
@@ -38,6 +44,7 @@ static NO_ANSWER: Seldom = Seldom::new();
 
 /// A bounded stack of connections.
 pub struct Pool {
+    max_connections: usize,
     slots: Semaphore,
     idle: Mutex<Vec<Resting>>,
     dial: Dial,
@@ -47,6 +54,7 @@ pub struct Pool {
 /// A connection that nobody uses.
 struct Resting {
     connection: PgConnection,
+    home: runtime::Id,
     since: Instant,
     /// Losses of others before its last statement.
     losses: u64,
@@ -55,7 +63,8 @@ struct Resting {
 impl Pool {
     /// An empty pool; connections are made as they are needed.
     pub fn new(dial: Dial, max_connections: usize, metrics: &'static metrics::Pool) -> Self {
-        Self { slots: Semaphore::new(max_connections), idle: Mutex::new(Vec::new()), dial, metrics }
+        let (slots, idle) = (Semaphore::new(max_connections), Mutex::default());
+        Self { max_connections, slots, idle, dial, metrics }
     }
 
     /// Waits for a slot and hands out a connection.
@@ -80,18 +89,21 @@ impl Pool {
             pool: self,
             _slot: slot,
             connection: None,
+            home: Handle::current().id(),
             losses: self.dial.losses(),
             running: false,
             in_transaction: false,
         };
-        while let Some(resting) = self.pop() {
+        let here = lease.home;
+        while let Some(resting) = self.pop(here) {
             let is_sure = resting.since.elapsed() < RESTED && resting.losses == lease.losses;
-            lease.connection = Some(resting.connection);
+            (lease.connection, lease.home) = (Some(resting.connection), resting.home);
             if is_sure || lease.answers().await {
                 return Ok(lease);
             }
         }
-        lease.connection = Some(self.open(until).await.inspect_err(|_| self.metrics.failures.one())?);
+        let opened = self.open(until).await.inspect_err(|_| self.metrics.failures.one())?;
+        (lease.connection, lease.home) = (Some(opened), here);
         self.metrics.opened.one();
         Ok(lease)
     }
@@ -110,16 +122,20 @@ impl Pool {
         })
     }
 
-    fn pop(&self) -> Option<Resting> {
-        let popped = self.resting().pop();
-        if popped.is_some() {
-            self.metrics.idle.add(-1);
-        }
-        popped
+    /// The connection of a runtime that was used last, or somebody's if no more may
+    /// be opened. Whoever asks has a slot.
+    fn pop(&self, home: runtime::Id) -> Option<Resting> {
+        let mut resting = self.resting();
+        let own = resting.iter().rposition(|resting| resting.home == home);
+        let in_use = self.max_connections.saturating_sub(self.slots.available_permits());
+        let is_full = resting.len() + in_use > self.max_connections;
+        let chosen = own.or_else(|| is_full.then(|| resting.len().checked_sub(1)).flatten())?;
+        self.metrics.idle.add(-1);
+        Some(resting.remove(chosen))
     }
 
-    fn push(&self, connection: PgConnection, losses: u64) {
-        self.resting().push(Resting { connection, since: Instant::now(), losses });
+    fn push(&self, connection: PgConnection, home: runtime::Id, losses: u64) {
+        self.resting().push(Resting { connection, home, since: Instant::now(), losses });
         self.metrics.idle.add(1);
     }
 
@@ -146,6 +162,8 @@ pub struct Lease<'p> {
     pool: &'p Pool,
     _slot: SemaphorePermit<'p>,
     connection: Option<PgConnection>,
+    /// Where the connection was opened.
+    home: runtime::Id,
     /// Losses of others before its last statement.
     losses: u64,
     /// A statement is under way; stays set if its future is dropped.
@@ -160,7 +178,7 @@ impl Drop for Lease<'_> {
             return;
         }
         if let Some(connection) = self.connection.take() {
-            self.pool.push(connection, self.losses);
+            self.pool.push(connection, self.home, self.losses);
         }
     }
 }
