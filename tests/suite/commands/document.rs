@@ -13,6 +13,7 @@ const BEGIN: &str = r#"
 set -e
 rowhouse() {
     [ "$1" = serve ] || { command rowhouse "$@"; return; }
+    : >log # is read below, maybe before the shell of the server has made it
     command rowhouse serve >ready 2>log &
     server=$!
     for _ in $(seq 300); do
