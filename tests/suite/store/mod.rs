@@ -14,5 +14,6 @@ mod rewind;
 mod sqlite;
 mod statements;
 mod tables;
+mod threads;
 mod values;
 mod writes;
