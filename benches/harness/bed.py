@@ -10,7 +10,7 @@ from contextlib import closing
 from email.utils import formatdate
 
 from goals import TABLES
-from processes import Azurite, Cluster, Failure, Rowhouse, new_folder, say
+from processes import Azurite, Cluster, Failure, Rowhouse, new_folder, run, say
 from runs import Pgbench, load
 
 ACCOUNT = "devstoreaccount1"
@@ -23,7 +23,7 @@ class Bed:
 
     def __init__(self, options, programs):
         self.options = options
-        self.rowhouse, self.loader, self.relay = programs
+        self.rowhouse, self.loader, self.relay, self.bare = programs
         self.folder = new_folder()
         say("starting a private PostgreSQL")
         self.cluster = Cluster()
@@ -69,6 +69,12 @@ class Bed:
             return int(self.cluster.sql("SELECT count(*) FROM entities", "rowhouse"))
         with closing(sqlite3.connect(f"file:{self.folder / 'rowhouse.db'}?mode=ro", uri=True)) as file:
             return file.execute("SELECT count(*) FROM entities").fetchone()[0]
+
+    def sqlite_alone(self, operation, table):
+        """µs that SQLite takes for the statement of an operation, once all is mapped."""
+        entities, partitions = TABLES[table]
+        where = (self.folder / "rowhouse.db", table, partitions, entities // partitions)
+        return float(run([str(part) for part in (self.bare, *where, operation, self.options.seconds)]))
 
     def pgbench(self, table):
         entities, partitions = TABLES[table]
