@@ -28,7 +28,7 @@ const BUCKET: &str = "SELECT table_no << 16 FROM tables WHERE account = ?1 AND n
 const ACCOUNT: &str = "devstoreaccount1";
 const ROWS_OF_A_PAGE: usize = 1000;
 /// MiB of the file that are mapped at most.
-const MAP_MIB: i64 = 2047;
+const MAP_MIB: i64 = 1024 * 1024;
 /// Between two looks at the clock.
 const ROUND: u32 = 16;
 

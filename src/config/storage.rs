@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{ConfigError, Mistakes, secret};
 use crate::store::postgres::PgOptions;
-use crate::store::sqlite::{Location, SqliteOptions};
+use crate::store::sqlite::{Location, MAX_MAP_MIB, SqliteOptions};
 
 /// Where entities are kept when nothing is said.
 const DEFAULT_URL: &str = "sqlite://rowhouse.db";
@@ -47,7 +47,7 @@ pub struct StorageSettings {
     pub max_connections: u32,
 
     /// MiB of a SQLite file that are read through a memory map at most; 0 for none
-    #[arg(long, env = "ROWHOUSE_SQLITE_MAP_MIB", default_value_t = 2047, value_parser = clap::value_parser!(u32).range(0..=2047))]
+    #[arg(long, env = "ROWHOUSE_SQLITE_MAP_MIB", default_value_t = MAX_MAP_MIB, value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_MAP_MIB)))]
     pub sqlite_map_mib: u32,
 }
 

@@ -54,8 +54,9 @@ const WRITER_CACHE_KIB: i64 = 4 * 1024;
 /// Page cache of a connection that reads, in KiB: pages of the log and, of the
 /// file, those past the memory map.
 const READER_CACHE_KIB: i64 = 2 * 1024;
-/// MiB of a file that SQLite can map at most.
-pub const MAX_MAP_MIB: u32 = 2047;
+/// MiB of a file that SQLite can map at most, as `.cargo/config.toml` has it built;
+/// built in another way, it maps less than it is asked to.
+pub const MAX_MAP_MIB: u32 = 1024 * 1024;
 
 /// How a database is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
