@@ -1,6 +1,8 @@
 //! Spans as ranges of one column. Where a bound is a pair of columns, SQLite
 //! finds its place in the index and still compares the pair with every row.
 
+use rusqlite::{Rows, Statement};
+
 use crate::plan::Span;
 use crate::plan::span::first_whole_partition;
 
@@ -26,8 +28,7 @@ macro_rules! entities_where {
 }
 
 impl Range<'_> {
-    /// The statement that walks it. Its parameters are the bucket and what
-    /// [`Range::bounds`] gives.
+    /// The statement that walks it.
     pub const fn statement(&self) -> &'static str {
         match self {
             Range::Rows { below: None, .. } => entities_where!("pk = ?2 AND rk >= ?3"),
@@ -37,8 +38,17 @@ impl Range<'_> {
         }
     }
 
+    /// Runs the statement, which has been prepared, for a bucket.
+    pub fn walk<'s>(&self, statement: &'s mut Statement<'_>, bucket: i64) -> rusqlite::Result<Rows<'s>> {
+        statement.raw_bind_parameter(1, bucket)?;
+        for (parameter, bound) in (2..).zip(self.bounds()) {
+            statement.raw_bind_parameter(parameter, bound)?;
+        }
+        Ok(statement.raw_query())
+    }
+
     /// Parameters of the statement after the bucket.
-    pub fn bounds(&self) -> impl Iterator<Item = &str> {
+    fn bounds(&self) -> impl Iterator<Item = &str> {
         let bounds = match self {
             Range::Rows { partition, from, below } => [Some(*partition), Some(*from), *below],
             Range::Partitions { from, below } => [Some(from.as_str()), *below, None],
@@ -100,11 +110,8 @@ mod tests {
         ] {
             let explain = |how: &str, column| {
                 let mut explain = db.prepare(&format!("EXPLAIN {how} {}", range.statement())).unwrap();
-                for (parameter, bound) in (1..).zip(std::iter::once("1").chain(range.bounds())) {
-                    explain.raw_bind_parameter(parameter, bound).unwrap();
-                }
                 assert_eq!(explain.parameter_count(), 1 + range.bounds().count());
-                let mut rows = explain.raw_query();
+                let mut rows = range.walk(&mut explain, 1).unwrap();
                 let mut found = Vec::new();
                 while let Some(row) = rows.next().unwrap() {
                     found.push(row.get::<_, String>(column).unwrap());
@@ -135,11 +142,7 @@ mod tests {
             let mut walked = Vec::new();
             for range in ranges(&span) {
                 let mut statement = db.prepare(range.statement()).unwrap();
-                statement.raw_bind_parameter(1, 1).unwrap();
-                for (parameter, bound) in (2..).zip(range.bounds()) {
-                    statement.raw_bind_parameter(parameter, bound).unwrap();
-                }
-                let mut rows = statement.raw_query();
+                let mut rows = range.walk(&mut statement, 1).unwrap();
                 while let Some(row) = rows.next().unwrap() {
                     walked.push((row.get(0).unwrap(), row.get(1).unwrap()));
                 }

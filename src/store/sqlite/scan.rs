@@ -31,11 +31,7 @@ pub fn entities(
     let mut page = Page::new(scan, into);
     for range in scan.spans.iter().flat_map(ranges) {
         let mut statement = db.prepare_cached(range.statement())?;
-        statement.raw_bind_parameter(1, bucket)?;
-        for (parameter, bound) in (2..).zip(range.bounds()) {
-            statement.raw_bind_parameter(parameter, bound)?;
-        }
-        if page.take(statement.raw_query())? {
+        if page.take(range.walk(&mut statement, bucket)?)? {
             break;
         }
     }
@@ -85,7 +81,7 @@ impl<'a> Page<'a> {
             }
             let seen = glimpse(row)?;
             if self.is_full_for(seen) {
-                self.end.next = Some(Key::new(seen.partition, seen.row));
+                self.end.next = Some(key(row)?);
                 return Ok(true);
             }
             self.keep(seen);
