@@ -6,6 +6,8 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat
 use sqlx::types::Json;
 use sqlx::{Decode, Encode, Postgres, Type};
 
+use crate::codec::sorted::push_sorted;
+
 /// The only version of jsonb's binary form that PostgreSQL knows.
 const VERSION: u8 = 1;
 
@@ -28,7 +30,7 @@ impl PgHasArrayType for JsonText<'_> {
 impl Encode<'_, Postgres> for JsonText<'_> {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
         buffer.push(VERSION);
-        buffer.extend_from_slice(self.0.as_bytes());
+        push_sorted(buffer, self.0);
         Ok(IsNull::No)
     }
 }
