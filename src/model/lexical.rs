@@ -22,6 +22,32 @@ pub fn format_double(value: f64) -> String {
     if value == 0.0 {
         return if value.is_sign_negative() { "-0.0" } else { "0.0" }.into();
     }
+    few_decimals(value).unwrap_or_else(|| any_decimals(value))
+}
+
+/// The text of a number with up to three digits after its point, which most have.
+/// Where a whole number below 1E+15, divided by the power of ten, is the value, that
+/// is what its digits say, and no other number of fifteen digits reads back as it.
+fn few_decimals(value: f64) -> Option<String> {
+    const POWERS: [u16; 4] = [1, 10, 100, 1000];
+    let magnitude = value.abs();
+    let scaled = |power: u16| (power, magnitude * f64::from(power));
+    let says_it = |&(power, digits): &(u16, f64)| {
+        digits < 1e15 && digits.fract() == 0.0 && digits / f64::from(power) == magnitude
+    };
+    let (power, digits) = POWERS.into_iter().map(scaled).find(says_it)?;
+    let (digits, power) = (digits as u64, u64::from(power));
+    let decimals = power.ilog10().max(1) as usize;
+    let mut out = String::with_capacity(28);
+    let sign = if value < 0.0 { "-" } else { "" };
+    let _ = write!(out, "{sign}{}.{:0decimals$}", digits / power, digits % power);
+    while out.ends_with('0') && !out.ends_with(".0") {
+        out.pop();
+    }
+    Some(out)
+}
+
+fn any_decimals(value: f64) -> String {
     let mut scientific = String::with_capacity(24);
     // Where the shortest text that reads back has at most fifteen digits, it is
     // the one with fifteen but for zeros; found without looking for all of them.
@@ -176,6 +202,34 @@ mod tests {
             (f64::NEG_INFINITY, "-Infinity"),
         ] {
             assert_eq!(format_double(value), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn few_decimals_are_printed_as_any_are(
+            digits in -20_000_000_000_000_000_i64..20_000_000_000_000_000,
+            fewer in 0_u32..17,
+            power in 0_i32..6,
+            any in any::<f64>(),
+        ) {
+            for value in [digits as f64 / 10_f64.powi(power), (digits / 10_i64.pow(fewer)) as f64 / 10_f64.powi(power), any] {
+                if value != 0.0 && value.is_finite() && let Some(text) = few_decimals(value) {
+                    prop_assert_eq!(text, any_decimals(value));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn most_decimals_are_few() {
+        for text in
+            ["123.5", "-0.001", "0.1", "450359962737.496", "99999999999999.9", "999999999999999.0", "2.0"]
+        {
+            assert_eq!(few_decimals(text.parse().unwrap()).as_deref(), Some(text));
+        }
+        for text in ["1e15", "0.0001", "0.3333", "1.0000000000000002"] {
+            assert_eq!(few_decimals(text.parse().unwrap()), None, "{text}");
         }
     }
 
