@@ -15,6 +15,12 @@ from runs import medians
 MEBI = 1024 * 1024
 # SQLite's caches in MiB: of each worker's connection, and of the one that writes.
 READER_CACHE, WRITER_CACHE = 2, 4
+# What the relay does: operation, title, table, clients.
+RELAYED = (
+    ("read", "point reads", "still", (1, 16, 64, 128)),
+    ("transaction", "transactions of 100 inserts", "grow", (1, 16)),
+    ("page-none", "pages of 1000", "still", (1, 16)),
+)
 # Turns before those that are measured, where a file has to be mapped first.
 WARM = 10
 
@@ -53,23 +59,23 @@ class Resident:
 def floor(bed):
     """The least that two hops cost: a relay that looks at nothing."""
     server, lines = bed.servers["postgres"], []
-    bed.need("still", server)
-    peer = bed.pgbench("still")
-    relay = Relay(bed.relay, bed.cluster, "rowhouse", peer.variables)
-    for clients in (1, 16, 64, 128):
-        say(f"floor, {clients} clients")
-        runs = {"relay": [], "peer": []}
-        for _ in range(bed.options.pairs):
-            runs["relay"].append(bed.load(relay, "read", "still", clients=clients, seconds=bed.options.seconds))
-            runs["peer"].append(
-                peer.run("read", clients=clients, folder=bed.folder, seconds=bed.options.seconds)
-            )
-        ours, theirs = medians(runs["relay"]), medians(runs["peer"])
-        ratio = ours["per_second"] / theirs["per_second"]
-        lines.append(
-            Line("postgres", "floor: a relay of point reads", clients, "none", f"{ratio:.2f} ×", None, ours, theirs)
-        )
-    relay.end()
+    length = {"seconds": bed.options.seconds}
+    for operation, title, table, all_clients in RELAYED:
+        bed.need(table, server)
+        peer = bed.pgbench(table)
+        script = operation.split("-")[0]
+        relay = Relay(bed.relay, bed.cluster, "rowhouse", script, peer.variables)
+        for clients in all_clients:
+            say(f"floor, {title}, {clients} clients")
+            runs = {"relay": [], "peer": []}
+            for _ in range(bed.options.pairs):
+                runs["relay"].append(bed.load(relay, operation, table, clients=clients, only_status=True, **length))
+                runs["peer"].append(peer.run(script, clients=clients, folder=bed.folder, **length))
+            ours, theirs = medians(runs["relay"]), medians(runs["peer"])
+            ratio = ours["per_second"] / theirs["per_second"]
+            what = f"floor: a relay of {title}"
+            lines.append(Line("postgres", what, clients, "none", f"{ratio:.2f} ×", None, ours, theirs))
+        relay.end()
     return lines
 
 

@@ -194,12 +194,18 @@ class Rowhouse(Served):
 
 
 class Relay(Served):
-    """What passes point reads of one key on, and nothing else."""
+    """What passes requests of one kind on, and nothing else."""
 
-    def __init__(self, program, cluster, database, variables):
-        key = [variables["bucket"], "100000", "1000000", variables["table"]]
+    def __init__(self, program, cluster, database, operation, variables):
+        bucket, table = variables["bucket"], variables["table"]
+        values = {
+            "read": [bucket, "100000", "1000000", table],
+            "page": [bucket, "100000", "100001", table],
+            "transaction": [bucket, table, variables["properties"]],
+        }
         socket_file = cluster.folder / f".s.PGSQL.{cluster.port}"
-        self.process = start([program, socket_file, database, "rowhouse", *key], stdout=subprocess.PIPE, text=True)
+        arguments = [program, socket_file, database, "rowhouse", operation, *values[operation]]
+        self.process = start(arguments, stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().split("http://", 1)[1].split(",")[0]
 
 

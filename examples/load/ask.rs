@@ -286,6 +286,9 @@ impl Asking {
         if answer.status != status {
             return Err(describe(answer.status, answer.body));
         }
+        if self.run.options.only_status {
+            return Ok(Verdict::Done);
+        }
         match self.expect {
             Expect::Status(_) => {}
             Expect::Version(_, at) => {

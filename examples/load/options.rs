@@ -62,6 +62,10 @@ pub struct Options {
     #[arg(long, default_value_t = 0.2)]
     pub warm_up: f64,
 
+    /// Look at nothing of an answer but its status
+    #[arg(long)]
+    pub only_status: bool,
+
     /// The server, whose processor time and memory to report
     #[arg(long)]
     pub server_pid: Option<u32>,
