@@ -1,11 +1,12 @@
 """Rows that compare: Rowhouse and its peer take turns."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Optional
 
 from goals import AZURITE, TITLES
 from processes import say
-from runs import medians
+from runs import in_turns, medians, ratio
 
 
 @dataclass
@@ -38,30 +39,31 @@ def compare(bed, row):
 
 
 def take_turns(bed, row, clients, stores, needs_peer):
-    """Medians of each store and of pgbench."""
-    runs = {store: [] for store in stores}
+    """The turns of each store and of pgbench."""
+    say(f"{row.title}, {clients} clients")
+    length = {"requests": bed.options.counted} if row.counted else {"seconds": bed.options.seconds}
+    how = {"clients": clients, **length}
+    parties = {store: partial(bed.load, bed.servers[store], row.name, row.table, **how) for store in stores}
     if needs_peer:
-        runs["peer"] = []
         peer = bed.pgbench(row.table)
-    for turn in range(bed.options.pairs):
-        say(f"{row.title}, {clients} clients, turn {turn + 1} of {bed.options.pairs}")
-        length = {"requests": bed.options.counted} if row.counted else {"seconds": bed.options.seconds}
-        for store in stores:
-            runs[store].append(bed.load(bed.servers[store], row.name, row.table, clients=clients, **length))
-        if needs_peer:
+
+        def theirs():
             if row.script == "delete":
                 peer.fill_doomed(clients, bed.options.counted // clients)
-            runs["peer"].append(peer.run(row.script, clients=clients, folder=bed.folder, **length))
-    return {who: medians(of) for who, of in runs.items()}
+            return peer.run(row.script, folder=bed.folder, **how)
+
+        parties["peer"] = theirs
+    return in_turns(bed.options.pairs, parties)
 
 
-def judge(row, store, clients, ours, peer):
+def judge(row, store, clients, turns, peer_turns):
     least = row.ratios[store][clients]
+    ours, peer = medians(turns), medians(peer_turns) if peer_turns else None
     lines = []
     if least is not None:
-        ratio = ours["per_second"] / peer["per_second"]
+        times = ratio(turns, peer_turns)
         lines.append(
-            Line(store, row.title, clients, f"≥ {least:.2f} × pgbench", f"{ratio:.2f} ×", ratio >= least, ours, peer)
+            Line(store, row.title, clients, f"≥ {least:.2f} × pgbench", f"{times:.2f} ×", times >= least, ours, peer)
         )
     if store in row.cpu:
         each = (ours["server"] or 0) / row.entities
@@ -85,20 +87,18 @@ def against_azurite(bed):
     azurite = bed.start_azurite()
     for operation, title, table, least in AZURITE:
         say(f"azurite: {title}")
-        servers = {store: bed.servers[store] for store in bed.options.stores}
-        for server in (azurite, *servers.values()):
+        servers = {store: bed.servers[store] for store in bed.options.stores} | {"peer": azurite}
+        for server in servers.values():
             bed.need(table, server)
-        runs = {who: [] for who in (*servers, "peer")}
-        for _ in range(bed.options.pairs):
-            for who, server in (*servers.items(), ("peer", azurite)):
-                # Inserts go where both have as many entities at first.
-                runs[who].append(bed.load(server, operation, table, clients=16, seconds=bed.options.seconds))
-        peer = medians(runs["peer"])
-        for store in servers:
-            ours = medians(runs[store])
-            ratio = ours["per_second"] / peer["per_second"]
+        # Inserts go where both have as many entities at first.
+        how = {"clients": 16, "seconds": bed.options.seconds}
+        parties = {who: partial(bed.load, server, operation, table, **how) for who, server in servers.items()}
+        runs = in_turns(bed.options.pairs, parties)
+        for store in bed.options.stores:
+            times = ratio(runs[store], runs["peer"])
+            ours, peer = medians(runs[store]), medians(runs["peer"])
             what = f"Azurite: {title}"
-            lines.append(Line(store, what, 16, f"≥ {least} × Azurite", f"{ratio:.1f} ×", ratio >= least, ours, peer))
+            lines.append(Line(store, what, 16, f"≥ {least} × Azurite", f"{times:.1f} ×", times >= least, ours, peer))
     return lines
 
 

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -10,7 +11,7 @@ from bed import request
 from compare import Line
 from goals import TABLES
 from processes import Relay, say, wait_for
-from runs import medians
+from runs import in_turns, medians, ratio
 
 MEBI = 1024 * 1024
 # SQLite's caches in MiB: of each worker's connection, and of the one that writes.
@@ -59,7 +60,6 @@ class Resident:
 def floor(bed):
     """The least that two hops cost: a relay that looks at nothing."""
     server, lines = bed.servers["postgres"], []
-    length = {"seconds": bed.options.seconds}
     for operation, title, table, all_clients in RELAYED:
         bed.need(table, server)
         peer = bed.pgbench(table)
@@ -67,14 +67,15 @@ def floor(bed):
         relay = Relay(bed.relay, bed.cluster, "rowhouse", script, peer.variables)
         for clients in all_clients:
             say(f"floor, {title}, {clients} clients")
-            runs = {"relay": [], "peer": []}
-            for _ in range(bed.options.pairs):
-                runs["relay"].append(bed.load(relay, operation, table, clients=clients, only_status=True, **length))
-                runs["peer"].append(peer.run(script, clients=clients, folder=bed.folder, **length))
+            how = {"clients": clients, "seconds": bed.options.seconds}
+            runs = in_turns(bed.options.pairs, {
+                "relay": partial(bed.load, relay, operation, table, only_status=True, **how),
+                "peer": partial(peer.run, script, folder=bed.folder, **how),
+            })
             ours, theirs = medians(runs["relay"]), medians(runs["peer"])
-            ratio = ours["per_second"] / theirs["per_second"]
+            times = ratio(runs["relay"], runs["peer"])
             what = f"floor: a relay of {title}"
-            lines.append(Line("postgres", what, clients, "none", f"{ratio:.2f} ×", None, ours, theirs))
+            lines.append(Line("postgres", what, clients, "none", f"{times:.2f} ×", None, ours, theirs))
         relay.end()
     return lines
 
@@ -139,32 +140,29 @@ def growth(bed):
             length = {"clients": 16, "seconds": bed.options.seconds}
             # Each connection to SQLite maps the file as it comes to see it.
             bed.load(server, operation, "large", clients=16, seconds=WARM * bed.options.seconds)
-            small, large = in_turns(bed, lambda table: bed.load(server, operation, table, **length))
-            ratio = cpu(large) / cpu(small)
-            found = f"{ratio:.2f} ×"
+            small, large = small_and_large(bed, lambda table: bed.load(server, operation, table, **length))
+            times = cpu(large) / cpu(small)
+            found = f"{times:.2f} ×"
             script = operation.split("-")[0]
             if store == "postgres":
                 found += f", pgbench's time {growth_of_peer(bed, script, length):.2f} ×"
             else:
                 found += f": {cpu(large) - cpu(small):.0f} µs; SQLite alone {growth_of_sqlite(bed, script):.0f} µs"
             what = f"growth to {bed.options.entities:,} entities: CPU of a {title}".replace(",", " ")
-            lines.append(Line(store, what, 16, "≤ 1.10 × that at 1000", found, ratio <= 1.1, large, small))
+            lines.append(Line(store, what, 16, "≤ 1.10 × that at 1000", found, times <= 1.1, large, small))
     return lines
 
 
-def in_turns(bed, run):
+def small_and_large(bed, run):
     """Medians of the same in the small and in the large table."""
-    runs = {"small": [], "large": []}
-    for _ in range(bed.options.pairs):
-        for table, done in runs.items():
-            done.append(run(table))
-    return [medians(done) for done in runs.values()]
+    runs = in_turns(bed.options.pairs, {table: partial(run, table) for table in ("small", "large")})
+    return medians(runs["small"]), medians(runs["large"])
 
 
 def growth_of_peer(bed, script, length):
     """What the database alone takes longer in the large table."""
     peers = {table: bed.pgbench(table) for table in ("small", "large")}
-    small, large = in_turns(bed, lambda table: peers[table].run(script, folder=bed.folder, **length))
+    small, large = small_and_large(bed, lambda table: peers[table].run(script, folder=bed.folder, **length))
     return small["per_second"] / large["per_second"]
 
 
@@ -207,11 +205,11 @@ def purge(bed):
         gone = there - bed.rows(store)
         what = f"deleting a table of {bed.options.entities:,} entities".replace(",", " ")
         lines.append(Line(store, what, 1, "≤ 10 ms", f"{took:.1f} ms", took <= 10))
-        ratio = during["p99"] / before["p99"]
+        times = during["p99"] / before["p99"]
         what = "slowest 1 % of point reads while its rows go"
         pace = f"{gone / seconds:,.0f}".replace(",", " ")
-        found = f"{ratio:.2f} ×, {pace} rows/s went" if gone else "no row went"
-        lines.append(Line(store, what, 16, "≤ 1.50 × before", found, gone > 0 and ratio <= 1.5, during, before))
+        found = f"{times:.2f} ×, {pace} rows/s went" if gone else "no row went"
+        lines.append(Line(store, what, 16, "≤ 1.50 × before", found, gone > 0 and times <= 1.5, during, before))
     return lines
 
 

@@ -107,6 +107,22 @@ class Pgbench:
         )
 
 
+def ratio(ours, theirs):
+    """How many times as much as theirs: the median of the turns, each beside its own, as
+    the machine may be quicker in one turn than in the next."""
+    return median(a["per_second"] / b["per_second"] for a, b in zip(ours, theirs))
+
+
+def in_turns(pairs, parties):
+    """What each party does in each turn. Every other turn has them in reverse order, so
+    that none always comes after the same one."""
+    runs = {who: [] for who in parties}
+    for turn in range(pairs):
+        for who in list(parties)[:: -1 if turn % 2 else 1]:
+            runs[who].append(parties[who]())
+    return runs
+
+
 def medians(runs):
     """The medians of what several runs measured."""
     def numbers(of):
