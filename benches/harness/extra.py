@@ -168,9 +168,9 @@ def growth_of_peer(bed, script, length):
 
 def growth_of_sqlite(bed, operation):
     """µs that SQLite alone takes longer in the large table."""
-    turns = range(bed.options.pairs)
-    small, large = zip(*((bed.sqlite_alone(operation, "small"), bed.sqlite_alone(operation, "large")) for _ in turns))
-    return median(large) - median(small)
+    tables = ("small", "large")
+    runs = in_turns(bed.options.pairs, {table: partial(bed.sqlite_alone, operation, table) for table in tables})
+    return median(runs["large"]) - median(runs["small"])
 
 
 def cpu(result):

@@ -13,27 +13,26 @@ const ROOM: usize = 32;
 /// length by their bytes. What is no object, or has others in it, is appended as it
 /// is, and so are escapes: a name that has some may stand out of its place.
 pub fn push_sorted(out: &mut Vec<u8>, text: &str) {
-    match unsorted_members(text) {
-        Some(members) => push_members(out, members),
-        None => out.extend_from_slice(text.as_bytes()),
+    match members(text) {
+        Some(mut members) if !members.is_sorted_by_key(place) => {
+            // Stable, as the last of several members with one name is the one that counts.
+            members.sort_by_key(place);
+            push_members(out, &members);
+        }
+        _ => out.extend_from_slice(text.as_bytes()),
     }
 }
 
-/// `None` if they are sorted already, too.
-fn unsorted_members(text: &str) -> Option<Vec<Member<'_>>> {
-    let mut members: Vec<Member<'_>> = Vec::with_capacity(ROOM);
-    let mut is_sorted = true;
+fn members(text: &str) -> Option<Vec<Member<'_>>> {
+    let mut members = Vec::with_capacity(ROOM);
     each_member(text, |member| {
-        is_sorted &= members.last().is_none_or(|last| place(last) < place(&member));
         members.push(member);
         Some(())
     })?;
-    (!is_sorted).then_some(members)
+    Some(members)
 }
 
-fn push_members(out: &mut Vec<u8>, mut members: Vec<Member<'_>>) {
-    // Stable, as the last of several members with one name is the one that counts.
-    members.sort_by(|a, b| place(a).cmp(&place(b)));
+fn push_members(out: &mut Vec<u8>, members: &[Member<'_>]) {
     let mut before = b'{';
     for member in members {
         out.push(before);
