@@ -1,5 +1,6 @@
 //! Batches: running them and printing their answers (protocol §8.3, §8.4).
 
+use futures_util::future::join;
 use uuid::Uuid;
 
 use super::answer::{Answer, CONTENT_TYPE};
@@ -12,7 +13,7 @@ use crate::codec::failure::Occasion;
 use crate::codec::multipart::{self, InnerAnswer};
 use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
-use crate::plan::{self, WriteKind};
+use crate::plan::{self, ChangeSet, WriteKind, Written};
 use crate::request::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::Backend;
@@ -51,20 +52,17 @@ impl<S: Backend> Run<'_, S> {
                 accepted(refusal, |boundary| multipart::query_response(boundary, &inner))
             }
             Batch::ChangeSet { parts, failure } => {
-                let outcome = self.change_set(parts, failure.as_ref()).await;
-                let refusal = outcome.as_ref().err().map(|error| error.code);
-                let answers = match outcome {
-                    Ok(answers) => answers,
-                    Err(error) => {
-                        let count = parts.len() + usize::from(failure.is_some());
-                        let index = error.index.unwrap_or(0);
-                        let failed = failure.as_ref().map(|failed| &failed.printing);
-                        let printing = parts.get(index).map(|part| &part.printing).or(failed);
-                        printing.map(|p| self.refusal(&prefixed(error, count), p)).into_iter().collect()
-                    }
+                let error = match self.change_set(parts, failure.as_ref()).await {
+                    Ok(answer) => return answer,
+                    Err(error) => error,
                 };
-                let change_set = format!("changesetresponse_{}", Uuid::new_v4());
-                accepted(refusal, |boundary| multipart::change_set_response(boundary, &change_set, &answers))
+                let refusal = Some(error.code);
+                let count = parts.len() + usize::from(failure.is_some());
+                let index = error.index.unwrap_or(0);
+                let failed = failure.as_ref().map(|failed| &failed.printing);
+                let printing = parts.get(index).map(|part| &part.printing).or(failed);
+                let inner = printing.map(|p| self.refusal(&prefixed(error, count), p));
+                change_set_answer(refusal, inner.as_slice())
             }
         }
     }
@@ -78,8 +76,8 @@ impl<S: Backend> Run<'_, S> {
         &self,
         parts: &mut [BatchPart<EntityWrite>],
         failure: Option<&FailedPart>,
-    ) -> Result<Vec<InnerAnswer>> {
-        let Some(set) = plan::change_set(parts, failure)? else { return Ok(Vec::new()) };
+    ) -> Result<Answer> {
+        let Some(set) = plan::change_set(parts, failure)? else { return Ok(change_set_answer(None, &[])) };
         let set = permit_change_set(self.identity, self.target, set)?;
         // An answer that cannot be printed must be found out before the commit.
         for (index, part) in parts.iter().enumerate() {
@@ -87,18 +85,32 @@ impl<S: Backend> Run<'_, S> {
                 part.printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
             }
         }
-        let written = self.store.transact(&self.target.account, &set.table, &set.writes, self.now).await;
+        // What will have been written is known but for clocks that differ, so the
+        // answer is printed while the database, which is asked first, works.
+        let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
+        let writing = self.store.transact(&self.target.account, &set.table, &set.writes, self.now);
+        let (written, ahead) = join(writing, async { self.written(parts, &set, &expected) }).await;
         let written = written.map_err(|failure| {
             let error = Error::from(failure);
             Error { index: error.index.or(Some(0)), ..error }
         })?;
+        if written == expected { ahead } else { self.written(parts, &set, &written) }
+    }
+
+    /// The answer to a change set that was done.
+    fn written(
+        &self,
+        parts: &[BatchPart<EntityWrite>],
+        set: &ChangeSet,
+        written: &[Written],
+    ) -> Result<Answer> {
         let mut answers = Vec::with_capacity(parts.len());
         for ((part, write), written) in parts.iter().zip(&set.writes).zip(written) {
-            let answer = self.printer(&part.printing).written(&part.wanted.table, write, written)?;
+            let answer = self.printer(&part.printing).written(&part.wanted.table, write, *written)?;
             let version = if write.kind == WriteKind::Insert { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, part.printing.content_id.as_deref()));
         }
-        Ok(answers)
+        Ok(change_set_answer(None, &answers))
     }
 
     fn printer(&self, printing: &Printing) -> Printer<'_> {
@@ -129,6 +141,11 @@ fn prefixed(error: Error, operations: usize) -> Error {
         Code::TableNotFound => error.at(0),
         _ => error,
     }
+}
+
+fn change_set_answer(refusal: Option<Code>, answers: &[InnerAnswer]) -> Answer {
+    let change_set = format!("changesetresponse_{}", Uuid::new_v4());
+    accepted(refusal, |boundary| multipart::change_set_response(boundary, &change_set, answers))
 }
 
 fn accepted(refusal: Option<Code>, print: impl FnOnce(&str) -> Vec<u8>) -> Answer {

@@ -49,6 +49,16 @@ impl Write {
         }
     }
 
+    /// What [`decide`] makes of it if it is done, unless what is stored is as new.
+    pub const fn expected(&self, now: Ticks) -> Written {
+        match self.kind {
+            WriteKind::Delete(_) => Written { modified: None },
+            WriteKind::Insert | WriteKind::Replace(_) | WriteKind::Merge(_) => {
+                Written { modified: Some(now) }
+            }
+        }
+    }
+
     fn check_size(&self) -> Result<()> {
         check_size(&self.key, self.properties.size())
     }

@@ -3,6 +3,7 @@
 
 mod authorization;
 mod chance;
+mod clocks;
 mod cluster;
 mod crash;
 mod disk;
