@@ -235,16 +235,17 @@ pub const DELETE_EACH: &str = "DELETE FROM entities AS e \
 
 pub const LOCK_MANY: &str = "SELECT rk, modified, properties FROM entities \
      WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) ORDER BY rk FOR UPDATE";
-/// Fails as a whole where one of the rows exists.
+/// Fails as a whole where one of the rows exists. Arrays in `FROM` would be kept as
+/// tuples before the first of them is read.
 pub const INSERT_MANY: &str = concat!(
-    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, u.rk, u.modified, u.properties \
-     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
+    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, \
+     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
     table_exists!("$4")
 );
 /// Leaves out rows that exist.
 pub const INSERT_MISSING: &str = concat!(
-    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, u.rk, u.modified, u.properties \
-     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
+    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, \
+     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
     table_exists!("$4"),
     " ON CONFLICT DO NOTHING"
 );
