@@ -11,7 +11,6 @@ FROM generate_series(1, 100) AS n \gset
 \endif
 \set p random(100000000000000, 999999999999999)
 INSERT INTO entities (bucket, pk, rk, modified, properties)
-SELECT :bucket::bigint, :p::text, u.rk, u.modified, u.properties::jsonb
-FROM unnest(:rks::text[], :versions::bigint[], array_fill(:properties::text, ARRAY[100]))
-AS u (rk, modified, properties)
+SELECT :bucket::bigint, :p::text, unnest(:rks::text[]), unnest(:versions::bigint[]),
+    unnest(array_fill(:properties::text, ARRAY[100]))::jsonb
 WHERE EXISTS (SELECT 1 FROM tables WHERE table_no = :table::bigint);

@@ -12,8 +12,7 @@ const PAGE: &str = "SELECT pk, rk, modified, properties FROM entities \
      WHERE bucket = $1 AND (pk, rk) >= ($2, '') AND (pk, rk) < ($3, '') \
      AND EXISTS (SELECT 1 FROM tables WHERE table_no = $4) ORDER BY pk, rk LIMIT 1001";
 const TRANSACTION: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
-     SELECT $1, $2, u.rk, u.modified, u.properties \
-     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) \
+     SELECT $1, $2, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) \
      WHERE EXISTS (SELECT 1 FROM tables WHERE table_no = $4)";
 
 const INT8: u32 = 20;
