@@ -30,8 +30,9 @@ pub fn read_token(given: &str) -> Result<String> {
         }
         let standard: String = encoded.chars().map(from_url_safe).collect();
         let text = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
-        // Lengths with a sign or zeros in front, `=` for `-`: no token of ours.
-        (token(&text) == given).then_some(text)
+        // Lengths with a sign or zeros in front, `=` for `-`: no token of ours. Nor has
+        // any name or key U+0000.
+        (token(&text) == given && !text.contains('\0')).then_some(text)
     };
     read().ok_or_else(|| Code::InvalidInput.into())
 }
@@ -111,6 +112,8 @@ mod tests {
             assert_eq!(read_token(bad).unwrap_err().code, Code::InvalidInput, "{bad}");
         }
         assert!(read_table_token(&token("no separator")).is_err());
+        assert!(read_table_token(&token("a\0b\u{1}01d32192bfeef623")).is_err());
+        assert!(read_token(&token("a\0")).is_err());
         assert!(read_token(&token(&"x".repeat(9000))).is_err());
     }
 

@@ -52,6 +52,18 @@ pub fn first_whole_partition(bound: &Key) -> String {
     if bound.row.is_empty() { bound.partition.clone() } else { successor(&bound.partition) }
 }
 
+/// The bound without U+0000 above which the same keys lie. PostgreSQL knows no
+/// text with U+0000, and no key has it: such a text lies just above its part
+/// before that character.
+fn bound(key: &Key) -> Key {
+    let cut = |text: &str| text.split_once('\u{0}').map(|(head, _)| successor(head));
+    match (cut(&key.partition), cut(&key.row)) {
+        (Some(partition), _) => Key { partition, row: String::new() },
+        (None, Some(row)) => Key { partition: key.partition.clone(), row },
+        (None, None) => key.clone(),
+    }
+}
+
 /// The smallest text above `text` that is not `text` itself, among texts
 /// without U+0000.
 fn successor(text: &str) -> String {
@@ -78,12 +90,13 @@ pub fn spans_of(predicate: &Predicate) -> Vec<Span> {
     merged
 }
 
-/// The part of `spans` at and after `from`.
+/// The part of `spans` at and after `from`, which may contain U+0000.
 pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
+    let from = bound(from);
     spans
         .into_iter()
         .filter_map(|mut span| {
-            if span.lower < *from {
+            if span.lower < from {
                 span.lower = from.clone();
             }
             (!span.is_empty()).then_some(span)
@@ -91,14 +104,15 @@ pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
         .collect()
 }
 
-/// The part of `spans` from `lower` on and below `upper`.
+/// The part of `spans` from `lower` on and below `upper`, which may contain U+0000.
 pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
+    let upper = upper.map(bound);
     starting_at(spans, lower)
         .into_iter()
         .filter_map(|mut span| {
-            span.upper = match (span.upper.take(), upper) {
+            span.upper = match (span.upper.take(), &upper) {
                 (Some(own), Some(limit)) => Some(own.min(limit.clone())),
-                (own, limit) => own.or_else(|| limit.cloned()),
+                (own, limit) => own.or_else(|| limit.clone()),
             };
             (!span.is_empty()).then_some(span)
         })
@@ -248,9 +262,8 @@ fn bounded(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
     if boxes.len() <= MAX_SPANS { boxes } else { vec![KeyBox::full()] }
 }
 
-/// The intervals in which `key op literal` (or its negation) holds. A literal
-/// may contain U+0000, which no key does: such a literal lies just above its
-/// part before that character.
+/// The intervals in which `key op literal` (or its negation) holds. A literal may
+/// contain U+0000: see [`bound`].
 fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
     let (at, after, exists) = match literal.split_once('\u{0}') {
         None => (literal.to_owned(), successor(literal), true),

@@ -2,6 +2,7 @@
 
 use sqlx::error::DatabaseError;
 
+use crate::error::Code;
 use crate::metrics::seldom::{Seldom, Turn};
 use crate::store::{Failure, Fault};
 
@@ -19,6 +20,9 @@ pub enum Effect {
 pub enum Trouble {
     /// A unique key exists already.
     Duplicate,
+    /// A key is within our limits, but takes more than the third of a page that
+    /// PostgreSQL can index.
+    KeyTooLong,
     Fault(Fault),
 }
 
@@ -26,6 +30,7 @@ impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Duplicate => Failure::Fault(Fault::Other),
+            Trouble::KeyTooLong => Failure::Refused(Code::PropertyValueTooLarge.into()),
             Trouble::Fault(fault) => Failure::Fault(fault),
         }
     }
@@ -48,7 +53,7 @@ pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
         _ => Fault::Other.into(),
     };
     match (trouble, error) {
-        (Trouble::Duplicate | Trouble::Fault(Fault::Serialization), _) => {}
+        (Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Fault(Fault::Serialization), _) => {}
         // Expected of rows that are fought over.
         (Trouble::Fault(Fault::Busy), error) => tracing::debug!(%error, "a row is held by somebody else"),
         (Trouble::Fault(fault), error) => report(fault, error),
@@ -76,6 +81,8 @@ fn report(fault: Fault, error: &sqlx::Error) {
 fn judge_state(state: &str, effect: Effect) -> Trouble {
     match state {
         "23505" => Trouble::Duplicate,
+        // program_limit_exceeded; no other limit is within reach of a request
+        "54000" => Trouble::KeyTooLong,
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => Fault::Serialization.into(),
         // lock_not_available
@@ -153,5 +160,6 @@ mod tests {
             assert_eq!(judge_state(state, Effect::Unknown), unknown.into(), "{state}");
         }
         assert_eq!(judge_state("23505", Effect::Unknown), Trouble::Duplicate);
+        assert_eq!(judge_state("54000", Effect::Unknown), Trouble::KeyTooLong);
     }
 }

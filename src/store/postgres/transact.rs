@@ -56,7 +56,7 @@ impl Attempt for Group<'_> {
                 Ok(_) => return Ok(None),
                 // Which one, the locked run will say.
                 Err(Trouble::Duplicate) => {}
-                Err(trouble) => return Err(trouble.into()),
+                Err(trouble) => return Err(self.failure(trouble)),
             }
         }
         lease.begin().await?;
@@ -90,7 +90,8 @@ impl Group<'_> {
         let mut complete = true;
         if !changes.inserts.is_empty() {
             let insert = self.put(statements::INSERT_MISSING, facts, &changes.inserts);
-            complete &= lease.changed(insert, Effect::Undone).await? == changes.inserts.len();
+            let inserted = lease.changed(insert, Effect::Undone).await;
+            complete &= inserted.map_err(|trouble| self.failure(trouble))? == changes.inserts.len();
         }
         if complete && !changes.updates.is_empty() {
             let update = self.put(statements::UPDATE_MANY, facts, &changes.updates);
@@ -108,6 +109,17 @@ impl Group<'_> {
             return Err(Fault::Serialization.into());
         }
         Ok(None)
+    }
+
+    /// The failure of an insert. Which key is too long the database does not say, but
+    /// the longest is.
+    fn failure(&self, trouble: Trouble) -> Failure {
+        let stored = self.writes.iter().enumerate().filter(|(_, w)| !matches!(w.kind, WriteKind::Delete(_)));
+        let longest = stored.rev().max_by_key(|(_, write)| write.key.row.len());
+        match (Failure::from(trouble), longest) {
+            (Failure::Refused(error), Some((index, _))) => Failure::Refused(error.at(index)),
+            (failure, _) => failure,
+        }
     }
 
     /// The rows that exist, locked, in key order.

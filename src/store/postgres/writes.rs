@@ -250,7 +250,10 @@ fn version(row: &PgRow) -> Result<Ticks, Trouble> {
 /// Whether the server said that the statement failed, so that each of its writes
 /// may be tried by itself.
 const fn undone(trouble: Trouble) -> bool {
-    matches!(trouble, Trouble::Duplicate | Trouble::Fault(Fault::Busy | Fault::Serialization | Fault::Other))
+    match trouble {
+        Trouble::Duplicate | Trouble::KeyTooLong => true,
+        Trouble::Fault(fault) => matches!(fault, Fault::Busy | Fault::Serialization | Fault::Other),
+    }
 }
 
 /// Rows of an insert are told apart by their versions, and so are those that an

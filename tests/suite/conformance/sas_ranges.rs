@@ -18,6 +18,7 @@ cases![
     queries_in_batches_stay_inside,
     the_range_applies_to_keys_in_bodies,
     an_empty_range_shows_nothing,
+    a_bound_may_lie_just_above_a_key,
     bounds_are_compared_by_code_units,
     the_order_of_errors_tells_nothing_of_what_is_outside,
 ];
@@ -326,6 +327,22 @@ fn an_empty_range_shows_nothing(client: &Client) {
         assert_eq!(there.count(), 0);
         there.get("b", "2").refused(NOT_FOUND);
         there.delete("b", "2", Some("*")).refused(OUTSIDE);
+    }
+}
+
+/// A key with U+0000 after it is the usual way to say so.
+fn a_bound_may_lie_just_above_a_key(client: &Client) {
+    let (t, _) = grid(client);
+    let just_above = [
+        ((Some("b"), Some("1\0")), (Some("b"), Some("22\0")), "b/2 b/22"),
+        ((Some("a\0"), None), (Some("b"), Some("1")), "b/1"),
+        ((Some("b\0x"), Some("9")), (Some("bb"), Some("2")), "bb/1 bb/2"),
+        ((Some("bb"), Some("3")), (Some("bb\0"), Some("x")), "bb/3"),
+    ];
+    for (start, end, expected) in just_above {
+        let bearer = Sas::table(&t.name, "r").range(start, end).of(client);
+        let seen = rows(Table::new(&bearer, &t.name).query("").expect_json());
+        assert_eq!(shown(&seen), expected, "{start:?} {end:?}");
     }
 }
 

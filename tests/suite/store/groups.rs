@@ -1,5 +1,7 @@
 //! Entity group transactions.
 
+use std::cell::Cell;
+
 use futures_util::future::join_all;
 use rowhouse::error::Code;
 use rowhouse::model::{IfMatch, Key};
@@ -28,6 +30,41 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
         let left = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
         assert_eq!(left.len(), 1, "a failed group left rows");
     }
+}
+
+/// Such a group finds other rows there than those that it has just locked, again
+/// and again, but nothing that is stored can be against it.
+pub async fn upserts_beside_deletes<B: Backend>(store: &B) {
+    const ROWS: usize = 100;
+    let (account, table) = table(store).await;
+    let groups_left = Cell::new(12);
+    let upserts = (0..12).map(|writer| {
+        let (account, table, groups_left) = (&account, &table, &groups_left);
+        async move {
+            for round in 0..8 {
+                let value = writer * 100 + round;
+                let group: Vec<Write> =
+                    (0..ROWS).map(|i| write(UPSERT, "p", &format!("{i:03}"), number("N", value))).collect();
+                store.transact(account, table, &group, now()).await.unwrap();
+            }
+            groups_left.set(groups_left.get() - 1);
+        }
+    });
+    let deletes = (0..8).map(|start| {
+        let (account, table, groups_left) = (&account, &table, &groups_left);
+        async move {
+            let mut row = start * 8;
+            while groups_left.get() > 0 {
+                row = (row + 11) % ROWS;
+                let delete = write(DELETE, "p", &format!("{row:03}"), vec![]);
+                match store.write(account, table, &delete, now()).await {
+                    Err(Failure::Refused(error)) => assert_eq!(error.code, Code::ResourceNotFound),
+                    done => drop(done.unwrap()),
+                }
+            }
+        }
+    });
+    tokio::join!(join_all(upserts), join_all(deletes));
 }
 
 pub async fn mixed_group<B: Backend>(store: &B) {

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use rowhouse::error::Code;
 use rowhouse::model::{EdmValue, IfMatch, Key, Ticks};
 use rowhouse::plan::{Span, WriteKind};
-use rowhouse::store::Backend;
 use rowhouse::store::postgres::{PgOptions, PgStore};
+use rowhouse::store::{Backend, Failure};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{account, contract, fill, insert, name, now, number, refusal, scan, walk, write};
@@ -103,6 +103,51 @@ async fn replicas_see_each_others_tables_come_and_go() {
         }
         let seen = one.get(&account, &table, &key).await.unwrap().is_some();
         assert_eq!(seen, round == 0 || round == 3);
+    }
+}
+
+/// Two keys of a thousand characters are within our limits, but an index of
+/// PostgreSQL holds a third of a page, compressed.
+#[tokio::test]
+async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
+    for coalesce in [true, false] {
+        let mut options = PgOptions::new(plain_url());
+        options.coalesce = coalesce;
+        let store = PgStore::connect(options).await.expect("a store");
+        let (account, table) = (account(), name("Long"));
+        store.create_table(&account, &table, now()).await.unwrap();
+        let long = |seed: u32| -> String {
+            let mix =
+                |i: u32| (seed + i).wrapping_mul(2_654_435_761).rotate_left(15).wrapping_mul(2_246_822_519);
+            (0..900).filter_map(|i| char::from_u32(0x4e00 + (mix(i) >> 8) % 0x5000)).collect()
+        };
+        let upsert = WriteKind::Replace(IfMatch::Absent);
+        for kind in [WriteKind::Insert, upsert, WriteKind::Merge(IfMatch::Absent)] {
+            let alone = write(kind, "p", &long(1), number("N", 1));
+            assert_eq!(
+                refusal(store.write(&account, &table, &alone, now()).await),
+                Code::PropertyValueTooLarge
+            );
+            let group = ["a", &long(2), "b"].map(|rk| write(kind, "p", rk, number("N", 1)));
+            let Err(Failure::Refused(error)) = store.transact(&account, &table, &group, now()).await else {
+                panic!("such a key is stored")
+            };
+            assert_eq!((error.code, error.index), (Code::PropertyValueTooLarge, Some(1)));
+        }
+        let neighbours = (0..60).map(|i| {
+            let rk = if i % 10 == 5 { long(i * 1000) } else { format!("{i:02}") };
+            write(upsert, "p", &rk, number("N", 1))
+        });
+        let neighbours: Vec<_> = neighbours.collect();
+        let rounds = neighbours.iter().map(|write| store.write(&account, &table, write, now()));
+        for (i, outcome) in futures_util::future::join_all(rounds).await.into_iter().enumerate() {
+            assert_eq!(outcome.is_ok(), i % 10 != 5, "{i} {outcome:?}");
+        }
+        let stored = walk(&store, &account, &table, &scan(vec![Span::everything()])).await.concat();
+        assert_eq!(stored.len(), 54);
+        // What compresses is held.
+        let repeated = write(upsert, "p", &"漢".repeat(1024), number("N", 1));
+        store.write(&account, &table, &repeated, now()).await.unwrap();
     }
 }
 
