@@ -8,17 +8,41 @@ use crate::model::{CompareOp, EdmValue, Ticks, lexical};
 pub enum Token {
     Open,
     Close,
-    And,
-    Or,
     Not,
-    Compare(CompareOp),
-    /// A word that is no keyword: a property, or the name of a function.
+    /// A property, an operator or the name of a function: where it stands says which.
     Word(String),
     Literal(EdmValue),
-    /// Something that OData has and the Table service does not: `null`,
-    /// arithmetic, member paths.
+    /// Something that OData has and the Table service does not: `null`, negated
+    /// operands, member paths.
     Unsupported,
     End,
+}
+
+impl Token {
+    /// Whether this is a word, and that one.
+    pub fn is_word(&self, wanted: &str) -> bool {
+        matches!(self, Token::Word(word) if word == wanted)
+    }
+
+    /// The comparison that this is where an operator may stand.
+    pub fn comparison(&self) -> Option<CompareOp> {
+        let Token::Word(word) = self else { return None };
+        Some(match word.as_str() {
+            "eq" => CompareOp::Eq,
+            "ne" => CompareOp::Ne,
+            "lt" => CompareOp::Lt,
+            "le" => CompareOp::Le,
+            "gt" => CompareOp::Gt,
+            "ge" => CompareOp::Ge,
+            _ => return None,
+        })
+    }
+
+    /// Whether this is, where an operator may stand, one that the service lacks.
+    pub fn is_unsupported_operator(&self) -> bool {
+        let is_arithmetic = |word: &String| matches!(word.as_str(), "add" | "sub" | "mul" | "div" | "mod");
+        matches!(self, Token::Unsupported) || matches!(self, Token::Word(word) if is_arithmetic(word))
+    }
 }
 
 /// A token with the offset, in characters, just past it.
@@ -51,7 +75,7 @@ impl Lexer {
     /// # Errors
     /// [`BadToken`] for text that cannot begin or finish a token.
     pub fn token(&mut self) -> Result<Spanned, BadToken> {
-        while self.peek().is_some_and(|c| c == ' ' || c == '\t') {
+        while self.peek().is_some_and(char::is_whitespace) {
             self.at += 1;
         }
         let Some(c) = self.peek() else { return Ok(self.spanned(Token::End)) };
@@ -116,20 +140,12 @@ impl Lexer {
             return self.typed(&word);
         }
         Ok(match word.as_str() {
-            "and" => Token::And,
-            "or" => Token::Or,
             "not" => Token::Not,
-            "eq" => Token::Compare(CompareOp::Eq),
-            "ne" => Token::Compare(CompareOp::Ne),
-            "lt" => Token::Compare(CompareOp::Lt),
-            "le" => Token::Compare(CompareOp::Le),
-            "gt" => Token::Compare(CompareOp::Gt),
-            "ge" => Token::Compare(CompareOp::Ge),
             "true" | "True" => Token::Literal(EdmValue::Boolean(true)),
             "false" | "False" => Token::Literal(EdmValue::Boolean(false)),
             "NaN" => Token::Literal(EdmValue::Double(f64::NAN)),
             "INF" => Token::Literal(EdmValue::Double(f64::INFINITY)),
-            "null" | "add" | "sub" | "mul" | "div" | "mod" => Token::Unsupported,
+            "null" => Token::Unsupported,
             _ => Token::Word(word),
         })
     }
@@ -139,13 +155,14 @@ impl Lexer {
         Token::Literal(EdmValue::Double(f64::NEG_INFINITY))
     }
 
-    /// `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`.
+    /// `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`, the prefixes in any case
+    /// (UNVERIFIED, kept here only).
     fn typed(&mut self, prefix: &str) -> Result<Token, BadToken> {
         let text = self.quoted()?;
-        let value = match prefix {
+        let value = match prefix.to_ascii_lowercase().as_str() {
             "datetime" => Ticks::parse(&text).ok().map(EdmValue::DateTime),
             "guid" => lexical::parse_guid(&text).map(EdmValue::Guid),
-            "X" | "x" | "binary" => lexical::parse_hex(&text).map(EdmValue::Binary),
+            "x" | "binary" => lexical::parse_hex(&text).map(EdmValue::Binary),
             _ => None,
         };
         value.map(Token::Literal).ok_or(BadToken { end: self.at })

@@ -34,8 +34,8 @@ pub enum Operand {
 /// operands. The text is already percent-decoded.
 ///
 /// # Errors
-/// [`Code::FilterSyntax`] with the offset just past the offending token, also
-/// for too deep or too long expressions; [`Code::NotImplemented`] for functions,
+/// [`Code::FilterSyntax`] with the offset, in UTF-16 units, just past the offending
+/// token, also for too deep or too long expressions; [`Code::NotImplemented`] for functions,
 /// arithmetic, `null` and member paths (UNVERIFIED 11).
 pub fn parse(text: &str, max_comparisons: usize) -> Result<Expr> {
     let mut parser = Parser {
@@ -47,11 +47,7 @@ pub fn parse(text: &str, max_comparisons: usize) -> Result<Expr> {
     };
     parser.advance()?;
     let expr = parser.or()?;
-    match parser.current.token {
-        Token::End => Ok(expr),
-        Token::Unsupported => Err(Code::NotImplemented.into()),
-        _ => Err(parser.unexpected()),
-    }
+    if parser.current.token == Token::End { Ok(expr) } else { Err(parser.unexpected_operator()) }
 }
 
 struct Parser<'a> {
@@ -68,7 +64,9 @@ impl Parser<'_> {
         Ok(std::mem::replace(&mut self.current, next).token)
     }
 
-    fn syntax_error(&self, position: usize) -> Error {
+    /// An error at an offset in characters.
+    fn syntax_error(&self, at: usize) -> Error {
+        let position: usize = self.text.chars().take(at).map(char::len_utf16).sum();
         Error::with_message(
             Code::FilterSyntax,
             format!("Syntax error at position {position} in '{}'.", self.text),
@@ -79,26 +77,35 @@ impl Parser<'_> {
         self.syntax_error(self.current.end)
     }
 
+    /// What is wrong with the current token where an operator may stand.
+    fn unexpected_operator(&self) -> Error {
+        if self.current.token.is_unsupported_operator() {
+            Code::NotImplemented.into()
+        } else {
+            self.unexpected()
+        }
+    }
+
     fn or(&mut self) -> Result<Expr> {
-        self.chain(&Token::Or, Self::and, Expr::Or)
+        self.chain("or", Self::and, Expr::Or)
     }
 
     fn and(&mut self) -> Result<Expr> {
-        self.chain(&Token::And, Self::unary, Expr::And)
+        self.chain("and", Self::unary, Expr::And)
     }
 
     fn chain(
         &mut self,
-        connective: &Token,
+        connective: &str,
         part: fn(&mut Self) -> Result<Expr>,
         join: fn(Vec<Expr>) -> Expr,
     ) -> Result<Expr> {
         let first = part(self)?;
-        if self.current.token != *connective {
+        if !self.current.token.is_word(connective) {
             return Ok(first);
         }
         let mut parts = vec![first];
-        while self.current.token == *connective {
+        while self.current.token.is_word(connective) {
             self.advance()?;
             parts.push(part(self)?);
         }
@@ -129,7 +136,7 @@ impl Parser<'_> {
             self.comparisons_left = left.ok_or_else(|| self.unexpected())?;
         }
         let left = self.primary()?;
-        let Token::Compare(op) = self.current.token else { return Ok(left) };
+        let Some(op) = self.current.token.comparison() else { return Ok(left) };
         self.advance()?;
         let right = self.primary()?;
         match (left, right) {
@@ -145,13 +152,14 @@ impl Parser<'_> {
                 self.advance()?;
                 let inner = self.nested(Self::or)?;
                 if self.current.token != Token::Close {
-                    return Err(self.refuse_here());
+                    return Err(self.unexpected_operator());
                 }
                 self.advance()?;
                 Ok(inner)
             }
             Token::Word(_) | Token::Literal(_) => self.operand(),
-            _ => Err(self.refuse_here()),
+            Token::Unsupported => Err(Code::NotImplemented.into()),
+            _ => Err(self.unexpected()),
         }
     }
 
@@ -164,17 +172,10 @@ impl Parser<'_> {
             Token::Literal(value) => Operand::Literal(value),
             _ => return Err(self.unexpected()),
         };
-        if self.current.token == Token::Unsupported {
+        if self.current.token.is_unsupported_operator() {
             return Err(Code::NotImplemented.into());
         }
         Ok(Expr::Bare(operand))
-    }
-
-    fn refuse_here(&self) -> Error {
-        match self.current.token {
-            Token::Unsupported => Code::NotImplemented.into(),
-            _ => self.unexpected(),
-        }
     }
 }
 
@@ -211,6 +212,7 @@ mod tests {
         assert_eq!(parsed("not(a eq 1)"), Expr::Not(Box::new(eq("a", 1))));
         assert_eq!(parsed("not Flag"), Expr::Not(Box::new(Expr::Bare(property("Flag")))));
         assert_eq!(parsed("  a   eq   1  "), eq("a", 1));
+        assert_eq!(parsed("\na\r\n\teq\u{a0}1\u{2028}"), eq("a", 1));
         assert_eq!(parsed("(a) eq (1)"), eq("a", 1));
         assert_eq!(parsed("a eq 1 or b eq 2 or c eq 3"), Expr::Or(vec![eq("a", 1), eq("b", 2), eq("c", 3)]));
     }
@@ -239,6 +241,8 @@ mod tests {
             ("X'0aFF'", Binary(vec![10, 255])),
             ("x''", Binary(vec![])),
             ("binary'01'", Binary(vec![1])),
+            ("Binary'01'", Binary(vec![1])),
+            ("DateTime'9999-12-31'", DateTime(crate::model::Ticks::parse("9999-12-31").unwrap())),
             (
                 "guid'C9DA6455-213D-42C9-9A79-3E9149A57833'",
                 Guid(lexical_guid("c9da6455-213d-42c9-9a79-3e9149a57833")),
@@ -276,6 +280,7 @@ mod tests {
             ("a eq 1x", 7),
             ("a eq 1e400", 10),
             ("é eq 'ß' x", 10),
+            ("a eq '😀' x", 11),
             ("", 0),
             (",", 1),
             ("a eq 1--", 7),
@@ -284,6 +289,23 @@ mod tests {
                 refused(text),
                 (Code::FilterSyntax, format!("Syntax error at position {position} in '{text}'.")),
             );
+        }
+    }
+
+    #[test]
+    fn operators_are_names_where_no_operator_may_stand() {
+        for word in ["and", "or", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "div", "mod"] {
+            assert_eq!(parsed(&format!("{word} eq 1")), eq(word, 1));
+            let chain = Expr::And(vec![eq("a", 1), eq(word, 2)]);
+            assert_eq!(parsed(&format!("a eq 1 and {word} eq 2")), chain);
+            assert_eq!(parsed(&format!("not {word}")), Expr::Not(Box::new(Expr::Bare(property(word)))));
+            let turned = Expr::Compare { left: int(1), op: CompareOp::Lt, right: property(word) };
+            assert_eq!(parsed(&format!("1 lt {word}")), turned);
+        }
+        assert_eq!(refused("sub sub 1 eq 0").0, Code::NotImplemented);
+        assert_eq!(refused("(sub) sub 1").0, Code::NotImplemented);
+        for text in ["and a eq 1", "a eq 1 or or b eq 2", "a eq eq 1", "eq 1", "sub 1"] {
+            assert_eq!(refused(text).0, Code::FilterSyntax, "{text}");
         }
     }
 

@@ -21,6 +21,9 @@ cases![
     names_may_be_unicode_or_begin_with_an_underscore,
     names_are_case_sensitive,
     keywords_may_be_property_names_where_they_cannot_be_keywords,
+    operators_may_be_property_names_where_no_operator_may_stand,
+    prefixes_of_literals_are_read_in_any_case,
+    line_breaks_are_white_space,
     a_syntax_error_names_its_position,
     broken_filters_are_refused,
     keywords_are_lower_case,
@@ -132,6 +135,28 @@ fn hexadecimal_digits_are_read_in_any_case(client: &Client) {
     for literal in ["X'abcdef'", "x'ABCDEF'", "binary'AbCdEf'"] {
         assert_eq!(t.matching_rows(&format!("B eq {literal}")), "r", "{literal}");
     }
+}
+
+fn prefixes_of_literals_are_read_in_any_case(client: &Client) {
+    finds(
+        client,
+        &[
+            ("G eq GUID'c9da6455-213d-42c9-9a79-3e9149a57832'", "2"),
+            ("T eq DateTime'2012-11-12T03:04:05.2Z'", "2"),
+            ("B eq Binary'02'", "2"),
+        ],
+    );
+}
+
+fn line_breaks_are_white_space(client: &Client) {
+    finds(
+        client,
+        &[
+            ("\n  I eq 1\r\n  or I eq 2\n", "1,2"),
+            ("I\teq\u{a0}2\u{2028}", "2"),
+            ("(\nI eq 1\n)\nand\n(\nS eq 's1'\n)", "1"),
+        ],
+    );
 }
 
 fn quotes_in_strings_are_doubled(client: &Client) {
@@ -286,9 +311,24 @@ fn keywords_may_be_property_names_where_they_cannot_be_keywords(client: &Client)
     assert_eq!(t.matching_rows(filter), "r");
 }
 
+fn operators_may_be_property_names_where_no_operator_may_stand(client: &Client) {
+    let t = client.table();
+    for name in ["and", "or", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "div", "mod"] {
+        t.seed(with_keys("p", name, json!({ name: 7, "Other": true })));
+        for filter in [
+            format!("{name} eq 7"),
+            format!("7 eq {name}"),
+            format!("Other and {name} eq 7"),
+            format!("not ({name} ne 7 or {name} lt 6) and {name} gt 6"),
+        ] {
+            assert_eq!(t.matching_rows(&filter), name, "{filter}");
+        }
+    }
+}
+
 fn a_syntax_error_names_its_position(client: &Client) {
     let t = sample(client);
-    for (filter, position) in [("aaa bbb ccc", 7), ("property1 eq 1'invalid'", 23)] {
+    for (filter, position) in [("aaa bbb ccc", 7), ("property1 eq 1'invalid'", 23), ("S eq '😀' x", 11)] {
         let message = format!("Syntax error at position {position} in '{filter}'.");
         let answer = t.filter(filter).expect_error(400, "InvalidInput", &message);
         assert_eq!(answer.header("Cache-Control"), None, "{answer}");
