@@ -15,6 +15,11 @@
 //! - What answers a HEAD has a length, but no body. Our answers are written with
 //!   capital letters except to HEAD ([`announces_body`]), so that a capital C
 //!   announces a body.
+//!
+//! Where requests were sent before their answers, actix takes an answer for one to
+//! the request that it has read last, and so gives a body to HEAD, or none to a GET
+//! before it. What comes then would be read as another answer: the connection ends
+//! instead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -76,44 +81,71 @@ pub struct WireCase<IO> {
     sent: usize,
     /// Where `ready` ends.
     place: Place,
+    /// Whether that is where a body begins.
+    begins: bool,
 }
 
 impl<IO> WireCase<IO> {
     /// Wraps a connection on which nothing has been written.
     pub const fn new(io: IO) -> Self {
-        Self { io, ready: Vec::new(), sent: 0, place: Place::Head }
+        Self { io, ready: Vec::new(), sent: 0, place: Place::Head, begins: false }
     }
 
     /// Wraps a connection that is to pass as it is.
     pub const fn transparent(io: IO) -> Self {
-        Self { io, ready: Vec::new(), sent: 0, place: Place::Opaque }
+        Self { io, ready: Vec::new(), sent: 0, place: Place::Opaque, begins: false }
     }
 
     /// Restores the heads in `bytes`, up to a body that is not worth copying.
-    fn prepare(&mut self, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// If they begin with a body in place of a head, or the other way round.
+    fn prepare(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() && self.ready.len() < PIECE {
+            if self.is_displaced(rest) {
+                // What comes before is in order.
+                return if self.ready.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) };
+            }
             let take = match self.place {
                 Place::Head => head_length(rest),
                 // Nothing to write it together with, or too long.
-                _ if self.ready.is_empty() => return,
+                _ if self.ready.is_empty() => return Ok(()),
                 place => Some(place.within(rest.len())).filter(|length| *length <= PIECE),
             };
             let Some(take) = take else {
                 if self.place == Place::Head {
                     self.place = Place::Opaque;
                 }
-                return;
+                return Ok(());
             };
             let (piece, after) = rest.split_at(take);
             let start = self.ready.len();
             self.ready.extend_from_slice(piece);
-            match self.place {
-                Place::Head => self.place = restore(&mut self.ready[start..]),
-                _ => self.place.advance(take),
+            if self.place == Place::Head {
+                self.place = restore(&mut self.ready[start..]);
+                self.begins = true;
+            } else {
+                self.advance(take);
             }
             rest = after;
         }
+        Ok(())
+    }
+
+    /// Whether a body lies where a head has to be, or a head where a body begins. No
+    /// body of ours looks like a head.
+    fn is_displaced(&self, bytes: &[u8]) -> bool {
+        match self.place {
+            Place::Head => !bytes.starts_with(b"HTTP/1."),
+            Place::Body(_) => self.begins && bytes.starts_with(b"HTTP/1."),
+            Place::Opaque => false,
+        }
+    }
+
+    fn advance(&mut self, written: usize) {
+        self.begins &= written == 0;
+        self.place.advance(written);
     }
 
     fn accepted(&mut self, written: usize, of_ready: usize) {
@@ -123,7 +155,7 @@ impl<IO> WireCase<IO> {
             self.ready.clear();
             self.sent = 0;
         }
-        self.place.advance(written - ours);
+        self.advance(written - ours);
     }
 }
 
@@ -131,14 +163,14 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for WireCase<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.ready.is_empty() {
-            this.prepare(bytes);
+            this.prepare(bytes)?;
         }
         let ready = &this.ready[this.sent..];
         // Callers may come back with less than they had.
         let ready = &ready[..ready.len().min(bytes.len())];
         let of_ready = ready.len();
         let rest = &bytes[of_ready..];
-        let body = &rest[..this.place.within(rest.len())];
+        let body = if this.is_displaced(rest) { &[] } else { &rest[..this.place.within(rest.len())] };
         let io = Pin::new(&mut this.io);
         let outcome = match (ready, body) {
             (ready, []) => io.poll_write(cx, ready),
@@ -251,13 +283,13 @@ mod tests {
 
     use super::*;
 
-    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 71\r\nX-Ms-Continuation-Nextpartitionkey: Etag: a\r\n\
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 72\r\nX-Ms-Continuation-Nextpartitionkey: Etag: a\r\n\
                         Etag: W/\"etag:\"\r\nX-Unknown-name: Date\r\n\r\n";
-    const HEAD_RESTORED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 71\r\n\
+    const HEAD_RESTORED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 72\r\n\
                                  x-ms-continuation-NextPartitionKey: Etag: a\r\nETag: W/\"etag:\"\r\n\
                                  X-Unknown-name: Date\r\n\r\n";
-    /// Looks like an answer, but counts as 71 bytes.
-    const BODY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-ms-continuation-nextrowkey: 1\r\n\r\n";
+    /// Might be taken for an answer, but counts as 72 bytes.
+    const BODY: &str = "\nHTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-ms-continuation-nextrowkey: 1\r\n\r\n";
     /// Without capital letters: no body follows, as to HEAD.
     const BODILESS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\nx-ms-version: 1\r\netag: 2\r\n\r\n";
     const BODILESS_RESTORED: &str =
@@ -339,7 +371,7 @@ mod tests {
 
     #[test]
     fn names_are_restored_and_values_and_bodies_kept() {
-        assert_eq!(BODY.len(), 71);
+        assert_eq!(BODY.len(), 72);
         assert_eq!(sent(&[&format!("{HEAD}{BODY}")]), format!("{HEAD_RESTORED}{BODY}"));
         assert_eq!(sent(&[HEAD, BODY]), format!("{HEAD_RESTORED}{BODY}"));
         let (one, other) = BODY.split_at(17);
@@ -393,16 +425,36 @@ mod tests {
             let expected = format!("{restored}{BODY}{HEAD}");
             assert_eq!(sent(&[&format!("{head}{BODY}"), HEAD]), expected);
         }
-        // Not HTTP/1, no end of the head in sight, or another protocol from here on.
-        for start in [
-            "PRI * HTTP/2.0\r\n\r\n",
-            "HTTP/1.1 200 OK\r\netag: 1\r\n",
-            "HTTP/1.1 101 Switching Protocols\r\netag: 1\r\n\r\n",
-        ] {
+        // No end of the head in sight, or another protocol from here on.
+        for start in ["HTTP/1.1 200 OK\r\netag: 1\r\n", "HTTP/1.1 101 Switching Protocols\r\netag: 1\r\n\r\n"]
+        {
             assert_eq!(sent(&[start, BODY, HEAD]), format!("{start}{BODY}{HEAD}"));
         }
-        // A body that nobody announced.
-        assert_eq!(sent(&[BODILESS, "no head", HEAD]), format!("{BODILESS_RESTORED}no head{HEAD}"));
+    }
+
+    /// What a wire takes of these until it fails, as it must.
+    fn sent_until_failure(bytes: &[u8]) -> String {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut wire = wire(usize::MAX, false);
+        let mut left = bytes;
+        while let Poll::Ready(Ok(written)) = Pin::new(&mut wire).poll_write(&mut cx, left) {
+            left = &left[written..];
+            assert!(!left.is_empty(), "nothing failed");
+        }
+        String::from_utf8(wire.io.taken).expect("only letters change")
+    }
+
+    #[test]
+    fn what_is_out_of_place_ends_the_connection() {
+        // A body that nobody announced, and a head where a body was.
+        for (before, displaced) in
+            [(BODILESS, "{\"a\":1}"), (HEAD, HEAD), (BODILESS, "PRI * HTTP/2.0\r\n\r\n")]
+        {
+            let restored = if before == HEAD { HEAD_RESTORED } else { BODILESS_RESTORED };
+            let answers = format!("{HEAD}{BODY}{before}{displaced}{HEAD}{BODY}");
+            assert_eq!(sent_until_failure(answers.as_bytes()), format!("{HEAD_RESTORED}{BODY}{restored}"));
+        }
+        assert_eq!(sent_until_failure(b"no head"), "");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod bodies;
 mod heads;
 mod lengths;
+mod pipelines;
 mod slow;
 mod targets;
 
