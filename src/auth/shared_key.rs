@@ -8,6 +8,7 @@ use chrono::DateTime;
 use subtle::ConstantTimeEq;
 
 use super::accounts::AccountKey;
+use crate::codec::uri::percent_decode;
 use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::request::{Head, Target};
@@ -126,7 +127,8 @@ fn signed_pieces<'a>(
     };
     let comp = head.query.split('&').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        name.eq_ignore_ascii_case("comp").then_some(value)
+        // Escaped or not, it decides what the request does.
+        percent_decode(name)?.eq_ignore_ascii_case("comp").then_some(value)
     });
     let (mark, value) = comp.map_or(("", ""), |value| ("?comp=", value));
     [verb, end, md5, end, content_type, end, date, "\n", "/", account, path, mark, value]

@@ -46,8 +46,8 @@ pub fn boundary(content_type: &str) -> Option<&str> {
 }
 
 /// Splits a body at its boundary. Lines end with CRLF or LF; what stands
-/// before the first and after the closing delimiter is ignored. Reading stops
-/// after [`MAX_PARTS`] parts.
+/// before the first and after the closing delimiter is ignored, and so are parts
+/// with nothing in them. Reading stops after [`MAX_PARTS`] parts.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] without an opening delimiter, or with a part whose
@@ -59,7 +59,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     for at in memmem::find_iter(body, &dashed) {
         let Some(delimiter) = delimiter(body, at, dashed.len()) else { continue };
         if let Some(start) = open {
-            parts.push(part(&body[start..content_end(body, at).max(start)])?);
+            parts.extend(part(&body[start..content_end(body, at).max(start)])?);
             if parts.len() == MAX_PARTS {
                 return Ok(parts);
             }
@@ -74,10 +74,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
         // The closing delimiter is missing: the last part ends with the body. If
         // nothing follows, that delimiter was it, without its dashes.
         Some(start) => {
-            let rest = &body[start.min(body.len())..];
-            if parts.is_empty() || !rest.trim_ascii().is_empty() {
-                parts.push(part(rest)?);
-            }
+            parts.extend(part(&body[start.min(body.len())..])?);
             Ok(parts)
         }
     }
@@ -164,9 +161,13 @@ fn content_end(body: &[u8], delimiter_start: usize) -> usize {
     before.strip_suffix(b"\r").unwrap_or(before).len()
 }
 
-fn part(bytes: &[u8]) -> Result<Part<'_>> {
+/// `None` for a part with nothing in it.
+fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
+    if bytes.trim_ascii().is_empty() {
+        return Ok(None);
+    }
     let (headers, content) = headers(bytes)?;
-    Ok(Part { headers, content })
+    Ok(Some(Part { headers, content }))
 }
 
 /// Header lines up to an empty line, and what follows it. A body may be

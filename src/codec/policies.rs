@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::xml::{self, Element};
 use crate::error::{Code, Result};
 use crate::model::Ticks;
+use crate::model::edm::is_within;
 
 /// Policies of a table at most.
 const MAX_POLICIES: usize = 5;
-/// Characters of an id at most.
+/// UTF-16 units of an id at most.
 const MAX_ID: usize = 64;
 const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
@@ -53,7 +54,7 @@ pub fn read(body: &[u8]) -> Result<Vec<Policy>> {
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
-    let root = xml::parse(body).map_err(|_| Code::InvalidXmlDocument)?;
+    let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
     let known = |e: &Element| e.name == "SignedIdentifier";
     if root.name != "SignedIdentifiers"
         || !root.children.iter().all(known)
@@ -71,7 +72,7 @@ pub fn read(body: &[u8]) -> Result<Vec<Policy>> {
 
 fn policy(element: &Element) -> Result<Policy> {
     let id = element.child("Id").map(|id| id.text.clone()).ok_or(Code::InvalidXmlDocument)?;
-    if id.is_empty() || id.chars().count() > MAX_ID {
+    if id.is_empty() || !is_within(&id, MAX_ID) {
         return Err(Code::InvalidXmlNodeValue.into());
     }
     let access = element.child("AccessPolicy");

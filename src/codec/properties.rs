@@ -82,7 +82,7 @@ const METHODS: [&str; 10] =
 /// more than 365 days; [`Code::InvalidXmlNodeValue`] for bad values inside a CORS
 /// rule, and another version of analytics than 1.0.
 pub fn read(body: &[u8], layout: Layout) -> Result<Properties> {
-    let root = xml::parse(body).map_err(|_| Code::InvalidXmlDocument)?;
+    let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
     if root.name != "StorageServiceProperties" {
         return Err(Code::InvalidXmlDocument.into());
     }

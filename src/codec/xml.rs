@@ -5,7 +5,7 @@
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
-use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
 
 /// Nesting at most.
 const MAX_DEPTH: usize = 32;
@@ -35,6 +35,14 @@ impl Element {
     /// The value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether there is nothing in its text and attributes, or its children's, that
+    /// XML cannot hold.
+    fn holds_only_xml(&self) -> bool {
+        let values = self.attributes.iter().map(|(_, value)| value);
+        !values.chain([&self.text]).any(|text| text.contains(is_foreign))
+            && self.children.iter().all(Self::holds_only_xml)
     }
 
     /// The text without white space around it.
@@ -67,11 +75,37 @@ pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
             Event::Text(text) => tree.push_text(&text.xml10_content())?,
             Event::CData(data) => tree.push_text(&data.xml10_content())?,
             Event::GeneralRef(reference) => tree.push_reference(&reference)?,
+            Event::Decl(declaration) if !is_unicode(&declaration) => return Err(Malformed),
             Event::Decl(_) | Event::Comment(_) | Event::PI(_) => {}
             Event::DocType(_) => return Err(Malformed),
             Event::Eof => return tree.finish(),
         }
     }
+}
+
+/// Reads a document in which every character, referred to or not, is one that XML
+/// can hold. What is printed of such a document reads back.
+///
+/// # Errors
+/// As [`parse`], and [`Malformed`] for other characters.
+pub fn parse_strictly(bytes: &[u8]) -> Result<Element, Malformed> {
+    parse(bytes).and_then(|root| if root.holds_only_xml() { Ok(root) } else { Err(Malformed) })
+}
+
+/// Whether a character cannot be in a document of XML 1.0.
+const fn is_foreign(c: char) -> bool {
+    matches!(c, '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// Whether a document that is UTF-8 may have this declaration. Writers of strings
+/// declare UTF-16 whatever becomes of the string, and no document in UTF-16 is UTF-8
+/// too; text in any other encoding would be taken for what it is not.
+fn is_unicode(declaration: &BytesDecl<'_>) -> bool {
+    declaration.encoding().is_none_or(|encoding| {
+        encoding.is_ok_and(|name| {
+            ["utf-8", "utf-16", "us-ascii"].iter().any(|known| known.eq_ignore_ascii_case(&name))
+        })
+    })
 }
 
 /// The document read so far.
@@ -138,16 +172,15 @@ impl Tree {
     }
 }
 
-/// Appends text with `<`, `>` and `&` escaped, and control characters that XML
-/// cannot hold as they are as character references.
+/// Appends text with `<`, `>` and `&` escaped, and characters that XML cannot hold
+/// as they are as character references.
 pub fn push_text(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            '\r' => out.push_str("&#xD;"),
-            c if u32::from(c) < 0x20 && c != '\t' && c != '\n' => {
+            c if c == '\r' || is_foreign(c) => {
                 out.push_str(&format!("&#x{:X};", u32::from(c)));
             }
             c => out.push(c),
@@ -198,6 +231,7 @@ mod tests {
             "<a/><b/>",
             "<a>&nope;</a>",
             "<a b=c/>",
+            "<?xml version='1.0' encoding='iso-8859-1'?><a/>",
             "<a/>x",
             "<a b='1' b='2'/>",
             "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>",

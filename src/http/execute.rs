@@ -8,6 +8,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::TableName;
 use crate::plan::{PageEnd, Plan, Scan, TablePage, TableScan};
 use crate::request::operation::WriteVerb;
+use crate::request::target::key_count_mismatch;
 use crate::request::{EntityWrite, Operation, Prefer};
 use crate::store::{Backend, Collect, Failure};
 
@@ -117,14 +118,7 @@ async fn stats(store: &impl Backend, printer: Printer<'_>) -> Result<Answer> {
 async fn below_table(store: &impl Backend, account: &str, table: &TableName) -> Result<Error> {
     Ok(match store.get_table(account, table).await? {
         None => Code::TableNotFound.into(),
-        Some(_) => Error::with_message(
-            Code::KeyCountMismatch,
-            format!(
-                "The number of keys specified in the URI does not match number of key properties for the \
-                 resource '{account}.{}'.",
-                table.as_given()
-            ),
-        ),
+        Some(_) => key_count_mismatch(account, table.as_given()),
     })
 }
 

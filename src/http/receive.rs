@@ -49,7 +49,16 @@ pub async fn receive<'a>(
     Ok(Body { bytes, _share: share })
 }
 
+/// Whether actix takes all that is sent on the connection after this head for its
+/// body: it would speak another protocol then, as we never do.
+pub fn is_endless(head: &Head<'_>) -> bool {
+    head.method == "CONNECT" || head.header("upgrade").is_some_and(|upgrade| upgrade.contains("websocket"))
+}
+
 async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>) -> Result<Bytes> {
+    if is_endless(head) {
+        return Ok(Bytes::new());
+    }
     let declared = head.header("content-length").and_then(|length| length.parse::<u64>().ok());
     if declared.is_some_and(|length| length > MAX_BODY as u64) {
         return Err(Code::RequestBodyTooLarge.into());

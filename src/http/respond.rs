@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use actix_http::ConnectionType;
 use actix_web::HttpResponse;
 use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
@@ -37,6 +38,10 @@ pub fn respond(answer: Answer, rules: &[CorsRule], head: &Head<'_>, request_id: 
         response.head_mut().reason = Some(reason);
     }
     response.head_mut().set_camel_case_headers(announces_body(&head.method));
+    // actix ends a connection that was to be upgraded, whatever the answer says.
+    if head.header("upgrade").is_some() {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
     let headers = response.headers_mut();
     for (name, value) in answer.headers {
         insert(headers, name, value);

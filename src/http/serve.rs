@@ -23,7 +23,7 @@ use super::limits::{BodyMemory, Limits};
 use super::observe::{self, Observed};
 use super::permit::permit;
 use super::print::Printer;
-use super::receive::{hang_up, head_of, receive};
+use super::receive::{hang_up, head_of, is_endless, receive};
 use super::respond::respond;
 use super::throttle::Throttle;
 use crate::auth::{self, AccountSet, Credentials, Identity, sas};
@@ -35,7 +35,7 @@ use crate::metrics::{METRICS, spent};
 use crate::plan;
 use crate::request::allow;
 use crate::request::operation::Context;
-use crate::request::options::{NO_OPTIONS, Options};
+use crate::request::options::Options;
 use crate::request::target::{self, Target};
 use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
 use crate::store::{Backend, Store};
@@ -97,9 +97,9 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();
     let head = head_of(&http, &service.proxies);
-    let options = Options::parse(&head.query);
+    let (options, flaw) = Options::read(&head.query);
     let occasion = Occasion { request_id: &request_id, now };
-    let unread = Cell::new(head.header("transfer-encoding").is_some());
+    let unread = Cell::new(is_endless(&head) || head.header("transfer-encoding").is_some());
     let observed = Observed::new();
     let accounts = service.accounts.load_full();
     let pipeline = Pipeline {
@@ -107,6 +107,7 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
         accounts: &accounts,
         head: &head,
         options,
+        flaw,
         occasion,
         unread: &unread,
         observed: &observed,
@@ -132,8 +133,10 @@ struct Pipeline<'a> {
     service: &'a Service,
     accounts: &'a AccountSet,
     head: &'a Head<'a>,
-    /// Why the query string was not understood is told once the sender is known.
-    options: Result<Options<'a>>,
+    /// What was understood of the query string.
+    options: Options<'a>,
+    /// Why the rest was not, which is told once the sender is known.
+    flaw: Option<Error>,
     occasion: Occasion<'a>,
     /// Whether a body in chunks has not been read to its end.
     unread: &'a Cell<bool>,
@@ -141,12 +144,8 @@ struct Pipeline<'a> {
 }
 
 impl Pipeline<'_> {
-    fn options(&self) -> &Options<'_> {
-        self.options.as_ref().unwrap_or(&NO_OPTIONS)
-    }
-
     fn time_allowed(&self) -> Duration {
-        time_allowed(self.options().any_case("timeout"))
+        time_allowed(self.options.any_case("timeout"))
     }
 
     /// The answer, and the CORS rules that apply to it.
@@ -183,9 +182,12 @@ impl Pipeline<'_> {
             }
             // Held until the answer is there: what was read from it may borrow.
             let body = receive(head, body, &service.body_memory, service.limits.body).await?;
-            self.unread.set(false);
+            self.unread.set(is_endless(head));
             self.observed.received(body.bytes.len());
-            let options = self.options.as_ref().map_err(Error::clone)?;
+            if let Some(flaw) = &self.flaw {
+                return Err(flaw.clone());
+            }
+            let options = &self.options;
             let max_comparisons = service.max_comparisons;
             let context = Context { head, options, body: &body.bytes, max_comparisons };
             let mut request = request::read(&context, target)?;
@@ -198,7 +200,7 @@ impl Pipeline<'_> {
     /// Keys prove themselves; a signature may need the policies of its table.
     async fn authenticate(&self, target: &Target) -> Result<Identity> {
         let (service, now) = (self.service, self.occasion.now);
-        let claim = match auth::credentials(self.head, self.options(), target, self.accounts, now)? {
+        let claim = match auth::credentials(self.head, &self.options, target, self.accounts, now)? {
             Credentials::Verified(identity) => return Ok(identity),
             Credentials::Signature(claim) => claim,
             Credentials::Token(token) => {
@@ -291,19 +293,17 @@ impl Pipeline<'_> {
         if answer.status != 405 {
             return answer;
         }
-        answer.with("Allow", allow::methods(&target.resource, self.options()))
+        answer.with("Allow", allow::methods(&target.resource, &self.options))
     }
 
     /// The one door that errors of the table layer leave through.
     fn refuse(&self, error: &Error) -> Answer {
         explain(error, &self.occasion);
-        let options = self.options();
-        if options.any_case("comp").is_some() {
+        if self.options.any_case("comp").is_some() {
             return Answer::xml_refusal(error, &self.occasion);
         }
-        let format = Format::negotiate(self.head, options);
-        let prefer = Prefer::of(self.head).filter(|_| self.head.method == "POST");
-        Answer::refusal(error, format.for_errors(), prefer, &self.occasion)
+        let format = Format::negotiate(self.head, &self.options);
+        Answer::refusal(error, format.for_errors(), Prefer::of(self.head), &self.occasion)
     }
 }
 

@@ -159,7 +159,10 @@ pub fn format_binary(value: &[u8]) -> String {
 
 /// Reads standard base64 with padding.
 pub fn parse_binary(text: &str) -> Option<Vec<u8>> {
-    STANDARD.decode(text).ok()
+    STANDARD.decode(text).ok().or_else(|| {
+        let is_broken = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
+        text.contains(is_broken).then(|| STANDARD.decode(text.replace(is_broken, "")).ok())?
+    })
 }
 
 /// Reads pairs of hexadecimal digits, as in `X'0aFF'`.

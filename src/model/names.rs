@@ -130,14 +130,19 @@ pub fn check_property_name(name: &str) -> Result<()> {
 }
 
 /// Whether a name could be a property: a letter or `_`, then letters, digits,
-/// marks and connectors of any script.
+/// marks and connectors of any script, such as may stand in names of XML.
 pub fn is_identifier(name: &str) -> bool {
     if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
     }
     let mut chars = name.chars();
-    chars.next().is_some_and(is_identifier_start) && chars.all(unicode_ident::is_xid_continue)
+    chars.next().is_some_and(is_identifier_start)
+        && chars.all(unicode_ident::is_xid_continue)
+        && !name.contains(NOT_IN_XML)
 }
+
+/// What identifiers may hold and names of XML may not.
+const NOT_IN_XML: [char; 4] = ['ª', 'µ', 'º', '\u{2054}'];
 
 /// Whether an identifier may begin with this character.
 pub fn is_identifier_start(c: char) -> bool {

@@ -74,11 +74,15 @@ fn invalid(value: &str) -> Error {
     )
 }
 
-/// The version that a tag of ours names.
+/// The version that a tag of ours names. Colons may have lost their escapes, and a
+/// fraction may end with zeros; any other spelling of a time is another tag.
 fn version(tag: &str) -> Option<Ticks> {
+    const WHOLE_SECONDS: usize = "YYYY-MM-DDThh:mm:ss".len();
     let time = tag.strip_prefix("datetime'")?.strip_suffix('\'')?;
     let time = time.replace("%3A", ":").replace("%3a", ":");
-    Ticks::parse(&time).ok()
+    let ticks = Ticks::parse(&time).ok()?;
+    let digits = time.strip_suffix('Z').filter(|digits| digits.len() >= WHOLE_SECONDS)?;
+    ticks.to_seven_digits().starts_with(digits).then_some(ticks)
 }
 
 #[cfg(test)]
@@ -108,6 +112,12 @@ mod tests {
             ("W/\"datetime'2020-01-01T00%3A00%3A00Z'\"", true),
             ("w/\"datetime'2020-01-01T00:00:00.000Z'\"", true),
             ("W/\"datetime'2020-01-01T00%3A00%3A00.0000001Z'\"", false),
+            ("W/\"datetime'2020-01-01T00%3A00%3A00.00000009Z'\"", false),
+            ("W/\"datetime'2020-01-01T00%3A00%3A00'\"", false),
+            ("W/\"datetime'2020-01-01T00%3A00%3A00+00%3A00'\"", false),
+            ("W/\"datetime'2020-01-01T01%3A00%3A00+01%3A00'\"", false),
+            ("W/\"datetime'2020-01-01T00%3A00Z'\"", false),
+            ("W/\"datetime'2020-01-01Z'\"", false),
             ("W/\"anything\"", false),
             ("W/\"\"", false),
         ] {

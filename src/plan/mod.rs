@@ -18,7 +18,7 @@ pub use span::Span;
 
 use crate::codec::policies::Policy;
 use crate::codec::properties::{Layout, Properties};
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
 use crate::request::batch::{BatchPart, FailedPart};
 use crate::request::{EntityWrite, Operation};
@@ -69,6 +69,10 @@ pub struct ChangeSet {
 pub fn plan(operation: &mut Operation) -> Result<Plan> {
     Ok(match operation {
         Operation::QueryTables(options) => Plan::ListTables(query::tables(options)?),
+        // Where the service keeps its metrics; here there are none (protocol §3.1).
+        Operation::GetTable { name } if name.starts_with("$Metrics") => {
+            return Err(Code::ResourceNotFound.into());
+        }
         Operation::GetTable { name } => Plan::GetTable(TableName::parse(name)?),
         Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(name)?),
         Operation::DeleteTable { name } => Plan::DeleteTable(TableName::parse(name)?),

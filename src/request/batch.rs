@@ -81,9 +81,6 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
     let mut understood = Vec::with_capacity(parts.len());
     let mut formats = Formats::default();
     for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
-        if part.headers.is_empty() && part.content.trim_ascii().is_empty() {
-            continue;
-        }
         let request = multipart::request(part.content).map_err(|e| e.at(index))?;
         match read_part(context, outer, &request, index, &mut formats, only_write) {
             Ok(part) => understood.push(part),
@@ -114,10 +111,10 @@ struct Formats(Option<(String, Format)>);
 
 impl Formats {
     fn of(&mut self, head: &Head) -> Format {
-        let accept = head.header("accept").filter(|_| head.query.is_empty());
+        let accept = head.list("accept").filter(|_| head.query.is_empty());
         match (&self.0, accept) {
-            (Some((known, format)), Some(accept)) if known == accept => *format,
-            (_, Some(accept)) => self.0.insert((accept.to_owned(), format_of(head))).1,
+            (Some((known, format)), Some(accept)) if *known == accept => *format,
+            (_, Some(accept)) => self.0.insert((accept.into_owned(), format_of(head))).1,
             (_, None) => format_of(head),
         }
     }

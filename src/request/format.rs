@@ -2,6 +2,7 @@
 
 use super::head::{ApiVersion, Head, JSON, JSON_ONLY};
 use super::options::Options;
+use super::verb::Verb;
 use crate::codec::atom::write::Style;
 use crate::codec::json::write::Metadata;
 use crate::error::Code;
@@ -30,9 +31,9 @@ impl Format {
             Err(error) => return Self::refused(error.code),
         };
         let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
-        let chosen = match (wanted, head.header("accept")) {
+        let chosen = match (wanted, head.list("accept")) {
             (Some(format), _) => choose(version, format),
-            (None, Some(accept)) if !accept.trim().is_empty() => choose(version, accept),
+            (None, Some(accept)) if !accept.trim().is_empty() => choose(version, &accept),
             (None, _) => Ok(default(version)),
         };
         Self { chosen, fallback: default(version) }
@@ -106,7 +107,8 @@ fn quality(media_type: &str) -> f32 {
     parameter(media_type, "q").and_then(|q| q.parse().ok()).unwrap_or(1.0)
 }
 
-fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
+/// A parameter of a media type.
+pub fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
     media_type.split(';').skip(1).find_map(|p| {
         let (n, value) = p.split_once('=')?;
         n.trim().eq_ignore_ascii_case(name).then(|| value.trim())
@@ -160,10 +162,13 @@ pub enum Prefer {
 }
 
 impl Prefer {
-    /// Reads the Prefer header, which means something since 2013-08-15.
+    /// Reads the Prefer header, which means something since 2013-08-15, and only
+    /// for what is posted.
     pub fn of(head: &Head) -> Option<Self> {
-        let applies = head.version().is_ok_and(|version| version.at_least(JSON));
-        head.header("prefer").filter(|_| applies).and_then(Self::parse)
+        let prefer = head.list("prefer")?;
+        let applies = head.version().is_ok_and(|version| version.at_least(JSON))
+            && matches!(Verb::of(head), Ok(Verb::Post));
+        Self::parse(&prefer).filter(|_| applies)
     }
 
     /// Reads a Prefer header's value; unknown preferences are ignored.

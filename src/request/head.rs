@@ -35,6 +35,16 @@ impl Head<'_> {
         self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
+    /// The list that all headers with this lower-case name make together.
+    pub fn list(&self, name: &str) -> Option<Cow<'_, str>> {
+        let mut lines = self.headers.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_ref());
+        let first = lines.next()?;
+        Some(match lines.next() {
+            None => first.into(),
+            Some(second) => lines.fold(format!("{first},{second}"), |list, more| list + "," + more).into(),
+        })
+    }
+
     /// The value of the Host header.
     pub fn host(&self) -> &str {
         self.header("host").unwrap_or("localhost")

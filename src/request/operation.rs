@@ -202,7 +202,7 @@ fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation>
         Verb::Put => {
             // As recorded: this operation alone insists on an Accept header for XML.
             let accept = context.head.header("accept").unwrap_or("application/xml");
-            if !accept.contains("xml") {
+            if !accept.to_ascii_lowercase().contains("xml") {
                 return Err(Code::MediaTypeNotSupported.into());
             }
             Ok(Operation::SetPolicies { table: table.to_owned(), policies: policies::read(context.body)? })
@@ -270,6 +270,13 @@ fn new_table(context: &Context<'_>) -> Result<String> {
     }
 }
 
+/// Whether what is in this character set is UTF-8 too. Text in any other would be
+/// taken for what it is not.
+fn is_utf8(charset: &str) -> bool {
+    let charset = charset.trim_matches('"');
+    ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|known| known.eq_ignore_ascii_case(charset))
+}
+
 enum BodyForm {
     Json,
     Atom,
@@ -282,6 +289,9 @@ fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let name = declared.split(';').next().unwrap_or_default().trim();
     let looks_like_xml = context.body.trim_ascii_start().starts_with(b"<");
     let version = context.head.version()?;
+    if !format::parameter(declared, "charset").is_none_or(is_utf8) {
+        return Err(Code::MediaTypeNotSupported.into());
+    }
     if name.eq_ignore_ascii_case("application/json") {
         format::knows_json(version)?;
         return Ok(BodyForm::Json);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::codec::json::write::Select;
 use crate::codec::uri::percent_decode;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::odata::{self, Expr};
 
 /// Every parameter of a request, decoded once.
@@ -40,18 +40,29 @@ impl<'a> Options<'a> {
     /// given twice or unknown; [`Code::NotImplemented`] for those of OData that
     /// the service lacks (UNVERIFIED 10).
     pub fn parse(query: &'a str) -> Result<Self> {
-        let mut pairs = Vec::new();
+        let (options, flaw) = Self::read(query);
+        flaw.map_or(Ok(options), Err)
+    }
+
+    /// As [`Options::parse`], but with what was understood beside what was not: a
+    /// signature and the form of the answer do not depend on the other parameters.
+    pub fn read(query: &'a str) -> (Self, Option<Error>) {
+        let mut options = Self::default();
+        let mut flaw = None;
         for parameter in query.split('&').filter(|p| !p.is_empty()) {
+            if options.pairs.len() == MAX_PARAMETERS {
+                flaw.get_or_insert(Code::InvalidInput.into());
+                break;
+            }
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            pairs.push((decode(name)?, decode(value)?));
-            if pairs.len() > MAX_PARAMETERS {
-                return Err(Code::InvalidInput.into());
+            match decode(name).and_then(|name| Ok((name, decode(value)?))) {
+                Ok(pair) => options.pairs.push(pair),
+                Err(error) => drop(flaw.get_or_insert(error)),
             }
         }
-        let options = Self { pairs };
-        options.check_system_options()?;
-        options.check_timeout()?;
-        Ok(options)
+        let flaw =
+            flaw.or_else(|| options.check_system_options().err()).or_else(|| options.check_timeout().err());
+        (options, flaw)
     }
 
     fn check_system_options(&self) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::codec::uri::percent_decode;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::model::Key;
 use crate::request::Head;
 
@@ -69,7 +69,7 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
         if !accounts.exists(&account) {
             return Err(Code::ResourceNotFound.into());
         }
-        let resource = resource(head.path.strip_prefix('/').unwrap_or(&head.path))?;
+        let resource = resource(head.path.strip_prefix('/').unwrap_or(&head.path), &account)?;
         let base = [scheme, "://", head.host()].concat();
         return Ok(Target { account, secondary, base, path_style: false, resource });
     }
@@ -84,7 +84,7 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
         secondary,
         base: [scheme, "://", head.host(), "/", segment].concat(),
         path_style: true,
-        resource: resource(rest)?,
+        resource: resource(rest, account)?,
     })
 }
 
@@ -94,8 +94,7 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
 /// # Errors
 /// As [`resolve`].
 pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
-    let mut colons = memchr::memchr_iter(b':', target.as_bytes());
-    let path = match colons.find_map(|at| target[at..].strip_prefix("://")) {
+    let path = match without_scheme(target) {
         Some(after) => after.split_once('/').map_or("", |(_, path)| path),
         None => target.strip_prefix('/').unwrap_or(target),
     };
@@ -103,7 +102,15 @@ pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
         Some((segment, rest)) if outer.path_style && split_secondary(segment).0 == outer.account => rest,
         _ => path,
     };
-    resource(path)
+    resource(path, &outer.account)
+}
+
+/// What follows the scheme of an absolute address. A key may hold `://` too.
+fn without_scheme(address: &str) -> Option<&str> {
+    let colon = memchr::memchr(b':', address.as_bytes())?;
+    let (scheme, rest) = address.split_at(colon);
+    let is_scheme = scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    rest.strip_prefix("://").filter(|_| is_scheme)
 }
 
 fn split_secondary(name: &str) -> (&str, bool) {
@@ -131,7 +138,7 @@ fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool
 
 /// Reads the path below the account. Decoding comes first, so that `%27%27`
 /// is a doubled quote; quotes protect every other character.
-fn resource(path: &str) -> Result<Resource> {
+fn resource(path: &str, account: &str) -> Result<Resource> {
     let decoded = percent_decode(path).ok_or(Code::QuerySyntax)?;
     let split = decoded.find(['(', '/']).unwrap_or(decoded.len());
     let (name, rest) = decoded.split_at(split);
@@ -147,32 +154,44 @@ fn resource(path: &str) -> Result<Resource> {
         _ if rest.starts_with('/') => {
             Ok(Resource::BelowTable { table: name.to_owned(), rest: rest[1..].to_owned() })
         }
-        _ => keyed(name, rest, is_tables),
+        _ => keyed(name, rest, is_tables)?.ok_or_else(|| key_count_mismatch(account, name)),
     }
 }
 
-fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Resource> {
+/// The error of key predicates that are not the keys of a table's entities, as recorded.
+pub fn key_count_mismatch(account: &str, table: &str) -> Error {
+    Error::with_message(
+        Code::KeyCountMismatch,
+        format!(
+            "The number of keys specified in the URI does not match number of key properties for the \
+             resource '{account}.{table}'."
+        ),
+    )
+}
+
+/// `None` for keys that are not those of an entity.
+fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
     let (keys, tail) = key_predicate(rest)?;
     if !tail.is_empty() {
         return Err(Code::QuerySyntax.into());
     }
     if is_tables {
         return match keys.as_slice() {
-            [(None | Some("TableName"), table)] => Ok(Resource::Table(table.to_string())),
+            [(None | Some("TableName"), table)] => Ok(Some(Resource::Table(table.to_string()))),
             _ => Err(Code::KeyCountMismatch.into()),
         };
     }
     let find = |wanted: &str| keys.iter().find(|(name, _)| *name == Some(wanted));
     let table = name.to_owned();
-    match (keys.len(), find("PartitionKey"), find("RowKey")) {
+    Ok(match (keys.len(), find("PartitionKey"), find("RowKey")) {
         (2, Some((_, partition)), Some((_, row))) => {
-            Ok(Resource::Entity { table, key: Key::new(partition.as_ref(), row.as_ref()) })
+            Some(Resource::Entity { table, key: Key::new(partition.as_ref(), row.as_ref()) })
         }
         (1, Some((_, partition)), None) => {
-            Ok(Resource::Partition { table, partition: partition.to_string() })
+            Some(Resource::Partition { table, partition: partition.to_string() })
         }
-        _ => Err(Code::KeyCountMismatch.into()),
-    }
+        _ => None,
+    })
 }
 
 /// A key of a predicate: its name, if it has one, and its value.

@@ -37,8 +37,10 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
 /// As [`crate::codec::json::read::table_name`].
 pub fn table_name(body: &[u8]) -> Result<String> {
     let properties = properties(body)?;
-    let name = properties.child("TableName").filter(|element| !is_null(element));
-    name.map(|element| element.text.clone()).ok_or_else(|| Code::PropertiesNeedValue.into())
+    match properties.child("TableName") {
+        Some(name) if !is_null(name)? => Ok(name.text.clone()),
+        _ => Err(Code::PropertiesNeedValue.into()),
+    }
 }
 
 fn properties(body: &[u8]) -> Result<Element> {
@@ -56,8 +58,17 @@ fn take_child(element: &mut Element, name: &str) -> Option<Element> {
     element.children.iter_mut().find(|child| child.name == name).map(std::mem::take)
 }
 
-fn is_null(element: &Element) -> bool {
-    element.attribute("null") == Some("true")
+fn is_null(element: &Element) -> Result<bool> {
+    element.attribute("null").map_or(Ok(false), xml_boolean)
+}
+
+/// A Boolean as XML spells it, in digits too.
+fn xml_boolean(text: &str) -> Result<bool> {
+    match text.trim() {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(Code::BodyNotUnderstood.into()),
+    }
 }
 
 fn edm_type(element: &Element) -> Result<EdmType> {
@@ -69,7 +80,7 @@ fn edm_type(element: &Element) -> Result<EdmType> {
 
 fn key(element: &Element) -> Result<Option<String>> {
     match edm_type(element)? {
-        _ if is_null(element) => Ok(None),
+        _ if is_null(element)? => Ok(None),
         EdmType::String => Ok(Some(element.text.clone())),
         _ => Err(Code::InvalidInput.into()),
     }
@@ -77,10 +88,14 @@ fn key(element: &Element) -> Result<Option<String>> {
 
 fn value(element: &Element) -> Result<Option<EdmValue>> {
     let edm_type = edm_type(element)?;
-    if is_null(element) {
+    if is_null(element)? {
         return Ok(None);
     }
     let text = match edm_type {
+        // The SDK for PHP sends digits.
+        EdmType::Boolean if matches!(element.trimmed(), "0" | "1") => {
+            return Ok(Some(EdmValue::Boolean(element.trimmed() == "1")));
+        }
         EdmType::String => element.text.clone(),
         // Binary may be broken into lines.
         EdmType::Binary => element.text.split_whitespace().collect(),

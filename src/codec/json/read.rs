@@ -52,7 +52,8 @@ impl<'a> EntityBody<'a> {
 /// Reads an entity.
 ///
 /// # Errors
-/// [`Code::BodyNotUnderstood`] for what is no JSON object of scalars;
+/// [`Code::BodyNotUnderstood`] for what is no JSON object of scalars, or has two
+/// annotations of one property;
 /// [`Code::DuplicatePropertiesSpecified`] or
 /// [`Code::DuplicateKeyPropertySpecified`]; [`Code::InvalidInput`] for keys that
 /// are no strings. As a flaw, [`Code::BodyNotUnderstood`] for unknown types and
@@ -224,7 +225,16 @@ impl<'a> Members<'a> {
         if members.types.len() > FEW {
             members.types.sort_by(|a, b| a.0.cmp(&b.0));
         }
-        Ok(members)
+        if members.is_annotated_twice() { Err(misunderstood()) } else { Ok(members) }
+    }
+
+    /// Whether a property has two annotations, which might contradict each other.
+    fn is_annotated_twice(&self) -> bool {
+        let types = &self.types;
+        if types.len() > FEW {
+            return types.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        }
+        (1..types.len()).any(|at| types[..at].iter().any(|(name, _)| *name == types[at].0))
     }
 
     /// The least of the names that occur twice.
@@ -250,7 +260,7 @@ impl<'a> Members<'a> {
     /// The text of a property's annotation.
     fn annotated(&self, name: &str) -> Option<&'a str> {
         if self.types.len() <= FEW {
-            return self.types.iter().rfind(|(of, _)| of == name).map(|(_, raw)| *raw);
+            return self.types.iter().find(|(of, _)| of == name).map(|(_, raw)| *raw);
         }
         let found = self.types.binary_search_by(|(of, _)| of.as_ref().cmp(name)).ok()?;
         Some(self.types[found].1)

@@ -302,6 +302,8 @@ fn push_selected(
     for name in select.custom_names() {
         match fields.iter().find(|field| field.name == name) {
             Some(field) => push_property(out, context.metadata.annotates(), field),
+            // The protocol's own members are there or not by the level of metadata.
+            None if name.starts_with("odata.") || name.contains("@odata.") => {}
             None => {
                 push_string(out, name);
                 out.push_str(":null,");

@@ -232,6 +232,9 @@ fn tables_below_a_table_is_an_operation_on_that_table(client: &Client) {
         client.account.name, t.name
     );
     send(&t.name).expect_error(400, "InvalidInput", &message);
+    for keys in ["'p'", "'p','r'", "PartitionKey='p',RowKey='r',X='x'", "RowKey='r'"] {
+        client.get(&format!("/{}({keys})", t.name)).expect_error(400, "InvalidInput", &message);
+    }
     client.get(&format!("/Tables('{}')", t.name)).expect(200);
 }
 

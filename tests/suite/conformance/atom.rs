@@ -16,6 +16,10 @@ cases![
     text_is_escaped_and_unescaped,
     white_space_around_text_is_kept,
     null_and_missing_types_are_understood,
+    booleans_may_be_digits,
+    a_null_that_is_no_boolean_is_refused,
+    what_xml_cannot_hold_is_printed_as_references,
+    text_in_another_encoding_is_refused,
     entities_are_updated_and_merged_under_a_condition,
     upserts_work_since_2011,
     before_2011_every_update_needs_a_condition,
@@ -224,6 +228,67 @@ fn null_and_missing_types_are_understood(client: &Client) {
             "<d:A m:null=\"true\" /><d:B m:type=\"Edm.Int32\" m:null=\"true\" /><d:C>5</d:C><d:D></d:D>";
         insert(&t, version, sent);
         assert_eq!(t.properties(), json!({ "C": "5", "D": "" }), "{version:?}");
+    }
+}
+
+/// The SDK for PHP sends them so.
+fn booleans_may_be_digits(client: &Client) {
+    for version in [None, Some("2011-08-18"), Some("2015-04-05")] {
+        let t = client.table();
+        let sent = "<d:A m:type=\"Edm.Boolean\">1</d:A><d:B m:type=\"Edm.Boolean\"> 0 </d:B>\
+                    <d:C m:null=\"1\">x</d:C><d:D m:null=\" true \"/><d:E m:null=\"0\">e</d:E>";
+        insert(&t, version, sent);
+        assert_eq!(t.properties(), json!({ "A": true, "B": false, "E": "e" }), "{version:?}");
+    }
+}
+
+fn a_null_that_is_no_boolean_is_refused(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let version = Some("2011-08-18");
+    for null in ["True", "yes", "", "2"] {
+        let body = format!("<d:A m:null=\"{null}\" />");
+        let answer = sending(client, version, "PUT", &t.path("p", "r"), &body).send();
+        refused(answer, version, BAD_BODY);
+    }
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+}
+
+fn what_xml_cannot_hold_is_printed_as_references(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": "\u{fffe}a\u{ffff}\u{1}\u{fffd}" }));
+    for version in [Some("2009-09-19"), Some("2014-02-14")] {
+        let entry = get(&t, version);
+        assert!(entry.contains("<d:A>&#xFFFE;a&#xFFFF;&#x1;\u{fffd}</d:A>"), "{entry}");
+    }
+}
+
+fn text_in_another_encoding_is_refused(client: &Client) {
+    let t = client.table();
+    let version = Some("2014-02-14");
+    let path = t.path("p", "r");
+    let put = |content_type: &str, declaration: &str| {
+        let body = entry("<d:A>Ã©</d:A>");
+        let (_, entry) = body.split_once("?>").expect("a declaration");
+        let request = request(client, version, "PUT", &path).header("Content-Type", content_type);
+        request.body(format!("{declaration}{entry}")).send()
+    };
+    let atom = "application/atom+xml";
+    refused(put(atom, "<?xml version=\"1.0\" encoding=\"iso-8859-1\"?>"), version, BAD_BODY);
+    refused(put("application/atom+xml;charset=iso-8859-1", ""), version, MEDIA_TYPE);
+    t.on("PUT", "p", "r")
+        .header("Content-Type", "application/json; charset=windows-1252")
+        .body("{\"A\":\"Ã©\"}")
+        .send()
+        .refused(MEDIA_TYPE);
+    assert_eq!(t.count(), 0);
+    for declaration in ["", "<?xml version=\"1.0\"?>", "<?xml version=\"1.0\" encoding=\"UTF-8\"?>"] {
+        for content_type in
+            [atom, "application/atom+xml; charset=\"UTF-8\"", "application/xml;charset=us-ascii"]
+        {
+            put(content_type, declaration).expect_no_content();
+            assert_eq!(t.properties(), json!({ "A": "Ã©" }), "{content_type} {declaration}");
+        }
     }
 }
 

@@ -20,6 +20,8 @@ cases![
     header_names_are_read_in_any_case_and_order,
     inner_addresses_are_absolute_path_only_or_of_another_host,
     a_path_without_the_account_is_read,
+    a_key_that_looks_like_an_address_is_no_address,
+    parts_with_nothing_in_them_do_not_count,
     inner_queries_are_read_but_not_repeated,
     a_wrong_or_missing_inner_length_does_not_matter,
     blank_lines_after_a_delete_do_not_matter,
@@ -231,6 +233,47 @@ fn a_path_without_the_account_is_read(client: &Client) {
     let headers = ["Content-Type: application/json"];
     Batch::new().operation("POST", &t.set(), &headers, &entity).commit(client);
     assert_eq!(t.count(), 1);
+}
+
+fn a_key_that_looks_like_an_address_is_no_address(client: &Client) {
+    let t = client.table();
+    t.seed_rows("p", ["victim"]);
+    let headers = ["Content-Type: application/json", "If-Match: *"];
+    for keys in [
+        "PartitionKey='http://a',RowKey='r'".to_owned(),
+        "PartitionKey='p',RowKey='http://a/b'".to_owned(),
+        format!("PartitionKey='p',RowKey='q://x/{}(PartitionKey='p',RowKey='victim')'", t.name),
+    ] {
+        let path = format!("/{}({keys})", t.name);
+        for target in [path.clone(), client.target(&path), client.url(&path)] {
+            for verb in ["PUT", "DELETE"] {
+                let answer = Batch::new().operation(verb, &target, &headers, "{}").send(client);
+                answer.refused(0, QUERY_SYNTAX);
+            }
+        }
+    }
+    t.get("p", "victim").expect(200);
+}
+
+fn parts_with_nothing_in_them_do_not_count(client: &Client) {
+    let t = client.table();
+    let blank = "--changeset_c\r\n\r\n";
+    let with_blanks = |batch: &Batch| {
+        let body = batch.body().replacen("--changeset_c\r\n", &format!("{blank}--changeset_c\r\n"), 1);
+        let body = body.replace("--changeset_c--", &format!("{blank}{blank}--changeset_c--"));
+        BatchAnswer::of(post(client, body).send())
+    };
+    let good = Batch::new().insert(&t, &with_keys("p", "1", json!({})));
+    with_blanks(&good.clone().write("PUT", &t, ("p", "2"), &json!({}), Some("*"))).refused(1, NOT_FOUND);
+    let headers = ["Content-Type: application/json"];
+    with_blanks(&good.operation("POST", &client.url(&t.set()), &headers, "{")).refused(1, BAD_BODY);
+    assert_eq!(t.count(), 0);
+    let set = |operations: usize| {
+        (0..operations).fold(Batch::new(), |b, i| b.insert(&t, &with_keys("p", &i.to_string(), json!({}))))
+    };
+    with_blanks(&set(101)).refused(99, TOO_MANY_OPERATIONS);
+    assert_eq!(with_blanks(&set(100)).parts.len(), 100);
+    assert_eq!(t.count(), 100);
 }
 
 fn inner_queries_are_read_but_not_repeated(client: &Client) {

@@ -57,7 +57,7 @@ rows! {
             "InvalidInput",
             "The number of keys specified in the URI does not match number of key properties for the resource.",
         ),
-        |c| c.get(&format!("/{}('p')", c.table().name)),
+        |c| c.get("/Tables('a','b')"),
     ),
     InvalidEtag => By(
         (

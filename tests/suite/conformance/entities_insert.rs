@@ -11,6 +11,8 @@ cases![
     insert_twice_is_a_conflict,
     a_conflict_repeats_the_preference,
     a_validation_error_repeats_the_preference,
+    a_refused_update_has_no_preference,
+    headers_of_one_name_are_one_list,
     an_unknown_preference_is_not_applied,
     keys_that_differ_in_case_are_different,
     keys_are_not_joined_into_one,
@@ -103,6 +105,32 @@ fn a_validation_error_repeats_the_preference(client: &Client) {
     let request = t.inserting(&json!({ "PartitionKey": "p" })).header("Prefer", "return-no-content");
     let answer = request.send().refused(NEED_VALUE);
     assert_eq!(answer.need("Preference-Applied"), "return-no-content");
+}
+
+fn a_refused_update_has_no_preference(client: &Client) {
+    let t = client.table();
+    let prefer = ["Content-Type: application/json", "Prefer: return-no-content", "If-Match: *"];
+    let plain = |verb| t.on(verb, "p", "r").json(&json!({})).if_match(Some("*"));
+    for verb in ["PUT", "MERGE", "PATCH", "DELETE"] {
+        let tunnelled = plain("POST").header("X-HTTP-Method", if verb == "PATCH" { "MERGE" } else { verb });
+        for request in [plain(verb), tunnelled] {
+            let answer = request.header("Prefer", "return-no-content").send().refused(NOT_FOUND);
+            assert_eq!(answer.header("Preference-Applied"), None, "{verb}");
+        }
+        let inside = Batch::new().operation(verb, &client.url(&t.path("p", "r")), &prefer, "{}").send(client);
+        let part = inside.parts[0].as_answer(&inside.outer);
+        assert_eq!((part.status, part.header("Preference-Applied")), (404, None), "{verb} {part}");
+    }
+}
+
+fn headers_of_one_name_are_one_list(client: &Client) {
+    let t = client.table();
+    let request = t.inserting(&with_keys("p", "r", json!({})));
+    let request = request.header("Accept", "text/html").also("Accept", "application/json");
+    let answer = request.header("Prefer", "respond-async").also("Prefer", "return-no-content").send();
+    assert_eq!(answer.expect(204).need("Preference-Applied"), "return-no-content");
+    let request = client.request("GET", &t.path("p", "r")).header("Accept", "text/html");
+    request.also("Accept", "application/json;odata=nometadata").send().expect(200);
 }
 
 fn an_unknown_preference_is_not_applied(client: &Client) {

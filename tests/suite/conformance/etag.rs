@@ -12,6 +12,7 @@ cases![
     a_star_admits_any_version,
     an_old_etag_is_refused,
     a_well_formed_foreign_etag_is_refused,
+    another_spelling_of_the_time_is_another_etag,
     a_malformed_etag_is_quoted_in_the_refusal,
     the_right_etag_as_a_strong_tag_is_malformed,
     an_empty_condition_is_refused,
@@ -111,6 +112,25 @@ fn a_well_formed_foreign_etag_is_refused(client: &Client) {
         }
     }
     assert_eq!(t.properties(), json!({ "A": 1 }));
+}
+
+fn another_spelling_of_the_time_is_another_etag(client: &Client) {
+    let t = client.table();
+    let etag = t.seed_one(json!({ "A": 1 }));
+    let time = timestamp_of(&etag);
+    let digits = time.strip_suffix('Z').expect("UTC");
+    let padded =
+        format!("{:0<27}", if digits.contains('.') { digits.to_owned() } else { digits.to_owned() + "." });
+    for other in
+        [format!("{padded}1Z"), digits.to_owned(), format!("{digits}+00:00"), format!("{digits}-00:00")]
+    {
+        for verb in WRITES {
+            let tag = format!("W/\"datetime'{}'\"", other.replace(':', "%3A"));
+            conditional(&t, verb, "If-Match", &tag).refused(CONDITION_FAILED);
+        }
+    }
+    assert_eq!(t.properties(), json!({ "A": 1 }));
+    conditional(&t, "PUT", "If-Match", &format!("W/\"datetime'{padded}Z'\"")).expect(204);
 }
 
 fn a_malformed_etag_is_quoted_in_the_refusal(client: &Client) {

@@ -30,6 +30,8 @@ cases![
     a_value_that_does_not_fit_its_annotation_is_refused,
     a_number_beyond_double_is_refused,
     the_same_property_twice_is_refused,
+    two_annotations_of_one_property_are_refused,
+    binary_may_be_broken_into_lines,
     names_that_differ_in_case_are_different,
     the_parameter_of_the_content_type_does_not_matter,
     a_body_without_a_type_is_read_as_what_it_is,
@@ -43,6 +45,25 @@ fn stored(client: &Client, members: &str) -> Value {
     let t = client.table();
     insert_text(&t, members).expect(201);
     t.properties()
+}
+
+fn two_annotations_of_one_property_are_refused(client: &Client) {
+    let t = client.table();
+    let many: String = (0..20).map(|i| format!(r#""P{i}@odata.type":"Edm.Int64","P{i}":"{i}","#)).collect();
+    for more in ["", &many] {
+        for (one, other) in [("Int64", "String"), ("String", "Int64"), ("Int64", "Int64")] {
+            let twice = format!(r#"{more}"A@odata.type":"Edm.{one}","A@odata.type":"Edm.{other}","A":"5""#);
+            insert_text(&t, &twice).refused(BAD_BODY);
+        }
+    }
+    insert_text(&t, r#""PartitionKey@odata.type":"Edm.String","PartitionKey@odata.type":"Edm.String""#)
+        .refused(BAD_BODY);
+    assert_eq!(t.count(), 0);
+}
+
+fn binary_may_be_broken_into_lines(client: &Client) {
+    let sent = r#""A@odata.type":"Edm.Binary","A":" AQ\r\nID\tBA== ""#;
+    assert_eq!(stored(client, sent)["A"], json!("AQIDBA=="));
 }
 
 fn insert_text(t: &Table, members: &str) -> Answer {

@@ -22,6 +22,7 @@ cases![
     a_missing_table_is_not_found,
     policies_go_with_their_table,
     setting_insists_on_an_accept_header_for_xml,
+    the_component_is_signed_however_it_is_spelled,
     reading_ignores_the_accept_header,
     other_verbs_and_other_components_are_refused,
     the_secondary_shows_policies_and_does_not_set_them,
@@ -166,6 +167,7 @@ fn ids_may_have_64_characters_and_must_differ(client: &Client) {
     let long = policy(&"é".repeat(64), "");
     assert_eq!(round_trip(&t, &long), long);
     put(&t, list(&policy(&"x".repeat(65), ""))).expect(400);
+    put(&t, list(&policy(&"😀".repeat(33), ""))).expect(400);
     put(&t, list(&policy("", ""))).expect(400);
     put(&t, list("<SignedIdentifier><AccessPolicy/></SignedIdentifier>")).expect(400);
     put(&t, list(&(policy("same", "") + &policy("same", "")))).expect(400);
@@ -212,6 +214,8 @@ fn what_is_no_such_document_is_refused(client: &Client) {
         "<SignedIdentifiers><Other/></SignedIdentifiers>",
         "<SignedIdentifiers><SignedIdentifier></SignedIdentifiers>",
         "<SignedIdentifiers>&unknown;</SignedIdentifiers>",
+        "<SignedIdentifiers><SignedIdentifier><Id>&#1;</Id></SignedIdentifier></SignedIdentifiers>",
+        "<SignedIdentifiers><SignedIdentifier><Id>a\u{ffff}</Id></SignedIdentifier></SignedIdentifiers>",
     ] {
         put(&t, body).refused_in_xml(XML_DOCUMENT);
     }
@@ -250,6 +254,18 @@ fn setting_insists_on_an_accept_header_for_xml(client: &Client) {
     // As recorded.
     put("*/*").refused_in_xml(MEDIA_TYPE);
     put("application/xml").expect(204);
+    put("Application/XML").expect(204);
+}
+
+fn the_component_is_signed_however_it_is_spelled(client: &Client) {
+    let t = client.table();
+    client.get(&format!("{}?comp=acl", t.set())).expect(200);
+    let escaped = client.get(&format!("{}?%63omp=acl", t.set()));
+    assert_eq!(
+        (escaped.status, escaped.header("x-ms-error-code")),
+        (403, Some("AuthenticationFailed")),
+        "{escaped}"
+    );
 }
 
 fn reading_ignores_the_accept_header(client: &Client) {

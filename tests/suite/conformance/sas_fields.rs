@@ -18,6 +18,7 @@ cases![
     row_bounds_need_their_partition,
     versions_that_had_no_signatures_are_refused,
     other_parameters_are_not_signed,
+    a_flaw_of_another_parameter_is_told_to_whoever_signed,
     a_signature_does_not_help_a_bad_key,
     refusals_speak_the_language_of_the_client,
 ];
@@ -184,6 +185,28 @@ fn other_parameters_are_not_signed(client: &Client) {
     let there = client.bearing(&sas.query(&client.account));
     let there = Table::new(&there, &t.name);
     there.query("?$filter=A%20eq%201&$top=1&timeout=20&other=1").expect(200);
+}
+
+fn a_flaw_of_another_parameter_is_told_to_whoever_signed(client: &Client) {
+    let (t, sas) = full(client);
+    let there = client.bearing(&sas.query(&client.account));
+    let there = Table::new(&there, &t.name);
+    for (query, refusal) in [
+        ("?$orderby=x", NOT_IMPLEMENTED),
+        ("?$unknown=1", INVALID_INPUT),
+        ("?$top=1&$top=2", INVALID_INPUT),
+        ("?timeout=abc", QUERY_VALUE),
+        ("?a=%zz", QUERY_VALUE),
+    ] {
+        there.query(query).refused(refusal);
+    }
+    let unsigned = Table::new(client, &t.name);
+    unsigned
+        .client
+        .request("GET", &format!("/{}()?$orderby=x", t.name))
+        .auth(Auth::None)
+        .send()
+        .turned_away(NOT_AUTHENTICATED);
 }
 
 fn a_signature_does_not_help_a_bad_key(client: &Client) {

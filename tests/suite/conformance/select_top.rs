@@ -15,6 +15,7 @@ cases![
     a_blank_select_shows_in_the_metadata,
     select_is_case_sensitive,
     select_of_a_name_that_cannot_be_stored_is_null,
+    select_of_a_member_of_the_protocol_changes_nothing,
     select_works_at_every_level,
     select_does_not_narrow_the_filter,
     top_limits_the_page,
@@ -132,6 +133,18 @@ fn select_is_case_sensitive(client: &Client) {
 fn select_of_a_name_that_cannot_be_stored_is_null(client: &Client) {
     let t = sample(client);
     assert_eq!(without_etag(&feed(&t, "?$select=Manager%20Rating")[0]), json!({ "Manager Rating": null }));
+}
+
+fn select_of_a_member_of_the_protocol_changes_nothing(client: &Client) {
+    let t = sample(client);
+    let request = |select: &str| {
+        let options = format!("/{}()?$top=1&$select={select}", t.name);
+        client.request("GET", &options).level("minimalmetadata").send().expect(200).text().to_owned()
+    };
+    let entity = |text: String| text.split_once("\"value\":").expect("entities").1.to_owned();
+    let plain = entity(request("L"));
+    assert!(plain.contains("odata.etag") && plain.contains("L@odata.type"), "{plain}");
+    assert_eq!(entity(request("odata.etag,L,L@odata.type,odata.type")), plain);
 }
 
 fn select_works_at_every_level(client: &Client) {

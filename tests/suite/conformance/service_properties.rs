@@ -26,10 +26,12 @@ cases![
     old_versions_know_logging_and_metrics_alone,
     a_head_request_has_the_headers_alone,
     parameters_must_fit_together,
+    a_bad_timeout_is_refused_in_xml,
     other_verbs_are_refused,
     stats_are_on_the_secondary_alone,
     the_secondary_shows_properties_and_does_not_set_them,
     document_types_are_refused,
+    characters_that_xml_cannot_hold_are_refused,
 ];
 
 const PATH: &str = "/?restype=service&comp=properties";
@@ -326,6 +328,13 @@ fn parameters_must_fit_together(client: &Client) {
     client.get("/?RESTYPE=service&COMP=properties").expect_xml();
 }
 
+fn a_bad_timeout_is_refused_in_xml(client: &Client) {
+    let t = client.table();
+    for path in [format!("{PATH}&timeout=abc"), format!("{}?comp=acl&timeout=abc", t.set())] {
+        client.get(&path).refused_in_xml(QUERY_VALUE);
+    }
+}
+
 fn other_verbs_are_refused(client: &Client) {
     for verb in ["POST", "DELETE", "MERGE"] {
         let answer = client.request(verb, PATH).send().refused_in_xml(METHOD_NOT_ALLOWED);
@@ -355,6 +364,13 @@ fn the_secondary_shows_properties_and_does_not_set_them(client: &Client) {
     assert_eq!(get(&secondary), get(client));
     put(&secondary, NO_LOGGING).refused_in_xml(WRITE_ON_SECONDARY);
     assert!(get(client).contains(LOGGING));
+}
+
+fn characters_that_xml_cannot_hold_are_refused(client: &Client) {
+    for value in ["a&#1;b", "a\u{1}b", "&#xFFFE;", "\u{ffff}", "&#x0;"] {
+        put(client, &rule("AllowedOrigins", value)).refused_in_xml(XML_DOCUMENT);
+    }
+    put(client, &rule("AllowedOrigins", "&#x9;http://a\n")).expect(202);
 }
 
 fn document_types_are_refused(client: &Client) {

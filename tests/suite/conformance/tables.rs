@@ -201,6 +201,7 @@ fn get_keeps_the_case_of_creation(client: &Client) {
 
 fn get_of_a_missing_table_finds_nothing(client: &Client) {
     client.get(&format!("/Tables('{}')", fresh_name())).refused(NOT_FOUND);
+    client.get("/Tables('$MetricsHourPrimaryTransactionsFile')").refused(NOT_FOUND);
 }
 
 fn list_with_minimal_metadata_has_the_recorded_form(client: &Client) {

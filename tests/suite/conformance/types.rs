@@ -290,9 +290,25 @@ fn property_names_are_identifiers(client: &Client) {
 
 fn property_names_that_are_no_identifiers_are_refused(client: &Client) {
     let t = client.table();
-    for name in
-        ["", " ", "a b", "a-b", "a.b", "1a", "$a", "a'b", "a\"b", "a/b", "a;b", "a,b", "a\u{0}", "a:b"]
-    {
+    for name in [
+        "",
+        " ",
+        "a b",
+        "a-b",
+        "a.b",
+        "1a",
+        "$a",
+        "a'b",
+        "a\"b",
+        "a/b",
+        "a;b",
+        "a,b",
+        "a\u{0}",
+        "a:b",
+        "µ",
+        "aª",
+        "a\u{2054}",
+    ] {
         t.insert(&with_keys("p", "r", json!({ name: 1 }))).refused(NAME_INVALID);
         t.merge("p", "r", &json!({ name: 1 }), None).refused(NAME_INVALID);
     }

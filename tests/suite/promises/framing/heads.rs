@@ -85,6 +85,26 @@ fn methods_that_nobody_knows_are_refused() {
     }
 }
 
+/// To whoever is let in too, and at once, though actix would wait for more.
+#[test]
+fn an_upgrade_that_is_not_followed_ends_the_connection() {
+    let client = site().client();
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    for (connection, upgrade) in
+        [("Upgrade", "websocket"), ("keep-alive", "websocket"), ("Upgrade, HTTP2-Settings", "h2c")]
+    {
+        let request = t.on("GET", "p", "r").also("Connection", connection).also("Upgrade", upgrade);
+        let request = request.also("HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA");
+        let answer = request.send().expect(200);
+        assert_eq!(answer.json()["A"], 1);
+        assert_eq!(answer.header("Connection"), Some("close"), "{upgrade} {answer}");
+    }
+    let connect = client.request("CONNECT", &t.path("p", "r")).unchecked().send();
+    assert_eq!(connect.status, 405, "{connect}");
+    is_well(&client);
+}
+
 #[test]
 fn an_upgrade_is_not_followed() {
     let client = site().client();
