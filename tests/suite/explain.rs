@@ -25,7 +25,7 @@ fn refusals(server: &Process) -> String {
         good.request("GET", "/Tables").auth(Auth::Header("Basic eDp5".into())).send().expect(400),
         good.bearing("sv=2019-02-02&sig=AAAA&ss=t&srt=s&se=2020-01-01&sp=r").get("/Tables").expect(403),
         good.bearing("sv=2019-02-02&sig=AAAA&ss=t&srt=s&se=2020-01-01&sp=r&sr=b").get("/Tables").expect(403),
-        t.query("?$filter=A%20eq%20%20eq").expect(400),
+        t.query("?$filter=A%20eq%20%20)").expect(400),
     ];
     answers.iter().map(|answer| String::from_utf8_lossy(&answer.body).into_owned()).collect()
 }
