@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::http::Version;
+use actix_web::http::Method;
 use actix_web::http::header::HeaderValue;
 use actix_web::web::{Bytes, BytesMut, Payload};
 use futures_util::StreamExt as _;
@@ -144,9 +144,9 @@ pub fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
     let uri = http.uri();
     let mut headers = Vec::with_capacity(http.headers().len() + 1);
     headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), text_of(value))));
-    if http.version() == Version::HTTP_2
-        && let Some(authority) = uri.authority()
-    {
+    // What an absolute target names counts instead of the header.
+    if let Some(authority) = uri.authority().filter(|_| http.method() != Method::CONNECT) {
+        headers.retain(|(name, _): &(Cow<'_, str>, _)| name != "host");
         headers.push(("host".into(), authority.as_str().into()));
     }
     let mut head = Head {

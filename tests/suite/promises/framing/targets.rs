@@ -9,6 +9,15 @@ fn an_absolute_target_is_an_address_like_any() {
     let text = small(&table);
     let absolute = text.replacen("POST ", &format!("POST http://{}", client.host()), 1);
     assert_eq!(answer_to(&client, absolute.as_bytes()).status, 201);
+    // It makes up for an empty header, and is the one that counts beside another.
+    let host = format!("\r\nHost: {}\r\n", client.host());
+    for other in ["\r\nHost:\r\n", "\r\nHost: elsewhere.table.example\r\n"] {
+        let answer = answer_to(&client, absolute.replacen(&host, other, 1).as_bytes());
+        assert_eq!(answer.status, 409, "{answer:?}");
+    }
+    let of_an_account = format!("POST http://{}.table.example", client.account.name);
+    let answer = answer_to(&client, small(&table).replacen("POST ", &of_an_account, 1).as_bytes());
+    assert_eq!(answer.status, 404, "the path has the account too: {answer:?}");
     // Whose host is another one's, the path decides all the same.
     let elsewhere = small(&table).replacen("POST ", "POST http://elsewhere.example", 1);
     assert_eq!(answer_to(&client, elsewhere.as_bytes()).status, 409);
