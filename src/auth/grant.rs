@@ -192,6 +192,15 @@ fn has_all(permissions: &str, needed: &str) -> bool {
 }
 
 impl Identity {
+    /// Whether this may be shown at the address of a table at all. A signature for
+    /// another one proves nothing there (protocol §10.5).
+    pub fn is_of(&self, table: &str) -> bool {
+        match self {
+            Identity::TableSas { table: own, .. } => own.eq_ignore_ascii_case(table),
+            Identity::AccountKey | Identity::AccountSas { .. } | Identity::Bearer { .. } => true,
+        }
+    }
+
     /// The keys that queries are limited to.
     pub const fn range(&self) -> Option<&KeyRange> {
         match self {

@@ -223,7 +223,14 @@ impl Pipeline<'_> {
         };
         let usage = sas::Use { now, secure: self.head.secure, peer: self.head.peer };
         let keys = self.accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
-        claim.verify(&target.account, keys, &policies, &usage)
+        let identity = claim.verify(&target.account, keys, &policies, &usage)?;
+        match target.resource.table() {
+            Some(table) if !identity.is_of(table) => {
+                Err(Error::from(Code::AuthenticationFailed)
+                    .because("tn names another table than the address"))
+            }
+            _ => Ok(identity),
+        }
     }
 
     async fn preflight(&self, target: &Target) -> Answer {

@@ -31,6 +31,19 @@ pub enum Resource {
     BelowTable { table: String, rest: String },
 }
 
+impl Resource {
+    /// The table whose entities this is, as it is spelled.
+    pub fn table(&self) -> Option<&str> {
+        match self {
+            Self::EntitySet(table)
+            | Self::Entity { table, .. }
+            | Self::Partition { table, .. }
+            | Self::BelowTable { table, .. } => Some(table),
+            Self::Service | Self::Tables | Self::Table(_) | Self::Batch | Self::Metadata => None,
+        }
+    }
+}
+
 /// Where a request goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
