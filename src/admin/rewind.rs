@@ -70,7 +70,13 @@ pub async fn discard(call: &Call<'_>) -> Outcome {
     found(deleted, "deleted")
 }
 
+/// What is misspelt must not widen one account to all of them.
 fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
+    let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
+    let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
+    if parameters.next().is_some_and(|pair| !is_known(pair)) || parameters.next().is_some() {
+        return Err(Refusal::bad_request("account is the only parameter, given once at most"));
+    }
     let account = call.query("account")?;
     if account.as_ref().is_some_and(|name| !call.admin.service.accounts.load().exists(name)) {
         return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));

@@ -142,6 +142,13 @@ fn accounts_are_told_apart() {
         for path in ["/test/reset?account=nobody", "/test/snapshots?account=nobody"] {
             refused(&post(&admin, path), 404, "AccountNotFound");
         }
+        let kept = (seen(&one), seen(&other));
+        for query in ["acount=acct0001", "Account=acct0001", "account=acct0001&account=acct0002", "x"] {
+            for path in ["/test/reset", "/test/snapshots"] {
+                refused(&post(&admin, &format!("{path}?{query}")), 400, "BadRequest");
+            }
+        }
+        assert_eq!((seen(&one), seen(&other)), kept, "a slip resets nothing");
         done(&post(&admin, "/test/reset"));
         assert_eq!((seen(&one).len(), seen(&other).len()), (1, 1));
     }
