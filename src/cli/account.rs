@@ -152,8 +152,7 @@ pub fn run(command: &AccountCommand) -> Done {
         AccountCommand::Reseal(arguments) => reseal(arguments),
         AccountCommand::Remove(NameArguments { name, place }) => {
             block_on(async { Ok(accounts::remove(&place.open().await?, name).await?) })?;
-            place.form.print(&format!("Removed the account {name}."), &json!({ "removed": name }));
-            Ok(())
+            place.form.print(&format!("Removed the account {name}."), &json!({ "removed": name }))
         }
     }
 }
@@ -200,8 +199,7 @@ fn add(arguments: &AddArguments) -> Done {
              Key 1: {first}\nKey 2: {second}\nConnection string: {connect}"
         ),
         &json!({ "name": name, "keys": [first, second], "connectionString": connect }),
-    );
-    Ok(())
+    )
 }
 
 fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
@@ -228,16 +226,14 @@ fn rotate(arguments: &RotateArguments) -> Done {
              Key {number}: {key}\nConnection string: {connect}"
         ),
         &json!({ "name": name, "slot": number, "key": key, "connectionString": connect }),
-    );
-    Ok(())
+    )
 }
 
 fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
     let NameArguments { name, place } = arguments;
     block_on(async { Ok(accounts::set_disabled(&place.open().await?, name, disabled).await?) })?;
     let done = if disabled { "Disabled" } else { "Enabled" };
-    place.form.print(&format!("{done} the account {name}."), &json!({ "name": name, "disabled": disabled }));
-    Ok(())
+    place.form.print(&format!("{done} the account {name}."), &json!({ "name": name, "disabled": disabled }))
 }
 
 fn reseal(arguments: &ResealArguments) -> Done {
@@ -249,8 +245,7 @@ fn reseal(arguments: &ResealArguments) -> Done {
         1 => "Encrypted the keys of 1 account under the new master key.".into(),
         _ => format!("Encrypted the keys of {many} accounts under the new master key."),
     };
-    place.form.print(&text, &json!({ "resealed": many }));
-    Ok(())
+    place.form.print(&text, &json!({ "resealed": many }))
 }
 
 fn list(place: &Place) -> Done {
@@ -258,8 +253,7 @@ fn list(place: &Place) -> Done {
     let lines: Vec<String> = found.iter().map(line).collect();
     let text =
         if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
-    place.form.print(&text, &Value::Array(found.iter().map(accounts::shown).collect()));
-    Ok(())
+    place.form.print(&text, &Value::Array(found.iter().map(accounts::shown).collect()))
 }
 
 fn line(account: &StoredAccount) -> String {

@@ -48,7 +48,7 @@ pub fn run(arguments: &CheckArguments) -> Done {
     let problems = findings.iter().filter(|finding| finding.advice.is_some()).count();
     let lines: Vec<String> = findings.iter().map(line).collect();
     let values: Vec<Value> = findings.iter().map(value).collect();
-    arguments.form.print(&lines.join("\n"), &json!({ "ok": problems == 0, "checks": values }));
+    arguments.form.print(&lines.join("\n"), &json!({ "ok": problems == 0, "checks": values }))?;
     match problems {
         0 => Ok(()),
         1 => Err(Problem("1 problem was found".into())),

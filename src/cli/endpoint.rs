@@ -1,6 +1,7 @@
 //! Where clients find the server.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -10,12 +11,35 @@ use crate::config::ListenSettings;
 /// How clients reach the server.
 #[derive(Debug, Clone, Args)]
 pub struct EndpointSettings {
-    /// What clients reach the server by, such as https://tables.example.com [default: http:// and the address to listen on]
+    /// What clients reach the server by, such as https://tables.example.com [default: the address to listen on]
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
 
     #[command(flatten)]
+    pub port: Port,
+}
+
+/// Where the server listens.
+#[derive(Debug, Clone, Args)]
+pub struct Port {
+    #[command(flatten)]
     pub listen: ListenSettings,
+
+    /// The server's certificate: where there is one, it is reached over HTTPS
+    #[arg(long, env = "ROWHOUSE_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+}
+
+impl Port {
+    /// Scheme, host and port as they are reached from this machine.
+    ///
+    /// # Errors
+    /// [`Problem`] for what is no address.
+    pub fn origin(&self) -> Done<String> {
+        let encrypted = self.tls_cert.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
+        let scheme = if encrypted { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", reachable(self.listen.address()?)))
+    }
 }
 
 impl EndpointSettings {
@@ -25,7 +49,7 @@ impl EndpointSettings {
     /// [`Problem`] for what is no address of a server.
     pub fn origin(&self) -> Done<String> {
         match &self.endpoint {
-            None => Ok(format!("http://{}", reachable(self.listen.address()?))),
+            None => self.port.origin(),
             Some(given) => {
                 let origin = given.trim_end_matches('/');
                 let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
@@ -41,7 +65,7 @@ impl EndpointSettings {
 }
 
 /// An address that stands for all of the machine's is reached by its own.
-pub fn reachable(address: SocketAddr) -> SocketAddr {
+fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -64,7 +88,8 @@ mod tests {
 
     fn origin(endpoint: Option<&str>, listen: &str) -> Result<String, String> {
         let listen = ListenSettings { listen: listen.into() };
-        let settings = EndpointSettings { endpoint: endpoint.map(str::to_owned), listen };
+        let port = Port { listen, tls_cert: None };
+        let settings = EndpointSettings { endpoint: endpoint.map(str::to_owned), port };
         settings.origin().map_err(|problem| problem.0)
     }
 

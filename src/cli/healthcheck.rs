@@ -1,7 +1,6 @@
 //! `rowhouse healthcheck`: whether the server of these settings answers, for
 //! containers, which have no curl.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,18 +8,14 @@ use serde_json::json;
 use ureq::Agent;
 use ureq::tls::TlsConfig;
 
-use super::endpoint::reachable;
+use super::endpoint::Port;
 use super::output::{Done, Form, Problem};
-use crate::config::ListenSettings;
 
 /// Where to ask.
 #[derive(Debug, Args)]
 pub struct HealthcheckArguments {
     #[command(flatten)]
-    listen: ListenSettings,
-    /// The server's certificate: where there is one, it is asked over HTTPS
-    #[arg(long, env = "ROWHOUSE_TLS_CERT")]
-    tls_cert: Option<PathBuf>,
+    port: Port,
     /// Seconds that the answer may take
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
     timeout: u64,
@@ -33,18 +28,16 @@ pub struct HealthcheckArguments {
 /// # Errors
 /// [`Problem`] where nothing answers, or something else.
 pub fn run(arguments: &HealthcheckArguments) -> Done {
-    let address = reachable(arguments.listen.address()?);
+    let address = arguments.port.listen.address()?;
     if address.port() == 0 {
         return Err(Problem(format!("--listen {address}: the port that the server has taken is not known")));
     }
-    let encrypted = arguments.tls_cert.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
-    let origin = format!("{}://{address}", if encrypted { "https" } else { "http" });
+    let origin = arguments.port.origin()?;
     let status = ask(&origin, Duration::from_secs(arguments.timeout))?;
     arguments.form.print(
         &format!("{origin} answers."),
         &json!({ "healthy": true, "address": origin, "status": status }),
-    );
-    Ok(())
+    )
 }
 
 /// The status of the answer to a request that needs no credentials. Over HTTPS

@@ -35,6 +35,5 @@ pub fn run(arguments: &MigrateArguments) -> Done {
     arguments.form.print(
         &format!("The schema of {shown} is version {schema}."),
         &json!({ "database": shown, "schema": schema }),
-    );
-    Ok(())
+    )
 }

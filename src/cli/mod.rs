@@ -134,8 +134,7 @@ pub fn run() -> ExitCode {
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
         Some(Command::Version(form)) => {
             let version = env!("CARGO_PKG_VERSION");
-            form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }));
-            Ok(())
+            form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }))
         }
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();

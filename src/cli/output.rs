@@ -1,6 +1,6 @@
 //! What commands print, and how they fail.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 
 use clap::Args;
 use serde_json::Value;
@@ -15,11 +15,18 @@ pub struct Form {
 
 impl Form {
     /// Prints the text, or what it says as JSON on one line.
-    pub fn print(self, text: &str, value: &Value) {
+    ///
+    /// # Errors
+    /// Where it cannot be written: on a full disk, say.
+    pub fn print(self, text: &str, value: &Value) -> Done {
         let mut out = std::io::stdout().lock();
-        // Nobody is left to tell where standard output is closed.
-        let _ = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{text}") };
-        let _ = out.flush();
+        let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{text}") };
+        match written.and_then(|()| out.flush()) {
+            // Whoever reads has read enough, as `head` does.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => Err(Problem(format!("standard output: {error}"))),
+            Ok(()) => Ok(()),
+        }
     }
 }
 

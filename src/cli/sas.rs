@@ -138,8 +138,7 @@ impl Common {
         let token = grant.sign(&account, &key)?;
         let url = format!("{}/{account}{path}?{token}", self.endpoint.origin()?);
         let text = if self.url { &url } else { &token };
-        self.form.print(text, &json!({ "account": account, "token": token, "url": url }));
-        Ok(())
+        self.form.print(text, &json!({ "account": account, "token": token, "url": url }))
     }
 }
 

@@ -38,10 +38,13 @@ pub fn run(settings: &Settings) -> Result<(), ServeError> {
 /// # Errors
 /// [`ConfigError::Log`].
 pub fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
-    // What actix says at start and stop is said by us.
+    // What actix says at start and stop is said by us, and what strangers send that is
+    // no HTTP is no error of ours.
     let explanations = if settings.explain_errors { "info" } else { "off" };
-    let quiet =
-        format!("actix_server=warn,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}", settings.log);
+    let quiet = format!(
+        "actix_server=warn,actix_http=off,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
+        settings.log
+    );
     let filter = EnvFilter::try_new(quiet).map_err(|_| ConfigError::Log(settings.log.clone()))?;
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)

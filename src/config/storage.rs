@@ -90,7 +90,9 @@ impl StorageSettings {
             return Err(ConfigError::SecondaryUrl);
         }
         if let Some(rest) = url.strip_prefix("sqlite:") {
-            let location = Location::parse(rest).ok_or(ConfigError::DatabaseUrl)?;
+            // What other programs take for parameters would become part of the file's name.
+            let location = Location::parse(rest).filter(|_| !rest.contains('?'));
+            let location = location.ok_or(ConfigError::DatabaseUrl)?;
             let options = SqliteOptions { map_mib: self.sqlite_map_mib, ..SqliteOptions::new(location) };
             let alone = secondary.is_none().then_some(Database::Sqlite(options));
             return alone.ok_or(ConfigError::SecondaryUrl);

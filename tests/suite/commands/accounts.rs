@@ -268,3 +268,22 @@ fn accounts_in_memory_are_refused() {
     let site = Site { folder: fresh_folder(), url: "sqlite::memory:".into() };
     site.fails(&["account", "add", "myaccount"], &["--database-url", "memory"]);
 }
+
+/// A key that nobody has seen is lost.
+#[test]
+fn keys_that_cannot_be_printed_are_no_success() {
+    let site = Site::sqlite();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    // Only where there is such a device.
+    let Ok(full) = full else { return };
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+        .args(["account", "add", "newaccount"])
+        .env_clear()
+        .envs([("DATABASE_URL", site.url.as_str()), ("ROWHOUSE_MASTER_KEY", MASTER)])
+        .current_dir(&site.folder)
+        .stdout(full)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output);
+    failed(&output.expect("the binary runs"), &["standard output"]);
+}

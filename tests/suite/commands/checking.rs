@@ -73,6 +73,8 @@ fn mistakes_in_the_settings_are_findings() {
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 2, "{output:?}");
     site.fails(&["migrate", "--database-url", "mysql://x"], &["--database-url"]);
     site.fails(&["migrate", "--database-url", "sqlite::memory:"], &["memory"]);
+    // Or it would be a new file of that name.
+    site.fails(&["migrate", "--database-url", "sqlite://x.db?mode=ro"], &["--database-url"]);
 }
 
 #[test]

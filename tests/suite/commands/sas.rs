@@ -128,6 +128,17 @@ fn a_whole_url_can_be_asked_as_it_is() {
 }
 
 #[test]
+fn a_url_of_a_server_with_a_certificate_is_encrypted() {
+    let arguments =
+        ["table", "People", "--permissions", "r", "--expiry", "1h", "--url", "--listen", "127.0.0.1:9"];
+    for (variables, scheme) in [(&[][..], "http"), (&[("ROWHOUSE_TLS_CERT", "server.crt")], "https")] {
+        let output = sas(&arguments, variables);
+        let url = String::from_utf8_lossy(&output.stdout);
+        assert!(url.starts_with(&format!("{scheme}://127.0.0.1:9/")), "{output:?}");
+    }
+}
+
+#[test]
 fn the_key_comes_from_arguments_files_settings_or_the_database() {
     let (of, expiry) = (account(1), ["account", "--permissions", "r", "--expiry", "2099-01-01"]);
     let expected = token(&of, &expiry);
