@@ -118,7 +118,7 @@ func TestTimesAddressesAndProtocolsOfSignatures(t *testing.T) {
 	}
 	refused(t, list(func(v *aztables.SASSignatureValues) { v.ExpiryTime = time.Now().UTC().Add(-time.Minute) }), 403, "AuthenticationFailed")
 	refused(t, list(func(v *aztables.SASSignatureValues) { v.StartTime = expiry.Add(-time.Minute) }), 403, "AuthenticationFailed")
-	refused(t, list(func(v *aztables.SASSignatureValues) { v.TableName = "Other" }), 403, "AuthorizationFailure")
+	refused(t, list(func(v *aztables.SASSignatureValues) { v.TableName = "Other" }), 403, "AuthenticationFailed")
 	refused(t, list(func(v *aztables.SASSignatureValues) { v.IPRange = aztables.IPRange{Start: elsewhere} }), 403, "AuthorizationSourceIPMismatch")
 	refused(t, list(func(v *aztables.SASSignatureValues) { v.Protocol = aztables.SASProtocolHTTPS }), 403, "AuthorizationProtocolMismatch")
 }
