@@ -70,14 +70,13 @@ pub trait Accounts {
 ///
 /// # Errors
 /// [`Code::HostInformationNotPresent`] without a Host header,
+/// [`Code::InvalidHeaderValue`] for several,
 /// [`Code::ResourceNotFound`] for an unknown account in path style,
 /// [`Code::QuerySyntax`] for a path that is no address,
 /// [`Code::KeyCountMismatch`] for key predicates that are not keys.
 pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     let scheme = if head.secure { "https" } else { "http" };
-    if head.header("host").is_none_or(|host| host.trim().is_empty()) {
-        return Err(Code::HostInformationNotPresent.into());
-    }
+    check_host(head)?;
     if let Some((account, secondary)) = account_of_host(head.host(), accounts) {
         if !accounts.exists(&account) {
             return Err(Code::ResourceNotFound.into());
@@ -99,6 +98,15 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
         path_style: true,
         resource: resource(rest, account)?,
     })
+}
+
+/// There is one host. Of several, a proxy may have taken another for the account's.
+fn check_host(head: &Head) -> Result<()> {
+    let mut hosts = head.all("host");
+    if hosts.next().is_none_or(|host| host.trim().is_empty()) {
+        return Err(Code::HostInformationNotPresent.into());
+    }
+    if hosts.next().is_some() { Err(Code::InvalidHeaderValue.into()) } else { Ok(()) }
 }
 
 /// Resolves the address inside a part of a batch: absolute, or a path with or
