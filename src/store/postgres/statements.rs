@@ -231,7 +231,7 @@ pub const DELETE_EACH: &str = "DELETE FROM entities AS e \
      AND e.modified = coalesce(u.wanted, e.modified) RETURNING u.n, e.modified";
 
 // Many rows of one partition, arrays ordered by rk. $1 bucket, $2 pk, $3 rks,
-// $4 table number. How many rows have changed is all that is asked of them.
+// $4 table number. Of most, how many rows have changed is all that is asked.
 
 pub const LOCK_MANY: &str = "SELECT rk, modified, properties FROM entities \
      WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) ORDER BY rk FOR UPDATE";
@@ -248,6 +248,14 @@ pub const INSERT_MISSING: &str = concat!(
      unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
     table_exists!("$4"),
     " ON CONFLICT DO NOTHING"
+);
+/// Stores all of them, whatever is there.
+pub const UPSERT_MANY: &str = concat!(
+    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, \
+     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
+    table_exists!("$4"),
+    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = excluded.properties, \
+     modified = greatest(e.modified + 1, excluded.modified) RETURNING rk, modified"
 );
 /// `rk = ANY` beside the join, or the whole partition is read.
 pub const UPDATE_MANY: &str = concat!(
@@ -321,6 +329,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         LOCK_MANY,
         INSERT_MANY,
         INSERT_MISSING,
+        UPSERT_MANY,
         UPDATE_MANY,
         DELETE_MANY,
         DUE,

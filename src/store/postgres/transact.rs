@@ -3,22 +3,24 @@
 //! Locks the rows that exist in key order, decides each write in request order,
 //! and writes with at most one statement a kind, rows again in key order, so
 //! that two groups never wait for each other in a circle. A group of inserts
-//! speculates first: one statement that fails as a whole if a row exists.
+//! speculates first: one statement that fails as a whole if a row exists. A group
+//! of replacements that are stored whatever is there is one statement in any case.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
-use sqlx::postgres::PgArguments;
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments as _, Row};
 
 use super::catalog::{Facts, exists};
 use super::fault::{Effect, Trouble};
 use super::jsonb::JsonText;
 use super::pool::{Lease, Statement};
-use super::read::{broken_row, version};
+use super::read::{broken_row, ticks, version};
 use super::{Attempt, PgStore, statements};
 use crate::error::Result;
 use crate::model::entity::StoredProperties;
-use crate::model::{Key, Stored, Ticks};
+use crate::model::{IfMatch, Key, Stored, Ticks};
 use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::{Failure, Fault, StoreResult};
 
@@ -49,7 +51,7 @@ impl Attempt for Group<'_> {
 
     async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
         let mut lease = store.pool.acquire().await?;
-        if let Some(changes) = self.all_inserts() {
+        if let Some(changes) = self.all(WriteKind::Insert) {
             let insert = self.put(statements::INSERT_MANY, facts, &changes.inserts);
             match lease.changed(insert, Effect::Unknown).await {
                 Ok(rows) if rows == changes.inserts.len() => return Ok(Some(changes.written)),
@@ -58,6 +60,9 @@ impl Attempt for Group<'_> {
                 Err(Trouble::Duplicate) => {}
                 Err(trouble) => return Err(self.failure(trouble)),
             }
+        }
+        if let Some(changes) = self.all(WriteKind::Replace(IfMatch::Absent)) {
+            return self.upsert(&mut lease, facts, &changes).await;
         }
         lease.begin().await?;
         match self.locked(&mut lease, facts).await {
@@ -78,10 +83,35 @@ impl Attempt for Group<'_> {
 }
 
 impl Group<'_> {
-    /// The changes of a group that only inserts, as if nothing were stored.
-    fn all_inserts(&self) -> Option<Changes<'_>> {
-        let only = self.writes.iter().all(|w| matches!(w.kind, WriteKind::Insert));
-        if only { self.decide_all(&[]).ok() } else { None }
+    /// The changes of a group of this kind alone, as if nothing were stored.
+    fn all(&self, kind: WriteKind) -> Option<Changes<'_>> {
+        if self.writes.iter().all(|write| write.kind == kind) { self.decide_all(&[]).ok() } else { None }
+    }
+
+    /// Stores every row, for which it does not matter what is there.
+    async fn upsert(
+        &self,
+        lease: &mut Lease<'_>,
+        facts: Facts,
+        changes: &Changes<'_>,
+    ) -> StoreResult<Option<Vec<Written>>> {
+        let upsert = self.put(statements::UPSERT_MANY, facts, &changes.inserts);
+        let rows = lease.rows(upsert, Effect::Unknown).await.map_err(|trouble| self.failure(trouble))?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        // Committed, and nobody may be told that nothing was done.
+        self.versions(&rows).map(Some).ok_or_else(|| Fault::Timeout.into())
+    }
+
+    /// The versions that rows say they have, in the order of the writes.
+    fn versions(&self, rows: &[PgRow]) -> Option<Vec<Written>> {
+        let versions: Result<HashMap<&str, Ticks>, Trouble> = rows.iter().map(named_version).collect();
+        let versions = versions.ok()?;
+        let written = |write: &Write| {
+            versions.get(write.key.row.as_str()).map(|version| Written { modified: Some(*version) })
+        };
+        self.writes.iter().map(written).collect()
     }
 
     async fn locked(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
@@ -130,8 +160,8 @@ impl Group<'_> {
         let query =
             sqlx::query(statements::LOCK_MANY).bind(facts.bucket(partition)).bind(partition).bind(rks);
         let rows = lease.rows(query, Effect::Undone).await?;
-        let stored = |row| {
-            let rk: String = sqlx::postgres::PgRow::try_get(row, "rk").map_err(broken_row)?;
+        let stored = |row: &PgRow| {
+            let rk: String = row.try_get("rk").map_err(broken_row)?;
             version(row, Key::new(partition, rk))
         };
         Ok(rows.iter().map(stored).collect::<Result<_, Trouble>>()?)
@@ -188,4 +218,10 @@ impl Group<'_> {
     fn partition(&self) -> &str {
         self.writes.first().map_or("", |write| write.key.partition.as_str())
     }
+}
+
+fn named_version(row: &PgRow) -> Result<(&str, Ticks), Trouble> {
+    let (rk, modified) =
+        (row.try_get("rk").map_err(broken_row)?, row.try_get("modified").map_err(broken_row)?);
+    Ok((rk, ticks(modified)?))
 }

@@ -20,7 +20,8 @@ macro_rules! contract {
             tables: creation_and_deletion, pages_of_tables, filtered_tables, sizes, deleted_tables_are_empty_when_recreated;
             writes: every_state, missing_table_first, versions_only_grow, merges_lose_nothing, one_insert_wins;
             merges: any_into_any, limits_of_the_union;
-            groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts, upserts_beside_deletes;
+            groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts, upserts_beside_deletes,
+                upserts_tell_what_they_made;
             pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density;
             values: stored_unaltered;
             accounts: sealed_anew_together;
