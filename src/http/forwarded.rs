@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::request::Head;
 
@@ -70,10 +70,26 @@ fn is_https(head: &Head<'_>) -> bool {
 
 fn range(text: &str) -> Result<IpNet, String> {
     let read = || text.parse::<IpAddr>().map(|address| address.to_canonical().into()).ok();
-    match text.parse::<IpNet>().ok().or_else(read) {
+    match text.parse::<IpNet>().ok().or_else(read).map(as_seen) {
         Some(range) if range.prefix_len() == 0 => Err(format!("{text} is everybody")),
         Some(range) => Ok(range),
         None => Err(format!("{text} is neither an address nor a range such as 10.0.0.0/8")),
+    }
+}
+
+/// A range of IPv4 addresses that is written as one of IPv6 in its own form, since
+/// addresses are compared in theirs.
+fn as_seen(range: IpNet) -> IpNet {
+    let mapped = || {
+        let prefix = range.prefix_len().checked_sub(96)?;
+        match range.addr().to_canonical() {
+            IpAddr::V4(address) => Ipv4Net::new(address, prefix).ok(),
+            IpAddr::V6(_) => None,
+        }
+    };
+    match range {
+        IpNet::V4(_) => range,
+        IpNet::V6(_) => mapped().map_or(range, IpNet::V4),
     }
 }
 
@@ -167,6 +183,11 @@ mod tests {
         }
         assert_eq!(proxies(&[" 10.0.0.1 ", "::1", "::ffff:1.2.3.4"]).unwrap().0.len(), 3);
         assert!(proxies(&["::ffff:1.2.3.4"]).unwrap().trust("1.2.3.4".parse().unwrap()));
+        let mapped = proxies(&["::ffff:10.0.0.0/104"]).unwrap();
+        for (address, trusted) in [("10.1.2.3", true), ("::ffff:10.1.2.3", true), ("11.0.0.1", false)] {
+            assert_eq!(mapped.trust(address.parse().unwrap()), trusted, "{address}");
+        }
+        assert!(proxies(&["::ffff:0.0.0.0/96"]).unwrap_err().contains("everybody"));
         for bad in ["x", "10.0.0.0/33", "10.0.0/8", "0.0.0.0/0", "::/0", "10.0.0.1-10.0.0.9", "10.0.0.1:80"] {
             assert!(proxies(&["10.0.0.1", bad]).unwrap_err().contains(bad), "{bad}");
         }
