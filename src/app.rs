@@ -223,7 +223,15 @@ async fn serve_until(
     stop: impl Future<Output = ()> + 'static,
     ready: impl FnOnce(&Up),
 ) -> Result<(), AppError> {
-    let Running { server, admin, up } = start(config).await?;
+    let mut stop = Box::pin(stop);
+    let Running { server, admin, up } = tokio::select! {
+        started = start(config) => started?,
+        // A database that does not answer would be waited for.
+        () = &mut stop => {
+            tracing::info!("told to stop before the server was ready");
+            return Ok(());
+        }
+    };
     let handle = server.handle();
     let admin = admin.map(|(server, admin)| {
         let handle = server.handle();

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -212,6 +212,27 @@ fn sigterm_and_sigint_end_an_idle_server_with_success() {
         client(&server).table();
         server.signal(signal);
         assert_eq!(server.exit_status(END), Some(0), "SIG{signal}: {}", server.log());
+    }
+}
+
+#[test]
+fn a_server_that_waits_for_its_database_ends_when_it_is_told() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("postgres://someone@{}/none", silent.local_addr().expect("it listens"));
+    for name in ["TERM", "INT"] {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--database-url", &url])
+            .env_clear()
+            .spawn()
+            .expect("the binary runs");
+        let asked = silent.accept().expect("the server asks its database");
+        let told = Instant::now();
+        let kill = Command::new("kill").args(["-s", name, &server.id().to_string()]).status();
+        assert!(kill.is_ok_and(|status| status.success()));
+        assert_eq!(server.wait().expect("it ends").code(), Some(0), "{name}");
+        // It would have waited for five.
+        assert!(told.elapsed() < Duration::from_secs(3), "{name}: {:?}", told.elapsed());
+        drop(asked);
     }
 }
 
