@@ -2,20 +2,27 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::dev::Server;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderName, HeaderValue};
 use actix_web::web::{self, Data, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
+use bytes::Bytes;
+use tokio::time::timeout;
 
+use super::crowd::{Crowd, Seat};
 use super::guard::{self, Asking};
 use super::routes::{Access, ROUTES, Route};
 use super::{Admin, Call, Refusal, Reply};
 
 /// Bytes of a body at most.
 pub const MAX_BODY: usize = 256 * 1024;
-/// Connections at most.
+/// Time that a body may take to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// Connections at most, where none makes way because all are being answered.
 const MAX_CONNECTIONS: usize = 256;
 
 /// Answers operators on this socket, on a thread of its own, so that probes do
@@ -25,7 +32,13 @@ const MAX_CONNECTIONS: usize = 256;
 /// Those of the operating system.
 pub fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
     let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
+    let crowd = Crowd::default();
     let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);
+    let server = server.on_connect(move |connection, data| {
+        if let Some(seat) = crowd.enter(connection) {
+            data.insert(seat);
+        }
+    });
     Ok(server.shutdown_timeout(1).listen(listener)?.run())
 }
 
@@ -53,9 +66,10 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
     let matching: Vec<_> =
         routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
     let known = !matching.is_empty();
+    let is_probe = known && matching.iter().all(|(route, _)| route.access == Access::Open);
     let found = matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()));
     // What there is beside the probes is nobody's business without the token.
-    if !found.as_ref().is_some_and(|(route, _)| route.access == Access::Open) {
+    if !is_probe {
         let let_in = guard::let_in(admin.token.as_ref(), asking(http));
         let_in.inspect_err(|refusal| {
             let peer = http.peer_addr();
@@ -75,13 +89,20 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
             "Only a server that was given --admin-token does that.",
         ));
     }
-    let body = match body.to_bytes_limited(MAX_BODY).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => return Err(Refusal::bad_request("The body could not be read.")),
-        Err(_) => return Err(Refusal::new(413, "BodyTooLarge", format!("More than {MAX_BODY} bytes."))),
-    };
+    let body = whole(body).await?;
+    // From here on the connection is not one that asks nothing.
+    let _busy = http.conn_data::<Arc<Seat>>().map(|seat| seat.busy());
     let call = Call { admin, query: http.query_string(), parameters, body: &body };
     (route.handler)(&call).await
+}
+
+async fn whole(body: Payload) -> Result<Bytes, Refusal> {
+    match timeout(BODY_TIME, body.to_bytes_limited(MAX_BODY)).await {
+        Ok(Ok(Ok(body))) => Ok(body),
+        Ok(Ok(Err(_))) => Err(Refusal::bad_request("The body could not be read.")),
+        Ok(Err(_)) => Err(Refusal::new(413, "BodyTooLarge", format!("More than {MAX_BODY} bytes."))),
+        Err(_) => Err(Refusal::new(408, "RequestTimedOut", "The body did not arrive in time.")),
+    }
 }
 
 /// The routes of this server.

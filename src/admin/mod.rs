@@ -8,6 +8,7 @@
 mod about;
 mod accounts;
 mod call;
+mod crowd;
 mod figures;
 mod guard;
 mod listen;

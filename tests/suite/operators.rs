@@ -1,6 +1,7 @@
 //! What operators ask of a running server, and what they read in its log.
 
 mod accounts;
+mod crowd;
 mod quiet;
 mod throttle;
 
@@ -126,6 +127,12 @@ fn a_token_opens_everything_but_the_probes() {
         for path in ["/metrics", "/version", "/openapi.json", "/tables", "/accounts", "/nothing"] {
             refused(&get(&admin, path), 401, "Unauthorized");
         }
+        for path in ["/livez", "/readyz"] {
+            let wrong = ask(&admin, "POST", path, "Content-Length: 0\r\n");
+            refused(&wrong, 405, "MethodNotAllowed");
+            assert!(wrong.headers.contains(&("allow".into(), "GET".into())), "{wrong:?}");
+        }
+        refused(&ask(&admin, "POST", "/metrics", "Content-Length: 0\r\n"), 401, "Unauthorized");
         let shown = |token: &str| {
             ask(&admin, "GET", "/version", &format!("Authorization: Bearer {token}\r\n")).status
         };

@@ -1,0 +1,68 @@
+//! Who is connected to the admin listener. Where many are, those that ask nothing
+//! make way for those that come, or whoever keeps connections open would keep
+//! probes from being answered.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use actix_web::rt::net::TcpStream as Accepted;
+
+/// Connections from which on somebody has to make way.
+const MANY: usize = 128;
+
+/// The connections, the oldest first.
+#[derive(Default)]
+pub struct Crowd(Mutex<VecDeque<Weak<Seat>>>);
+
+/// A connection; lives as long as it.
+pub struct Seat {
+    /// The same connection once more, to end it by.
+    connection: TcpStream,
+    /// Whether a request has arrived whole and is being answered.
+    is_busy: AtomicBool,
+}
+
+/// A request that is being answered.
+pub struct Busy<'a>(&'a Seat);
+
+impl Crowd {
+    /// Takes in a connection, for which the oldest one that asks nothing is ended
+    /// if there are many.
+    pub fn enter(&self, connection: &dyn Any) -> Option<Arc<Seat>> {
+        let connection = connection.downcast_ref::<Accepted>()?.as_fd().try_clone_to_owned().ok()?;
+        let seat = Arc::new(Seat { connection: connection.into(), is_busy: AtomicBool::new(false) });
+        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seats.retain(|seat| seat.strong_count() > 0);
+        if seats.len() >= MANY
+            && let Some(at) = seats.iter().position(|seat| seat.upgrade().is_some_and(|seat| seat.is_idle()))
+            && let Some(idle) = seats.remove(at).and_then(|seat| seat.upgrade())
+        {
+            // One that is gone already needs no end.
+            let _ = idle.connection.shutdown(Shutdown::Both);
+        }
+        seats.push_back(Arc::downgrade(&seat));
+        Some(seat)
+    }
+}
+
+impl Seat {
+    /// Keeps the connection until its request is answered.
+    pub fn busy(&self) -> Busy<'_> {
+        self.is_busy.store(true, Ordering::Relaxed);
+        Busy(self)
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_busy.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.is_busy.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,47 @@
+//! Many connections to the admin listener that ask nothing.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// More than the listener keeps.
+const MANY: usize = 300;
+
+/// Connections that have sent this and go on to say nothing.
+fn stalled(admin: &Wire, beginning: &str) -> Vec<TcpStream> {
+    let begin = || {
+        let mut stream = TcpStream::connect(admin.address()).expect("the listener accepts");
+        stream.write_all(beginning.as_bytes()).expect("it listens");
+        stream
+    };
+    (0..MANY).map(|_| begin()).collect()
+}
+
+#[test]
+fn probes_are_answered_beside_connections_that_ask_nothing() {
+    let (_server, admin) = server("sqlite::memory:", &[]);
+    for beginning in
+        ["", "GET /livez HTTP/1.1\r\nHost: x", "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"]
+    {
+        let held = stalled(&admin, beginning);
+        let asked = Instant::now();
+        for path in ["/livez", "/readyz"] {
+            assert_eq!(get(&admin, path).status, 200, "{path} beside {beginning:?}");
+        }
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?} beside {beginning:?}", asked.elapsed());
+        drop(held);
+    }
+}
+
+#[test]
+fn a_body_that_does_not_arrive_is_given_up() {
+    let (_server, admin) = server("sqlite::memory:", &[]);
+    let mut stream = TcpStream::connect(admin.address()).expect("the listener accepts");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n").expect("it listens");
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("RequestTimedOut"), "{answer:?}");
+}
