@@ -2,6 +2,8 @@
 //! `.env` file, in that order of precedence. All three are alike.
 
 mod identity;
+mod operators;
+mod secret;
 mod storage;
 mod trust;
 
@@ -11,16 +13,16 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 pub use identity::{AccountSettings, Keyholders, ListenSettings, MasterKeySettings};
+pub use operators::AdminAddress;
+pub use secret::secret;
 pub use storage::{Database, StorageSettings};
 use tracing_subscriber::EnvFilter;
 pub use trust::TrustSettings;
 
-use crate::admin::Token;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{AssignmentError, Trust};
 use crate::auth::seal::MasterKeys;
-use crate::codec::uri::percent_decode;
 use crate::http::{Limits, Proxies, TlsFiles};
 use crate::trace::TraceSettings;
 
@@ -184,16 +186,6 @@ pub struct Config {
     pub traces: Option<TraceSettings>,
 }
 
-/// Where operators ask, and what they have to know.
-#[derive(Debug, Clone)]
-pub struct AdminAddress {
-    pub listen: SocketAddr,
-    /// Always there where the address is not this machine's alone.
-    pub token: Option<Token>,
-    /// Whether test suites may reset and restore what is stored.
-    pub test_mode: bool,
-}
-
 /// A setting that makes no sense, for whoever starts the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -280,33 +272,6 @@ impl Mistakes {
     }
 }
 
-/// A secret that is given in place or in a file; blank in place is none, which
-/// some callers refuse.
-///
-/// # Errors
-/// [`ConfigError`] for one given twice, and for a file that is empty or cannot
-/// be read.
-pub fn secret(
-    flag: &'static str,
-    value: &Option<String>,
-    file: &Option<PathBuf>,
-) -> Result<Option<String>, ConfigError> {
-    let value = value.as_deref().map(str::trim).filter(|text| !text.is_empty());
-    let file = file.as_ref().filter(|path| !path.as_os_str().is_empty());
-    let (path, text) = match (value, file) {
-        (Some(_), Some(_)) => return Err(ConfigError::Both(flag)),
-        (value, None) => return Ok(value.map(str::to_owned)),
-        (None, Some(path)) => (path, std::fs::read_to_string(path)),
-    };
-    let wrong = |reason: String| ConfigError::File { flag, path: path.clone(), reason };
-    let text = text.map_err(|error| wrong(error.to_string()))?;
-    // Not the same as none: it would open the door to the development account.
-    if text.trim().is_empty() {
-        return Err(wrong("the file is empty".into()));
-    }
-    Ok(Some(text.trim().to_owned()))
-}
-
 impl Settings {
     /// Reads the settings that are more than numbers.
     ///
@@ -362,59 +327,12 @@ impl Settings {
         mistakes.unless(config)
     }
 
-    fn traces(&self) -> Result<Option<TraceSettings>, ConfigError> {
-        let Some(endpoint) = self.otlp_endpoint.as_deref().map(str::trim).filter(|text| !text.is_empty())
-        else {
-            return Ok(None);
-        };
-        if !(endpoint.starts_with("http://") || endpoint.starts_with("https://")) {
-            return Err(ConfigError::OtlpEndpoint);
-        }
-        if !(0.0..=1.0).contains(&self.trace_ratio) {
-            return Err(ConfigError::TraceRatio);
-        }
-        let pairs = self.otlp_headers.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-        let headers = pairs.map(|pair| {
-            let (name, value) = pair.split_once('=')?;
-            Some((name.trim().to_owned(), percent_decode(value.trim())?.into_owned()))
-        });
-        Ok(Some(TraceSettings {
-            endpoint: endpoint.to_owned(),
-            headers: headers.collect::<Option<_>>().ok_or(ConfigError::OtlpHeaders)?,
-            service: self.otlp_service_name.clone(),
-            ratio: self.trace_ratio,
-        }))
-    }
-
     fn tls(&self) -> Result<Option<TlsFiles>, ConfigError> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert), given(&self.tls_key)) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some(TlsFiles::Pem { certificate, key })),
             _ => Err(ConfigError::Tls),
-        }
-    }
-
-    fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
-        let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
-            return if self.test_mode { Err(ConfigError::TestMode) } else { Ok(None) };
-        };
-        let listen = address(given).ok_or_else(|| ConfigError::AdminListen(given.to_owned()))?;
-        let token = self.admin_token()?;
-        if token.is_none() && !listen.ip().is_loopback() {
-            return Err(ConfigError::AdminToken(listen));
-        }
-        Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode }))
-    }
-
-    fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
-        let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
-        // A blank one was meant to keep somebody out.
-        let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
-        match given.map(|text| Token::new(&text)) {
-            Some(Some(token)) => Ok(Some(token)),
-            None if !is_blank => Ok(None),
-            _ => Err(ConfigError::WeakToken),
         }
     }
 }
@@ -565,6 +483,8 @@ mod tests {
         assert!(read(&["--accounts-file", file]).unwrap_err().contains("empty"));
         std::fs::write(&path, "abc:AAAA\nabd:AQID\n").unwrap();
         assert!(read(&["--accounts-file", file]).unwrap().accounts.keys("abd").is_some());
+        let endless = read(&["--accounts-file", "/dev/zero"]).unwrap_err();
+        assert_eq!(endless, "--accounts-file /dev/zero: the file has more than 4 MiB");
         let both = read(&["--accounts-file", file, "--accounts", "abc:AAAA"]).unwrap_err();
         assert_eq!(both, "--accounts and --accounts-file: give one of the two");
     }

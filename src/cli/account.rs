@@ -12,6 +12,7 @@ use crate::accounts;
 use crate::app;
 use crate::auth::seal::{KeySlot, MasterKeys};
 use crate::config::{MasterKeySettings, Mistakes, StorageSettings};
+use crate::http::read_text;
 use crate::model::Ticks;
 use crate::store::{Store, StoredAccount};
 
@@ -204,7 +205,7 @@ fn add(arguments: &AddArguments) -> Done {
 
 fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
     let wrong = |reason: &str| Problem(format!("--keys-file {}: {reason}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error.to_string()))?;
+    let text = read_text(path).map_err(|error| wrong(&error.to_string()))?;
     let decoded: Option<Vec<Vec<u8>>> =
         text.split_whitespace().map(|line| STANDARD.decode(line).ok()).collect();
     let keys = decoded.and_then(|keys| <[Vec<u8>; 2]>::try_from(keys).ok());

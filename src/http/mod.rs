@@ -7,6 +7,7 @@ mod connection;
 mod cors;
 mod execute;
 mod explain;
+mod file;
 mod forwarded;
 mod issuer;
 mod limits;
@@ -27,6 +28,7 @@ mod wire;
 
 pub use answer::Answer;
 pub use explain::EXPLANATIONS;
+pub use file::read_text;
 pub use forwarded::Proxies;
 pub use issuer::Issuer;
 pub use limits::{BodyMemory, Limits};

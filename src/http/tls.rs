@@ -18,6 +18,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
+use super::file::read_bytes;
 use super::pfx::{self, Pfx, PfxError};
 use crate::metrics::METRICS;
 
@@ -112,7 +113,7 @@ impl TlsFiles {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|error| TlsError::Read(path.into(), error))
+    read_bytes(path).map_err(|error| TlsError::Read(path.into(), error))
 }
 
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -1,0 +1,67 @@
+//! Settings of what operators see: the admin listener, and traces.
+
+use std::net::SocketAddr;
+
+use super::{ConfigError, Settings, address, secret};
+use crate::admin::Token;
+use crate::codec::uri::percent_decode;
+use crate::trace::TraceSettings;
+
+/// Where operators ask, and what they have to know.
+#[derive(Debug, Clone)]
+pub struct AdminAddress {
+    pub listen: SocketAddr,
+    /// Always there where the address is not this machine's alone.
+    pub token: Option<Token>,
+    /// Whether test suites may reset and restore what is stored.
+    pub test_mode: bool,
+}
+
+impl Settings {
+    pub(super) fn traces(&self) -> Result<Option<TraceSettings>, ConfigError> {
+        let Some(endpoint) = self.otlp_endpoint.as_deref().map(str::trim).filter(|text| !text.is_empty())
+        else {
+            return Ok(None);
+        };
+        if !(endpoint.starts_with("http://") || endpoint.starts_with("https://")) {
+            return Err(ConfigError::OtlpEndpoint);
+        }
+        if !(0.0..=1.0).contains(&self.trace_ratio) {
+            return Err(ConfigError::TraceRatio);
+        }
+        let pairs = self.otlp_headers.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let headers = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.trim().to_owned(), percent_decode(value.trim())?.into_owned()))
+        });
+        Ok(Some(TraceSettings {
+            endpoint: endpoint.to_owned(),
+            headers: headers.collect::<Option<_>>().ok_or(ConfigError::OtlpHeaders)?,
+            service: self.otlp_service_name.clone(),
+            ratio: self.trace_ratio,
+        }))
+    }
+
+    pub(super) fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
+        let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
+            return if self.test_mode { Err(ConfigError::TestMode) } else { Ok(None) };
+        };
+        let listen = address(given).ok_or_else(|| ConfigError::AdminListen(given.to_owned()))?;
+        let token = self.admin_token()?;
+        if token.is_none() && !listen.ip().is_loopback() {
+            return Err(ConfigError::AdminToken(listen));
+        }
+        Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode }))
+    }
+
+    fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
+        let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
+        // A blank one was meant to keep somebody out.
+        let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
+        match given.map(|text| Token::new(&text)) {
+            Some(Some(token)) => Ok(Some(token)),
+            None if !is_blank => Ok(None),
+            _ => Err(ConfigError::WeakToken),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Secrets, in place or in files.
+
+use std::path::PathBuf;
+
+use super::ConfigError;
+use crate::http::read_text;
+
+/// A secret that is given in place or in a file; blank in place is none, which
+/// some callers refuse.
+///
+/// # Errors
+/// [`ConfigError`] for one given twice, and for a file that is empty, too large,
+/// or cannot be read.
+pub fn secret(
+    flag: &'static str,
+    value: &Option<String>,
+    file: &Option<PathBuf>,
+) -> Result<Option<String>, ConfigError> {
+    let value = value.as_deref().map(str::trim).filter(|text| !text.is_empty());
+    let file = file.as_ref().filter(|path| !path.as_os_str().is_empty());
+    let (path, text) = match (value, file) {
+        (Some(_), Some(_)) => return Err(ConfigError::Both(flag)),
+        (value, None) => return Ok(value.map(str::to_owned)),
+        (None, Some(path)) => (path, read_text(path)),
+    };
+    let wrong = |reason: String| ConfigError::File { flag, path: path.clone(), reason };
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    // Not the same as none: it would open the door to the development account.
+    if text.trim().is_empty() {
+        return Err(wrong("the file is empty".into()));
+    }
+    Ok(Some(text.trim().to_owned()))
+}

@@ -1,0 +1,49 @@
+//! Files that settings name: keys, certificates, lists of accounts.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// MiB of such a file at most. What is meant is far smaller, but for lists of accounts.
+const MAX_MIB: u64 = 4;
+
+/// The bytes of a file, which may be a pipe or a device too.
+///
+/// # Errors
+/// Those of the operating system, and one for a file that is too large.
+pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let limit = MAX_MIB * 1024 * 1024;
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other(format!("the file has more than {MAX_MIB} MiB")));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// Those of [`read_bytes`], and one for what is no text.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let text = String::from_utf8(read_bytes(path)?);
+    text.map_err(|_| io::Error::other("the file is no text in UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_up_to_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
+        assert_eq!(read_text(&path).unwrap().len(), 4 << 20);
+        std::fs::write(&path, vec![b'x'; (4 << 20) + 1]).unwrap();
+        assert_eq!(read_text(&path).unwrap_err().to_string(), "the file has more than 4 MiB");
+        assert!(read_bytes(Path::new("/dev/zero")).is_err());
+        std::fs::write(&path, [0xFF]).unwrap();
+        assert_eq!(read_text(&path).unwrap_err().to_string(), "the file is no text in UTF-8");
+    }
+}
