@@ -6,8 +6,9 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
+use super::parse::weigh;
 use super::serve::{ServeError, start_logging};
 use crate::app;
 use crate::config::Settings;
@@ -135,7 +136,9 @@ impl<E: Into<ServeError>> From<E> for Problem {
 /// What is to be said about the line or the start.
 pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), Problem> {
     let line = Line::try_parse_from(arguments).map_err(Problem::Line)?;
-    let settings = Own::try_parse_from(line.as_settings()).map_err(Problem::Line)?.settings;
+    let own = weigh(&mut Own::command(), &line.as_settings());
+    let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));
+    let settings = own.map_err(Problem::Line)?.settings;
     let mut config = settings.read().map_err(ServeError::from)?;
     config.tls = line.pfx().or(config.tls);
     start_logging(&settings)?;

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 
 use super::{Line, first_line};
 
@@ -25,7 +26,7 @@ pub fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
     let mut command = Line::command();
     let mut mistakes: Vec<String> = Vec::new();
     loop {
-        let read = command.clone().try_get_matches_from(&arguments);
+        let read = weigh(&mut command, &arguments);
         let error = match read.and_then(|mut matches| Line::from_arg_matches_mut(&mut matches)) {
             Ok(line) if mistakes.is_empty() => return Ok(line),
             Ok(line) => {
@@ -56,6 +57,52 @@ pub fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
             }
         }
     }
+}
+
+/// Reads the command line and the environment. A flag wins over the variables that
+/// say the same in another way, which the command is deaf to from then on.
+///
+/// # Errors
+/// What clap says.
+pub fn weigh(command: &mut clap::Command, arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    loop {
+        let matches = command.clone().try_get_matches_from(arguments)?;
+        let outdone = outdone(innermost(&matches));
+        if outdone.is_empty() {
+            return Ok(matches);
+        }
+        for id in outdone {
+            *command = deaf(command.clone(), &id.replace('_', "-"));
+        }
+    }
+}
+
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
+}
+
+/// Options that a variable sets beside a flag that is meant instead.
+fn outdone(matches: &ArgMatches) -> Vec<String> {
+    let comes = |id: &str, from: ValueSource| {
+        matches.try_contains_id(id).unwrap_or(false) && matches.value_source(id) == Some(from)
+    };
+    let flags = matches.ids().map(|id| id.as_str()).filter(|id| comes(id, ValueSource::CommandLine));
+    flags.flat_map(rivals).filter(|id| comes(id, ValueSource::EnvVariable)).collect()
+}
+
+/// What says the same as an option, in a file or in place.
+fn rivals(id: &str) -> Vec<String> {
+    let (base, other) = match id.strip_suffix("_file") {
+        Some(base) => (base, base.to_owned()),
+        None => (id, format!("{id}_file")),
+    };
+    // A connection string names an account and its key.
+    let others: &[&str] = match base {
+        "connection_string" => &["account", "key", "key_file"],
+        "key" => &["connection_string", "connection_string_file"],
+        _ => &[],
+    };
+    others.iter().map(|id| (*id).to_owned()).chain([other]).collect()
 }
 
 /// `--name` of the option whose value was refused.

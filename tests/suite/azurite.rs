@@ -123,6 +123,18 @@ fn dotnet_and_node_wait_for_three_texts_in_the_log() {
 }
 
 #[test]
+fn flags_win_over_variables_that_say_the_same() {
+    let folder = fresh_folder();
+    let lines = "DATABASE_URL_FILE=none\nROWHOUSE_ACCOUNTS_FILE=none\n";
+    std::fs::write(folder.join(".env"), lines).expect("the folder is writable");
+    let arguments = ["--inMemoryPersistence", "--tablePort", "0"];
+    let setting = account(1).setting();
+    let emulator = Emulator::start("azurite-table", &folder, &arguments, Some(&setting));
+    works(&emulator, account(1));
+    end(folder, emulator);
+}
+
+#[test]
 fn rust_waits_for_an_exact_line_with_the_host_as_given() {
     let (folder, emulator) = starts_as(&["--tableHost", "0.0.0.0", "--loose", "--disableTelemetry"]);
     let port = emulator.port("Table");

@@ -417,6 +417,31 @@ fn a_flag_wins_over_a_variable_and_a_variable_over_dotenv() {
 }
 
 #[test]
+fn a_flag_wins_over_the_variable_of_the_other_form_of_a_secret() {
+    let folder = fresh_folder();
+    std::fs::write(folder.join("accounts"), account(1).setting()).expect("the folder is writable");
+    let other = account(2).setting();
+    let fixed = ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+    for (flag, value, variable, beside, winner) in [
+        ("--accounts-file", "accounts", "ROWHOUSE_ACCOUNTS", other.as_str(), 1),
+        ("--accounts", other.as_str(), "ROWHOUSE_ACCOUNTS_FILE", "accounts", 2),
+    ] {
+        let arguments = [&fixed[..], &[flag, value]].concat();
+        std::fs::write(folder.join(".env"), format!("{variable}='{beside}'\n")).expect("it is writable");
+        let server = Process::spawn(folder.clone(), &arguments, &[]);
+        for number in 1..=2 {
+            let status = Client::path_style(server.address(), account(number)).get("/Tables").status;
+            assert_eq!(status, if number == winner { 200 } else { 404 }, "account {number}, {flag}");
+        }
+        server.kill();
+    }
+    // Neither is nearer than the other.
+    let both = [("ROWHOUSE_ACCOUNTS", other.as_str()), ("ROWHOUSE_ACCOUNTS_FILE", "accounts")];
+    refuses_to_start(&fixed, &both, &["--accounts and --accounts-file"]);
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
 fn two_replicas_start_at_once_on_one_fresh_database() {
     let url = fresh_database();
     let accounts = account(1).setting();
