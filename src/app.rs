@@ -36,6 +36,10 @@ pub const READY: &str = "Rowhouse is ready at";
 /// Why a server did not start, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
+    #[error(
+        "there is no file {0}; the first start makes it, as do `rowhouse migrate` and `rowhouse account add`"
+    )]
+    Missing(String),
     #[error("{0}")]
     Sqlite(#[from] OpenError),
     #[error("{0}")]
@@ -73,6 +77,18 @@ pub struct Up {
 /// [`AppError`], to be shown to whoever asked for it.
 pub async fn open_primary(database: &Database) -> Result<Store, AppError> {
     Ok(open(database).await?.0)
+}
+
+/// As [`open_primary`], but makes no file of a database that is not there: its name
+/// may be misspelt.
+///
+/// # Errors
+/// [`AppError`], to be shown to whoever asked for it.
+pub async fn open_existing(database: &Database) -> Result<Store, AppError> {
+    match database.missing_file() {
+        Some(path) => Err(AppError::Missing(path.display().to_string())),
+        None => open_primary(database).await,
+    }
 }
 
 /// Looks at the database without changing it.

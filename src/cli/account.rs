@@ -11,7 +11,7 @@ use super::output::{Done, Form, Problem, block_on};
 use crate::accounts;
 use crate::app;
 use crate::auth::seal::{KeySlot, MasterKeys};
-use crate::config::{MasterKeySettings, Mistakes, StorageSettings};
+use crate::config::{Database, MasterKeySettings, Mistakes, StorageSettings};
 use crate::http::read_text;
 use crate::model::Ticks;
 use crate::store::{Store, StoredAccount};
@@ -159,14 +159,24 @@ pub fn run(command: &AccountCommand) -> Done {
 }
 
 impl Place {
+    /// The database, which has to be there.
     async fn open(&self) -> Done<Store> {
+        Ok(app::open_existing(&self.database()?).await?)
+    }
+
+    /// The database, made if it is not there.
+    async fn open_or_make(&self) -> Done<Store> {
+        Ok(app::open_primary(&self.database()?).await?)
+    }
+
+    fn database(&self) -> Done<Database> {
         let mut mistakes = Mistakes::default();
         let database = self.storage.read(&mut mistakes);
         let database = mistakes.unless(database)?;
         if database.is_in_memory() {
             return Err(Problem("--database-url: accounts in memory would be gone with this command".into()));
         }
-        Ok(app::open_primary(&database).await?)
+        Ok(database)
     }
 }
 
@@ -189,7 +199,7 @@ fn add(arguments: &AddArguments) -> Done {
     let (master, origin) = (needed(master_key)?, endpoint.origin()?);
     let keys = keys_file.as_deref().map(read_keys).transpose()?;
     let added = block_on(async {
-        let store = place.open().await?;
+        let store = place.open_or_make().await?;
         Ok(accounts::add(&store, &master, name, keys, now()).await?)
     })?;
     let [first, second] = &added.keys;

@@ -1,6 +1,6 @@
 //! Settings of the database.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -117,6 +117,16 @@ impl Database {
     /// Whether everything is gone with the process.
     pub fn is_in_memory(&self) -> bool {
         matches!(self, Database::Sqlite(options) if options.location == Location::Memory)
+    }
+
+    /// The SQLite file that is not there yet.
+    pub fn missing_file(&self) -> Option<&Path> {
+        match self {
+            Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) if !path.exists() => {
+                Some(path)
+            }
+            _ => None,
+        }
     }
 
     /// The database as it may be shown: without its password.

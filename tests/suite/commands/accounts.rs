@@ -11,6 +11,7 @@ use crate::support::server::account;
 #[test]
 fn accounts_are_added_listed_rotated_disabled_and_removed() {
     for site in Site::both() {
+        site.json(&["migrate"]);
         assert_eq!(site.json(&["account", "list"]), json!([]));
         let added = site.json(&["account", "add", "myaccount"]);
         let keys =
@@ -46,6 +47,26 @@ fn accounts_are_added_listed_rotated_disabled_and_removed() {
         site.fails(&["account", "rotate", "myaccount", "--key", "1"], &["no account myaccount"]);
         site.fails(&["account", "rotate", "myaccount", "--key", "3"], &["--key"]);
     }
+}
+
+#[test]
+fn only_adding_makes_a_database() {
+    let site = Site::sqlite();
+    for command in [
+        &["list"][..],
+        &["rotate", "myaccount", "--key", "1"],
+        &["disable", "myaccount"],
+        &["enable", "myaccount"],
+        &["remove", "myaccount"],
+        &["reseal"],
+    ] {
+        site.fails(&[&["account"], command].concat(), &["there is no file", "tables.db", "rowhouse migrate"]);
+    }
+    let sas = ["sas", "account", "--permissions", "r", "--expiry", "1h", "--account", "myaccount"];
+    site.fails(&sas, &["there is no file"]);
+    assert!(std::fs::read_dir(&site.folder).expect("a folder").next().is_none(), "nothing was made");
+    site.json(&["account", "add", "myaccount"]);
+    assert_eq!(site.json(&["account", "list"])[0]["name"], "myaccount");
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn statuses(server: &Process, account: &Account) -> [u16; 2] {
 fn keys_stay_the_same_under_another_master_key() {
     for site in Site::both() {
         let new = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
+        site.json(&["migrate"]);
         assert_eq!(command(&site, &["reseal"], &new), json!({ "resealed": 0 }), "there is none");
         let accounts = ["one", "two"].map(|name| account_of(&site.json(&["account", "add", name])));
         let before = site.json(&["account", "list"]);
