@@ -2,6 +2,7 @@
 //! `.env` file, in that order of precedence. All three are alike.
 
 mod identity;
+mod idle;
 mod operators;
 mod secret;
 mod storage;
@@ -18,6 +19,7 @@ pub use secret::secret;
 pub use storage::{Database, StorageSettings};
 use tracing_subscriber::EnvFilter;
 pub use trust::TrustSettings;
+use ureq::http::Uri;
 
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
@@ -195,9 +197,11 @@ pub enum ConfigError {
     Tls,
     #[error("--trusted-proxies: {0}")]
     Proxies(String),
-    #[error("--otlp-endpoint: must begin with http:// or https://")]
+    #[error("--host-suffix {0}: must be a name such as tables.example.com, without a port")]
+    HostSuffix(String),
+    #[error("--otlp-endpoint: must be an address that begins with http:// or https://")]
     OtlpEndpoint,
-    #[error("--otlp-headers: must be name=value, several separated by ','")]
+    #[error("--otlp-headers: must be name=value, as headers can be, several separated by ','")]
     OtlpHeaders,
     #[error("--trace-ratio: must be 0 to 1")]
     TraceRatio,
@@ -205,6 +209,8 @@ pub enum ConfigError {
     AdminListen(String),
     #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
     AdminToken(SocketAddr),
+    #[error("--admin-listen {0}: --listen has that port already")]
+    AdminPort(SocketAddr),
     #[error("--test-mode: needs --admin-listen, where test suites ask")]
     TestMode,
     #[error("--admin-token: must have 16 characters or more, and no spaces; leave it out to have none")]
@@ -213,7 +219,9 @@ pub enum ConfigError {
     DatabaseUrl,
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
     SecondaryUrl,
-    #[error("--oidc-issuer: must begin with https:, or with http: together with --oidc-over-http")]
+    #[error(
+        "--oidc-issuer: must be an address that begins with https:, or with http: together with --oidc-over-http"
+    )]
     Issuer,
     #[error("--oidc-roles: {0}")]
     Roles(#[from] AssignmentError),
@@ -281,14 +289,19 @@ impl Settings {
         let mut mistakes = Mistakes::default();
         let listen = mistakes.note(self.listen.address());
         let database = self.storage.read(&mut mistakes);
-        let suffixes = self.host_suffix.iter().map(|s| s.trim().trim_start_matches('.').to_owned());
-        let keyholders = self.accounts.read(suffixes.collect(), &mut mistakes);
+        let suffixes = mistakes.note(self.suffixes()).unwrap_or_default();
+        let keyholders = self.accounts.read(suffixes, &mut mistakes);
         let trust = mistakes.note(self.trust.read());
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
         mistakes.note(filter);
         let tls = mistakes.note(self.tls());
         let proxies = mistakes.note(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
         let admin = mistakes.note(self.admin());
+        if let (Some(listen), Some(Some(admin))) = (listen, &admin)
+            && collide(listen, admin.listen)
+        {
+            mistakes.note::<()>(Err(ConfigError::AdminPort(admin.listen)));
+        }
         let traces = mistakes.note(self.traces());
         if let (Some(address), Some(keyholders)) = (listen, &keyholders)
             && keyholders.is_development
@@ -327,6 +340,15 @@ impl Settings {
         mistakes.unless(config)
     }
 
+    fn suffixes(&self) -> Result<Vec<String>, ConfigError> {
+        let given = self.host_suffix.iter().map(|text| text.trim().trim_start_matches('.'));
+        let named = given.filter(|text| !text.is_empty()).map(|text| match is_host_name(text) {
+            true => Ok(text.to_owned()),
+            false => Err(ConfigError::HostSuffix(text.to_owned())),
+        });
+        named.collect()
+    }
+
     fn tls(&self) -> Result<Option<TlsFiles>, ConfigError> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         match (given(&self.tls_cert), given(&self.tls_key)) {
@@ -342,9 +364,30 @@ fn address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut found| found.next())
 }
 
+/// Whether two listeners cannot be there at once.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && (one.ip() == other.ip() || is_everywhere)
+}
+
+/// Whether a `Host` header can name a host so.
+fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    text.split('.').all(is_label)
+}
+
+/// Whether requests can be sent to an address that begins with one of these schemes.
+fn is_address(text: &str, schemes: &[&str]) -> bool {
+    let named = text.parse::<Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+    named.is_some_and(|uri| uri.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::target::Accounts as _;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -380,9 +423,35 @@ mod tests {
             (["--trusted-proxies", "10.0.0.1,x"], "--trusted-proxies: x is neither"),
             (["--trusted-proxies", "0.0.0.0/0"], "--trusted-proxies: 0.0.0.0/0 is everybody"),
             (["--otlp-endpoint", "x"], "--otlp-endpoint"),
+            (["--otlp-endpoint", "http://"], "--otlp-endpoint"),
+            (["--otlp-endpoint", "http://a b"], "--otlp-endpoint"),
+            (["--oidc-issuer", "https://"], "--oidc-issuer"),
+            (["--oidc-issuer", "http://issuer"], "--oidc-issuer"),
+            (["--host-suffix", "a.example,*.example.com"], "--host-suffix *.example.com"),
+            (["--host-suffix", "https://example.com"], "--host-suffix https://example.com"),
+            (["--host-suffix", "example.com:10002"], "--host-suffix example.com:10002"),
+            (["--host-suffix", "example..com"], "--host-suffix example..com"),
+            (["--admin-listen", "127.0.0.1:10002"], "--admin-listen 127.0.0.1:10002"),
         ] {
             let message = read(&arguments).unwrap_err();
             assert!(message.contains(part), "{message}");
+        }
+        let suffixes = read(&["--host-suffix", ".a.example, ,b_c.example"]).unwrap();
+        assert_eq!(suffixes.accounts.host_suffixes(), ["a.example", "b_c.example"]);
+        let everywhere = ["--listen", "127.0.0.1:9", "--admin-token", "0123456789abcdef", "--admin-listen"];
+        assert!(read(&[&everywhere[..], &["0.0.0.0:9"]].concat()).unwrap_err().contains("--listen has"));
+        assert!(read(&[&everywhere[..], &["127.0.0.2:9"]].concat()).is_ok());
+        assert!(read(&["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]).is_ok());
+    }
+
+    #[test]
+    fn headers_for_the_collector_are_judged() {
+        let headers = |text| read(&["--otlp-endpoint", "http://c:4318/x", "--otlp-headers", text]);
+        let sent = headers("api-key=a%20b, x=").unwrap().traces.unwrap().headers;
+        assert_eq!(sent, [("api-key".into(), "a b".into()), ("x".into(), String::new())]);
+        for wrong in ["x", "=x", "a b=x", "ä=x", "a=x%0Ay", "a=%FF"] {
+            let message = headers(wrong).unwrap_err();
+            assert!(message.starts_with("--otlp-headers: ") && !message.contains(wrong), "{message}");
         }
     }
 
@@ -453,6 +522,39 @@ mod tests {
         let message = message.unwrap_err();
         let flags: Vec<&str> = message.lines().filter_map(|line| line.split([' ', ':']).next()).collect();
         assert_eq!(flags, ["--listen", "--database-url", "--master-key", "--accounts", "--log"]);
+    }
+
+    #[test]
+    fn settings_that_do_nothing_are_told() {
+        let idle = |arguments: &[&str]| {
+            let line = Line::try_parse_from([&["rowhouse"], arguments].concat()).unwrap();
+            line.settings.idle(&line.settings.read().unwrap())
+        };
+        let token = ["--admin-token", "0123456789abcdef"];
+        let postgres = ["--database-url", "postgres://h/d"];
+        let issuer = ["--oidc-issuer", "https://i"];
+        for (setting, needed) in [
+            (&token[..], &["--admin-listen", "127.0.0.1:1"][..]),
+            (&["--admin-token-file", "/nonexistent"], &[]),
+            (&["--migrate-url", "postgres://h/d"], &postgres),
+            (&["--migrate-url-file", "Cargo.toml"], &postgres),
+            (&["--table-spread", "2"], &postgres),
+            (&["--oidc-roles", "a=reader"], &issuer),
+            (&["--oidc-over-http"], &[&issuer[..], &["--oidc-roles", "a=reader"]].concat()),
+            (&["--oidc-audience", "x"], &[&issuer[..], &["--oidc-roles", "a=reader"]].concat()),
+            (&issuer, &["--oidc-roles", "a=reader"]),
+            (&["--otlp-headers", "a=b"], &["--otlp-endpoint", "http://c"]),
+        ] {
+            let told = idle(setting);
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].starts_with(setting[0].trim_end_matches("-file")), "{told:?}");
+            if !needed.is_empty() {
+                assert_eq!(idle(&[setting, needed].concat()), [""; 0], "{setting:?}");
+            }
+        }
+        let blank = ["--admin-token", " ", "--oidc-roles", "", "--otlp-headers", " ", "--migrate-url", ""];
+        assert_eq!(idle(&blank), [""; 0]);
+        assert_eq!(idle(&[&postgres[..], &["--table-spread", "1"]].concat()), [""; 0]);
     }
 
     #[test]

@@ -4,9 +4,10 @@ use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 
+use super::accounts::is_account_name;
 use super::grant::Identity;
 use crate::error::{Code, Error, Result};
-use crate::model::Ticks;
+use crate::model::{TableName, Ticks};
 
 /// Algorithms that are accepted: signatures with a public key. `none` and HMAC,
 /// which a public key would satisfy, never are.
@@ -59,7 +60,9 @@ pub struct Trust {
 
 /// Why a list of assignments was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("assignment number {0} is not of the form principal=reader|contributor[@account[/table]]")]
+#[error(
+    "assignment number {0} is not of the form principal=reader|contributor[@account[/table]], with names that accounts and tables can have"
+)]
 pub struct AssignmentError(usize);
 
 impl Assignment {
@@ -78,7 +81,7 @@ impl Assignment {
             Some((role, scope)) => (role, Some(scope)),
             None => (rest, None),
         };
-        let role = match role {
+        let role = match role.trim() {
             "reader" => Role::Reader,
             "contributor" => Role::Contributor,
             _ => return None,
@@ -88,12 +91,15 @@ impl Assignment {
             None => (None, None),
             Some((account, table)) => (Some(account), table),
         };
-        let named = |text: Option<&str>| text.is_none_or(|t| !t.is_empty());
-        (!principal.is_empty() && named(account) && named(table)).then(|| Self {
+        let principal = principal.trim();
+        // One of another name would be given to nobody.
+        let known = account.is_none_or(is_account_name);
+        let table = table.map(TableName::parse).transpose().ok()?;
+        (!principal.is_empty() && known).then(|| Self {
             principal: principal.to_owned(),
             role,
             account: account.map(str::to_owned),
-            table: table.map(str::to_ascii_lowercase),
+            table: table.map(|table| table.lower().to_owned()),
         })
     }
 }
@@ -303,7 +309,10 @@ mod tests {
         assert_eq!((one.account.as_deref(), one.table.as_deref()), (Some("acct"), Some("mytable")));
         assert_eq!(read(" a=reader ; b=reader@acct;").unwrap().len(), 2);
         assert_eq!(read("a=reader;b=owner"), Err(AssignmentError(2)));
-        for bad in ["a", "=reader", "a=reader@", "a=reader@acct/", "a="] {
+        assert_eq!(read("a = reader").unwrap(), read("a=reader").unwrap());
+        let wrong = ["a=reader@My_Account", "a=reader@ab", "a=reader@acct/a b", "a=reader@acct/1st"];
+        for bad in ["a", "=reader", " =reader", "a=reader@", "a=reader@acct/", "a="].into_iter().chain(wrong)
+        {
             assert_eq!(read(bad), Err(AssignmentError(1)), "{bad}");
         }
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use super::parse::weigh;
-use super::serve::{ServeError, start_logging};
+use super::serve::{ServeError, start_logging, warn_of_idle};
 use crate::app;
 use crate::config::Settings;
 use crate::http::{Absent, Pfx, TlsFiles};
@@ -142,6 +142,7 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
     let mut config = settings.read().map_err(ServeError::from)?;
     config.tls = line.pfx().or(config.tls);
     start_logging(&settings)?;
+    warn_of_idle(&settings, &config);
     if !line.in_memory_persistence {
         let shown = || line.location.display().to_string();
         std::fs::create_dir_all(&line.location).map_err(|error| ServeError::Folder(shown(), error))?;

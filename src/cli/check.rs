@@ -1,5 +1,7 @@
 //! `rowhouse check`: what is wrong before anyone else finds out.
 
+use std::io::ErrorKind;
+
 use chrono::TimeDelta;
 use clap::Args;
 use serde_json::{Value, json};
@@ -8,6 +10,7 @@ use super::output::{Done, Form, Problem, block_on};
 use crate::accounts;
 use crate::app;
 use crate::config::{Config, Database, Settings};
+use crate::http::{self, Tls};
 use crate::store::Inspection;
 
 /// How far the clocks may be apart: versions of entities are made from them,
@@ -26,17 +29,31 @@ pub struct CheckArguments {
 /// One thing that was looked at.
 struct Finding {
     name: &'static str,
+    verdict: Verdict,
     found: String,
-    /// What to do, where something is wrong.
+    /// What to do, unless all is well.
     advice: Option<String>,
 }
 
+/// What a finding is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// A server works, but perhaps not as it was meant.
+    Warning,
+    Problem,
+}
+
 fn fine(name: &'static str, found: impl Into<String>) -> Finding {
-    Finding { name, found: found.into(), advice: None }
+    Finding { name, verdict: Verdict::Fine, found: found.into(), advice: None }
+}
+
+fn doubtful(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { name, verdict: Verdict::Warning, found: found.into(), advice: Some(advice.into()) }
 }
 
 fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { name, found: found.into(), advice: Some(advice.into()) }
+    Finding { name, verdict: Verdict::Problem, found: found.into(), advice: Some(advice.into()) }
 }
 
 /// Looks at the settings and at the database, and prints what it found.
@@ -45,7 +62,7 @@ fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>
 /// [`Problem`] if anything is wrong, after everything was printed.
 pub fn run(arguments: &CheckArguments) -> Done {
     let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
-    let problems = findings.iter().filter(|finding| finding.advice.is_some()).count();
+    let problems = findings.iter().filter(|finding| finding.verdict == Verdict::Problem).count();
     let lines: Vec<String> = findings.iter().map(line).collect();
     let values: Vec<Value> = findings.iter().map(value).collect();
     arguments.form.print(&lines.join("\n"), &json!({ "ok": problems == 0, "checks": values }))?;
@@ -57,16 +74,20 @@ pub fn run(arguments: &CheckArguments) -> Done {
 }
 
 fn line(finding: &Finding) -> String {
-    let Finding { name, found, advice } = finding;
-    match advice {
-        None => format!("ok       {name:<14} {found}"),
-        Some(advice) => format!("problem  {name:<14} {found}\n         {:<14} {advice}", "what to do:"),
-    }
+    let Finding { name, verdict, found, advice } = finding;
+    let word = match verdict {
+        Verdict::Fine => "ok",
+        Verdict::Warning => "warning",
+        Verdict::Problem => "problem",
+    };
+    let advice = advice.iter().map(|advice| format!("\n         {:<14} {advice}", "what to do:"));
+    format!("{word:<8} {name:<14} {found}{}", advice.collect::<String>())
 }
 
 fn value(finding: &Finding) -> Value {
-    let Finding { name, found, advice } = finding;
-    json!({ "name": name, "ok": advice.is_none(), "found": found, "advice": advice })
+    let Finding { name, verdict, found, advice } = finding;
+    let (ok, warning) = (*verdict != Verdict::Problem, *verdict == Verdict::Warning);
+    json!({ "name": name, "ok": ok, "warning": warning, "found": found, "advice": advice })
 }
 
 async fn look(settings: &Settings) -> Vec<Finding> {
@@ -77,7 +98,58 @@ async fn look(settings: &Settings) -> Vec<Finding> {
             return mistakes.to_string().lines().map(|line| wrong("configuration", line, advice)).collect();
         }
     };
-    let mut findings = vec![fine("configuration", "every setting makes sense")];
+    let mut findings = of_settings(settings, &config);
+    findings.extend(of_certificate(&config));
+    findings.extend(of_addresses(&config));
+    findings.extend(of_storage(&config).await);
+    findings
+}
+
+fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
+    let idle = settings.idle(config);
+    if idle.is_empty() {
+        return vec![fine("configuration", "every setting makes sense")];
+    }
+    let advice = "leave it out, or give what it needs; where other servers share it, nothing is to be done";
+    idle.into_iter().map(|line| doubtful("configuration", line, advice)).collect()
+}
+
+fn of_certificate(config: &Config) -> Option<Finding> {
+    let files = config.tls.clone()?;
+    let flags = files.flags();
+    Some(match Tls::load(files) {
+        Ok(_) => fine("certificate", "it and its key belong together"),
+        Err(error) => {
+            let advice = "give PEM files that belong together and that the user of this process may read";
+            wrong("certificate", format!("{flags}: {error}"), advice)
+        }
+    })
+}
+
+/// The addresses to listen on, which a server that runs already has.
+fn of_addresses(config: &Config) -> Vec<Finding> {
+    let admin = config.admin.as_ref().map(|admin| ("--admin-listen", admin.listen));
+    let addresses = [Some(("--listen", config.listen)), admin];
+    // Both are kept until both were tried.
+    let tried: Vec<_> =
+        addresses.into_iter().flatten().map(|(flag, at)| (flag, at, http::reserve(at))).collect();
+    let judged = tried.iter().map(|(flag, at, outcome)| match outcome {
+        Ok(_) => fine("address", format!("{flag} {at} is free")),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            let advice = "nothing, if this is the server that listens there already";
+            doubtful("address", format!("{flag} {at} is taken"), advice)
+        }
+        Err(error) => {
+            let advice =
+                "give an address of this machine, with a port that the user of this process may take";
+            wrong("address", format!("{flag} {at}: {error}"), advice)
+        }
+    });
+    judged.collect()
+}
+
+async fn of_storage(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let shown = config.database.shown();
     match app::inspect_primary(&config.database).await {
         Err(error) => {
@@ -91,16 +163,16 @@ async fn look(settings: &Settings) -> Vec<Finding> {
         }
         Ok(primary) => {
             findings.push(fine("database", format!("{} answers at {shown}", primary.product)));
-            findings.extend(of_database(&primary));
-            findings.extend(of_accounts(&config, &primary));
+            findings.extend(of_database(&config.database, &primary));
+            findings.extend(of_accounts(config, &primary));
             findings.extend(of_replica(&config.database).await);
         }
     }
     findings
 }
 
-fn of_database(found: &Inspection) -> Vec<Finding> {
-    let mut findings = vec![of_schema(found)];
+fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
+    let mut findings = vec![of_schema(database, found)];
     if found.is_standby {
         let advice = "give the primary as --database-url, and this one as --secondary-database-url";
         findings.push(wrong("primary", "the database is a read replica", advice));
@@ -112,8 +184,10 @@ fn of_database(found: &Inspection) -> Vec<Finding> {
     findings.push(match found.missing.as_slice() {
         [] => fine("privileges", "nothing is missing"),
         missing => {
-            let advice =
-                "GRANT them to the role of the database URL; a file has to be writable, as has its folder";
+            let advice = match database {
+                Database::Postgres { .. } => "GRANT them to the role of the database URL",
+                Database::Sqlite(_) => "let the user of this process write to the file and to its folder",
+            };
             wrong("privileges", format!("missing: {}", missing.join(", ")), advice)
         }
     });
@@ -133,7 +207,7 @@ fn of_database(found: &Inspection) -> Vec<Finding> {
     findings
 }
 
-fn of_schema(found: &Inspection) -> Finding {
+fn of_schema(database: &Database, found: &Inspection) -> Finding {
     let known = found.known_schema;
     let text = match found.schema {
         None => format!("there is none yet; the first start, or `rowhouse migrate`, makes version {known}"),
@@ -148,7 +222,12 @@ fn of_schema(found: &Inspection) -> Finding {
     match &found.migration_obstacle {
         None => fine("schema", text),
         Some(obstacle) => {
-            let advice = "give --migrate-url for a role that may, or grant CREATE on the schema";
+            let advice = match database {
+                Database::Postgres { .. } => {
+                    "give --migrate-url for a role that may, or grant CREATE on the schema"
+                }
+                Database::Sqlite(_) => "make the folder, or name a file in another one as --database-url",
+            };
             wrong("schema", format!("{text}, but {obstacle}"), advice)
         }
     }
@@ -188,6 +267,11 @@ async fn of_replica(database: &Database) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::postgres::PgOptions;
+
+    fn database() -> Database {
+        Database::Postgres { options: PgOptions::new("postgres://h/d"), replica: None }
+    }
 
     fn inspection() -> Inspection {
         Inspection {
@@ -207,8 +291,8 @@ mod tests {
     fn problems(change: impl FnOnce(&mut Inspection)) -> Vec<&'static str> {
         let mut found = inspection();
         change(&mut found);
-        let findings = of_database(&found).into_iter();
-        findings.filter(|finding| finding.advice.is_some()).map(|finding| finding.name).collect()
+        let findings = of_database(&database(), &found).into_iter();
+        findings.filter(|finding| finding.verdict == Verdict::Problem).map(|finding| finding.name).collect()
     }
 
     #[test]
@@ -235,7 +319,11 @@ mod tests {
     fn the_direction_of_the_clock_is_told() {
         let told = |seconds| {
             let found = Inspection { skew: Some(TimeDelta::seconds(seconds)), ..inspection() };
-            of_database(&found).into_iter().find(|finding| finding.name == "clock").unwrap().found
+            of_database(&database(), &found)
+                .into_iter()
+                .find(|finding| finding.name == "clock")
+                .unwrap()
+                .found
         };
         assert_eq!(told(-30), "the database's is 30.0 s behind");
         assert_eq!(told(30), "the database's is 30.0 s ahead");

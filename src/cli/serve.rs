@@ -30,6 +30,7 @@ pub enum ServeError {
 pub fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;
+    warn_of_idle(settings, &config);
     Ok(app::run(&config, |address| announce(&config, address))?)
 }
 
@@ -57,6 +58,13 @@ pub fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
         LogFormat::Json => logs.json().init(),
     }
     Ok(())
+}
+
+/// Says which settings do nothing.
+pub fn warn_of_idle(settings: &Settings, config: &Config) {
+    for line in settings.idle(config) {
+        tracing::warn!("{line}");
+    }
 }
 
 /// One line that says where the server is, where it stores, and how to connect.

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{ConfigError, Settings, address, secret};
+use ureq::http::{HeaderName, HeaderValue};
+
+use super::{ConfigError, Settings, address, is_address, secret};
 use crate::admin::Token;
 use crate::codec::uri::percent_decode;
 use crate::trace::TraceSettings;
@@ -23,7 +25,7 @@ impl Settings {
         else {
             return Ok(None);
         };
-        if !(endpoint.starts_with("http://") || endpoint.starts_with("https://")) {
+        if !is_address(endpoint, &["http", "https"]) {
             return Err(ConfigError::OtlpEndpoint);
         }
         if !(0.0..=1.0).contains(&self.trace_ratio) {
@@ -32,7 +34,11 @@ impl Settings {
         let pairs = self.otlp_headers.split(',').map(str::trim).filter(|pair| !pair.is_empty());
         let headers = pairs.map(|pair| {
             let (name, value) = pair.split_once('=')?;
-            Some((name.trim().to_owned(), percent_decode(value.trim())?.into_owned()))
+            let (name, value) = (name.trim(), percent_decode(value.trim())?);
+            // Every batch of traces would fail.
+            HeaderName::from_bytes(name.as_bytes()).ok()?;
+            HeaderValue::from_str(&value).ok()?;
+            Some((name.to_owned(), value.into_owned()))
         });
         Ok(Some(TraceSettings {
             endpoint: endpoint.to_owned(),

@@ -2,8 +2,11 @@
 
 use clap::Args;
 
-use super::ConfigError;
+use super::{ConfigError, is_address};
 use crate::auth::bearer::{Assignment, Trust};
+
+/// The audience of tokens for the service.
+pub(super) const DEFAULT_AUDIENCE: &str = "https://storage.azure.com";
 
 /// Whose tokens are accepted.
 #[derive(Debug, Clone, Args)]
@@ -13,7 +16,7 @@ pub struct TrustSettings {
     pub oidc_issuer: Option<String>,
 
     /// Audience that tokens must be meant for
-    #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = "https://storage.azure.com")]
+    #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = DEFAULT_AUDIENCE)]
     pub oidc_audience: String,
 
     /// principal=reader|contributor[@account[/table]], several separated by ';'
@@ -34,8 +37,8 @@ impl TrustSettings {
         let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
             return Ok(None);
         };
-        let plain = issuer.starts_with("http://") && self.oidc_over_http;
-        if !(plain || issuer.starts_with("https://")) {
+        let schemes: &[&str] = if self.oidc_over_http { &["https", "http"] } else { &["https"] };
+        if !is_address(issuer, schemes) {
             return Err(ConfigError::Issuer);
         }
         Ok(Some(Trust {

@@ -36,11 +36,19 @@ const BACKLOG: u32 = 1024;
 /// # Errors
 /// Those of the operating system.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    reserve(address)?.listen(BACKLOG)?.into_std()
+}
+
+/// Takes an address without accepting connections: whether [`bind`] would.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A restart must not wait for connections of the time before.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)?.into_std()
+    Ok(socket)
 }
 
 /// Has the server answer on this socket: plain HTTP/1.1, or, with `tls`, HTTP/1.1

@@ -32,7 +32,7 @@ pub use file::read_text;
 pub use forwarded::Proxies;
 pub use issuer::Issuer;
 pub use limits::{BodyMemory, Limits};
-pub use listen::{bind, listen};
+pub use listen::{bind, listen, reserve};
 pub use pfx::Pfx;
 pub use serve::{Place, Service};
 pub use stub::Absent;

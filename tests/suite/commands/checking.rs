@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::support::postgres::execute;
 use crate::support::server::account;
+use crate::tls::fixture;
 
 /// The findings of a check, and whether it was content.
 #[track_caller]
@@ -78,6 +79,57 @@ fn mistakes_in_the_settings_are_findings() {
 }
 
 #[test]
+fn certificates_are_opened() {
+    let site = Site::sqlite();
+    let pem = |name: &str| fixture(name).to_str().expect("a path").to_owned();
+    let checked = |certificate: &str, key: &str| {
+        check(&site, &["--tls-cert", &pem(certificate), "--tls-key", &pem(key)], &[])
+    };
+    assert_eq!(finding(&checked("first.pem", "first.key.pem"), "certificate")["ok"], true);
+    finds(&checked("none.pem", "first.key.pem"), "certificate", &["--tls-cert", "none.pem"], "PEM");
+    finds(&checked("first.pem", "second.key.pem"), "certificate", &["--tls-key"], "belong together");
+    finds(&checked("first.pem", "first.pem"), "certificate", &["no private key"], "PEM");
+}
+
+#[test]
+fn addresses_are_tried() {
+    let site = Site::sqlite();
+    let free = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let told = check(&site, &free, &[]);
+    let of_addresses = told["checks"].as_array().expect("findings").iter().filter(|f| f["name"] == "address");
+    assert_eq!(of_addresses.filter(|f| f["ok"] == true && f["warning"] == false).count(), 2, "{told}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = listener.local_addr().expect("an address").to_string();
+    let told = check(&site, &["--listen", &taken], &[]);
+    let found = finding(&told, "address");
+    assert_eq!((&told["ok"], &found["warning"]), (&json!(true), &json!(true)), "{told}");
+    assert!(found["found"].as_str().expect("text").contains(&taken), "{told}");
+    drop(listener);
+    // Kept for documentation: no machine has it.
+    let foreign = ["--listen", "192.0.2.1:10002", "--allow-development-account"];
+    finds(&check(&site, &foreign, &[]), "address", &["--listen 192.0.2.1:10002"], "this machine");
+}
+
+#[test]
+fn settings_that_do_nothing_are_warnings() {
+    let site = Site::sqlite();
+    let given = ["--admin-token", "0123456789abcdef", "--table-spread", "4", "--oidc-roles", "a=reader"];
+    let told = check(&site, &given, &[]);
+    assert_eq!(told["ok"], true, "{told}");
+    let findings = told["checks"].as_array().expect("findings").iter();
+    let warned: Vec<&str> =
+        findings.filter(|f| f["warning"] == true).filter_map(|f| f["found"].as_str()).collect();
+    for flag in ["--admin-token", "--table-spread", "--oidc-roles"] {
+        assert!(warned.iter().any(|line| line.starts_with(&format!("{flag}: does nothing"))), "{told}");
+    }
+    let server = site.server(&given);
+    for flag in ["--admin-token", "--table-spread", "--oidc-roles"] {
+        let line = format!("{flag}: does nothing");
+        assert!(server.log().lines().any(|l| l.contains("WARN") && l.contains(&line)), "{}", server.log());
+    }
+}
+
+#[test]
 fn a_database_that_is_away_is_found() {
     let mut site = Site::sqlite();
     site.url = "postgres://someone:secret@127.0.0.1:1/none".into();
@@ -85,7 +137,7 @@ fn a_database_that_is_away_is_found() {
     finds(&told, "database", &["cannot connect"], "postgres://someone@127.0.0.1:1/none");
     assert!(!told.to_string().contains("secret"));
     site.url = "sqlite:///nonexistent/folder/x.db".into();
-    finds(&check(&site, &[], &[]), "schema", &["does not exist"], "grant");
+    finds(&check(&site, &[], &[]), "schema", &["does not exist"], "make the folder");
     let file = site.folder.join("text");
     std::fs::write(&file, "this is no database, but long enough to be read as one".repeat(40))
         .expect("writable");

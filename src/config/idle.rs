@@ -1,0 +1,41 @@
+//! Settings that do nothing beside the others.
+
+use std::path::PathBuf;
+
+use super::trust::DEFAULT_AUDIENCE;
+use super::{Config, Database, Settings};
+
+impl Settings {
+    /// What does nothing without another setting, a line each. It is no mistake:
+    /// servers of several kinds may share a file of settings.
+    pub fn idle(&self, config: &Config) -> Vec<String> {
+        let on_sqlite = matches!(config.database, Database::Sqlite(_));
+        let (storage, trust) = (&self.storage, &self.trust);
+        let roles = !trust.oidc_roles.trim().is_empty();
+        let audience = trust.oidc_audience != DEFAULT_AUDIENCE;
+        let (no_admin, no_issuer) = (config.admin.is_none(), config.trust.is_none());
+        let headers = !self.otlp_headers.trim().is_empty();
+        let idle = [
+            (
+                no_admin && is_given(&self.admin_token, &self.admin_token_file),
+                "--admin-token: does nothing without --admin-listen",
+            ),
+            (
+                on_sqlite && is_given(&storage.migrate_url, &storage.migrate_url_file),
+                "--migrate-url: does nothing on SQLite",
+            ),
+            (on_sqlite && storage.table_spread != 1, "--table-spread: does nothing on SQLite"),
+            (no_issuer && roles, "--oidc-roles: does nothing without --oidc-issuer"),
+            (no_issuer && audience, "--oidc-audience: does nothing without --oidc-issuer"),
+            (no_issuer && trust.oidc_over_http, "--oidc-over-http: does nothing without --oidc-issuer"),
+            (!no_issuer && !roles, "--oidc-issuer: without --oidc-roles nobody's token opens anything"),
+            (config.traces.is_none() && headers, "--otlp-headers: does nothing without --otlp-endpoint"),
+        ];
+        idle.into_iter().filter(|(is_idle, _)| *is_idle).map(|(_, line)| line.to_owned()).collect()
+    }
+}
+
+fn is_given(value: &Option<String>, file: &Option<PathBuf>) -> bool {
+    value.as_ref().is_some_and(|text| !text.trim().is_empty())
+        || file.as_ref().is_some_and(|path| !path.as_os_str().is_empty())
+}
