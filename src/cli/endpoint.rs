@@ -52,16 +52,17 @@ impl EndpointSettings {
             None => self.port.origin(),
             Some(given) => {
                 let origin = given.trim_end_matches('/');
-                let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-                match host {
-                    Some(host) if !host.is_empty() && !host.contains(['?', '#', ';', ' ']) => {
-                        Ok(origin.into())
-                    }
-                    _ => Err(Problem(format!("--endpoint {given}: must begin with http:// or https://"))),
-                }
+                let wrong = || Problem(format!("--endpoint {given}: must begin with http:// or https://"));
+                is_origin(origin).then(|| origin.to_owned()).ok_or_else(wrong)
             }
         }
     }
+}
+
+/// Whether a text can be the beginning of an address.
+pub fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    host.is_some_and(|host| !host.is_empty() && !host.contains(['?', '#', ';', ' ']))
 }
 
 /// An address that stands for all of the machine's is reached by its own.

@@ -3,6 +3,7 @@
 mod account;
 mod azurite;
 mod check;
+mod connection;
 mod endpoint;
 mod healthcheck;
 mod migrate;

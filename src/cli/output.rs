@@ -30,6 +30,12 @@ impl Form {
     }
 }
 
+/// Says what is no failure, on standard error.
+pub fn warn(text: &str) {
+    // Where nobody can read it, nothing is lost but the warning.
+    let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {text}");
+}
+
 /// Why a command failed, a line each.
 #[derive(Debug)]
 pub struct Problem(pub String);

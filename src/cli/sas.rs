@@ -5,9 +5,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::endpoint::EndpointSettings;
-use super::output::{Done, Form, Problem, block_on};
-use super::signer::KeyArguments;
+use super::output::{Done, Form, Problem, block_on, warn};
+use super::signer::{KeyArguments, Signer};
 use crate::auth::issue::{Grant, Subject};
+use crate::codec::policies::read_time;
+use crate::model::Ticks;
 
 const TABLE_EXAMPLES: &str = "Examples:
   rowhouse sas table People --permissions r --expiry 12h
@@ -134,12 +136,35 @@ impl Common {
             protocol: self.protocol.clone(),
             version: self.sas_version.clone(),
         };
-        let (account, key) = block_on(self.key.signer())?;
-        let token = grant.sign(&account, &key)?;
-        let url = format!("{}/{account}{path}?{token}", self.endpoint.origin()?);
+        let signer = block_on(self.key.signer())?;
+        let token = grant.sign(&signer.account, &signer.key)?;
+        let url = format!("{}?{token}", self.address(&signer, path)?);
+        let expiry = grant.expiry.as_deref().filter(|text| has_passed(text, now));
+        if let Some(expiry) = expiry {
+            warn(&format!("--expiry {expiry} has passed: no server takes this token"));
+        }
+        let account = signer.account;
         let text = if self.url { &url } else { &token };
         self.form.print(text, &json!({ "account": account, "token": token, "url": url }))
     }
+
+    /// Where the token opens something: as given, or as the connection string says, or
+    /// else where the server listens.
+    fn address(&self, signer: &Signer, path: &str) -> Done<String> {
+        let tables = match (&self.endpoint.endpoint, &signer.tables) {
+            (None, Some(tables)) => tables.clone(),
+            _ => format!("{}/{}", self.endpoint.origin()?, signer.account),
+        };
+        // A host alone has no path that a question could follow.
+        let is_host = tables.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'));
+        let path = if is_host && path.is_empty() { "/" } else { path };
+        Ok(format!("{tables}{path}"))
+    }
+}
+
+/// Whether a time, as tokens have it, is not to come.
+fn has_passed(text: &str, now: DateTime<Utc>) -> bool {
+    read_time(text).is_some_and(|time| time <= Ticks::from_utc(now))
 }
 
 /// A time as given, or the one that is a number of seconds, minutes, hours or

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
 use super::account::Slot;
+use super::connection::Connection;
 use super::output::{Done, Problem};
 use crate::accounts;
 use crate::app;
@@ -18,7 +19,7 @@ use crate::config::{AccountSettings, Mistakes, StorageSettings, secret};
 /// its database.
 #[derive(Debug, Args)]
 pub struct KeyArguments {
-    /// AccountName=…;AccountKey=…, as for SDKs
+    /// AccountName=…;AccountKey=…, or UseDevelopmentStorage=true, as for SDKs
     #[arg(long, env = "ROWHOUSE_CONNECTION_STRING", hide_env_values = true)]
     connection_string: Option<String>,
     /// File that holds the connection string
@@ -42,26 +43,43 @@ pub struct KeyArguments {
     storage: StorageSettings,
 }
 
+/// Who signs.
+pub struct Signer {
+    pub account: String,
+    pub key: AccountKey,
+    /// The address of the account's tables, where a connection string says it.
+    pub tables: Option<String>,
+}
+
 impl KeyArguments {
     /// The account and the key. The database is asked only where the key is
     /// given nowhere else.
     ///
     /// # Errors
-    /// [`Problem`] where there is no key.
-    pub async fn signer(&self) -> Done<(String, AccountKey)> {
+    /// [`Problem`] where there is no key, and where there are two.
+    pub async fn signer(&self) -> Done<Signer> {
         let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
+        let key = secret("--key", &self.key, &self.key_file)?;
+        let account = self.account.as_deref().filter(|account| !account.is_empty());
         if let Some(text) = text {
-            let part = |name: &str| text.split(';').find_map(|part| part.trim().strip_prefix(name));
-            let (Some(account), Some(key)) = (part("AccountName="), part("AccountKey=")) else {
-                return Err(Problem("--connection-string: has no AccountName and AccountKey".into()));
+            let Connection { account: own, key: of_string, tables } = Connection::parse(&text)?;
+            let other = account.filter(|account| *account != own);
+            return match (key, other) {
+                (Some(_), _) => Err(Problem("--connection-string and --key: give one of the two".into())),
+                (None, Some(other)) => {
+                    Err(Problem(format!("--connection-string: is for the account {own}, not for {other}")))
+                }
+                (None, None) => {
+                    Ok(Signer { account: own, key: decoded(&of_string, "--connection-string")?, tables })
+                }
             };
-            return Ok((account.to_owned(), decoded(key, "--connection-string")?));
         }
-        match (secret("--key", &self.key, &self.key_file)?, &self.account) {
-            (Some(key), Some(account)) => Ok((account.clone(), decoded(&key, "--key")?)),
-            (Some(_), None) => Err(Problem("--key: give the account too, with --account".into())),
-            (None, account) => self.of_settings(account.as_deref()).await,
-        }
+        let (account, key) = match (key, account) {
+            (Some(key), Some(account)) => (account.to_owned(), decoded(&key, "--key")?),
+            (Some(_), None) => return Err(Problem("--key: give the account too, with --account".into())),
+            (None, account) => self.of_settings(account).await?,
+        };
+        Ok(Signer { account, key, tables: None })
     }
 
     async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {

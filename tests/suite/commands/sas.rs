@@ -139,6 +139,49 @@ fn a_url_of_a_server_with_a_certificate_is_encrypted() {
 }
 
 #[test]
+fn a_connection_string_names_the_address_too() {
+    let arguments = ["table", "People", "--permissions", "r", "--expiry", "1h", "--url"];
+    let at = |more: &[&str], variables: &[(&str, &str)]| {
+        let output = sas(&[&arguments[..], more].concat(), variables);
+        assert!(output.status.success(), "{output:?}");
+        let url = String::from_utf8(output.stdout).expect("text");
+        url.split('?').next().unwrap_or_default().to_owned()
+    };
+    let of = |rest: &str| format!("AccountName=abc;AccountKey=AAAA;{rest}");
+    let by_path = of("TableEndpoint=https://h.example:8/abc/;");
+    let by_host = of("EndpointSuffix=h.example");
+    assert_eq!(at(&["--connection-string", &by_path], &[]), "https://h.example:8/abc/People");
+    assert_eq!(at(&["--connection-string", &by_host], &[]), "https://abc.table.h.example/People");
+    assert_eq!(at(&["--connection-string", &of("")], &[]), "http://127.0.0.1:10002/abc/People");
+    let endpoint = ["--connection-string", &by_path, "--endpoint", "http://other"];
+    assert_eq!(at(&endpoint, &[]), "http://other/abc/People");
+    let development = ["--connection-string", "UseDevelopmentStorage=true"];
+    assert_eq!(at(&development, &[]), "http://127.0.0.1:10002/devstoreaccount1/People");
+    // A flag wins over variables that say the same in another way.
+    let string = [("ROWHOUSE_CONNECTION_STRING", by_path.as_str())];
+    let pair = [("ROWHOUSE_ACCOUNT", "xyz"), ("ROWHOUSE_ACCOUNT_KEY", "AAAA")];
+    let key = ["--account", "xyz", "--key", "AAAA"];
+    assert_eq!(at(&key, &string), "http://127.0.0.1:10002/xyz/People");
+    assert_eq!(at(&["--connection-string", &by_path], &pair), "https://h.example:8/abc/People");
+    let url = ["account", "--permissions", "r", "--expiry", "1h", "--url", "--connection-string", &by_host];
+    let output = sas(&url, &[]);
+    assert!(output.stdout.starts_with(b"https://abc.table.h.example/?sv="), "{output:?}");
+}
+
+#[test]
+fn a_token_that_has_expired_is_printed_with_a_warning() {
+    let of = account(1);
+    let key = ["--account", &of.name, "--key", &of.keys[0]];
+    for (expiry, is_over) in [("2020-01-01", true), ("-1h", true), ("0s", true), ("1h", false)] {
+        let expiry = format!("--expiry={expiry}");
+        let output = sas(&[&["account", "--permissions", "r", expiry.as_str()], &key[..]].concat(), &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && output.stdout.starts_with(b"sv="), "{output:?}");
+        assert_eq!(said.contains("warning") && said.contains("has passed"), is_over, "{expiry}: {said}");
+    }
+}
+
+#[test]
 fn the_key_comes_from_arguments_files_settings_or_the_database() {
     let (of, expiry) = (account(1), ["account", "--permissions", "r", "--expiry", "2099-01-01"]);
     let expected = token(&of, &expiry);
@@ -173,6 +216,7 @@ fn the_key_comes_from_arguments_files_settings_or_the_database() {
 
 #[test]
 fn what_no_server_would_take_is_not_signed() {
+    let string = ["--connection-string", "AccountName=abc;AccountKey=AAAA"];
     for (arguments, words) in [
         (&["table", "People", "--permissions", "r"][..], "expiry"),
         (&["table", "People", "--expiry", "1h"], "permissions"),
@@ -191,6 +235,14 @@ fn what_no_server_would_take_is_not_signed() {
         (&["account", "--permissions", "r", "--expiry", "1h", "--account", "x", "--key", "%"], "base64"),
         (&["account", "--permissions", "r", "--expiry", "1h", "--connection-string", "x"], "AccountName"),
         (&["account", "--permissions", "r", "--expiry", "1h", "--account", "nobody"], "nobody"),
+        (
+            &[&["account", "--permissions", "r", "--expiry", "1h", "--key", "AAAA"], &string[..]].concat(),
+            "--connection-string and --key",
+        ),
+        (
+            &[&["account", "--permissions", "r", "--expiry", "1h", "--account", "xyz"], &string[..]].concat(),
+            "the account abc, not for xyz",
+        ),
     ] {
         let output = sas(arguments, &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "");
