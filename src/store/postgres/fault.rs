@@ -23,13 +23,15 @@ pub enum Trouble {
     /// A key is within our limits, but takes more than the third of a page that
     /// PostgreSQL can index.
     KeyTooLong,
+    /// What is stored cannot be merged into without deciding upon it first.
+    Undecided,
     Fault(Fault),
 }
 
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Duplicate => Failure::Fault(Fault::Other),
+            Trouble::Duplicate | Trouble::Undecided => Failure::Fault(Fault::Other),
             Trouble::KeyTooLong => Failure::Refused(Code::PropertyValueTooLarge.into()),
             Trouble::Fault(fault) => Failure::Fault(fault),
         }
@@ -53,7 +55,8 @@ pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
         _ => Fault::Other.into(),
     };
     match (trouble, error) {
-        (Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Fault(Fault::Serialization), _) => {}
+        (Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided, _) => {}
+        (Trouble::Fault(Fault::Serialization), _) => {}
         // Expected of rows that are fought over.
         (Trouble::Fault(Fault::Busy), error) => tracing::debug!(%error, "a row is held by somebody else"),
         (Trouble::Fault(fault), error) => report(fault, error),
@@ -83,6 +86,8 @@ fn judge_state(state: &str, effect: Effect) -> Trouble {
         "23505" => Trouble::Duplicate,
         // program_limit_exceeded; no other limit is within reach of a request
         "54000" => Trouble::KeyTooLong,
+        // division_by_zero, by which one statement says so
+        "22012" => Trouble::Undecided,
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => Fault::Serialization.into(),
         // lock_not_available

@@ -257,6 +257,18 @@ pub const UPSERT_MANY: &str = concat!(
     " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = excluded.properties, \
      modified = greatest(e.modified + 1, excluded.modified) RETURNING rk, modified"
 );
+/// Merges into those that are there; $7 and $8 as in [`MERGE`], the same for all.
+/// Where one of them has to be decided upon, nothing is done: zero divides nothing.
+pub const INSERT_OR_MERGE_MANY: &str = concat!(
+    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, \
+     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
+    table_exists!("$4"),
+    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = e.properties || excluded.properties, \
+     modified = CASE WHEN ",
+    merges_for_certain!("$7::text", "$8::int"),
+    " THEN greatest(e.modified + 1, excluded.modified) ELSE e.modified / (e.modified - e.modified) END \
+     RETURNING rk, modified"
+);
 /// `rk = ANY` beside the join, or the whole partition is read.
 pub const UPDATE_MANY: &str = concat!(
     "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
@@ -330,6 +342,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         INSERT_MANY,
         INSERT_MISSING,
         UPSERT_MANY,
+        INSERT_OR_MERGE_MANY,
         UPDATE_MANY,
         DELETE_MANY,
         DUE,

@@ -2,12 +2,13 @@
 //!
 //! Locks the rows that exist in key order, decides each write in request order,
 //! and writes with at most one statement a kind, rows again in key order, so
-//! that two groups never wait for each other in a circle. A group of inserts
-//! speculates first: one statement that fails as a whole if a row exists. A group
-//! of replacements that are stored whatever is there is one statement in any case.
+//! that two groups never wait for each other in a circle. A group of one kind of
+//! insert or upsert tries a single statement first, which fails as a whole if a row
+//! that exists is in the way of an insert, or has to be looked at for a merge.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments as _, Row};
@@ -17,12 +18,18 @@ use super::fault::{Effect, Trouble};
 use super::jsonb::JsonText;
 use super::pool::{Lease, Statement};
 use super::read::{broken_row, ticks, version};
+use super::writes::bounded;
 use super::{Attempt, PgStore, statements};
+use crate::codec::stored::lacking_annotations;
 use crate::error::Result;
 use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Key, Stored, Ticks};
+use crate::plan::room::room;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::{Failure, Fault, StoreResult};
+
+/// No statement does it all.
+const GO_ON: ControlFlow<Option<Vec<Written>>> = ControlFlow::Continue(());
 
 /// The writes of one group: one partition, no row twice.
 pub struct Group<'a> {
@@ -51,18 +58,11 @@ impl Attempt for Group<'_> {
 
     async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
         let mut lease = store.pool.acquire().await?;
-        if let Some(changes) = self.all(WriteKind::Insert) {
-            let insert = self.put(statements::INSERT_MANY, facts, &changes.inserts);
-            match lease.changed(insert, Effect::Unknown).await {
-                Ok(rows) if rows == changes.inserts.len() => return Ok(Some(changes.written)),
-                Ok(_) => return Ok(None),
-                // Which one, the locked run will say.
-                Err(Trouble::Duplicate) => {}
-                Err(trouble) => return Err(self.failure(trouble)),
-            }
-        }
-        if let Some(changes) = self.all(WriteKind::Replace(IfMatch::Absent)) {
-            return self.upsert(&mut lease, facts, &changes).await;
+        match self.at_once(&mut lease, facts).await {
+            Ok(ControlFlow::Break(written)) => return Ok(written),
+            // Which one, or what to make of it, the locked run will say.
+            Ok(ControlFlow::Continue(())) | Err(Trouble::Duplicate | Trouble::Undecided) => {}
+            Err(trouble) => return Err(self.failure(trouble)),
         }
         lease.begin().await?;
         match self.locked(&mut lease, facts).await {
@@ -83,25 +83,54 @@ impl Attempt for Group<'_> {
 }
 
 impl Group<'_> {
-    /// The changes of a group of this kind alone, as if nothing were stored.
-    fn all(&self, kind: WriteKind) -> Option<Changes<'_>> {
-        if self.writes.iter().all(|write| write.kind == kind) { self.decide_all(&[]).ok() } else { None }
-    }
-
-    /// Stores every row, for which it does not matter what is there.
-    async fn upsert(
+    /// Does a group of one kind by one statement, if there is one for it; the inner
+    /// `None` if the table is gone.
+    async fn at_once(
         &self,
         lease: &mut Lease<'_>,
         facts: Facts,
-        changes: &Changes<'_>,
-    ) -> StoreResult<Option<Vec<Written>>> {
-        let upsert = self.put(statements::UPSERT_MANY, facts, &changes.inserts);
-        let rows = lease.rows(upsert, Effect::Unknown).await.map_err(|trouble| self.failure(trouble))?;
+    ) -> Result<ControlFlow<Option<Vec<Written>>>, Trouble> {
+        let Some(kind) = self.writes.first().map(|write| write.kind) else { return Ok(GO_ON) };
+        if self.writes.iter().any(|write| write.kind != kind) {
+            return Ok(GO_ON);
+        }
+        // As if nothing were stored, which makes no difference to what is sent.
+        let Ok(changes) = self.decide_all(&[]) else { return Ok(GO_ON) };
+        let puts = &changes.inserts;
+        let upsert = match kind {
+            WriteKind::Insert => {
+                let insert = self.put(statements::INSERT_MANY, facts, puts);
+                let is_done = lease.changed(insert, Effect::Unknown).await? == puts.len();
+                return Ok(ControlFlow::Break(is_done.then_some(changes.written)));
+            }
+            WriteKind::Replace(IfMatch::Absent) => self.put(statements::UPSERT_MANY, facts, puts),
+            WriteKind::Merge(IfMatch::Absent) => {
+                let Some((annotations, room)) = self.bounds() else { return Ok(GO_ON) };
+                let merge = self.put(statements::INSERT_OR_MERGE_MANY, facts, puts);
+                bounded(merge.bind(annotations).bind(room))
+            }
+            _ => return Ok(GO_ON),
+        };
+        let rows = lease.rows(upsert, Effect::Unknown).await?;
         if rows.is_empty() {
-            return Ok(None);
+            return Ok(ControlFlow::Break(None));
         }
         // Committed, and nobody may be told that nothing was done.
-        self.versions(&rows).map(Some).ok_or_else(|| Fault::Timeout.into())
+        let written = self.versions(&rows).ok_or(Fault::Timeout)?;
+        Ok(ControlFlow::Break(Some(written)))
+    }
+
+    /// What no row may hold for all to be merged without looking, annotations joined
+    /// by commas, and the members that each may have; `None` if they are to be looked
+    /// at in any case.
+    fn bounds(&self) -> Option<(String, i32)> {
+        let mut annotations = BTreeSet::new();
+        let mut members = i32::MAX;
+        for write in self.writes {
+            members = members.min(room(write)?);
+            annotations.extend(lacking_annotations(write.properties.stored()).ok()?);
+        }
+        Some((annotations.into_iter().collect::<Vec<_>>().join(","), members))
     }
 
     /// The versions that rows say they have, in the order of the writes.

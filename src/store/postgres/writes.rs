@@ -239,7 +239,7 @@ impl Speculation {
 }
 
 /// The bounds of what may be merged into, which are the same for all.
-fn bounded(query: Statement<'_>) -> Statement<'_> {
+pub fn bounded(query: Statement<'_>) -> Statement<'_> {
     query.bind(MAX_STORED_TEXT).bind(ALL_MEMBERS)
 }
 
@@ -251,7 +251,7 @@ fn version(row: &PgRow) -> Result<Ticks, Trouble> {
 /// may be tried by itself.
 const fn undone(trouble: Trouble) -> bool {
     match trouble {
-        Trouble::Duplicate | Trouble::KeyTooLong => true,
+        Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided => true,
         Trouble::Fault(fault) => matches!(fault, Fault::Busy | Fault::Serialization | Fault::Other),
     }
 }

@@ -5,13 +5,15 @@ use std::cell::Cell;
 use futures_util::future::join_all;
 use rowhouse::codec::stored::decode;
 use rowhouse::error::Code;
+use rowhouse::model::entity::Properties;
 use rowhouse::model::{EdmValue, IfMatch, Key};
-use rowhouse::plan::{Span, Write, WriteKind};
+use rowhouse::plan::{Change, Span, Write, WriteKind, decide};
 use rowhouse::store::{Backend, Failure};
 
 use super::contract::{fill, insert, now, number, scan, table, walk, write};
 
 const UPSERT: WriteKind = WriteKind::Replace(IfMatch::Absent);
+const MERGE: WriteKind = WriteKind::Merge(IfMatch::Absent);
 const DELETE: WriteKind = WriteKind::Delete(IfMatch::Any);
 
 pub async fn all_or_nothing<B: Backend>(store: &B) {
@@ -45,7 +47,7 @@ pub async fn upserts_beside_deletes<B: Backend>(store: &B) {
             for round in 0..8 {
                 let value = writer * 100 + round;
                 // Groups of replacements alone do not lock first.
-                let kind = if writer % 2 == 0 { UPSERT } else { WriteKind::Merge(IfMatch::Absent) };
+                let kind = if writer % 2 == 0 { UPSERT } else { MERGE };
                 let group: Vec<Write> =
                     (0..ROWS).map(|i| write(kind, "p", &format!("{i:03}"), number("N", value))).collect();
                 store.transact(account, table, &group, now()).await.unwrap();
@@ -187,4 +189,45 @@ pub async fn upserts_tell_what_they_made<B: Backend>(store: &B) {
     let failure = store.transact(&account, &table, &group[..1], now()).await;
     let Err(Failure::Refused(error)) = failure else { panic!("{failure:?}") };
     assert_eq!(error.code, Code::TableNotFound);
+}
+
+/// Of some of these a database may say that what is stored has to be looked at.
+pub async fn groups_of_merges<B: Backend>(store: &B) {
+    let numbers =
+        |prefix: &str, n: i32| (0..n).map(|i| (format!("{prefix}{i}"), EdmValue::Int32(i))).collect();
+    let text = |name: &str| (name.to_owned(), EdmValue::String("x".repeat(30 * 1024)));
+    let cases: [(&str, Properties, Properties); 4] = [
+        ("plain", number("N", 1), number("M", 2)),
+        ("retyped", vec![("N".into(), EdmValue::Int64(1))], number("N", 2)),
+        ("wide", numbers("O", 200), numbers("N", 60)),
+        ("fat", (0..10).map(|i| text(&format!("P{i}"))).collect(), number("N", 2)),
+    ];
+    let (account, table) = table(store).await;
+    for (pk, stored, sent) in cases {
+        store.write(&account, &table, &write(WriteKind::Insert, pk, "b", stored), now()).await.unwrap();
+        let group = ["c", "b", "a"].map(|rk| write(MERGE, pk, rk, sent.clone()));
+        let at = now();
+        let before = join_all(group.iter().map(|write| store.get(&account, &table, &write.key))).await;
+        let done = store.transact(&account, &table, &group, at).await;
+        let after = join_all(group.iter().map(|write| store.get(&account, &table, &write.key))).await;
+        let decided = |n: usize| decide(&group[n], before[n].as_ref().unwrap().as_ref(), at);
+        let Ok(written) = done else {
+            let Err(Failure::Refused(error)) = done else { panic!("{pk}: {done:?}") };
+            assert_eq!((pk, error.index), ("wide", Some(1)));
+            assert_eq!(error.code, decided(1).unwrap_err().code);
+            assert!(before.iter().zip(&after).all(|(b, a)| b.as_ref().unwrap() == a.as_ref().unwrap()));
+            continue;
+        };
+        for n in 0..group.len() {
+            let Ok(Change::Put { properties, modified }) = decided(n) else { panic!("{pk}: refused") };
+            let after = after[n].as_ref().unwrap().as_ref().unwrap();
+            assert_eq!((written[n].modified, after.modified), (Some(modified), modified), "{pk}");
+            let sorted = |stored| {
+                let mut read = decode(stored).unwrap();
+                read.sort_by(|a, b| a.0.cmp(&b.0));
+                read
+            };
+            assert!(sorted(&after.properties) == sorted(&properties), "{pk} {n}");
+        }
+    }
 }
