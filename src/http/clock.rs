@@ -2,21 +2,38 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use uuid::Uuid;
+
 use crate::model::Ticks;
 
+/// Ticks from one that is given to the next at least: 6.4 microseconds. Those
+/// between them are left to writes that find a version as new as their own time, and
+/// make the one after it. Without them that could be what a request has been given
+/// that is not done yet: one ETag would name two versions.
+const STEP: i64 = 64;
+
 /// A clock that never gives one tick twice, so that two writes of this process
-/// never share a version by accident.
-#[derive(Debug, Default)]
-pub struct Clock(AtomicI64);
+/// never share a version by accident. Nor do those of two processes in most cases:
+/// each has its own place between the steps.
+#[derive(Debug)]
+pub struct Clock {
+    /// The tick given last; its place is that of all.
+    last: AtomicI64,
+    place: i64,
+}
 
 impl Clock {
-    /// The current time, or the tick after the last one given.
+    /// The current time, or a step after the last tick given.
     pub fn now(&self) -> Ticks {
-        let read = Ticks::from_utc(chrono::Utc::now()).raw();
-        let mut last = self.0.load(Ordering::Relaxed);
+        self.give(Ticks::from_utc(chrono::Utc::now()).raw())
+    }
+
+    fn give(&self, read: i64) -> Ticks {
+        let read = read - read.rem_euclid(STEP) + self.place;
+        let mut last = self.last.load(Ordering::Relaxed);
         loop {
-            let next = read.max(last + 1);
-            match self.0.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
+            let next = read.max(last + STEP);
+            match self.last.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ticks::from_raw(next).unwrap_or(Ticks::MAX),
                 Err(other) => last = other,
             }
@@ -24,14 +41,47 @@ impl Clock {
     }
 }
 
+impl Default for Clock {
+    fn default() -> Self {
+        let place = i64::from(Uuid::new_v4().as_bytes()[0]) % STEP;
+        Self { last: AtomicI64::new(place), place }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::sent::Sent;
+    use crate::model::entity::StoredProperties;
+    use crate::model::{IfMatch, Key, Stored};
+    use crate::plan::{Change, Write, WriteKind, decide};
 
     #[test]
     fn no_tick_is_given_twice() {
         let clock = Clock::default();
         let ticks: Vec<Ticks> = (0..10_000).map(|_| clock.now()).collect();
         assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    /// Of two requests that came before it the later was done first.
+    #[test]
+    fn a_write_that_comes_late_makes_no_version_that_another_request_was_given() {
+        for read in [638_000_000_000_000_000, 638_000_000_000_000_001, 638_000_000_000_000_063] {
+            let clock = Clock::default();
+            let noon = clock.give(read).raw();
+            // The time is set back by a second.
+            let [early, late, pending] = [(); 3].map(|()| clock.give(noon - 10_000_000));
+            let key = Key::new("p", "r");
+            let write = Write {
+                kind: WriteKind::Replace(IfMatch::Any),
+                key: key.clone(),
+                properties: Sent::default(),
+            };
+            let stored = Stored { key, modified: late, properties: StoredProperties::default() };
+            let Ok(Change::Put { modified, .. }) = decide(&write, Some(&stored), early) else {
+                panic!("the write was refused")
+            };
+            assert!(late < modified && modified < pending, "{late:?} {modified:?} {pending:?}");
+        }
     }
 }
