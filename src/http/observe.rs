@@ -92,7 +92,8 @@ impl Observed {
     }
 
     fn log(&self, ending: &Ending, request_id: &str, duration: Duration) {
-        let failed = ending.status >= 500;
+        // What the service does not do either is no failure of ours.
+        let failed = ending.status >= 500 && ending.refusal != Some(Code::NotImplemented);
         let code = ending.refusal.unwrap_or(Code::InternalError);
         let turn = if failed { FAILURES[code as usize][ending.operation as usize].turn() } else { None };
         let left_out = turn.and_then(|turn| turn.left_out);

@@ -38,6 +38,17 @@ fn of_failures_that_are_alike_one_a_second_is_a_warning() {
 }
 
 #[test]
+fn what_nobody_does_is_no_failure() {
+    let (server, _admin) = server("sqlite::memory:", &["--log", "debug"]);
+    let client = client(&server);
+    let t = client.table();
+    assert_eq!(client.get(&format!("/{}()?$filter=startswith(RowKey,'x')", t.name)).status, 501);
+    let log = server.log();
+    assert_eq!(lines(&log, "WARN", ""), [""; 0]);
+    assert_eq!(lines(&log, "DEBUG", "NotImplemented").len(), 1, "{log}");
+}
+
+#[test]
 fn a_database_that_is_away_is_told_of_once_a_second() {
     let url = fresh_database();
     let (server, _admin) = server(&url, &[]);
