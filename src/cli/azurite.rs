@@ -154,12 +154,12 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
             (Absent::Queue, &line.queue_host, line.queue_port),
         ] {
             let address = stand_in(absent, host, port)?;
-            lines.push(ready(&format!("{absent:?}"), "http", host, address.port()));
+            lines.push(named.ready(&format!("{absent:?}"), "http", host, address.port()));
         }
     }
     app::run(&config, |address| {
         let scheme = if line.cert.is_some() { "https" } else { "http" };
-        lines.push(ready("Table", scheme, &line.table_host, address.port()));
+        lines.push(named.ready("Table", scheme, &line.table_host, address.port()));
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(lines.concat().as_bytes());
         let _ = out.flush();
@@ -211,12 +211,20 @@ fn stand_in(absent: Absent, host: &str, port: u16) -> Result<SocketAddr, ServeEr
     listen().map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
 }
 
-/// The lines that are waited for, word by word.
-fn ready(service: &str, scheme: &str, host: &str, port: u16) -> String {
-    format!(
-        "Azurite {service} service is starting at {scheme}://{host}:{port}\n\
-         Azurite {service} service is successfully listening at {scheme}://{host}:{port}\n"
-    )
+impl Named {
+    /// The lines that are waited for, word by word.
+    fn ready(self, service: &str, scheme: &str, host: &str, port: u16) -> String {
+        match self {
+            Named::Azurite => format!(
+                "Azurite {service} service is starting at {scheme}://{host}:{port}\n\
+                 Azurite {service} service is successfully listening at {scheme}://{host}:{port}\n"
+            ),
+            Named::AzuriteTable => format!(
+                "Azurite {service} service is starting on {host}:{port}\n\
+                 Azurite {service} service successfully started on {host}:{port}\n"
+            ),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -52,8 +52,13 @@ impl EndpointSettings {
             None => self.port.origin(),
             Some(given) => {
                 let origin = given.trim_end_matches('/');
-                let wrong = || Problem(format!("--endpoint {given}: must begin with http:// or https://"));
-                is_origin(origin).then(|| origin.to_owned()).ok_or_else(wrong)
+                let refuse = |must: &str| Err(Problem(format!("--endpoint {given}: must {must}")));
+                match origin.split_once("://") {
+                    _ if !is_origin(origin) => refuse("begin with http:// or https://"),
+                    // The account is added to it.
+                    Some((_, host)) if host.contains('/') => refuse("have no path"),
+                    _ => Ok(origin.to_owned()),
+                }
             }
         }
     }
@@ -100,7 +105,7 @@ mod tests {
         assert_eq!(origin(None, "[::]:80").as_deref(), Ok("http://[::1]:80"));
         assert_eq!(origin(None, "10.1.2.3:80").as_deref(), Ok("http://10.1.2.3:80"));
         assert_eq!(origin(Some("https://a.b/"), "x").as_deref(), Ok("https://a.b"));
-        for wrong in ["a.b", "ftp://a", "https://", "http://a;AccountKey=x", "http://a?b"] {
+        for wrong in ["a.b", "ftp://a", "https://", "http://a;AccountKey=x", "http://a?b", "http://h:1/abc"] {
             assert!(
                 origin(Some(wrong), "127.0.0.1:1").is_err_and(|text| text.contains("--endpoint")),
                 "{wrong}"

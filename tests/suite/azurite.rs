@@ -17,6 +17,7 @@ use crate::tls::{fixture, trusting};
 /// The binary under a name of Azurite's, started.
 struct Emulator {
     child: Child,
+    name: String,
     /// What was printed up to the line that says that tables are served.
     lines: Vec<String>,
 }
@@ -41,18 +42,19 @@ impl Emulator {
             .expect("the binary starts");
         let mut output = BufReader::new(child.stdout.take().expect("the output is piped"));
         let mut lines = Vec::new();
-        while !lines.iter().any(|line: &String| line.contains("Table service is successfully listening")) {
+        let ready = ready(name, "Table");
+        while !lines.iter().any(|line: &String| line.starts_with(&ready)) {
             let mut line = String::new();
             let length = output.read_line(&mut line).expect("the output is text");
             assert!(length > 0, "{arguments:?} ended after {lines:?}");
             lines.push(line.trim_end().to_owned());
         }
-        Self { child, lines }
+        Self { child, name: name.to_owned(), lines }
     }
 
     /// The port at the end of the line that says that a service listens.
     fn port(&self, service: &str) -> u16 {
-        let ready = format!("Azurite {service} service is successfully listening at http");
+        let ready = ready(&self.name, service);
         let line = self.lines.iter().find(|line| line.starts_with(&ready)).expect("the service is ready");
         line.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port ends the line")
     }
@@ -95,6 +97,14 @@ fn works(emulator: &Emulator, account: Account) {
     let t = client.table();
     t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
     assert_eq!(t.count(), 1);
+}
+
+/// The beginning of the line that says that a service listens, under each name.
+fn ready(name: &str, service: &str) -> String {
+    match name {
+        "azurite" => format!("Azurite {service} service is successfully listening at http"),
+        _ => format!("Azurite {service} service successfully started on "),
+    }
 }
 
 fn starts_as(arguments: &[&str]) -> (PathBuf, Emulator) {
@@ -209,7 +219,14 @@ fn data_stays_in_its_folder_and_what_is_in_memory_goes() {
 fn the_table_service_alone_has_a_name_and_the_account_that_everybody_knows() {
     let folder = fresh_folder();
     let table_only = Emulator::start("azurite-table", &folder, &["--tablePort", "0", "-s"], None);
-    assert!(!table_only.lines.iter().any(|line| line.contains("Blob")), "{:?}", table_only.lines);
+    let address = format!("127.0.0.1:{}", table_only.port("Table"));
+    assert_eq!(
+        table_only.lines,
+        [
+            format!("Azurite Table service is starting on {address}"),
+            format!("Azurite Table service successfully started on {address}"),
+        ]
+    );
     let key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
     works(&table_only, Account { name: "devstoreaccount1".into(), keys: [key.into(), key.into()] });
     end(folder, table_only);
