@@ -160,6 +160,8 @@ fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool
 /// Reads the path below the account. Decoding comes first, so that `%27%27`
 /// is a doubled quote; quotes protect every other character.
 fn resource(path: &str, account: &str) -> Result<Resource> {
+    // The SDK for Java adds one to an endpoint that ends with a slash.
+    let path = path.strip_prefix('/').unwrap_or(path);
     let decoded = percent_decode(path).ok_or(Code::QuerySyntax)?;
     let split = decoded.find(['(', '/']).unwrap_or(decoded.len());
     let (name, rest) = decoded.split_at(split);
@@ -312,6 +314,7 @@ mod tests {
         for (path, resource) in [
             ("", Resource::Service),
             ("Tables", Resource::Tables),
+            ("/Tables", Resource::Tables),
             ("tables()", Resource::Tables),
             ("Tables('abc')", Resource::Table("abc".into())),
             ("Tables(%27abc%27)", Resource::Table("abc".into())),

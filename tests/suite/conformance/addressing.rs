@@ -12,6 +12,7 @@ cases![
     a_partial_key_reads_as_a_filter_on_the_partition,
     a_partial_key_is_refused_on_writes,
     quotes_in_keys_are_doubled_raw_or_encoded,
+    an_endpoint_may_end_with_a_slash,
     empty_keys_are_addressable,
     a_plus_in_the_path_is_a_plus,
     a_plus_in_the_query_is_a_space,
@@ -114,6 +115,15 @@ fn quotes_in_keys_are_doubled_raw_or_encoded(client: &Client) {
         let entity = client.get(&format!("/{}{keys}", t.name)).expect_json();
         assert_eq!(custom(entity), json!({ "A": 1 }), "{keys}");
     }
+}
+
+fn an_endpoint_may_end_with_a_slash(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("p", "r", json!({ "A": 1 })));
+    let entity = client.get(&format!("//{}(PartitionKey='p',RowKey='r')", t.name)).expect_json();
+    assert_eq!(custom(entity), json!({ "A": 1 }));
+    client.get("//Tables").expect(200);
+    client.get("///Tables").refused(QUERY_SYNTAX);
 }
 
 fn empty_keys_are_addressable(client: &Client) {
