@@ -19,6 +19,8 @@ use crate::metrics::seldom::{Seldom, Turn};
 const GRACE: Duration = Duration::from_secs(2);
 /// Part of the wait for a connection after which a quiet statement is doubted.
 const QUIET: u32 = 5;
+/// How often the database looks whether we still wait for a statement's end.
+pub const CHECKED: Duration = Duration::from_millis(250);
 /// How long a database that was found silent is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -87,7 +89,12 @@ impl Dial {
             let mut connection = PgConnection::connect_with(&self.connect).await?;
             // Fixed text with numbers of ours in it.
             sqlx::raw_sql(sqlx::AssertSqlSafe(self.session.clone())).execute(&mut connection).await?;
-            Ok(connection)
+            // Not every system that PostgreSQL runs on can tell.
+            let check = format!("SET client_connection_check_interval = {}", CHECKED.as_millis());
+            match sqlx::raw_sql(sqlx::AssertSqlSafe(check)).execute(&mut connection).await {
+                Ok(_) | Err(sqlx::Error::Database(_)) => Ok(connection),
+                Err(error) => Err(error),
+            }
         });
         let opened = opened.await.ok();
         if opened.is_none() {

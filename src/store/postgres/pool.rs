@@ -7,10 +7,11 @@
 //!
 //! A connection goes back on the stack only if its last statement is known to
 //! have ended outside a transaction. One whose statement was given up half-way,
-//! or that failed as a connection, is closed; the server rolls back.
+//! or that failed as a connection, is closed; the server rolls back. Where it waits
+//! for a lock it only notices when it looks, and until then its session counts.
 
 use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -18,9 +19,10 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, Postgres};
 use tokio::runtime::{self, Handle};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use super::dial::CHECKED;
 use super::dial::{Dial, Ended};
 use super::fault::{Effect, Trouble, breaks_connection, judge, silent};
 use super::read::weight;
@@ -45,7 +47,7 @@ static NO_ANSWER: Seldom = Seldom::new();
 /// A bounded stack of connections.
 pub struct Pool {
     max_connections: usize,
-    slots: Semaphore,
+    slots: Arc<Semaphore>,
     idle: Mutex<Vec<Resting>>,
     dial: Dial,
     metrics: &'static metrics::Pool,
@@ -63,7 +65,7 @@ struct Resting {
 impl Pool {
     /// An empty pool; connections are made as they are needed.
     pub fn new(dial: Dial, max_connections: usize, metrics: &'static metrics::Pool) -> Self {
-        let (slots, idle) = (Semaphore::new(max_connections), Mutex::default());
+        let (slots, idle) = (Arc::new(Semaphore::new(max_connections)), Mutex::default());
         Self { max_connections, slots, idle, dial, metrics }
     }
 
@@ -73,21 +75,21 @@ impl Pool {
     /// [`Fault::Busy`] without a slot or a connection in time,
     /// [`Fault::Unavailable`] if the database refuses one.
     pub async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
-        let slot = match self.slots.try_acquire() {
-            Ok(slot) => slot,
+        let permit = match Arc::clone(&self.slots).try_acquire_owned() {
+            Ok(permit) => permit,
             Err(_) => {
                 self.metrics.waits.one();
-                let slot = timeout(self.dial.acquire_timeout, self.slots.acquire()).await;
+                let slot = Arc::clone(&self.slots).acquire_owned();
+                let slot = timeout(self.dial.acquire_timeout, slot).await;
                 slot.inspect_err(|_| self.metrics.timeouts.one())
                     .map_err(|_| Fault::Busy)?
                     .map_err(|_| Fault::Unavailable)?
             }
         };
-        self.metrics.in_use.add(1);
         let until = Instant::now() + self.dial.acquire_timeout;
         let mut lease = Lease {
             pool: self,
-            _slot: slot,
+            slot: Some(Slot::new(permit, self.metrics)),
             connection: None,
             home: Handle::current().id(),
             losses: self.dial.losses(),
@@ -157,10 +159,30 @@ impl Drop for Pool {
     }
 }
 
+/// The right to one session of the database.
+struct Slot {
+    _permit: OwnedSemaphorePermit,
+    metrics: &'static metrics::Pool,
+}
+
+impl Slot {
+    fn new(permit: OwnedSemaphorePermit, metrics: &'static metrics::Pool) -> Self {
+        metrics.in_use.add(1);
+        Self { _permit: permit, metrics }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.metrics.in_use.add(-1);
+    }
+}
+
 /// A connection on loan.
 pub struct Lease<'p> {
     pool: &'p Pool,
-    _slot: SemaphorePermit<'p>,
+    /// There until it ends.
+    slot: Option<Slot>,
     connection: Option<PgConnection>,
     /// Where the connection was opened.
     home: runtime::Id,
@@ -173,11 +195,11 @@ pub struct Lease<'p> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.pool.metrics.in_use.add(-1);
-        if self.running || self.in_transaction {
-            return;
-        }
-        if let Some(connection) = self.connection.take() {
+        let Some(connection) = self.connection.take() else { return };
+        if self.running {
+            drop(connection);
+            self.outlive();
+        } else if !self.in_transaction {
             self.pool.push(connection, self.home, self.losses);
         }
     }
@@ -297,6 +319,17 @@ impl Lease<'_> {
         let result = timeout(limit, connection.ping()).await;
         let result = result.map_or(Err(Ended::Silent), |done| done.map_err(Ended::Failed));
         self.settle(result, Effect::Undone).is_ok()
+    }
+
+    /// Keeps the slot until the database has noticed that the connection is closed.
+    fn outlive(&mut self) {
+        let slot = self.slot.take();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                tokio::time::sleep(2 * CHECKED).await;
+                drop(slot);
+            });
+        }
     }
 
     fn start(&mut self) -> Result<&mut PgConnection, Trouble> {

@@ -51,6 +51,39 @@ async fn dropped_futures_leave_the_pool_healthy() {
     assert!(all.iter().all(Result::is_ok), "{all:?}");
 }
 
+/// They wait for a row that somebody holds, so that the database has no reason to
+/// notice that nobody waits for them.
+#[tokio::test]
+async fn dropped_futures_leave_no_sessions_beyond_the_limit() {
+    const LIMIT: u32 = 3;
+    let url = fresh_database();
+    let mut options = PgOptions::new(&url);
+    options.max_connections = LIMIT;
+    options.coalesce = false;
+    let store = PgStore::connect(options).await.unwrap();
+    let (account, table) = table(&store).await;
+    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    let (mut other, mut watcher) = (session(&url).await, session(&url).await);
+    let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rowhouse' \
+                    AND datname = current_database()";
+    run(&mut other, "BEGIN; SELECT * FROM entities FOR UPDATE").await;
+    let held = [write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2)), insert("p", "s")];
+    for _ in 0..20 {
+        let groups = (0..LIMIT).map(|_| store.transact(&account, &table, &held, now()));
+        assert!(tokio::time::timeout(Duration::from_millis(100), join_all(groups)).await.is_err());
+        let sessions: i64 = sqlx::query_scalar(sessions).fetch_one(&mut watcher).await.unwrap();
+        assert!(sessions <= LIMIT.into(), "{sessions} sessions");
+    }
+    // The row is still held.
+    let free = [insert("q", "r"), insert("q", "s")];
+    join_all((0..3).map(|_| store.get(&account, &table, &held[0].key))).await.into_iter().for_each(|row| {
+        row.unwrap();
+    });
+    store.transact(&account, &table, &free, now()).await.unwrap();
+    run(&mut other, "ROLLBACK").await;
+    store.transact(&account, &table, &held, now()).await.unwrap();
+}
+
 #[tokio::test]
 async fn killed_sessions_cost_at_most_one_answer_each() {
     let url = fresh_database();
