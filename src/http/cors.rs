@@ -11,6 +11,8 @@ use crate::request::Head;
 /// How long a process may go on with rules that another has changed. Rules
 /// only tell browsers what to show to pages; they open nothing.
 const FRESH: Duration = Duration::from_secs(5);
+/// How long others go on with old rules while one request asks for new ones.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Accounts that are remembered at most.
 const MAX_REMEMBERED: usize = 10_000;
 
@@ -25,24 +27,39 @@ struct Known {
     age: Age,
 }
 
-/// Rules and when they were read.
+/// Rules, and until when nobody has to ask for them.
 type Remembered = (Instant, Arc<[CorsRule]>);
+
+/// What is remembered of an account.
+#[derive(Debug)]
+pub enum Memory {
+    Fresh(Arc<[CorsRule]>),
+    /// They were so, and whoever is told this is to ask again.
+    Old(Arc<[CorsRule]>, Age),
+    Unknown(Age),
+}
 
 /// Tells what was read before something was forgotten from what was read after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Age(u64);
 
 impl CorsCache {
-    /// The account's rules, unless they are unknown or too old; then what
-    /// [`CorsCache::put`] wants to know once they are read.
-    ///
-    /// # Errors
-    /// The age before the rules are read.
-    pub fn get(&self, account: &str) -> std::result::Result<Arc<[CorsRule]>, Age> {
-        let known = self.known();
-        match known.rules.get(account) {
-            Some((read, rules)) if read.elapsed() < FRESH => Ok(Arc::clone(rules)),
-            _ => Err(known.age),
+    /// What is remembered of an account; where it is to be read, with what
+    /// [`CorsCache::put`] wants to know then.
+    pub fn get(&self, account: &str) -> Memory {
+        self.get_at(account, Instant::now())
+    }
+
+    fn get_at(&self, account: &str, now: Instant) -> Memory {
+        let mut known = self.known();
+        let age = known.age;
+        match known.rules.get_mut(account) {
+            None => Memory::Unknown(age),
+            Some((until, rules)) if *until > now => Memory::Fresh(Arc::clone(rules)),
+            Some((until, rules)) => {
+                *until = now + PAUSE;
+                Memory::Old(Arc::clone(rules), age)
+            }
         }
     }
 
@@ -55,7 +72,7 @@ impl CorsCache {
         if known.rules.len() >= MAX_REMEMBERED {
             known.rules.clear();
         }
-        known.rules.insert(account.to_owned(), (Instant::now(), rules));
+        known.rules.insert(account.to_owned(), (Instant::now() + FRESH, rules));
     }
 
     /// Forgets an account whose rules were just changed.
@@ -183,16 +200,35 @@ mod tests {
     fn what_was_read_before_rules_changed_is_not_remembered() {
         let cache = CorsCache::default();
         let rules: Arc<[CorsRule]> = [rule("http://a", "GET", "", "")].into();
+        let unknown = |cache: &CorsCache| match cache.get("a") {
+            Memory::Unknown(age) => age,
+            known => panic!("{known:?}"),
+        };
         for forget in [|cache: &CorsCache| cache.forget("a"), CorsCache::forget_all] {
-            let age = cache.get("a").unwrap_err();
+            let age = unknown(&cache);
             forget(&cache);
             cache.put("a", Arc::clone(&rules), age);
-            let age = cache.get("a").expect_err("forgotten meanwhile");
-            cache.put("a", Arc::clone(&rules), age);
-            assert_eq!(cache.get("a").map(|rules| rules.len()), Ok(1));
+            cache.put("a", Arc::clone(&rules), unknown(&cache));
+            assert!(matches!(cache.get("a"), Memory::Fresh(rules) if rules.len() == 1));
             forget(&cache);
-            assert!(cache.get("a").is_err());
+            unknown(&cache);
         }
+    }
+
+    #[test]
+    fn one_asks_for_rules_that_are_old_and_others_go_on_with_them() {
+        let cache = CorsCache::default();
+        let Memory::Unknown(age) = cache.get("a") else { panic!("nothing was read") };
+        cache.put("a", [rule("http://a", "GET", "", "")].into(), age);
+        let later = Instant::now() + FRESH;
+        assert!(
+            matches!(cache.get_at("a", later), Memory::Old(rules, now) if rules.len() == 1 && now == age)
+        );
+        assert!(matches!(cache.get_at("a", later), Memory::Fresh(rules) if rules.len() == 1));
+        // Whoever asked got no answer.
+        assert!(matches!(cache.get_at("a", later + PAUSE), Memory::Old(..)));
+        cache.put("a", [].into(), age);
+        assert!(matches!(cache.get("a"), Memory::Fresh(rules) if rules.is_empty()));
     }
 
     #[test]

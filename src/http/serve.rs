@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::batch::Run;
 use super::clock::Clock;
-use super::cors::{self, CorsCache};
+use super::cors::{self, CorsCache, Memory};
 use super::execute::execute;
 use super::explain::explain;
 use super::forwarded::Proxies;
@@ -43,6 +43,9 @@ use crate::trace::Tracer;
 
 /// Time that an operation may take in all (protocol §2.3).
 pub const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
+/// How long an answer waits for rules that it can do without.
+const PATIENCE: Duration = Duration::from_millis(250);
+
 /// What answering requests takes; shared by all threads.
 pub struct Service {
     pub primary: Place,
@@ -245,7 +248,7 @@ impl Pipeline<'_> {
     }
 
     /// The account's rules, remembered for a moment. They are never a reason to
-    /// fail a request.
+    /// fail a request, and none to let it wait long unless a page wants to see it.
     async fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
         let relevant =
             matches!(self.head.method.as_ref(), "GET" | "OPTIONS") || self.head.header("origin").is_some();
@@ -253,11 +256,15 @@ impl Pipeline<'_> {
             return Arc::default();
         }
         let (place, account) = (self.service.place(target), target.account.as_str());
-        let age = match place.cors.get(account) {
-            Ok(rules) => return rules,
-            Err(age) => age,
+        let (old, age) = match place.cors.get(account) {
+            Memory::Fresh(rules) => return rules,
+            Memory::Old(rules, age) => (Some(rules), age),
+            Memory::Unknown(age) => (None, age),
         };
-        let Ok(stored) = Box::pin(place.store.properties(account)).await else { return Arc::default() };
+        let is_for_page = self.head.header("origin").is_some();
+        let patience = if old.is_none() && is_for_page { MAX_OPERATION_TIME } else { PATIENCE };
+        let read = Box::pin(tokio::time::timeout(patience, place.store.properties(account)));
+        let Ok(Ok(stored)) = read.await else { return old.unwrap_or_default() };
         let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
         let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
         place.cors.put(account, Arc::clone(&rules), age);

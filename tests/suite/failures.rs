@@ -11,10 +11,14 @@ use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
 
 fn server(url: &str) -> Process {
+    server_with(url, &[])
+}
+
+fn server_with(url: &str, more: &[&str]) -> Process {
     let accounts = account(1).setting();
     let arguments =
         ["serve", "--listen", "127.0.0.1:0", "--database-url", url, "--accounts", accounts.as_str()];
-    Process::spawn(fresh_folder(), &arguments, &[])
+    Process::spawn(fresh_folder(), &[&arguments[..], more].concat(), &[])
 }
 
 fn client(server: &Process) -> Client {
@@ -55,6 +59,45 @@ async fn a_write_that_takes_longer_than_the_client_allows_is_timed_out() {
     t.get("p", "r").expect(200);
     other.execute("ROLLBACK").await.expect("the lock goes");
     write("20").expect(204);
+    assert_eq!(t.properties(), json!({ "A": 2 }));
+}
+
+/// The server has one connection for what is not a point read or a single write.
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_see_what_they_may_while_no_connection_is_free() {
+    let url = fresh_database();
+    let server = server_with(&url, &["--max-connections", "1"]);
+    let client = client(&server);
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let rules = "<StorageServiceProperties><Cors><CorsRule><AllowedMethods>GET</AllowedMethods>\
+                 <AllowedOrigins>*</AllowedOrigins><AllowedHeaders/><ExposedHeaders/>\
+                 <MaxAgeInSeconds>1</MaxAgeInSeconds></CorsRule></Cors></StorageServiceProperties>";
+    let set = client.request("PUT", "/?restype=service&comp=properties");
+    set.header("Accept", "application/xml").body(rules.to_owned()).send().expect(202);
+    let allowed = || {
+        let answer = t.on("GET", "p", "r").header("Origin", "http://a.example").send().expect(200);
+        answer.header("Access-Control-Allow-Origin").map(str::to_owned)
+    };
+    assert_eq!(allowed().as_deref(), Some("*"));
+    let mut other = PgConnection::connect(&url).await.expect("a session");
+    other.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = self::client(&server);
+            let t = Table::new(&client, t.name.clone());
+            let body = json!({ "A": 2 });
+            Batch::new().write("PUT", &t, ("p", "r"), &body, None).commit(&client);
+        });
+        // Until the rules are old, and then some.
+        for _ in 0..14 {
+            std::thread::sleep(Duration::from_millis(500));
+            assert_eq!(allowed().as_deref(), Some("*"));
+        }
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(other.execute("ROLLBACK")).expect("the lock goes");
+        });
+    });
     assert_eq!(t.properties(), json!({ "A": 2 }));
 }
 
