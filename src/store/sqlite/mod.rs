@@ -20,6 +20,7 @@ use super::{
     AccountChange, Backend, Collect, Failure, Fault, Inspection, Rewind, Snapshot, StoreResult,
     StoredAccount, TableSize,
 };
+use crate::metrics::seldom::{Seldom, Turn};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
@@ -72,17 +73,25 @@ impl SqliteStore {
     }
 }
 
+/// Failures of what SQLite needs.
+static FAILED: Seldom = Seldom::new();
+
 /// What SQLite's failure means to the outside; the cause goes to the log.
 fn fault(error: &rusqlite::Error) -> Failure {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, ReadOnly, SystemIoFailure,
     };
-    tracing::error!(%error, "sqlite failed");
-    Failure::Fault(match error.sqlite_error_code() {
+    let fault = match error.sqlite_error_code() {
         Some(DatabaseBusy | DatabaseLocked) => Fault::Busy,
         Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly | OutOfMemory) => Fault::Unavailable,
         _ => Fault::Other,
-    })
+    };
+    // A full disk fails every write alike.
+    let turn = if fault == Fault::Other { Some(Turn { left_out: None }) } else { FAILED.turn() };
+    if let Some(Turn { left_out }) = turn {
+        tracing::error!(%error, left_out, "sqlite failed");
+    }
+    Failure::Fault(fault)
 }
 
 impl Backend for SqliteStore {
