@@ -97,10 +97,15 @@ pub enum StartError {
     Options(String),
     #[error("invalid database URL: {0}")]
     Url(#[source] sqlx::Error),
-    #[error("cannot connect to the database: {0}")]
+    #[error("cannot connect to the database: {}", told(.0))]
     Connect(#[source] sqlx::Error),
     #[error("the database did not answer within {0:?}")]
     ConnectTimeout(Duration),
     #[error("cannot migrate the database: {0}")]
     Migrate(#[source] sqlx::migrate::MigrateError),
+}
+
+/// What PostgreSQL says, without the line of its own source that sqlx adds.
+fn told(error: &sqlx::Error) -> String {
+    error.as_database_error().map_or_else(|| error.to_string(), |told| told.message().to_owned())
 }
