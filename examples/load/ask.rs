@@ -1,6 +1,7 @@
 //! Makes up requests, and judges their answers.
 
 use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -130,8 +131,10 @@ impl Asking {
                 let partition = entity::new_row(self.random());
                 let keys = (0..CHANGE_SET).map(|row| Key { partition, row: 1_000_000 + row });
                 let first = self.random() >> 1;
-                self.change_set(keys.zip(first..));
+                self.change_set("POST", keys.zip(first..));
             }
+            Operation::TransactionReplace => return self.upsert("PUT"),
+            Operation::TransactionMerge => return self.upsert("MERGE"),
             Operation::PageNone => self.page(NO_METADATA),
             Operation::PageMinimal => self.page("application/json;odata=minimalmetadata"),
             Operation::PageFull => self.page("application/json;odata=fullmetadata"),
@@ -156,7 +159,17 @@ impl Asking {
         let number = self.run.change_sets.fetch_add(1, Ordering::Relaxed);
         let Some(serials) = self.layout.change_set(number) else { return false };
         let layout = self.layout;
-        self.change_set(serials.map(|serial| (layout.key(serial), serial)));
+        self.change_set("POST", serials.map(|serial| (layout.key(serial), serial)));
+        true
+    }
+
+    /// Changes the entities of a change set of the filling.
+    fn upsert(&mut self, method: &str) -> bool {
+        let layout = self.layout;
+        let count = (layout.entities() / CHANGE_SET).max(1);
+        let Some(serials) = layout.change_set(self.random() % count) else { return false };
+        let shift = self.random() >> 1;
+        self.change_set(method, serials.map(|serial| (layout.key(serial), serial ^ shift)));
         true
     }
 
@@ -178,7 +191,7 @@ impl Asking {
         let (partition, first) = (900_000 + self.number, entity::new_row(self.random()));
         let keys = (first..first + CHANGE_SET).map(|row| Key { partition, row });
         self.doomed.extend(keys.clone());
-        self.change_set(keys.zip(0..));
+        self.change_set("POST", keys.zip(0..));
     }
 
     /// An entity that no other connection changes.
@@ -231,7 +244,7 @@ impl Asking {
         let _ = write!(self.query, "$filter={filter}");
     }
 
-    fn change_set(&mut self, entities: impl Iterator<Item = (Key, u64)>) {
+    fn change_set(&mut self, method: &str, entities: impl Iterator<Item = (Key, u64)>) {
         self.reset("POST", Expect::Committed);
         self.path.push_str("/$batch");
         self.content_type = "multipart/mixed; boundary=batch_load";
@@ -239,16 +252,28 @@ impl Asking {
             b"--batch_load\r\nContent-Type: multipart/mixed; boundary=changeset_load\r\n\r\n",
         );
         // Every entity is as long as any other.
-        let head = format!(
-            "--changeset_load\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
-             POST {}/{} HTTP/1.1\r\nContent-Type: application/json\r\nAccept: {NO_METADATA}\r\n\
-             Prefer: return-no-content\r\nDataServiceVersion: 3.0\r\nContent-Length: {}\r\n\r\n",
-            self.base,
-            self.run.options.table,
-            entity::SIZE,
+        let (before, after) = (
+            format!(
+                "--changeset_load\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+                 {method} {}/{}",
+                self.base, self.run.options.table,
+            ),
+            format!(
+                " HTTP/1.1\r\nContent-Type: application/json\r\nAccept: {NO_METADATA}\r\n\
+                 Prefer: return-no-content\r\nDataServiceVersion: 3.0\r\nContent-Length: {}\r\n\r\n",
+                entity::SIZE,
+            ),
         );
         for (key, serial) in entities {
-            self.body.extend_from_slice(head.as_bytes());
+            self.body.extend_from_slice(before.as_bytes());
+            if method != "POST" {
+                let Key { partition, row } = key;
+                let _ = io::Write::write_fmt(
+                    &mut self.body,
+                    format_args!("(PartitionKey='{partition}',RowKey='{row}')"),
+                );
+            }
+            self.body.extend_from_slice(after.as_bytes());
             entity::write(&mut self.body, key, serial);
             self.body.extend_from_slice(b"\r\n");
         }

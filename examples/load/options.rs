@@ -98,6 +98,10 @@ pub enum Operation {
     Delete,
     /// Inserts 100 entities at once
     Transaction,
+    /// Replaces 100 entities at once that are there, whatever they are
+    TransactionReplace,
+    /// Merges all properties into 100 such entities
+    TransactionMerge,
     /// Queries a partition: 1000 entities without metadata
     PageNone,
     PageMinimal,
