@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::rt::spawn;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use arc_swap::ArcSwap;
@@ -92,6 +93,16 @@ impl Service {
             _ => &self.primary,
         }
     }
+
+    /// Reads an account's rules, and remembers them.
+    async fn read_cors_rules(&self, target: &Target, age: cors::Age) -> Option<Arc<[CorsRule]>> {
+        let Place { store, cors } = self.place(target);
+        let stored = store.properties(&target.account).await.ok()?;
+        let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
+        let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
+        cors.put(&target.account, Arc::clone(&rules), age);
+        Some(rules)
+    }
 }
 
 /// Answers one request.
@@ -133,7 +144,7 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
 }
 
 struct Pipeline<'a> {
-    service: &'a Service,
+    service: &'a Data<Service>,
     accounts: &'a AccountSet,
     head: &'a Head<'a>,
     /// What was understood of the query string.
@@ -255,20 +266,21 @@ impl Pipeline<'_> {
         if !relevant {
             return Arc::default();
         }
-        let (place, account) = (self.service.place(target), target.account.as_str());
-        let (old, age) = match place.cors.get(account) {
+        let (old, age) = match self.service.place(target).cors.get(&target.account) {
             Memory::Fresh(rules) => return rules,
             Memory::Old(rules, age) => (Some(rules), age),
             Memory::Unknown(age) => (None, age),
         };
         let is_for_page = self.head.header("origin").is_some();
         let patience = if old.is_none() && is_for_page { MAX_OPERATION_TIME } else { PATIENCE };
-        let read = Box::pin(tokio::time::timeout(patience, place.store.properties(account)));
-        let Ok(Ok(stored)) = read.await else { return old.unwrap_or_default() };
-        let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
-        let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
-        place.cors.put(account, Arc::clone(&rules), age);
-        rules
+        let (service, target) = (self.service.clone(), target.clone());
+        // Goes on when nobody waits for it any more: a statement that is given up
+        // costs a connection.
+        let read = spawn(async move { service.read_cors_rules(&target, age).await });
+        match Box::pin(tokio::time::timeout(patience, read)).await {
+            Ok(Ok(Some(rules))) => rules,
+            _ => old.unwrap_or_default(),
+        }
     }
 
     async fn operate(
