@@ -11,6 +11,7 @@ mod file;
 mod forwarded;
 mod issuer;
 mod limits;
+mod linger;
 mod listen;
 mod observe;
 mod patience;

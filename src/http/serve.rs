@@ -21,6 +21,7 @@ use super::explain::explain;
 use super::forwarded::Proxies;
 use super::issuer::Issuer;
 use super::limits::{BodyMemory, Limits};
+use super::linger;
 use super::observe::{self, Observed};
 use super::permit::permit;
 use super::print::Printer;
@@ -108,6 +109,7 @@ impl Service {
 /// Answers one request.
 pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload) -> HttpResponse {
     let record = METRICS.requests.begin();
+    let presence = linger::arrived();
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();
     let head = head_of(&http, &service.proxies);
@@ -140,6 +142,7 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
         tracer.finish(trace, observed.facts(&head, &answer, &request_id, spent));
     }
     let response = respond(answer, &rules, &head, request_id);
+    drop(presence);
     if unread.get() { response.map_body(|_, answer| hang_up(answer, body)) } else { response }
 }
 
