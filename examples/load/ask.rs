@@ -1,7 +1,6 @@
 //! Makes up requests, and judges their answers.
 
 use std::fmt::Write as _;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -267,11 +266,7 @@ impl Asking {
         for (key, serial) in entities {
             self.body.extend_from_slice(before.as_bytes());
             if method != "POST" {
-                let Key { partition, row } = key;
-                let _ = io::Write::write_fmt(
-                    &mut self.body,
-                    format_args!("(PartitionKey='{partition}',RowKey='{row}')"),
-                );
+                self.body.extend_from_slice(key.to_string().as_bytes());
             }
             self.body.extend_from_slice(after.as_bytes());
             entity::write(&mut self.body, key, serial);
@@ -282,8 +277,7 @@ impl Asking {
 
     fn start(&mut self, method: &'static str, key: Key, expect: Expect) {
         self.reset(method, expect);
-        let table = &self.run.options.table;
-        let _ = write!(self.path, "/{table}(PartitionKey='{}',RowKey='{}')", key.partition, key.row);
+        let _ = write!(self.path, "/{}{key}", self.run.options.table);
     }
 
     fn send(&mut self, key: Key, serial: u64) {

@@ -1,6 +1,7 @@
 //! Keys and entities. Keys are numbers of a fixed width, so that pgbench, which
 //! knows numbers only, can name them too.
 
+use std::fmt;
 use std::io::Write as _;
 
 /// Bytes of an entity's JSON, as sent.
@@ -18,6 +19,13 @@ const FIRST_NEW: u64 = 100_000_000_000_000;
 pub struct Key {
     pub partition: u64,
     pub row: u64,
+}
+
+/// What follows the table in an entity's address.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(PartitionKey='{}',RowKey='{}')", self.partition, self.row)
+    }
 }
 
 /// How a table's entities are spread over partitions.

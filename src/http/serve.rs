@@ -109,7 +109,7 @@ impl Service {
 /// Answers one request.
 pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload) -> HttpResponse {
     let record = METRICS.requests.begin();
-    let presence = linger::arrived();
+    let _presence = linger::arrived();
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();
     let head = head_of(&http, &service.proxies);
@@ -142,7 +142,6 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
         tracer.finish(trace, observed.facts(&head, &answer, &request_id, spent));
     }
     let response = respond(answer, &rules, &head, request_id);
-    drop(presence);
     if unread.get() { response.map_body(|_, answer| hang_up(answer, body)) } else { response }
 }
 
