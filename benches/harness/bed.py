@@ -23,7 +23,7 @@ class Bed:
 
     def __init__(self, options, programs):
         self.options = options
-        self.rowhouse, self.loader, self.relay, self.bare = programs
+        self.rowhouse, self.loader, self.relay, self.bare, self.still = programs
         self.folder = new_folder()
         say("starting a private PostgreSQL")
         self.cluster = Cluster()

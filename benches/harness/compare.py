@@ -5,8 +5,11 @@ from functools import partial
 from typing import Optional
 
 from goals import AZURITE, TITLES
-from processes import say
+from processes import Still, say
 from runs import in_turns, medians, ratio
+
+# Bytes of an answer's body with one entity.
+ENTITY = 1024
 
 
 @dataclass
@@ -93,12 +96,20 @@ def against_azurite(bed):
         # Inserts go where both have as many entities at first.
         how = {"clients": 16, "seconds": bed.options.seconds}
         parties = {who: partial(bed.load, server, operation, table, **how) for who, server in servers.items()}
+        still = Still(bed.still, ENTITY) if operation == "read" else None
+        if still:
+            parties["still"] = partial(bed.load, still, operation, table, only_status=True, **how)
         runs = in_turns(bed.options.pairs, parties)
         for store in bed.options.stores:
             times = ratio(runs[store], runs["peer"])
             ours, peer = medians(runs[store]), medians(runs["peer"])
             what = f"Azurite: {title}"
             lines.append(Line(store, what, 16, f"≥ {least} × Azurite", f"{times:.1f} ×", times >= least, ours, peer))
+        if still:
+            still.end()
+            floor, peer, times = medians(runs["still"]), medians(runs["peer"]), ratio(runs["still"], runs["peer"])
+            what = f"floor: a server without a store, {title}"
+            lines.append(Line("none", what, 16, "none", f"{times:.1f} ×", None, floor, peer))
     return lines
 
 

@@ -171,6 +171,12 @@ class Served:
     def pid(self):
         return self.process.pid
 
+    def printed_address(self):
+        line = self.process.stdout.readline()
+        if "http://" not in line:
+            raise Failure(f"{self.process.args[0]} did not start: {line}")
+        return line.split("http://", 1)[1].split(",")[0]
+
     def end(self):
         end(self.process)
         self.process.stdout.close()
@@ -186,10 +192,7 @@ class Rowhouse(Served):
         self.process = start(
             [program, *arguments], stdout=subprocess.PIPE, text=True, env=environment, cwd=new_folder()
         )
-        line = self.process.stdout.readline()
-        if "http://" not in line:
-            raise Failure(f"rowhouse did not start: {line}")
-        self.address = line.split("http://", 1)[1].split(",")[0]
+        self.address = self.printed_address()
         self.ready_after = time.monotonic() - self.began
 
 
@@ -206,7 +209,15 @@ class Relay(Served):
         socket_file = cluster.folder / f".s.PGSQL.{cluster.port}"
         arguments = [program, socket_file, database, "rowhouse", operation, *values[operation]]
         self.process = start(arguments, stdout=subprocess.PIPE, text=True)
-        self.address = self.process.stdout.readline().split("http://", 1)[1].split(",")[0]
+        self.address = self.printed_address()
+
+
+class Still(Served):
+    """What answers with as many bytes, and does nothing else."""
+
+    def __init__(self, program, length):
+        self.process = start([program, str(length)], stdout=subprocess.PIPE, text=True)
+        self.address = self.printed_address()
 
 
 class Azurite:
