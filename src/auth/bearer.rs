@@ -1,6 +1,6 @@
 //! Tokens of an OpenID Connect issuer (protocol §10.7).
 
-use jsonwebtoken::jwk::JwkSet;
+use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 
@@ -107,6 +107,9 @@ impl Assignment {
 /// What we read of a token.
 #[derive(Debug, Deserialize)]
 struct Claims {
+    /// One issuer, not a list that ours is in.
+    #[serde(rename = "iss")]
+    _issuer: String,
     exp: i64,
     nbf: Option<i64>,
     sub: Option<String>,
@@ -134,15 +137,15 @@ impl Claims {
 ///
 /// # Errors
 /// [`Code::InvalidAuthenticationInfo`] for what is no signed token;
-/// [`Code::NoCredentials`] for one without a key id or with an algorithm that
-/// is not accepted.
+/// [`Code::NoCredentials`] for one without a key id, with an algorithm that is not
+/// accepted, or with a header that must be understood, of which there are none.
 pub fn key_id(token: &str) -> Result<String> {
     if token.len() > MAX_TOKEN {
         return Err(Code::InvalidAuthenticationInfo.into());
     }
     let header = decode_header(token).map_err(|_| Error::from(Code::InvalidAuthenticationInfo))?;
     match header.kid {
-        Some(kid) if ALGORITHMS.contains(&header.alg) => Ok(kid),
+        Some(kid) if ALGORITHMS.contains(&header.alg) && header.crit.is_none() => Ok(kid),
         _ => Err(Code::NoCredentials.into()),
     }
 }
@@ -157,7 +160,7 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
     let header = decode_header(token).map_err(|_| refused())?;
     let jwk = header.kid.as_deref().and_then(|kid| keys.find(kid)).ok_or_else(refused)?;
     let key = DecodingKey::from_jwk(jwk).map_err(|_| refused())?;
-    if !ALGORITHMS.contains(&header.alg) || key.family() != header.alg.family() {
+    if !ALGORITHMS.contains(&header.alg) || key.family() != header.alg.family() || !is_for(jwk, header.alg) {
         return Err(refused());
     }
     let mut validation = Validation::new(header.alg);
@@ -183,6 +186,13 @@ pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Tic
     Ok(Identity::Bearer { grants })
 }
 
+/// Whether the issuer means this key for signatures of this kind. What it does not say
+/// it leaves open.
+fn is_for(jwk: &Jwk, algorithm: Algorithm) -> bool {
+    let for_signatures = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
+    for_signatures && jwk.common.key_algorithm.is_none_or(|own| own == KeyAlgorithm::from(algorithm))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,7 +216,14 @@ mod tests {
             jwk.common.key_id = Some(id.into());
             jwk
         };
-        JwkSet { keys: vec![jwk(&rsa(), Algorithm::RS256, "rsa"), jwk(&ec(), Algorithm::ES256, "ec")] }
+        let mut any = jwk(&rsa(), Algorithm::RS256, "any");
+        any.common.key_algorithm = None;
+        let mut secret = any.clone();
+        secret.common.key_id = Some("secret".into());
+        secret.common.public_key_use = Some(PublicKeyUse::Encryption);
+        let keys =
+            vec![jwk(&rsa(), Algorithm::RS256, "rsa"), jwk(&ec(), Algorithm::ES256, "ec"), any, secret];
+        JwkSet { keys }
     }
     fn claims() -> Value {
         json!({"iss": "https://issuer", "aud": "https://storage.azure.com", "sub": "alice", "exp": NOW + 600,
@@ -238,7 +255,7 @@ mod tests {
         for token in [
             token(Algorithm::RS256, "rsa", &rsa(), &claims()),
             token(Algorithm::ES256, "ec", &ec(), &claims()),
-            token(Algorithm::PS256, "rsa", &rsa(), &claims()),
+            token(Algorithm::PS256, "any", &rsa(), &claims()),
         ] {
             let here = Identity::Bearer { grants: vec![everywhere.clone(), in_table.clone()] };
             assert_eq!(outcome(&token, "acct"), Ok(here));
@@ -262,6 +279,7 @@ mod tests {
             ("exp", Value::Null),
             ("nbf", json!(NOW + 61)),
             ("iss", json!("https://other")),
+            ("iss", json!(["https://other", "https://issuer"])),
             ("aud", json!("https://other")),
             ("iss", Value::Null),
             ("aud", Value::Null),
@@ -279,6 +297,19 @@ mod tests {
         }
         assert_eq!(outcome(&token(Algorithm::RS256, "unknown", &rsa(), &claims()), "acct"), refused);
         assert_eq!(outcome(&token(Algorithm::RS256, "ec", &rsa(), &claims()), "acct"), refused);
+        assert_eq!(
+            outcome(&token(Algorithm::PS256, "rsa", &rsa(), &claims()), "acct"),
+            refused,
+            "another use"
+        );
+        assert_eq!(
+            outcome(&token(Algorithm::RS256, "secret", &rsa(), &claims()), "acct"),
+            refused,
+            "another use"
+        );
+        let mut critical = Header::new(Algorithm::RS256);
+        (critical.kid, critical.crit) = (Some("rsa".into()), Some(vec!["exp".into()]));
+        assert_eq!(outcome(&encode(&critical, &claims(), &rsa()).unwrap(), "acct"), refused);
         let other = EncodingKey::from_rsa_der(include_bytes!("../../tests/fixtures/issuer/second.rsa.der"));
         assert_eq!(outcome(&token(Algorithm::RS256, "rsa", &other, &claims()), "acct"), refused);
         let good = token(Algorithm::RS256, "rsa", &rsa(), &claims());

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -22,6 +23,8 @@ struct Issuer {
     keys: Arc<Mutex<JwkSet>>,
     /// How often its keys were asked for.
     asked: Arc<AtomicUsize>,
+    /// Milliseconds that each of its answers takes.
+    slow: Arc<AtomicU64>,
 }
 
 impl Issuer {
@@ -30,7 +33,9 @@ impl Issuer {
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let keys = Arc::new(Mutex::new(JwkSet { keys: vec![public("first", FIRST)] }));
         let asked = Arc::new(AtomicUsize::new(0));
+        let slow = Arc::new(AtomicU64::new(0));
         let (issuer, served, counter) = (address.clone(), Arc::clone(&keys), Arc::clone(&asked));
+        let takes = Arc::clone(&slow);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let mut line = String::new();
@@ -48,6 +53,7 @@ impl Issuer {
                 while reader.read_line(&mut header).is_ok_and(|n| n > 2) {
                     header.clear();
                 }
+                std::thread::sleep(Duration::from_millis(takes.load(Ordering::SeqCst)));
                 let _ = write!(
                     &stream,
                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\
@@ -56,7 +62,7 @@ impl Issuer {
                 );
             }
         });
-        Self { address, keys, asked }
+        Self { address, keys, asked, slow }
     }
 
     fn token(&self, key: &str, change: impl FnOnce(&mut Value)) -> String {
@@ -181,6 +187,19 @@ fn a_key_that_the_issuer_has_added_is_fetched() {
         1,
         "unknown keys do not turn into questions to the issuer"
     );
+}
+
+#[test]
+fn keys_are_learnt_though_whoever_made_us_ask_has_given_up() {
+    let issuer = Issuer::start();
+    issuer.slow.store(800, Ordering::SeqCst);
+    let server = server(&issuer, "alice=reader", &["--oidc-over-http"]);
+    let client = client(&server);
+    let auth = || bearing(&issuer.token("first", |_| {}));
+    // Asking takes 1.6 seconds.
+    client.request("GET", "/Tables?timeout=1").auth(auth()).send().expect(500);
+    client.request("GET", "/Tables").auth(auth()).send().expect(200);
+    assert_eq!(issuer.asked.load(Ordering::SeqCst), 1);
 }
 
 #[test]
