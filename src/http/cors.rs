@@ -1,8 +1,12 @@
 //! Requests from pages of other origins (protocol §11.3).
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Result};
@@ -13,12 +17,18 @@ use crate::request::Head;
 const FRESH: Duration = Duration::from_secs(5);
 /// How long others go on with old rules while one request asks for new ones.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a reading for the first time may take before another request asks, too.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Accounts that are remembered at most.
 const MAX_REMEMBERED: usize = 10_000;
 
 /// Rules as last read, by account.
 #[derive(Default)]
-pub struct CorsCache(Mutex<Known>);
+pub struct CorsCache {
+    known: Mutex<Known>,
+    /// Told whenever something comes to be known or is forgotten.
+    changed: Notify,
+}
 
 #[derive(Default)]
 struct Known {
@@ -27,8 +37,9 @@ struct Known {
     age: Age,
 }
 
-/// Rules, and until when nobody has to ask for them.
-type Remembered = (Instant, Arc<[CorsRule]>);
+/// Until when nobody has to ask for an account's rules, and the rules, unless they
+/// are being read for the first time.
+type Remembered = (Instant, Option<Arc<[CorsRule]>>);
 
 /// What is remembered of an account.
 #[derive(Debug)]
@@ -36,7 +47,10 @@ pub enum Memory {
     Fresh(Arc<[CorsRule]>),
     /// They were so, and whoever is told this is to ask again.
     Old(Arc<[CorsRule]>, Age),
+    /// Whoever is told this is to ask.
     Unknown(Age),
+    /// Another request has asked, and [`CorsCache::told`] waits for what it learns.
+    Asked,
 }
 
 /// Tells what was read before something was forgotten from what was read after.
@@ -45,7 +59,7 @@ pub struct Age(u64);
 
 impl CorsCache {
     /// What is remembered of an account; where it is to be read, with what
-    /// [`CorsCache::put`] wants to know then.
+    /// [`CorsCache::put`] wants to know then. One request at a time is told to read.
     pub fn get(&self, account: &str) -> Memory {
         self.get_at(account, Instant::now())
     }
@@ -54,25 +68,52 @@ impl CorsCache {
         let mut known = self.known();
         let age = known.age;
         match known.rules.get_mut(account) {
-            None => Memory::Unknown(age),
-            Some((until, rules)) if *until > now => Memory::Fresh(Arc::clone(rules)),
-            Some((until, rules)) => {
+            Some((until, rules)) if *until > now => {
+                rules.as_ref().map_or(Memory::Asked, |rules| Memory::Fresh(Arc::clone(rules)))
+            }
+            Some((until, Some(rules))) => {
                 *until = now + PAUSE;
                 Memory::Old(Arc::clone(rules), age)
             }
+            Some((_, None)) | None => {
+                known.insert(account, (now + PATIENCE, None));
+                Memory::Unknown(age)
+            }
+        }
+    }
+
+    /// Returns once nobody is asking for an account any more.
+    pub async fn told(&self, account: &str) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let is_asked = |(until, rules): &Remembered| rules.is_none() && *until > Instant::now();
+            if !self.known().rules.get(account).is_some_and(is_asked) {
+                return;
+            }
+            // Whoever asks may be gone with its thread.
+            let _ = timeout(PATIENCE, changed).await;
         }
     }
 
     /// Remembers what was just read, unless it may be what was forgotten since.
     pub fn put(&self, account: &str, rules: Arc<[CorsRule]>, age: Age) {
         let mut known = self.known();
-        if known.age != age {
-            return;
+        if known.age == age {
+            known.insert(account, (Instant::now() + FRESH, Some(rules)));
         }
-        if known.rules.len() >= MAX_REMEMBERED {
-            known.rules.clear();
+        drop(known);
+        self.changed.notify_waiters();
+    }
+
+    /// Notes that the rules of an account could not be read: another request may ask.
+    pub fn failed(&self, account: &str) {
+        let mut known = self.known();
+        if known.rules.get(account).is_some_and(|(_, rules)| rules.is_none()) {
+            known.rules.remove(account);
         }
-        known.rules.insert(account.to_owned(), (Instant::now() + FRESH, rules));
+        drop(known);
+        self.changed.notify_waiters();
     }
 
     /// Forgets an account whose rules were just changed.
@@ -80,6 +121,8 @@ impl CorsCache {
         let mut known = self.known();
         known.age.0 += 1;
         known.rules.remove(account);
+        drop(known);
+        self.changed.notify_waiters();
     }
 
     /// Forgets every account.
@@ -87,10 +130,21 @@ impl CorsCache {
         let mut known = self.known();
         known.age.0 += 1;
         known.rules.clear();
+        drop(known);
+        self.changed.notify_waiters();
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn insert(&mut self, account: &str, remembered: Remembered) {
+        if self.rules.len() >= MAX_REMEMBERED {
+            self.rules.clear();
+        }
+        self.rules.insert(account.to_owned(), remembered);
     }
 }
 
@@ -176,6 +230,8 @@ fn matches_any(patterns: &[String], name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     fn head<'a>(method: &'a str, headers: &[(&'a str, &'a str)]) -> Head<'a> {
@@ -212,7 +268,29 @@ mod tests {
             assert!(matches!(cache.get("a"), Memory::Fresh(rules) if rules.len() == 1));
             forget(&cache);
             unknown(&cache);
+            cache.failed("a");
         }
+    }
+
+    #[tokio::test]
+    async fn one_asks_for_rules_that_nobody_knows_and_others_wait_for_it() {
+        let cache = CorsCache::default();
+        let rules: Arc<[CorsRule]> = [rule("http://a", "GET", "", "")].into();
+        let Memory::Unknown(_) = cache.get("a") else { panic!("nobody has asked") };
+        let is_told = |cache: &CorsCache| cache.told("a").now_or_never().is_some();
+        assert!(matches!(cache.get("a"), Memory::Asked) && !is_told(&cache));
+        assert!(matches!(cache.get("b"), Memory::Unknown(_)), "another account");
+        cache.failed("a");
+        assert!(is_told(&cache));
+        let Memory::Unknown(age) = cache.get("a") else { panic!("it failed") };
+        let waiting = cache.told("a");
+        tokio::join!(waiting, async { cache.put("a", Arc::clone(&rules), age) });
+        assert!(matches!(cache.get("a"), Memory::Fresh(_)));
+        // A reading of which nothing was heard does not keep others from asking for ever.
+        cache.forget("a");
+        let now = Instant::now();
+        assert!(matches!(cache.get_at("a", now), Memory::Unknown(_)));
+        assert!(matches!(cache.get_at("a", now + PATIENCE), Memory::Unknown(_)));
     }
 
     #[test]

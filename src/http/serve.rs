@@ -10,6 +10,7 @@ use actix_web::rt::spawn;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use arc_swap::ArcSwap;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::answer::Answer;
@@ -98,7 +99,10 @@ impl Service {
     /// Reads an account's rules, and remembers them.
     async fn read_cors_rules(&self, target: &Target, age: cors::Age) -> Option<Arc<[CorsRule]>> {
         let Place { store, cors } = self.place(target);
-        let stored = store.properties(&target.account).await.ok()?;
+        let Ok(stored) = store.properties(&target.account).await else {
+            cors.failed(&target.account);
+            return None;
+        };
         let read = stored.and_then(|text| properties::from_stored(&text).ok()).unwrap_or_default();
         let rules: Arc<[CorsRule]> = read.cors.unwrap_or_default().into();
         cors.put(&target.account, Arc::clone(&rules), age);
@@ -129,14 +133,10 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
         observed: &observed,
     };
     let trace = service.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
-    let (timely, spent) = {
-        let timely = pin!(tokio::time::timeout(pipeline.time_allowed(), pipeline.answer(&mut body)));
-        spent::measured(timely, trace.is_some()).await
+    let ((answer, rules), spent) = {
+        let answering = pin!(pipeline.answer(&mut body));
+        spent::measured(answering, trace.is_some()).await
     };
-    let (answer, rules) = timely.unwrap_or_else(|_| {
-        let error = Error::from(Code::OperationTimedOut);
-        (pipeline.refuse(&error), Arc::default())
-    });
     observed.finish(record, &answer, &request_id, spent.total(), service.slow);
     if let (Some(tracer), Some(trace)) = (&service.tracer, trace) {
         tracer.finish(trace, observed.facts(&head, &answer, &request_id, spent));
@@ -160,10 +160,6 @@ struct Pipeline<'a> {
 }
 
 impl Pipeline<'_> {
-    fn time_allowed(&self) -> Duration {
-        time_allowed(self.options.any_case("timeout"))
-    }
-
     /// The answer, and the CORS rules that apply to it.
     async fn answer(&self, body: &mut Payload) -> (Answer, Arc<[CorsRule]>) {
         let head = self.head;
@@ -174,12 +170,15 @@ impl Pipeline<'_> {
             Ok(target) => self.observed.target.get_or_init(|| target),
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
+        let until = Instant::now() + time_allowed(self.options.any_case("timeout"));
         if head.method == "OPTIONS" {
             self.observed.is_preflight();
-            return (Box::pin(self.preflight(target)).await, Arc::default());
+            return (Box::pin(self.preflight(target, until)).await, Arc::default());
         }
-        let answer = self.authenticated(target, body).await;
-        (answer, self.cors_rules(target).await)
+        let timely = timeout_at(until, self.authenticated(target, body)).await;
+        let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
+        // Not within that time: what has been done must not be called a failure for their sake.
+        (answer, self.cors_rules(target, until).await)
     }
 
     async fn authenticated(&self, target: &Target, body: &mut Payload) -> Answer {
@@ -249,9 +248,9 @@ impl Pipeline<'_> {
         }
     }
 
-    async fn preflight(&self, target: &Target) -> Answer {
+    async fn preflight(&self, target: &Target, until: Instant) -> Answer {
         // Nobody has proven anything here, so not every such request may cost a query.
-        let rules = self.cors_rules(target).await;
+        let rules = self.cors_rules(target, until).await;
         match cors::preflight(self.head, &rules) {
             Ok(headers) => {
                 headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
@@ -262,26 +261,36 @@ impl Pipeline<'_> {
 
     /// The account's rules, remembered for a moment. They are never a reason to
     /// fail a request, and none to let it wait long unless a page wants to see it.
-    async fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
+    async fn cors_rules(&self, target: &Target, until: Instant) -> Arc<[CorsRule]> {
         let relevant =
             matches!(self.head.method.as_ref(), "GET" | "OPTIONS") || self.head.header("origin").is_some();
         if !relevant {
             return Arc::default();
         }
-        let (old, age) = match self.service.place(target).cors.get(&target.account) {
-            Memory::Fresh(rules) => return rules,
-            Memory::Old(rules, age) => (Some(rules), age),
-            Memory::Unknown(age) => (None, age),
-        };
+        let soon = || Instant::now() + PATIENCE;
         let is_for_page = self.head.header("origin").is_some();
-        let patience = if old.is_none() && is_for_page { MAX_OPERATION_TIME } else { PATIENCE };
-        let (service, target) = (self.service.clone(), target.clone());
-        // Goes on when nobody waits for it any more: a statement that is given up
-        // costs a connection.
-        let read = spawn(async move { service.read_cors_rules(&target, age).await });
-        match Box::pin(tokio::time::timeout(patience, read)).await {
-            Ok(Ok(Some(rules))) => rules,
-            _ => old.unwrap_or_default(),
+        let for_page = || if is_for_page { until.max(soon()) } else { soon() };
+        let cors = &self.service.place(target).cors;
+        loop {
+            let (old, age, until) = match cors.get(&target.account) {
+                Memory::Fresh(rules) => return rules,
+                Memory::Old(rules, age) => (Some(rules), age, soon()),
+                Memory::Unknown(age) => (None, age, for_page()),
+                Memory::Asked => {
+                    if Box::pin(timeout_at(for_page(), cors.told(&target.account))).await.is_err() {
+                        return Arc::default();
+                    }
+                    continue;
+                }
+            };
+            let (service, target) = (self.service.clone(), target.clone());
+            // Goes on when nobody waits for it any more: a statement that is given up
+            // costs a connection.
+            let read = spawn(async move { service.read_cors_rules(&target, age).await });
+            return match Box::pin(timeout_at(until, read)).await {
+                Ok(Ok(Some(rules))) => rules,
+                _ => old.unwrap_or_default(),
+            };
         }
     }
 

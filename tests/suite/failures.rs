@@ -101,6 +101,37 @@ async fn pages_see_what_they_may_while_no_connection_is_free() {
     assert_eq!(t.properties(), json!({ "A": 2 }));
 }
 
+/// A write that was done is not called a failure because the rules for its answer
+/// cannot be had.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_s_write_succeeds_though_no_cors_rules_can_be_read() {
+    let url = fresh_database();
+    let server = server_with(&url, &["--max-connections", "1"]);
+    let client = client(&server);
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let mut other = PgConnection::connect(&url).await.expect("a session");
+    other.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = self::client(&server);
+            let t = Table::new(&client, t.name.clone());
+            let body = json!({ "A": 2 });
+            Batch::new().write("PUT", &t, ("p", "r"), &body, None).commit(&client);
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        for row in ["a", "b"] {
+            let insert = client.request("POST", &format!("/{}?timeout=1", t.name));
+            let insert = insert.header("Origin", "http://a.example").json(&with_keys("p", row, json!({})));
+            insert.send().expect(201);
+        }
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(other.execute("ROLLBACK")).expect("the lock goes");
+        });
+    });
+    assert_eq!(t.count(), 3);
+}
+
 #[test]
 fn a_database_that_is_away_makes_the_server_busy() {
     let url = fresh_database();
