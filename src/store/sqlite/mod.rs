@@ -12,6 +12,7 @@ mod rewind;
 mod scan;
 mod service;
 mod statements;
+mod transaction;
 mod writer;
 
 use rusqlite::Connection;

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::connection::{self, Location, SqliteOptions};
 use super::fault;
+use super::transaction::Transaction;
 use crate::store::{Fault, StoreResult};
 
 /// Idle connections that are kept open.
@@ -27,7 +28,7 @@ enum Source {
 pub type SharedConnection = Arc<Mutex<Connection>>;
 
 /// Locks a connection. A panic of an earlier holder cannot leave it in the
-/// middle of a transaction: rusqlite rolls back on drop.
+/// middle of a transaction: [`Transaction`] rolls back on drop.
 pub fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -50,7 +51,7 @@ impl Readers {
         read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
     ) -> StoreResult<T> {
         self.with_statement(|connection| {
-            let _snapshot = Snapshot::open(connection)?;
+            let _snapshot = Transaction::of_reads(connection)?;
             read(connection)
         })
     }
@@ -87,25 +88,4 @@ fn lock_idle(idle: &Mutex<Vec<Connection>>) -> MutexGuard<'_, Vec<Connection>> {
 
 fn answered<T>(outcome: rusqlite::Result<StoreResult<T>>) -> StoreResult<T> {
     outcome.unwrap_or_else(|error| Err(fault(&error)))
-}
-
-/// A deferred transaction that only reads: it sees one state of the database from
-/// its first read to its end. Its statements are prepared once for each
-/// connection, since a point read takes little longer than parsing them.
-struct Snapshot<'c>(&'c Connection);
-
-impl<'c> Snapshot<'c> {
-    fn open(connection: &'c Connection) -> rusqlite::Result<Self> {
-        connection.prepare_cached("BEGIN")?.execute([])?;
-        Ok(Self(connection))
-    }
-}
-
-impl Drop for Snapshot<'_> {
-    fn drop(&mut self) {
-        let ended = self.0.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
-        if let Err(error) = ended {
-            tracing::error!(%error, "a snapshot could not be ended");
-        }
-    }
 }

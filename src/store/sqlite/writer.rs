@@ -1,7 +1,9 @@
 //! The one thread that writes. It commits everything that is waiting in one
 //! transaction: one sync of the disk for many requests.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -11,6 +13,7 @@ use super::checkpoint::{Checkpoints, QUIET};
 use super::connection::{OpenError, SqliteOptions};
 use super::fault;
 use super::readers::{SharedConnection, lock};
+use super::transaction::Transaction;
 use crate::metrics::METRICS;
 use crate::store::{Failure, Fault, StoreResult};
 
@@ -26,7 +29,9 @@ pub struct Writer {
 }
 
 /// A write and the way to answer it. It either changes nothing or everything
-/// that it stands for, and can be run again after a roll-back.
+/// that it stands for, and can be run again after a roll-back. Nothing is left of it
+/// once its requester has gone away: it must not be done after a client was told that
+/// it took too long, nor hold what the client had sent.
 trait Job: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
     /// Answers with what the last run found, or with why it is not durable.
@@ -34,7 +39,8 @@ trait Job: Send {
 }
 
 struct Request<T, W> {
-    work: W,
+    /// Owned by whoever waits for the answer.
+    work: Weak<Mutex<W>>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
 }
@@ -45,7 +51,10 @@ where
     W: FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send,
 {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        self.outcome = Some((self.work)(db)?);
+        if let Some(work) = self.work.upgrade() {
+            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+            self.outcome = Some(work(db)?);
+        }
         Ok(())
     }
 
@@ -78,15 +87,17 @@ impl Writer {
         work: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Request { work, outcome: None, reply });
+        let work = Arc::new(Mutex::new(work));
+        let job = Box::new(Request { work: Arc::downgrade(&work), outcome: None, reply });
         self.queue.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => Fault::Busy,
             TrySendError::Disconnected(_) => Fault::Unavailable,
         })?;
-        match tokio::time::timeout(self.timeout, answer).await {
+        let answered = tokio::time::timeout(self.timeout, answer).await;
+        drop(work);
+        match answered {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Fault::Timeout.into()),
-            Err(_) => Err(Fault::Timeout.into()),
+            Ok(Err(_)) | Err(_) => Err(Fault::Timeout.into()),
         }
     }
 }
@@ -97,7 +108,11 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
         group.extend(waiting.try_iter().take(GROUP - 1));
         METRICS.sqlite_rounds.add(group.len() as u64);
         let db = lock(connection);
-        commit(&db, group);
+        // The requesters of the group learn that the outcome is unknown; those after them
+        // need the thread.
+        if catch_unwind(AssertUnwindSafe(|| commit(&db, group))).is_err() {
+            tracing::error!("a group of writes came to a panic");
+        }
         checkpoints.committed(&db);
     }
 }
@@ -130,37 +145,58 @@ fn commit(db: &Connection, mut group: Vec<Box<dyn Job>>) {
 }
 
 fn run(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
-    let transaction = Transaction::begin(db)?;
+    let transaction = Transaction::of_writes(db)?;
     for job in group {
         job.run(db)?;
     }
     transaction.commit()
 }
 
-/// A transaction that is rolled back unless it is committed. Unlike rusqlite's
-/// own, it prepares its statements once.
-struct Transaction<'c>(&'c Connection);
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-impl<'c> Transaction<'c> {
-    fn begin(db: &'c Connection) -> rusqlite::Result<Self> {
-        db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        Ok(Self(db))
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::store::sqlite::Location;
+    use crate::store::sqlite::connection::open;
+
+    fn bed() -> (Writer, SharedConnection) {
+        let options = SqliteOptions::new(Location::Memory);
+        let connection = Arc::new(Mutex::new(open(&options).unwrap()));
+        (Writer::start(Arc::clone(&connection), &options).unwrap(), connection)
     }
 
-    fn commit(self) -> rusqlite::Result<()> {
-        self.0.prepare_cached("COMMIT")?.execute([]).map(|_| ())
+    #[tokio::test]
+    async fn of_a_write_that_nobody_waits_for_nothing_is_held_or_done() {
+        let (writer, connection) = bed();
+        let (sent, done) = (Arc::new(()), Arc::new(AtomicBool::new(false)));
+        {
+            let _busy = lock(&connection);
+            let (held, doing) = (Arc::clone(&sent), Arc::clone(&done));
+            let work = move |_: &Connection| {
+                doing.store(Arc::strong_count(&held) > 0, Ordering::SeqCst);
+                Ok(Ok(()))
+            };
+            assert!(writer.submit(work).now_or_never().is_none(), "it has to wait");
+            assert_eq!(Arc::strong_count(&sent), 1);
+        }
+        writer.submit(|_| Ok(Ok(()))).await.unwrap();
+        assert!(!done.load(Ordering::SeqCst));
     }
-}
 
-impl Drop for Transaction<'_> {
-    fn drop(&mut self) {
-        // Ended by the commit, or by SQLite itself, as it does where the disk is full.
-        if self.0.is_autocommit() {
-            return;
-        }
-        let ended = self.0.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
-        if let Err(error) = ended {
-            tracing::error!(%error, "a transaction could not be rolled back");
-        }
+    #[tokio::test]
+    async fn a_panic_costs_the_writes_of_its_group_and_none_after_them() {
+        let (writer, connection) = bed();
+        let broken = writer.submit::<()>(|db| {
+            db.execute_batch("CREATE TABLE half (a)")?;
+            panic!("a mistake of ours");
+        });
+        assert!(matches!(broken.await, Err(Failure::Fault(Fault::Timeout))));
+        writer.submit(|_| Ok(Ok(()))).await.unwrap();
+        let half = "SELECT count(*) FROM sqlite_schema WHERE name = 'half'";
+        let tables: i64 = lock(&connection).query_row(half, [], |row| row.get(0)).unwrap();
+        assert_eq!(tables, 0, "rolled back");
     }
 }
