@@ -19,7 +19,9 @@ use crate::metrics;
 use crate::store::Fault;
 
 /// Requests that may wait in one lane; more are refused as busy.
-const QUEUE: usize = 4096;
+const MAX_WAITING: usize = 4096;
+/// As many are looked at for a round, the others wait behind them.
+const QUEUE: usize = MAX_WAITING / 2;
 
 /// What the requests of a lane have in common.
 pub trait Shared: Send + Sync + 'static {
@@ -120,7 +122,9 @@ async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Wai
     for _ in 0..S::TURNS {
         let before = waiting.len();
         tokio::task::yield_now().await;
-        while let Ok(job) = queue.try_recv() {
+        while waiting.len() < QUEUE
+            && let Ok(job) = queue.try_recv()
+        {
             waiting.push_back(job);
         }
         if waiting.len() == before {

@@ -27,7 +27,8 @@ pub struct PgOptions {
     /// Buckets of tables created from now on; 1 to [`MAX_SPREAD`]. More than 1
     /// is for sharded databases only.
     pub spread: u16,
-    /// How long a request waits for a connection before the answer is `Busy`.
+    /// How long a request waits for its turn, and then for a connection to be made,
+    /// before the answer is `Busy`.
     pub acquire_timeout: Duration,
     /// How long one statement may take; at most [`MAX_OPERATION_TIMEOUT`].
     pub operation_timeout: Duration,

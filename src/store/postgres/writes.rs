@@ -123,12 +123,12 @@ impl Shared for Writes {
         let mut round: Vec<Job<Self>> = Vec::with_capacity(waiting.len().min(MAX_ROUND));
         let mut later = Waiting::new();
         let (mut bytes, mut keys) = (0, HashSet::new());
-        while let Some(job) = waiting.pop_front() {
+        while bytes < MAX_BYTES
+            && round.len() < MAX_ROUND
+            && let Some(job) = waiting.pop_front()
+        {
             let fits = round.first().is_none_or(|first| {
-                bytes < MAX_BYTES
-                    && round.len() < MAX_ROUND
-                    && std::mem::discriminant(&first.request.effort)
-                        == std::mem::discriminant(&job.request.effort)
+                std::mem::discriminant(&first.request.effort) == std::mem::discriminant(&job.request.effort)
             });
             // A write that waits keeps later ones of its key waiting.
             if keys.insert(job.request.fingerprint()) && fits {
@@ -138,6 +138,7 @@ impl Shared for Writes {
                 later.push_back(job);
             }
         }
+        later.append(waiting);
         *waiting = later;
         round
     }
@@ -243,8 +244,10 @@ pub fn bounded(query: Statement<'_>) -> Statement<'_> {
     query.bind(MAX_STORED_TEXT).bind(ALL_MEMBERS)
 }
 
+/// Of a row that was written. Where it cannot be read, that it was written stays true.
 fn version(row: &PgRow) -> Result<Ticks, Trouble> {
-    ticks(row.try_get("modified").map_err(broken_row)?)
+    let version = row.try_get("modified").map_err(broken_row).and_then(ticks);
+    version.map_err(|_| Fault::Timeout.into())
 }
 
 /// Whether the server said that the statement failed, so that each of its writes
