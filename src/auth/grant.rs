@@ -114,7 +114,7 @@ pub fn allows(
         Identity::AccountKey => Ok(()),
         Identity::Bearer { grants } => bearer(grants, action, table),
         Identity::AccountSas { permissions, resource_types } => {
-            account_sas(permissions, resource_types, action)
+            account_sas(permissions, resource_types, action, key)
         }
         Identity::TableSas { table: own, permissions, range } => {
             let needed = match action {
@@ -159,16 +159,17 @@ fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&Tabl
     }
 }
 
-/// The table of protocol §10.6. Queries of entities are objects; `c` is
-/// accepted for them too.
-fn account_sas(permissions: &str, resource_types: &str, action: Action) -> Result<()> {
+/// The table of protocol §10.6. Entities are objects; `c` is accepted for queries
+/// of them too.
+fn account_sas(permissions: &str, resource_types: &str, action: Action, key: Option<&Key>) -> Result<()> {
     let (types, alternatives): (&str, &[&str]) = match action {
         Action::ReadService => ("s", &["r"]),
         Action::WriteService => ("s", &["w"]),
         Action::ListTables => ("c", &["l"]),
         Action::CreateTable => ("c", &["c", "w"]),
         Action::DeleteTable => ("c", &["d"]),
-        Action::ReadEntities => ("oc", &["r"]),
+        Action::ReadEntities if key.is_none() => ("oc", &["r"]),
+        Action::ReadEntities => ("o", &["r"]),
         Action::InsertEntity => ("o", &["a"]),
         Action::UpdateEntity => ("o", &["u"]),
         Action::UpsertEntity => ("o", &["au"]),
@@ -296,6 +297,22 @@ mod tests {
     }
 
     #[test]
+    fn signatures_for_containers_query_entities_and_get_none() {
+        let of = |types: &str| Identity::AccountSas { permissions: "r".into(), resource_types: types.into() };
+        let table = TableName::parse("abc").unwrap();
+        let key = Key::new("p", "r");
+        for (types, key, expected) in [
+            ("c", None, None),
+            ("o", None, None),
+            ("s", None, Some(Code::AuthorizationResourceTypeMismatch)),
+            ("c", Some(&key), Some(Code::AuthorizationResourceTypeMismatch)),
+        ] {
+            let outcome = allows(&of(types), Action::ReadEntities, Some(&table), key);
+            assert_eq!(outcome.err().map(|error| error.code), expected, "{types} {key:?}");
+        }
+    }
+
+    #[test]
     fn account_signatures_follow_their_table() {
         let all = "rwdlacu";
         for action in Action::ALL {
@@ -312,7 +329,7 @@ mod tests {
                     ListTables => ("c", vec!["l"]),
                     CreateTable => ("c", vec!["c", "w"]),
                     DeleteTable => ("c", vec!["d"]),
-                    ReadEntities => ("oc", vec!["r"]),
+                    ReadEntities => ("o", vec!["r"]),
                     InsertEntity => ("o", vec!["a"]),
                     UpdateEntity => ("o", vec!["u"]),
                     UpsertEntity => ("o", vec!["au"]),

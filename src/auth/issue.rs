@@ -67,6 +67,8 @@ pub enum GrantError {
     Order,
     #[error("a row key needs the partition key of its end of the range")]
     Range,
+    #[error("a range cannot end with an empty key: the signature would be that of a range without end")]
+    End,
     #[error("{0:?} is not an IP address or a range low-high of one family")]
     Ip(String),
     #[error("the protocol must be https or https,http")]
@@ -99,6 +101,9 @@ impl Grant {
                 TableName::parse(table).map_err(|_| GrantError::Table(table.clone()))?;
                 if [start, end].iter().any(|(partition, row)| row.is_some() && partition.is_none()) {
                     return Err(GrantError::Range);
+                }
+                if [&end.0, &end.1].into_iter().flatten().any(String::is_empty) {
+                    return Err(GrantError::End);
                 }
                 fields.extend([("tn", Some(table.clone())), ("si", policy.clone())]);
                 fields.extend([("spk", start.0.clone()), ("srk", start.1.clone())]);
@@ -222,6 +227,13 @@ mod tests {
         );
         assert_eq!(sign(|g| g.permissions = None), Err(GrantError::Missing("permissions")));
         assert_eq!(sign(|g| g.expiry = None), Err(GrantError::Missing("the expiry")));
+        for empty in [(Some(text("")), None), (Some(text("a")), Some(text("")))] {
+            let outcome = sign(|g| match &mut g.subject {
+                Subject::Table { end, .. } => *end = empty.clone(),
+                Subject::Account { .. } => {}
+            });
+            assert_eq!(outcome, Err(GrantError::End));
+        }
         assert_eq!(sign(|g| g.expiry = Some(text("soon"))), Err(GrantError::Time(text("soon"))));
         assert_eq!(sign(|g| g.start = Some(text("2031-01-01"))), Err(GrantError::Order));
         assert_eq!(sign(|g| g.ip = Some(text("1.1.1.1-::1"))), Err(GrantError::Ip(text("1.1.1.1-::1"))));

@@ -144,6 +144,8 @@ impl Claim {
             Kind::Table(_) => &["ss", "srt", "ses"],
             Kind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
         };
+        // UNVERIFIED: what the service takes an empty end for.
+        let ends = !["epk", "erk"].iter().any(|name| self.field(name) == Some(""));
         let ranged = (has("spk") || !has("srk")) && (has("epk") || !has("erk"));
         // What a version does not sign must not look as if it said anything.
         let restricted = (version >= "2015-04-05" || !(has("sip") || has("spr")))
@@ -154,6 +156,7 @@ impl Claim {
                 "sv is no version from which on there are such signatures",
             ),
             (ranged, "srk needs spk, and erk needs epk"),
+            (ends, "an empty epk or erk is signed as none would be, so its holder could leave it out"),
             (restricted, "sip and spr came with version 2015-04-05, ses with 2020-12-06"),
             (!foreign.iter().any(|name| has(name)), "fields for tables and for accounts are mixed"),
             (matches!(self.field("spr"), None | Some("https" | "https,http")), "spr is https or https,http"),

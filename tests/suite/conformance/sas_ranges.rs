@@ -18,6 +18,7 @@ cases![
     queries_in_batches_stay_inside,
     the_range_applies_to_keys_in_bodies,
     an_empty_range_shows_nothing,
+    a_range_that_ends_with_an_empty_key_is_refused,
     a_bound_may_lie_just_above_a_key,
     bounds_are_compared_by_code_units,
     the_order_of_errors_tells_nothing_of_what_is_outside,
@@ -328,6 +329,18 @@ fn an_empty_range_shows_nothing(client: &Client) {
         there.get("b", "2").refused(NOT_FOUND);
         there.delete("b", "2", Some("*")).refused(OUTSIDE);
     }
+}
+
+/// It is signed as a range without end is: whoever holds it could leave the end out.
+fn a_range_that_ends_with_an_empty_key_is_refused(client: &Client) {
+    let t = client.table();
+    t.seed_rows("a", ["", "1"]);
+    for end in [(Some("a"), Some("")), (Some(""), None)] {
+        let bearer = Sas::table(&t.name, "r").range((Some("a"), None), end).of(client);
+        Table::new(&bearer, &t.name).query("").turned_away(NOT_AUTHENTICATED);
+    }
+    let bearer = Sas::table(&t.name, "r").range((Some("a"), Some("")), (Some("a"), Some("1"))).of(client);
+    assert_eq!(Table::new(&bearer, &t.name).count(), 2);
 }
 
 /// A key with U+0000 after it is the usual way to say so.

@@ -156,7 +156,7 @@ const ROWS: [Row; 31] = [
         own_table: "table drop",
         other_table: "table drop",
         service: "list create",
-        ..entities("", |c, _| c.same(), "get query")
+        ..entities("", |c, _| c.same(), "query")
     },
     Row {
         name: "account c l",
