@@ -71,7 +71,10 @@ fn from_here(asking: Asking<'_>) -> Result<(), Refusal> {
 /// Names can be made to point here by anyone; addresses and `localhost` cannot.
 fn is_address_or_localhost(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+        Some(rest) => rest
+            .split_once(']')
+            .filter(|(_, port)| port.is_empty() || port.starts_with(':'))
+            .map_or("", |(address, _)| address),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
@@ -117,7 +120,7 @@ mod tests {
         for host in ["127.0.0.1:9000", "localhost:9000", "[::1]:9000", "127.0.0.1", "LOCALHOST"] {
             assert_eq!(ask(host, None), Ok(()), "{host}");
         }
-        for host in ["evil.example:9000", "localhost.evil.example", "", "[evil]:1"] {
+        for host in ["evil.example:9000", "localhost.evil.example", "", "[evil]:1", "[::1]evil.example"] {
             assert_eq!(ask(host, None), Err(403), "{host}");
         }
         assert_eq!(ask("localhost:9000", Some("http://localhost:9000")), Ok(()));

@@ -52,7 +52,8 @@ pub async fn receive<'a>(
 /// Whether actix takes all that is sent on the connection after this head for its
 /// body: it would speak another protocol then, as we never do.
 pub fn is_endless(head: &Head<'_>) -> bool {
-    head.method == "CONNECT" || head.header("upgrade").is_some_and(|upgrade| upgrade.contains("websocket"))
+    let is_websocket = |upgrade: &str| upgrade.trim().eq_ignore_ascii_case("websocket");
+    head.method == "CONNECT" || head.all("upgrade").any(is_websocket)
 }
 
 async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>) -> Result<Bytes> {

@@ -100,7 +100,7 @@ fn an_upgrade_that_is_not_followed_ends_the_connection() {
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     for (connection, upgrade) in
-        [("Upgrade", "websocket"), ("keep-alive", "websocket"), ("Upgrade, HTTP2-Settings", "h2c")]
+        [("Upgrade", "websocket"), ("keep-alive", "WebSocket "), ("Upgrade, HTTP2-Settings", "h2c")]
     {
         let request = t.on("GET", "p", "r").also("Connection", connection).also("Upgrade", upgrade);
         let request = request.also("HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA");
@@ -108,6 +108,10 @@ fn an_upgrade_that_is_not_followed_ends_the_connection() {
         assert_eq!(answer.json()["A"], 1);
         assert_eq!(answer.header("Connection"), Some("close"), "{upgrade} {answer}");
     }
+    // No protocol that actix knows: the body is one.
+    let put = t.on("PUT", "p", "r").also("Upgrade", "h2c, websocket").json(&json!({ "A": 2 }));
+    put.send().expect_no_content();
+    assert_eq!(t.properties(), json!({ "A": 2 }));
     let connect = client.request("CONNECT", &t.path("p", "r")).unchecked().send();
     assert_eq!(connect.status, 405, "{connect}");
     is_well(&client);
