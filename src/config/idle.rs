@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::storage::DEFAULT_MAX_CONNECTIONS;
 use super::trust::DEFAULT_AUDIENCE;
 use super::{Config, Database, Settings};
+use crate::store::sqlite::MAX_MAP_MIB;
 
 impl Settings {
     /// What does nothing without another setting, a line each. It is no mistake:
@@ -14,6 +16,8 @@ impl Settings {
         let roles = !trust.oidc_roles.trim().is_empty();
         let audience = trust.oidc_audience != DEFAULT_AUDIENCE;
         let (no_admin, no_issuer) = (config.admin.is_none(), config.trust.is_none());
+        let no_traces = config.traces.is_none();
+        let sampled = self.trace_ratio < 1.0;
         let headers = !self.otlp_headers.trim().is_empty();
         let idle = [
             (
@@ -25,11 +29,20 @@ impl Settings {
                 "--migrate-url: does nothing on SQLite",
             ),
             (on_sqlite && storage.table_spread != 1, "--table-spread: does nothing on SQLite"),
+            (
+                on_sqlite && storage.max_connections != DEFAULT_MAX_CONNECTIONS,
+                "--max-connections: does nothing on SQLite",
+            ),
+            (
+                !on_sqlite && storage.sqlite_map_mib != MAX_MAP_MIB,
+                "--sqlite-map-mib: does nothing on PostgreSQL",
+            ),
             (no_issuer && roles, "--oidc-roles: does nothing without --oidc-issuer"),
             (no_issuer && audience, "--oidc-audience: does nothing without --oidc-issuer"),
             (no_issuer && trust.oidc_over_http, "--oidc-over-http: does nothing without --oidc-issuer"),
             (!no_issuer && !roles, "--oidc-issuer: without --oidc-roles nobody's token opens anything"),
-            (config.traces.is_none() && headers, "--otlp-headers: does nothing without --otlp-endpoint"),
+            (no_traces && sampled, "--trace-ratio: does nothing without --otlp-endpoint"),
+            (no_traces && headers, "--otlp-headers: does nothing without --otlp-endpoint"),
         ];
         idle.into_iter().filter(|(is_idle, _)| *is_idle).map(|(_, line)| line.to_owned()).collect()
     }

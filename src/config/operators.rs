@@ -21,15 +21,15 @@ pub struct AdminAddress {
 
 impl Settings {
     pub(super) fn traces(&self) -> Result<Option<TraceSettings>, ConfigError> {
+        if !(0.0..=1.0).contains(&self.trace_ratio) {
+            return Err(ConfigError::TraceRatio);
+        }
         let Some(endpoint) = self.otlp_endpoint.as_deref().map(str::trim).filter(|text| !text.is_empty())
         else {
             return Ok(None);
         };
         if !is_address(endpoint, &["http", "https"]) {
             return Err(ConfigError::OtlpEndpoint);
-        }
-        if !(0.0..=1.0).contains(&self.trace_ratio) {
-            return Err(ConfigError::TraceRatio);
         }
         let pairs = self.otlp_headers.split(',').map(str::trim).filter(|pair| !pair.is_empty());
         let headers = pairs.map(|pair| {

@@ -8,6 +8,7 @@ use super::{ConfigError, Mistakes, secret};
 use crate::store::postgres::PgOptions;
 use crate::store::sqlite::{Location, MAX_MAP_MIB, SqliteOptions};
 
+pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 32;
 /// Where entities are kept when nothing is said.
 const DEFAULT_URL: &str = "sqlite://rowhouse.db";
 
@@ -43,7 +44,7 @@ pub struct StorageSettings {
     pub table_spread: u16,
 
     /// Connections to PostgreSQL at most
-    #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = DEFAULT_MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_connections: u32,
 
     /// MiB of a SQLite file that are read through a memory map at most; 0 for none

@@ -113,17 +113,19 @@ fn addresses_are_tried() {
 #[test]
 fn settings_that_do_nothing_are_warnings() {
     let site = Site::sqlite();
-    let given = ["--admin-token", "0123456789abcdef", "--table-spread", "4", "--oidc-roles", "a=reader"];
+    let roles = ["--admin-token", "0123456789abcdef", "--table-spread", "4", "--oidc-roles", "a=reader"];
+    let given = [&roles[..], &["--max-connections", "200", "--trace-ratio", "0.5"]].concat();
+    let flags = ["--admin-token", "--table-spread", "--oidc-roles", "--max-connections", "--trace-ratio"];
     let told = check(&site, &given, &[]);
     assert_eq!(told["ok"], true, "{told}");
     let findings = told["checks"].as_array().expect("findings").iter();
     let warned: Vec<&str> =
         findings.filter(|f| f["warning"] == true).filter_map(|f| f["found"].as_str()).collect();
-    for flag in ["--admin-token", "--table-spread", "--oidc-roles"] {
+    for flag in flags {
         assert!(warned.iter().any(|line| line.starts_with(&format!("{flag}: does nothing"))), "{told}");
     }
     let server = site.server(&given);
-    for flag in ["--admin-token", "--table-spread", "--oidc-roles"] {
+    for flag in flags {
         let line = format!("{flag}: does nothing");
         assert!(server.log().lines().any(|l| l.contains("WARN") && l.contains(&line)), "{}", server.log());
     }
