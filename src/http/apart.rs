@@ -19,8 +19,8 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 const STALL: Duration = Duration::from_millis(2);
 /// From then on there was nothing to do.
 const IDLE: Duration = Duration::from_millis(50);
-/// How long a thread has to have waited for a processor since the last stall.
-const WAITED: Duration = Duration::from_micros(1500);
+/// How often a thread that has requests looks how long it has waited for processors.
+const LOOK: Duration = Duration::from_millis(10);
 /// How long ago the other one may have been there.
 const RECENT: Duration = Duration::from_micros(2500);
 /// How often a thread tells where it is.
@@ -49,8 +49,8 @@ struct Watch {
     last: Instant,
     /// When it last noted where it is.
     noted: Instant,
-    /// The last stall, and how long the thread had waited for processors until then.
-    stalled: Option<(Instant, Duration)>,
+    /// When it last looked how long it had waited for processors, and what it saw.
+    looked: Option<(Instant, Duration)>,
 }
 
 /// To be called for each request.
@@ -58,11 +58,12 @@ pub fn arrived() {
     let now = Instant::now();
     HERE.with(|here| {
         let mut watch = here.get().unwrap_or_else(|| Watch::new(now));
-        if watch.is_stall(now)
-            && is_shared(watch.seat, sched_getcpu(), now)
-            && watch.has_waited(now, waited())
-        {
-            leave(sched_getcpu());
+        if watch.is_stall(now) && is_shared(watch.seat, sched_getcpu(), now) {
+            if watch.has_waited(now, waited()) {
+                leave(sched_getcpu());
+            }
+        } else if watch.is_to_look(now) {
+            watch.has_waited(now, waited());
         }
         watch.note(now);
         here.set(Some(watch));
@@ -72,20 +73,26 @@ pub fn arrived() {
 impl Watch {
     fn new(now: Instant) -> Self {
         let seat = TAKEN.fetch_add(1, Ordering::Relaxed) % SEATS;
-        Self { seat, last: now, noted: now, stalled: None }
+        Self { seat, last: now, noted: now, looked: None }
     }
 
     fn is_stall(&self, now: Instant) -> bool {
         (STALL..IDLE).contains(&now.duration_since(self.last))
     }
 
-    /// Whether it was for want of a processor that no request came. `waited` is how long
-    /// the thread has wanted one in all its life, if the system says so.
+    fn is_to_look(&self, now: Instant) -> bool {
+        self.looked.is_none_or(|(then, _)| now.duration_since(then) >= LOOK)
+    }
+
+    /// Whether it was for want of a processor, at least by half, that no request came
+    /// since the last one. `waited` is how long the thread has wanted one in all its
+    /// life, if the system says so.
     fn has_waited(&mut self, now: Instant, waited: Option<Duration>) -> bool {
-        let before = self.stalled;
-        self.stalled = waited.map(|waited| (now, waited));
+        let before = self.looked;
+        self.looked = waited.map(|waited| (now, waited));
+        let pause = now.duration_since(self.last);
         before.zip(waited).is_some_and(|((then, before), waited)| {
-            now.duration_since(then) < IDLE && waited.saturating_sub(before) >= WAITED
+            now.duration_since(then) < IDLE && waited.saturating_sub(before) >= pause / 2
         })
     }
 
@@ -138,17 +145,19 @@ mod tests {
     #[test]
     fn a_stall_is_one_only_where_the_thread_wanted_a_processor() {
         let start = Instant::now();
-        let mut watch = Watch { seat: 0, last: start, noted: start, stalled: None };
+        let mut watch = Watch { seat: 0, last: start, noted: start, looked: None };
         assert!(!watch.is_stall(start + STALL / 2) && !watch.is_stall(start + IDLE));
-        let now = start + STALL;
-        assert!(watch.is_stall(now));
+        assert!(watch.is_stall(start + STALL) && watch.is_to_look(start));
         let lived = |micros| Some(Duration::from_micros(micros));
-        assert!(!watch.has_waited(now, lived(70_000)), "nobody knows since when");
-        assert!(!watch.has_waited(now + STALL, lived(70_100)), "it slept");
-        assert!(watch.has_waited(now + STALL * 2, lived(72_000)));
-        assert!(!watch.has_waited(now + STALL * 2 + IDLE, lived(99_000)), "in a long time");
-        assert!(!watch.has_waited(now + STALL * 3 + IDLE, None));
-        assert!(!watch.has_waited(now + STALL * 4 + IDLE, lived(199_000)));
+        assert!(!watch.has_waited(start, lived(70_000)), "nobody knows since when");
+        assert!(!watch.is_to_look(start + LOOK / 2) && watch.is_to_look(start + LOOK));
+        assert!(!watch.has_waited(start + STALL, lived(70_900)), "it slept as well");
+        watch.last = start + STALL;
+        assert!(watch.has_waited(start + STALL * 2, lived(71_900)));
+        watch.last = start + STALL * 2;
+        assert!(!watch.has_waited(start + STALL * 3 + IDLE, lived(199_000)), "in a long time");
+        assert!(!watch.has_waited(start + STALL * 4 + IDLE, None));
+        assert!(!watch.has_waited(start + STALL * 5 + IDLE, lived(299_000)));
     }
 
     #[test]
