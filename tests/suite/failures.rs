@@ -62,6 +62,25 @@ async fn a_write_that_takes_longer_than_the_client_allows_is_timed_out() {
     assert_eq!(t.properties(), json!({ "A": 2 }));
 }
 
+/// Has a change set that waits for a held row take a server's only connection for what
+/// is not a point read or a single write, and looks on.
+async fn while_no_connection_is_free(url: &str, server: &Process, t: &Table<'_>, look: impl FnOnce()) {
+    let mut other = PgConnection::connect(url).await.expect("a session");
+    other.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let client = client(server);
+            let t = Table::new(&client, t.name.clone());
+            let body = json!({ "A": 2 });
+            Batch::new().write("PUT", &t, ("p", "r"), &body, None).commit(&client);
+        });
+        look();
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(other.execute("ROLLBACK")).expect("the lock goes");
+        });
+    });
+}
+
 /// The server has one connection for what is not a point read or a single write.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_see_what_they_may_while_no_connection_is_free() {
@@ -80,24 +99,14 @@ async fn pages_see_what_they_may_while_no_connection_is_free() {
         answer.header("Access-Control-Allow-Origin").map(str::to_owned)
     };
     assert_eq!(allowed().as_deref(), Some("*"));
-    let mut other = PgConnection::connect(&url).await.expect("a session");
-    other.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let client = self::client(&server);
-            let t = Table::new(&client, t.name.clone());
-            let body = json!({ "A": 2 });
-            Batch::new().write("PUT", &t, ("p", "r"), &body, None).commit(&client);
-        });
+    while_no_connection_is_free(&url, &server, &t, || {
         // Until the rules are old, and then some.
         for _ in 0..14 {
             std::thread::sleep(Duration::from_millis(500));
             assert_eq!(allowed().as_deref(), Some("*"));
         }
-        tokio::task::block_in_place(|| {
-            tokio::runtime::Handle::current().block_on(other.execute("ROLLBACK")).expect("the lock goes");
-        });
-    });
+    })
+    .await;
     assert_eq!(t.properties(), json!({ "A": 2 }));
 }
 
@@ -110,25 +119,15 @@ async fn a_page_s_write_succeeds_though_no_cors_rules_can_be_read() {
     let client = client(&server);
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
-    let mut other = PgConnection::connect(&url).await.expect("a session");
-    other.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.expect("a lock");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let client = self::client(&server);
-            let t = Table::new(&client, t.name.clone());
-            let body = json!({ "A": 2 });
-            Batch::new().write("PUT", &t, ("p", "r"), &body, None).commit(&client);
-        });
+    while_no_connection_is_free(&url, &server, &t, || {
         std::thread::sleep(Duration::from_millis(500));
         for row in ["a", "b"] {
             let insert = client.request("POST", &format!("/{}?timeout=1", t.name));
             let insert = insert.header("Origin", "http://a.example").json(&with_keys("p", row, json!({})));
             insert.send().expect(201);
         }
-        tokio::task::block_in_place(|| {
-            tokio::runtime::Handle::current().block_on(other.execute("ROLLBACK")).expect("the lock goes");
-        });
-    });
+    })
+    .await;
     assert_eq!(t.count(), 3);
 }
 
