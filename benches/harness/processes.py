@@ -171,11 +171,12 @@ class Served:
     def pid(self):
         return self.process.pid
 
-    def printed_address(self):
+    def serve(self, arguments, **how):
+        self.process = start(arguments, stdout=subprocess.PIPE, text=True, **how)
         line = self.process.stdout.readline()
         if "http://" not in line:
-            raise Failure(f"{self.process.args[0]} did not start: {line}")
-        return line.split("http://", 1)[1].split(",")[0]
+            raise Failure(f"{arguments[0]} did not start: {line}")
+        self.address = line.split("http://", 1)[1].split(",")[0]
 
     def end(self):
         end(self.process)
@@ -189,10 +190,7 @@ class Rowhouse(Served):
         self.began = time.monotonic()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ROWHOUSE_") and k != "DATABASE_URL"}
         arguments = ["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--database-url", database_url]
-        self.process = start(
-            [program, *arguments], stdout=subprocess.PIPE, text=True, env=environment, cwd=new_folder()
-        )
-        self.address = self.printed_address()
+        self.serve([program, *arguments], env=environment, cwd=new_folder())
         self.ready_after = time.monotonic() - self.began
 
 
@@ -208,16 +206,14 @@ class Relay(Served):
         }
         socket_file = cluster.folder / f".s.PGSQL.{cluster.port}"
         arguments = [program, socket_file, database, "rowhouse", operation, *values[operation]]
-        self.process = start(arguments, stdout=subprocess.PIPE, text=True)
-        self.address = self.printed_address()
+        self.serve(arguments)
 
 
 class Still(Served):
     """What answers with as many bytes, and does nothing else."""
 
     def __init__(self, program, length):
-        self.process = start([program, str(length)], stdout=subprocess.PIPE, text=True)
-        self.address = self.printed_address()
+        self.serve([program, str(length)])
 
 
 class Azurite:
