@@ -1,12 +1,10 @@
 //! Requests from pages of other origins (protocol §11.3).
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Result};
@@ -82,55 +80,56 @@ impl CorsCache {
         }
     }
 
-    /// Returns once nobody is asking for an account any more.
+    /// Returns once nobody is asking for an account any more. Whoever waits says for how
+    /// long: the one who asks may be gone with its thread.
     pub async fn told(&self, account: &str) {
         loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
+            // Told of all that changes from here on, before it is waited for.
+            let changed = self.changed.notified();
             let is_asked = |(until, rules): &Remembered| rules.is_none() && *until > Instant::now();
             if !self.known().rules.get(account).is_some_and(is_asked) {
                 return;
             }
-            // Whoever asks may be gone with its thread.
-            let _ = timeout(PATIENCE, changed).await;
+            changed.await;
         }
     }
 
     /// Remembers what was just read, unless it may be what was forgotten since.
     pub fn put(&self, account: &str, rules: Arc<[CorsRule]>, age: Age) {
-        let mut known = self.known();
-        if known.age == age {
-            known.insert(account, (Instant::now() + FRESH, Some(rules)));
-        }
-        drop(known);
-        self.changed.notify_waiters();
+        self.change(|known| {
+            if known.age == age {
+                known.insert(account, (Instant::now() + FRESH, Some(rules)));
+            }
+        });
     }
 
     /// Notes that the rules of an account could not be read: another request may ask.
     pub fn failed(&self, account: &str) {
-        let mut known = self.known();
-        if known.rules.get(account).is_some_and(|(_, rules)| rules.is_none()) {
-            known.rules.remove(account);
-        }
-        drop(known);
-        self.changed.notify_waiters();
+        self.change(|known| {
+            if known.rules.get(account).is_some_and(|(_, rules)| rules.is_none()) {
+                known.rules.remove(account);
+            }
+        });
     }
 
     /// Forgets an account whose rules were just changed.
     pub fn forget(&self, account: &str) {
-        let mut known = self.known();
-        known.age.0 += 1;
-        known.rules.remove(account);
-        drop(known);
-        self.changed.notify_waiters();
+        self.change(|known| {
+            known.age.0 += 1;
+            known.rules.remove(account);
+        });
     }
 
     /// Forgets every account.
     pub fn forget_all(&self) {
-        let mut known = self.known();
-        known.age.0 += 1;
-        known.rules.clear();
-        drop(known);
+        self.change(|known| {
+            known.age.0 += 1;
+            known.rules.clear();
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known());
         self.changed.notify_waiters();
     }
 

@@ -1,7 +1,6 @@
 //! The keys of the token issuer, fetched when they are needed and remembered
 //! (protocol §10.7).
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -153,8 +152,8 @@ impl Issuer {
 
     /// The issuer's keys; `None` if they cannot be had.
     async fn keys(&self, key: &str) -> Option<Arc<JwkSet>> {
-        let mut told = pin!(self.keys.told.notified());
-        told.as_mut().enable();
+        // Told of an end from here on, before it is waited for.
+        let told = self.keys.told.notified();
         match self.keys.look(key, Instant::now()) {
             Look::Known(keys) => return keys,
             Look::Wait => {}
