@@ -58,12 +58,10 @@ pub fn arrived() {
     let now = Instant::now();
     HERE.with(|here| {
         let mut watch = here.get().unwrap_or_else(|| Watch::new(now));
-        if watch.is_stall(now) && is_shared(watch.seat, sched_getcpu(), now) {
-            if watch.has_waited(now, waited()) {
-                leave(sched_getcpu());
-            }
-        } else if watch.is_to_look(now) {
-            watch.has_waited(now, waited());
+        let is_crowded = watch.is_stall(now) && is_shared(watch.seat, sched_getcpu(), now);
+        let has_waited = (is_crowded || watch.is_to_look(now)) && watch.has_waited(now, waited());
+        if is_crowded && has_waited {
+            leave(sched_getcpu());
         }
         watch.note(now);
         here.set(Some(watch));

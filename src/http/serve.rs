@@ -272,8 +272,7 @@ impl Pipeline<'_> {
             return Arc::default();
         }
         let soon = || Instant::now() + PATIENCE;
-        let is_for_page = self.head.header("origin").is_some();
-        let for_page = || if is_for_page { until.max(soon()) } else { soon() };
+        let for_page = || if self.head.header("origin").is_some() { until.max(soon()) } else { soon() };
         let cors = &self.service.place(target).cors;
         loop {
             let (old, age, until) = match cors.get(&target.account) {
