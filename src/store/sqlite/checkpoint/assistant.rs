@@ -1,0 +1,63 @@
+//! A thread that does one thing again whenever it is told to, after everybody else.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+
+/// Whom the thread belongs to. It ends when this is dropped.
+pub struct Assistant {
+    wake: SyncSender<()>,
+    done: Receiver<()>,
+    is_busy: bool,
+}
+
+impl Assistant {
+    /// Starts the thread; `work` is done once for each [`Assistant::wake`].
+    ///
+    /// # Errors
+    /// What the system says about one more thread.
+    pub fn start(mut work: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
+        let (wake, woken) = sync_channel(1);
+        let (tell, done) = sync_channel(1);
+        std::thread::Builder::new().name("sqlite-log".into()).spawn(move || {
+            stand_back();
+            while woken.recv().is_ok() {
+                work();
+                // Never full: what was told before has been heard, or this would not run.
+                let _ = tell.try_send(());
+            }
+        })?;
+        Ok(Self { wake, done, is_busy: false })
+    }
+
+    /// Whether what it was last told to do is not done yet.
+    pub fn is_busy(&mut self) -> bool {
+        if self.is_busy {
+            self.is_busy = matches!(self.done.try_recv(), Err(TryRecvError::Empty));
+        }
+        self.is_busy
+    }
+
+    /// Waits until it is not busy, for so long at most.
+    pub fn wait(&mut self, most: Duration) {
+        if self.is_busy {
+            self.is_busy = matches!(self.done.recv_timeout(most), Err(RecvTimeoutError::Timeout));
+        }
+    }
+
+    /// To be called only while it is not busy.
+    pub fn wake(&mut self) {
+        // Never full: nobody else sends. Where the thread has come to an end it stays idle.
+        self.is_busy = self.wake.try_send(()).is_ok();
+    }
+}
+
+/// Lets threads that somebody waits for go first.
+fn stand_back() {
+    // On Linux the lowest priority is the calling thread's alone; elsewhere it would be
+    // the whole program's. What refuses it leaves things as they are.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::setpriority_process(None, LOWEST);
+}
+
+#[cfg(target_os = "linux")]
+const LOWEST: i32 = 19;
