@@ -61,7 +61,7 @@ class Bed:
         self.filled.add((table, id(server)))
         if server is self.servers.get("postgres"):
             self.cluster.sql("VACUUM (FREEZE, ANALYZE) entities", "rowhouse")
-            self.cluster.sql("CHECKPOINT")
+            self.cluster.settle()
 
     def rows(self, store):
         """All that are stored, those of deleted tables too."""

@@ -56,6 +56,7 @@ def take_turns(bed, row, clients, stores, needs_peer):
             return peer.run(row.script, folder=bed.folder, **how)
 
         parties["peer"] = theirs
+    bed.cluster.settle()
     return in_turns(bed.options.pairs, parties)
 
 
@@ -99,6 +100,7 @@ def against_azurite(bed):
         still = Still(bed.still, ENTITY) if operation == "read" else None
         if still:
             parties["still"] = partial(bed.load, still, operation, table, only_status=True, **how)
+        bed.cluster.settle()
         runs = in_turns(bed.options.pairs, parties)
         for store in bed.options.stores:
             times = ratio(runs[store], runs["peer"])

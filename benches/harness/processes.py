@@ -104,7 +104,12 @@ class Cluster:
         # No checkpoint while something is measured, as far as that can be had.
         "max_wal_size": "8GB",
         "checkpoint_timeout": "1h",
+        # A checkpoint keeps that much of the log to be written again: PostgreSQL that has
+        # been running for a while makes no new files of it.
+        "min_wal_size": "4GB",
     }
+    # Files of 16 MiB that the log of one that has been running for a while has.
+    LOG_FILES = 200
 
     def __init__(self):
         self.programs = postgres_programs()
@@ -126,6 +131,13 @@ class Cluster:
             )
         self.process.gentle = signal.SIGINT
         wait_for(lambda: (self.folder / f".s.PGSQL.{self.port}").exists() and self.answers(), 60, "PostgreSQL")
+        switch = "SELECT pg_logical_emit_message(true, '', ''), pg_switch_wal()"
+        self.sql(f"DO $$ BEGIN FOR n IN 1..{self.LOG_FILES} LOOP PERFORM * FROM ({switch}) one; END LOOP; END $$")
+        self.settle()
+
+    def settle(self):
+        """Writes what is to be written, so that nothing measured waits for it."""
+        self.sql("CHECKPOINT")
 
     @property
     def pid(self):
