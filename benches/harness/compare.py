@@ -97,9 +97,9 @@ def against_azurite(bed):
         # Inserts go where both have as many entities at first.
         how = {"clients": 16, "seconds": bed.options.seconds}
         parties = {who: partial(bed.load, server, operation, table, **how) for who, server in servers.items()}
-        still = Still(bed.still, ENTITY) if operation == "read" else None
-        if still:
-            parties["still"] = partial(bed.load, still, operation, table, only_status=True, **how)
+        floors = {kind: Still(bed.still, ENTITY, kind) for kind in Still.KINDS if operation == "read"}
+        for kind, floor in floors.items():
+            parties[kind] = partial(bed.load, floor, operation, table, only_status=True, **how)
         bed.cluster.settle()
         runs = in_turns(bed.options.pairs, parties)
         for store in bed.options.stores:
@@ -107,11 +107,10 @@ def against_azurite(bed):
             ours, peer = medians(runs[store]), medians(runs["peer"])
             what = f"Azurite: {title}"
             lines.append(Line(store, what, 16, f"≥ {least} × Azurite", f"{times:.1f} ×", times >= least, ours, peer))
-        if still:
-            still.end()
-            floor, peer, times = medians(runs["still"]), medians(runs["peer"]), ratio(runs["still"], runs["peer"])
-            what = f"floor: a server without a store, {title}"
-            lines.append(Line("none", what, 16, "none", f"{times:.1f} ×", None, floor, peer))
+        for kind, floor in floors.items():
+            floor.end()
+            ours, peer, times = medians(runs[kind]), medians(runs["peer"]), ratio(runs[kind], runs["peer"])
+            lines.append(Line("none", f"floor: {kind}, {title}", 16, "none", f"{times:.1f} ×", None, ours, peer))
     return lines
 
 

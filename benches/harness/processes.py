@@ -224,8 +224,10 @@ class Relay(Served):
 class Still(Served):
     """What answers with as many bytes, and does nothing else."""
 
-    def __init__(self, program, length):
-        self.serve([program, str(length)])
+    KINDS = {"a server that reads nothing": (), "actix-web without a store": ("actix",)}
+
+    def __init__(self, program, length, kind):
+        self.serve([program, str(length), *self.KINDS[kind]])
 
 
 class Azurite:
