@@ -54,10 +54,9 @@ def end_with_us():
 
 
 def start(command, **options):
-    # A group of its own: an interrupt at the terminal reaches us alone, and we
-    # end what we started in order. No session of its own: Linux would share the
-    # processors out between sessions then, and not between threads.
-    process = subprocess.Popen(command, preexec_fn=os.setpgrp, **options)
+    # A session of its own: an interrupt at the terminal reaches us alone, and we
+    # end what we started in order.
+    process = subprocess.Popen(command, start_new_session=True, **options)
     started.append(process)
     return process
 

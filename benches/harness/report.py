@@ -49,6 +49,13 @@ def version(*command):
         return ""
 
 
+def sharers():
+    """Whom Linux divides the processors between: each session may get as much as another."""
+    setting = Path("/proc/sys/kernel/sched_autogroup_enabled")
+    grouped = setting.exists() and setting.read_text().strip() == "1"
+    return "sessions, then threads" if grouped else "threads"
+
+
 def facts(bed, busy):
     """What was measured, on what."""
     options = bed.options
@@ -59,7 +66,7 @@ def facts(bed, busy):
     azurite = f", Azurite {bed.azurite.version} on Node.js {version('node', '--version')}" if bed.azurite else ""
     parts = [
         f"Commit {commit}{changed}; {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB, "
-        f"Linux {platform.release().split('-')[0]}",
+        f"Linux {platform.release().split('-')[0]}, processors shared out between {sharers()}",
         f"{postgres}, {version('rustc', '--version').split(' (')[0]}{azurite}",
         f"built by {'scripts/release' if options.profiled else 'cargo build --release'}",
         f"{options.pairs} turn{'s' if options.pairs > 1 else ''} of {options.seconds:g} s",
