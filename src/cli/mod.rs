@@ -13,7 +13,8 @@ mod sas;
 mod serve;
 mod signer;
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -30,6 +31,7 @@ use parse::{Refused, parse};
 use sas::SasCommand;
 
 use crate::config::Settings;
+use crate::http::read_text;
 
 /// The Azure Table storage API, self-hosted, on PostgreSQL or SQLite.
 ///
@@ -187,9 +189,13 @@ fn first_line(error: &clap::Error) -> String {
 
 /// Reads `.env` in the working directory. Variables that are already set win.
 fn load_dotenv() -> Result<(), String> {
-    match dotenvy::from_path(".env") {
+    let text = match read_text(Path::new(".env")) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!(".env: {error}")),
+    };
+    match dotenvy::from_read(text.as_bytes()) {
         Ok(()) => Ok(()),
-        Err(error) if error.not_found() => Ok(()),
         Err(dotenvy::Error::LineParse(_, at)) => Err(format!(".env: not understood at character {at}")),
         Err(error) => Err(format!(".env: {error}")),
     }

@@ -34,9 +34,9 @@ pub struct KeyArguments {
     /// File that holds the key
     #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY_FILE")]
     key_file: Option<PathBuf>,
-    /// Which of the account's keys to take, where the settings or the database have them
-    #[arg(long, value_enum, default_value = "1")]
-    key_slot: Slot,
+    /// Which of the account's keys to take, where the settings or the database have them [default: 1]
+    #[arg(long, value_enum)]
+    key_slot: Option<Slot>,
     #[command(flatten)]
     accounts: AccountSettings,
     #[command(flatten)]
@@ -56,11 +56,15 @@ impl KeyArguments {
     /// given nowhere else.
     ///
     /// # Errors
-    /// [`Problem`] where there is no key, and where there are two.
+    /// [`Problem`] where there is no key, where there are two, and where one of the
+    /// server's is chosen beside another.
     pub async fn signer(&self) -> Done<Signer> {
         let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
         let key = secret("--key", &self.key, &self.key_file)?;
         let account = self.account.as_deref().filter(|account| !account.is_empty());
+        if self.key_slot.is_some() && (text.is_some() || key.is_some()) {
+            return Err(Problem("--key-slot: chooses from the server's keys, but a key is given".into()));
+        }
         if let Some(text) = text {
             let Connection { account: own, key: of_string, tables } = Connection::parse(&text)?;
             let other = account.filter(|account| *account != own);
@@ -87,7 +91,7 @@ impl KeyArguments {
         let holders = self.accounts.read(Vec::new(), &mut mistakes);
         let database = self.storage.read(&mut mistakes);
         let (holders, database) = mistakes.unless(holders.zip(database))?;
-        let slot = KeySlot::from(self.key_slot).index();
+        let slot = self.key_slot.map_or(0, |slot| KeySlot::from(slot).index());
         let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
         let none = "give a key with --key and --account, or with --connection-string";
         let name = name.ok_or_else(|| Problem(format!("--account is needed; or {none}")))?;

@@ -417,6 +417,15 @@ fn a_flag_wins_over_a_variable_and_a_variable_over_dotenv() {
 }
 
 #[test]
+fn a_dotenv_file_without_an_end_is_refused_in_one_line() {
+    let folder = fresh_folder();
+    std::os::unix::fs::symlink("/dev/zero", folder.join(".env")).expect("the folder is writable");
+    let output = run(&folder, &["serve", "--database-url", "sqlite::memory:"], &[]);
+    assert!(!output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "rowhouse: .env: the file has more than 4 MiB\n");
+}
+
+#[test]
 fn a_flag_wins_over_the_variable_of_the_other_form_of_a_secret() {
     let folder = fresh_folder();
     std::fs::write(folder.join("accounts"), account(1).setting()).expect("the folder is writable");

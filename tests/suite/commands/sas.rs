@@ -243,6 +243,10 @@ fn what_no_server_would_take_is_not_signed() {
             &[&["account", "--permissions", "r", "--expiry", "1h", "--account", "xyz"], &string[..]].concat(),
             "the account abc, not for xyz",
         ),
+        (
+            &[&["account", "--permissions", "r", "--expiry", "1h", "--key-slot", "1"], &string[..]].concat(),
+            "--key-slot",
+        ),
     ] {
         let output = sas(arguments, &[]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "");
