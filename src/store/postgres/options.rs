@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
 
 /// Buckets that a new table may be spread over: each one costs a scan of the
@@ -102,11 +103,45 @@ pub enum StartError {
     Connect(#[source] sqlx::Error),
     #[error("the database did not answer within {0:?}")]
     ConnectTimeout(Duration),
-    #[error("cannot migrate the database: {0}")]
-    Migrate(#[source] sqlx::migrate::MigrateError),
+    #[error("cannot migrate the database: {}", told_of_migration(.0))]
+    Migrate(#[source] MigrateError),
 }
 
 /// What PostgreSQL says, without the line of its own source that sqlx adds.
 fn told(error: &sqlx::Error) -> String {
     error.as_database_error().map_or_else(|| error.to_string(), |told| told.message().to_owned())
+}
+
+fn told_of_migration(error: &MigrateError) -> String {
+    match error {
+        MigrateError::Execute(inner) => {
+            let code = inner.as_database_error().and_then(|told| told.code());
+            format!("{}{}", told(inner), hint(code.as_deref()))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What to do about an error of PostgreSQL with this code, where that is not plain:
+/// prepared statements are lost, or another's are there, where sessions are shared.
+fn hint(code: Option<&str>) -> &'static str {
+    match code {
+        Some("26000" | "42P05") => {
+            "; a connection pooler must give each connection a session of its own (PgBouncer: pool_mode = session)"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_that_shares_sessions_is_named_where_statements_go_astray() {
+        for (code, is_told) in [("26000", true), ("42P05", true), ("42501", false)] {
+            assert_eq!(hint(Some(code)).contains("PgBouncer"), is_told, "{code}");
+        }
+        assert_eq!(hint(None), "");
+    }
 }
