@@ -91,7 +91,7 @@ impl KeyArguments {
         let holders = self.accounts.read(Vec::new(), &mut mistakes);
         let database = self.storage.read(&mut mistakes);
         let (holders, database) = mistakes.unless(holders.zip(database))?;
-        let slot = self.key_slot.map_or(0, |slot| KeySlot::from(slot).index());
+        let slot = KeySlot::from(self.key_slot.unwrap_or(Slot::First)).index();
         let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
         let none = "give a key with --key and --account, or with --connection-string";
         let name = name.ok_or_else(|| Problem(format!("--account is needed; or {none}")))?;
