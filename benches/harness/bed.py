@@ -11,7 +11,7 @@ from email.utils import formatdate
 
 from goals import TABLES
 from processes import Azurite, Cluster, Failure, Rowhouse, new_folder, run, say
-from runs import Pgbench, load
+from runs import Pgbench, in_turns, load
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -27,6 +27,7 @@ class Bed:
         self.folder = new_folder()
         say("starting a private PostgreSQL")
         self.cluster = Cluster()
+        self.cluster.lengthen_log()
         self.urls = {
             "postgres": self.cluster.new_database("rowhouse"),
             "sqlite": f"sqlite://{self.folder / 'rowhouse.db'}",
@@ -52,6 +53,11 @@ class Bed:
             **{"table": table, "entities": entities, "partitions": partitions, "postgres": postgres, **more},
         )
 
+    def in_turns(self, parties):
+        """The turns of each party, once nothing is left to be written."""
+        self.cluster.settle()
+        return in_turns(self.options.pairs, parties)
+
     def need(self, table, server, **more):
         """Makes and fills a table unless it is there."""
         if (table, id(server)) in self.filled:
@@ -61,6 +67,7 @@ class Bed:
         self.filled.add((table, id(server)))
         if server is self.servers.get("postgres"):
             self.cluster.sql("VACUUM (FREEZE, ANALYZE) entities", "rowhouse")
+            # Not every row takes turns.
             self.cluster.settle()
 
     def rows(self, store):

@@ -6,7 +6,7 @@ from typing import Optional
 
 from goals import AZURITE, TITLES
 from processes import Still, say
-from runs import in_turns, medians, ratio
+from runs import medians, ratio
 
 # Bytes of an answer's body with one entity.
 ENTITY = 1024
@@ -56,8 +56,7 @@ def take_turns(bed, row, clients, stores, needs_peer):
             return peer.run(row.script, folder=bed.folder, **how)
 
         parties["peer"] = theirs
-    bed.cluster.settle()
-    return in_turns(bed.options.pairs, parties)
+    return bed.in_turns(parties)
 
 
 def judge(row, store, clients, turns, peer_turns):
@@ -100,16 +99,15 @@ def against_azurite(bed):
         floors = {kind: Still(bed.still, ENTITY, kind) for kind in Still.KINDS if operation == "read"}
         for kind, floor in floors.items():
             parties[kind] = partial(bed.load, floor, operation, table, only_status=True, **how)
-        bed.cluster.settle()
-        runs = in_turns(bed.options.pairs, parties)
+        runs = bed.in_turns(parties)
+        peer = medians(runs["peer"])
         for store in bed.options.stores:
-            times = ratio(runs[store], runs["peer"])
-            ours, peer = medians(runs[store]), medians(runs["peer"])
+            ours, times = medians(runs[store]), ratio(runs[store], runs["peer"])
             what = f"Azurite: {title}"
             lines.append(Line(store, what, 16, f"≥ {least} × Azurite", f"{times:.1f} ×", times >= least, ours, peer))
         for kind, floor in floors.items():
             floor.end()
-            ours, peer, times = medians(runs[kind]), medians(runs["peer"]), ratio(runs[kind], runs["peer"])
+            ours, times = medians(runs[kind]), ratio(runs[kind], runs["peer"])
             lines.append(Line("none", f"floor: {kind}, {title}", 16, "none", f"{times:.1f} ×", None, ours, peer))
     return lines
 

@@ -11,7 +11,7 @@ from bed import request
 from compare import Line
 from goals import TABLES
 from processes import Relay, say, wait_for
-from runs import in_turns, medians, ratio
+from runs import medians, ratio
 
 MEBI = 1024 * 1024
 # SQLite's caches in MiB: of each worker's connection, and of the one that writes.
@@ -68,7 +68,7 @@ def floor(bed):
         for clients in all_clients:
             say(f"floor, {title}, {clients} clients")
             how = {"clients": clients, "seconds": bed.options.seconds}
-            runs = in_turns(bed.options.pairs, {
+            runs = bed.in_turns({
                 "relay": partial(bed.load, relay, operation, table, only_status=True, **how),
                 "peer": partial(peer.run, script, folder=bed.folder, **how),
             })
@@ -155,7 +155,7 @@ def growth(bed):
 
 def small_and_large(bed, run):
     """Medians of the same in the small and in the large table."""
-    runs = in_turns(bed.options.pairs, {table: partial(run, table) for table in ("small", "large")})
+    runs = bed.in_turns({table: partial(run, table) for table in ("small", "large")})
     return medians(runs["small"]), medians(runs["large"])
 
 
@@ -169,7 +169,7 @@ def growth_of_peer(bed, script, length):
 def growth_of_sqlite(bed, operation):
     """µs that SQLite alone takes longer in the large table."""
     tables = ("small", "large")
-    runs = in_turns(bed.options.pairs, {table: partial(bed.sqlite_alone, operation, table) for table in tables})
+    runs = bed.in_turns({table: partial(bed.sqlite_alone, operation, table) for table in tables})
     return median(runs["large"]) - median(runs["small"])
 
 

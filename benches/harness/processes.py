@@ -131,6 +131,9 @@ class Cluster:
             )
         self.process.gentle = signal.SIGINT
         wait_for(lambda: (self.folder / f".s.PGSQL.{self.port}").exists() and self.answers(), 60, "PostgreSQL")
+
+    def lengthen_log(self):
+        """Makes the files of the log that there would be after a while."""
         switch = "SELECT pg_logical_emit_message(true, '', ''), pg_switch_wal()"
         self.sql(f"DO $$ BEGIN FOR n IN 1..{self.LOG_FILES} LOOP PERFORM * FROM ({switch}) one; END LOOP; END $$")
         self.settle()
