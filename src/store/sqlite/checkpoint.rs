@@ -6,6 +6,7 @@
 //! between two commits.
 
 mod assistant;
+mod room;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use assistant::Assistant;
+use room::Room;
 
 use super::connection::{self, Location, OpenError, SqliteOptions};
 use super::fault;
@@ -30,12 +32,14 @@ struct Pace {
     /// Pages from which on commits wait for the thread that carries over: where others
     /// leave it no processor, the log must not grow for ever.
     most: i32,
+    /// Pages that the log's file is made longer by ahead of the log, from as many on.
+    room: u16,
 }
 
-/// 32, 128, 1 and 512 MiB. When the log begins anew, all clients wait until the file is
+/// 32, 128, 1, 512 and 1 MiB. When the log begins anew, all clients wait until the file is
 /// synced, for 20 to 30 ms on one disk: seldom enough that fewer than one request of a
 /// hundred meets it. More would cost room, and a longer start after a crash.
-const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128 * 1024 };
+const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128 * 1024, room: 256 };
 /// The longest that commits stay in the log alone while others follow. What is in
 /// the file is read through the memory map, which is quicker.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -55,6 +59,7 @@ thread_local! {
 /// What the thread that writes knows of the log.
 pub struct Checkpoints {
     assistant: Option<Assistant>,
+    room: Option<Room>,
     pace: Pace,
     /// Pages in the log after the last commit.
     logged: i32,
@@ -78,19 +83,21 @@ impl Checkpoints {
     }
 
     fn with_pace(pace: Pace, options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
-        let assistant = match options.location {
-            Location::Memory => None,
+        let (assistant, room) = match options.location {
+            Location::Memory => (None, None),
             Location::File(_) => {
                 writer.wal_hook(Some(|_, pages| {
                     LOGGED.set(pages);
                     Ok(())
                 }));
                 let db = connection::connect(options)?;
-                Some(Assistant::start(move || carry_over(&db))?)
+                let assistant = Assistant::start(move || carry_over(&db))?;
+                (Some(assistant), Some(Room::open(writer, pace.room)?))
             }
         };
         Ok(Self {
             assistant,
+            room,
             pace,
             logged: 0,
             carried: 0,
@@ -102,7 +109,7 @@ impl Checkpoints {
 
     /// To be called after each commit of the thread that writes.
     pub fn committed(&mut self, writer: &Connection) {
-        let Some(assistant) = &mut self.assistant else { return };
+        let (Some(assistant), Some(room)) = (&mut self.assistant, &mut self.room) else { return };
         let logged = LOGGED.take();
         if logged == 0 {
             return;
@@ -110,8 +117,12 @@ impl Checkpoints {
         // Every commit makes the log longer, unless the log began anew with it.
         if logged <= self.logged {
             (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
+            room.log_begins();
         }
         self.logged = logged;
+        if (i32::from(self.pace.room)..self.pace.limit).contains(&logged) {
+            room.keep(writer, u64::from(logged.unsigned_abs()));
+        }
         if logged >= self.pace.most {
             assistant.wait(PATIENCE);
         }
@@ -179,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace { step: 20, limit: 60, rest: 2, most: 240 };
+    const PACE: Pace = Pace { step: 20, limit: 60, rest: 2, most: 240, room: 8 };
 
     struct Bed {
         folder: tempfile::TempDir,

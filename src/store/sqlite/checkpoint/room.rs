@@ -1,0 +1,187 @@
+//! Keeps the log's file longer than the log.
+//!
+//! A sync that finds the file longer than at the last one has to write down its new
+//! length and where its new bytes are, too, and waits for the disk more often. So a
+//! commit shall find bytes there that it only writes over, as those do that come after
+//! the log has begun anew.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+
+use rusqlite::Connection;
+
+use crate::store::sqlite::connection::OpenError;
+use crate::store::sqlite::transaction::Transaction;
+
+/// Bytes before the first page of a log, and before each page.
+const HEAD: u64 = 32;
+const PAGE_HEAD: u64 = 24;
+
+/// The file of a log, and what is known of its length.
+pub struct Room {
+    file: File,
+    /// Bytes that a page takes.
+    page: u64,
+    /// The file is at least this long, if nobody has cut it off.
+    length: u64,
+    /// What the file is made longer by at once.
+    zeros: Vec<u8>,
+}
+
+impl Room {
+    /// Of the log that `writer` writes, which is made longer by `pages` pages at once.
+    ///
+    /// # Errors
+    /// What SQLite says about the size of its pages, or the system about the file.
+    pub fn open(writer: &Connection, pages: u16) -> Result<Self, OpenError> {
+        let page: u32 = writer.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let page = u64::from(page) + PAGE_HEAD;
+        let path = format!("{}-wal", writer.path().unwrap_or_default());
+        let file = OpenOptions::new().write(true).open(path)?;
+        let zeros = vec![0; usize::try_from(page * u64::from(pages)).unwrap_or_default()];
+        Ok(Self { file, page, length: 0, zeros })
+    }
+
+    /// To be called when a log begins: another process may have cut the file off before.
+    pub const fn log_begins(&mut self) {
+        self.length = 0;
+    }
+
+    /// To be called after each commit, with the log's pages. Makes the file longer when
+    /// little room is left.
+    pub fn keep(&mut self, writer: &Connection, logged: u64) {
+        let wanted = HEAD + logged * self.page + self.zeros.len() as u64 / 4;
+        if self.length >= wanted {
+            return;
+        }
+        if let Err(error) = self.look_and_lengthen(writer, wanted) {
+            tracing::debug!(%error, "the log's file could not be made longer ahead of the log");
+            // Until the next log, commits make it longer themselves.
+            self.length = u64::MAX;
+        }
+    }
+
+    fn look_and_lengthen(&mut self, writer: &Connection, wanted: u64) -> io::Result<()> {
+        self.length = self.file.metadata()?.len();
+        if self.length >= wanted {
+            return Ok(());
+        }
+        // While this transaction lasts no process writes to the log, nor cuts it off. So
+        // nothing of a commit is written over.
+        let _alone = Transaction::of_writes(writer).map_err(io::Error::other)?;
+        let end = self.file.seek(SeekFrom::End(0))?;
+        self.file.write_all(&self.zeros)?;
+        self.length = end + self.zeros.len() as u64;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::store::sqlite::Location;
+    use crate::store::sqlite::connection::{self, SqliteOptions};
+
+    struct Bed {
+        folder: tempfile::TempDir,
+        writer: Connection,
+        room: Room,
+    }
+
+    impl Bed {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+            let writer = connection::open(&options).unwrap();
+            writer.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+            let room = Room::open(&writer, 16).unwrap();
+            Self { folder, writer, room }
+        }
+
+        fn log(&self) -> PathBuf {
+            self.folder.path().join("a.db-wal")
+        }
+
+        fn length(&self) -> u64 {
+            self.log().metadata().unwrap().len()
+        }
+
+        fn commit(&self, n: i64) {
+            let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
+                       VALUES (?1, 'a', ?1, ?2, 1, 1)";
+            self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
+        }
+
+        /// Pages of the log.
+        fn logged(&self) -> u64 {
+            let counted =
+                self.writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, u32>(1));
+            u64::from(counted.unwrap())
+        }
+    }
+
+    fn count(file: &Path) -> (i64, String) {
+        let db = Connection::open(file).unwrap();
+        let rows = db.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap();
+        (rows, db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap())
+    }
+
+    #[test]
+    fn commits_find_room_and_what_a_crash_leaves_is_whole() {
+        let mut bed = Bed::new();
+        let reader = Connection::open(bed.folder.path().join("a.db")).unwrap();
+        // Keeps the log from beginning anew.
+        reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
+        let mut longer = 0;
+        for n in 0..200 {
+            let before = bed.length();
+            bed.commit(n);
+            assert!(n == 0 || bed.length() == before, "commit {n} made the file longer");
+            bed.room.keep(&bed.writer, bed.logged());
+            longer += u32::from(bed.length() > before);
+            let left = std::fs::read(bed.log()).unwrap();
+            assert!(left.ends_with(&vec![0; bed.room.zeros.len() / 4]), "after commit {n}");
+        }
+        assert!((10..190).contains(&longer), "{longer} times");
+        let crashed = tempfile::tempdir().unwrap();
+        for name in ["a.db", "a.db-wal"] {
+            std::fs::copy(bed.folder.path().join(name), crashed.path().join(name)).unwrap();
+        }
+        assert_eq!(count(&crashed.path().join("a.db")), (200, "ok".to_owned()));
+    }
+
+    #[test]
+    fn nothing_is_written_while_another_process_writes() {
+        let mut bed = Bed::new();
+        bed.writer.busy_timeout(std::time::Duration::ZERO).unwrap();
+        bed.commit(0);
+        let logged = bed.logged();
+        let other = Connection::open(bed.folder.path().join("a.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let before = bed.length();
+        bed.room.keep(&bed.writer, logged);
+        assert_eq!(bed.length(), before);
+        drop(other);
+        bed.room.log_begins();
+        bed.room.keep(&bed.writer, logged);
+        assert!(bed.length() > before);
+        assert!(bed.writer.is_autocommit());
+    }
+
+    #[test]
+    fn a_log_that_was_cut_off_gets_room_again() {
+        let mut bed = Bed::new();
+        bed.commit(0);
+        bed.room.keep(&bed.writer, bed.logged());
+        bed.writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        assert_eq!(bed.length(), 0);
+        bed.commit(1);
+        let before = bed.length();
+        bed.room.log_begins();
+        bed.room.keep(&bed.writer, bed.logged());
+        assert!(bed.length() > before);
+        assert_eq!(count(&bed.folder.path().join("a.db")), (2, "ok".to_owned()));
+    }
+}
