@@ -6,6 +6,7 @@
 //! between two commits.
 
 mod assistant;
+mod priority;
 mod room;
 
 use std::cell::Cell;

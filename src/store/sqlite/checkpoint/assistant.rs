@@ -3,6 +3,8 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
+use super::priority;
+
 /// Whom the thread belongs to. It ends when this is dropped.
 pub struct Assistant {
     wake: SyncSender<()>,
@@ -19,7 +21,7 @@ impl Assistant {
         let (wake, woken) = sync_channel(1);
         let (tell, done) = sync_channel(1);
         std::thread::Builder::new().name("sqlite-log".into()).spawn(move || {
-            stand_back();
+            priority::stand_back();
             while woken.recv().is_ok() {
                 work();
                 // Never full: what was told before has been heard, or this would not run.
@@ -50,14 +52,3 @@ impl Assistant {
         self.is_busy = self.wake.try_send(()).is_ok();
     }
 }
-
-/// Lets threads that somebody waits for go first.
-fn stand_back() {
-    // On Linux the lowest priority is the calling thread's alone; elsewhere it would be
-    // the whole program's. What refuses it leaves things as they are.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::setpriority_process(None, LOWEST);
-}
-
-#[cfg(target_os = "linux")]
-const LOWEST: i32 = 19;
