@@ -25,17 +25,6 @@ macro_rules! on_either {
 }
 
 impl Store {
-    /// How long to rest after a step of [`Backend::purge`], in times what the step
-    /// took: requests have the processors and the disk to themselves for that long.
-    /// Every commit costs those who read SQLite their caches, so there it is few and
-    /// larger steps.
-    pub const fn purge_rest(&self) -> u32 {
-        match self {
-            Store::Postgres(_) => 9,
-            Store::Sqlite(_) => 19,
-        }
-    }
-
     /// Leaves the database as whoever comes next would like to find it. What is
     /// stored is safe without that.
     pub async fn close(&self) {
