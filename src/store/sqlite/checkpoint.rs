@@ -93,7 +93,7 @@ impl Checkpoints {
                 }));
                 let db = connection::connect(options)?;
                 let assistant = Assistant::start(move || carry_over(&db))?;
-                (Some(assistant), Some(Room::open(writer, pace.room)?))
+                (Some(assistant), Room::open(writer, pace.room))
             }
         };
         Ok(Self {
@@ -110,7 +110,7 @@ impl Checkpoints {
 
     /// To be called after each commit of the thread that writes.
     pub fn committed(&mut self, writer: &Connection) {
-        let (Some(assistant), Some(room)) = (&mut self.assistant, &mut self.room) else { return };
+        let Some(assistant) = &mut self.assistant else { return };
         let logged = LOGGED.take();
         if logged == 0 {
             return;
@@ -118,10 +118,12 @@ impl Checkpoints {
         // Every commit makes the log longer, unless the log began anew with it.
         if logged <= self.logged {
             (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
-            room.log_begins();
+            self.room.iter_mut().for_each(Room::log_begins);
         }
         self.logged = logged;
-        if (i32::from(self.pace.room)..self.pace.limit).contains(&logged) {
+        if let Some(room) = &mut self.room
+            && (i32::from(self.pace.room)..self.pace.limit).contains(&logged)
+        {
             room.keep(writer, u64::from(logged.unsigned_abs()));
         }
         if logged >= self.pace.most {

@@ -30,14 +30,17 @@ pub struct Room {
 
 impl Room {
     /// Of the log that `writer` writes, which is made longer by `pages` pages at once.
-    ///
-    /// # Errors
-    /// What SQLite says about the size of its pages, or the system about the file.
-    pub fn open(writer: &Connection, pages: u16) -> Result<Self, OpenError> {
+    /// `None` where there is none: commits do without.
+    pub fn open(writer: &Connection, pages: u16) -> Option<Self> {
+        let tried = Self::try_open(writer, pages);
+        tried.inspect_err(|error| tracing::debug!(%error, "the log has no file that can be made longer")).ok()
+    }
+
+    fn try_open(writer: &Connection, pages: u16) -> Result<Self, OpenError> {
         let page: u32 = writer.pragma_query_value(None, "page_size", |row| row.get(0))?;
         let page = u64::from(page) + PAGE_HEAD;
-        let path = format!("{}-wal", writer.path().unwrap_or_default());
-        let file = OpenOptions::new().write(true).open(path)?;
+        let path = writer.path().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let file = OpenOptions::new().write(true).open(format!("{path}-wal"))?;
         let zeros = vec![0; usize::try_from(page * u64::from(pages)).unwrap_or_default()];
         Ok(Self { file, page, length: 0, zeros })
     }
@@ -150,6 +153,15 @@ mod tests {
             std::fs::copy(bed.folder.path().join(name), crashed.path().join(name)).unwrap();
         }
         assert_eq!(count(&crashed.path().join("a.db")), (200, "ok".to_owned()));
+    }
+
+    #[test]
+    fn without_a_log_there_is_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = Connection::open(folder.path().join("a.db")).unwrap();
+        plain.execute_batch("CREATE TABLE a (b)").unwrap();
+        assert!(Room::open(&plain, 16).is_none());
+        assert!(!folder.path().join("a.db-wal").exists());
     }
 
     #[test]
