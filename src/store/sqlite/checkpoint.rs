@@ -6,6 +6,8 @@
 //! between two commits.
 
 mod assistant;
+#[cfg(test)]
+mod bed;
 mod priority;
 mod room;
 
@@ -196,18 +198,15 @@ mod tests {
     const PACE: Pace = Pace { step: 20, limit: 60, rest: 2, most: 240, room: 8 };
 
     struct Bed {
-        folder: tempfile::TempDir,
-        writer: Connection,
+        database: bed::Bed,
         checkpoints: Checkpoints,
     }
 
     impl Bed {
         fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
-            let writer = connection::open(&options).unwrap();
-            let checkpoints = Checkpoints::with_pace(PACE, &options, &writer).unwrap();
-            Self { folder, writer, checkpoints }
+            let database = bed::Bed::new();
+            let checkpoints = Checkpoints::with_pace(PACE, &database.options, &database.writer).unwrap();
+            Self { database, checkpoints }
         }
 
         /// Commits a row of about one page and lets the thread finish; the pages in the log after that.
@@ -219,10 +218,8 @@ mod tests {
 
         /// Commits a row of about one page.
         fn write(&mut self, n: i64) {
-            let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
-                       VALUES (?1, 'a', ?1, ?2, 1, 1)";
-            self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
-            self.checkpoints.committed(&self.writer);
+            self.database.commit(n);
+            self.checkpoints.committed(&self.database.writer);
         }
 
         fn wait(&mut self) {
@@ -230,13 +227,7 @@ mod tests {
         }
 
         fn count(&self) -> i64 {
-            self.writer.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap()
-        }
-
-        fn reader(&self) -> Connection {
-            let reader = Connection::open(self.folder.path().join("a.db")).unwrap();
-            reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
-            reader
+            self.database.writer.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap()
         }
     }
 
@@ -254,7 +245,7 @@ mod tests {
     fn a_reader_of_an_old_state_is_waited_for_by_nobody_and_loses_nothing() {
         let mut bed = Bed::new();
         bed.commit(0);
-        let reader = bed.reader();
+        let reader = bed.database.reader();
         let logged: Vec<i32> = (1..200).map(|n| bed.commit(n)).collect();
         assert!(logged.windows(2).all(|pair| pair[0] < pair[1]), "{logged:?}");
         let seen: i64 = reader.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap();
@@ -275,6 +266,7 @@ mod tests {
         bed.wait();
         assert!(!bed.checkpoints.has_rest());
         let (logged, carried) = bed
+            .database
             .writer
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))

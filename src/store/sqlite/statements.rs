@@ -12,7 +12,8 @@ type Sqlite<T> = rusqlite::Result<T>;
 
 /// SQLite never spreads a table over several buckets.
 pub const SPREAD: u16 = 1;
-/// Rows that one purge step removes at most: few, since writes wait for it.
+/// Rows that one purge step removes at most: few, since writes wait for it, but not
+/// fewer, since every commit costs those who read their caches.
 const PURGE_ROWS: i64 = 500;
 
 /// A tick count as stored. What is out of range was not written by us.

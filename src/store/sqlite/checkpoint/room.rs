@@ -84,43 +84,43 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::store::sqlite::Location;
-    use crate::store::sqlite::connection::{self, SqliteOptions};
+    use crate::store::sqlite::checkpoint::bed;
 
     struct Bed {
-        folder: tempfile::TempDir,
-        writer: Connection,
+        database: bed::Bed,
         room: Room,
     }
 
     impl Bed {
         fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
-            let writer = connection::open(&options).unwrap();
-            writer.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
-            let room = Room::open(&writer, 16).unwrap();
-            Self { folder, writer, room }
+            let database = bed::Bed::new();
+            database.writer.pragma_update(None, "wal_autocheckpoint", 0).unwrap();
+            let room = Room::open(&database.writer, 16).unwrap();
+            Self { database, room }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.database.folder.path().join("a.db")
         }
 
         fn log(&self) -> PathBuf {
-            self.folder.path().join("a.db-wal")
+            self.database.folder.path().join("a.db-wal")
         }
 
         fn length(&self) -> u64 {
             self.log().metadata().unwrap().len()
         }
 
-        fn commit(&self, n: i64) {
-            let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
-                       VALUES (?1, 'a', ?1, ?2, 1, 1)";
-            self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
+        fn keep(&mut self, logged: u64) {
+            self.room.keep(&self.database.writer, logged);
         }
 
         /// Pages of the log.
         fn logged(&self) -> u64 {
-            let counted =
-                self.writer.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, u32>(1));
+            let counted = self
+                .database
+                .writer
+                .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, u32>(1));
             u64::from(counted.unwrap())
         }
     }
@@ -134,15 +134,14 @@ mod tests {
     #[test]
     fn commits_find_room_and_what_a_crash_leaves_is_whole() {
         let mut bed = Bed::new();
-        let reader = Connection::open(bed.folder.path().join("a.db")).unwrap();
         // Keeps the log from beginning anew.
-        reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
+        let _reader = bed.database.reader();
         let mut longer = 0;
         for n in 0..200 {
             let before = bed.length();
-            bed.commit(n);
+            bed.database.commit(n);
             assert!(n == 0 || bed.length() == before, "commit {n} made the file longer");
-            bed.room.keep(&bed.writer, bed.logged());
+            bed.keep(bed.logged());
             longer += u32::from(bed.length() > before);
             let left = std::fs::read(bed.log()).unwrap();
             assert!(left.ends_with(&vec![0; bed.room.zeros.len() / 4]), "after commit {n}");
@@ -150,7 +149,7 @@ mod tests {
         assert!((10..190).contains(&longer), "{longer} times");
         let crashed = tempfile::tempdir().unwrap();
         for name in ["a.db", "a.db-wal"] {
-            std::fs::copy(bed.folder.path().join(name), crashed.path().join(name)).unwrap();
+            std::fs::copy(bed.database.folder.path().join(name), crashed.path().join(name)).unwrap();
         }
         assert_eq!(count(&crashed.path().join("a.db")), (200, "ok".to_owned()));
     }
@@ -167,33 +166,33 @@ mod tests {
     #[test]
     fn nothing_is_written_while_another_process_writes() {
         let mut bed = Bed::new();
-        bed.writer.busy_timeout(std::time::Duration::ZERO).unwrap();
-        bed.commit(0);
+        bed.database.writer.busy_timeout(std::time::Duration::ZERO).unwrap();
+        bed.database.commit(0);
         let logged = bed.logged();
-        let other = Connection::open(bed.folder.path().join("a.db")).unwrap();
+        let other = Connection::open(bed.path()).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let before = bed.length();
-        bed.room.keep(&bed.writer, logged);
+        bed.keep(logged);
         assert_eq!(bed.length(), before);
         drop(other);
         bed.room.log_begins();
-        bed.room.keep(&bed.writer, logged);
+        bed.keep(logged);
         assert!(bed.length() > before);
-        assert!(bed.writer.is_autocommit());
+        assert!(bed.database.writer.is_autocommit());
     }
 
     #[test]
     fn a_log_that_was_cut_off_gets_room_again() {
         let mut bed = Bed::new();
-        bed.commit(0);
-        bed.room.keep(&bed.writer, bed.logged());
-        bed.writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        bed.database.commit(0);
+        bed.keep(bed.logged());
+        bed.database.writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
         assert_eq!(bed.length(), 0);
-        bed.commit(1);
+        bed.database.commit(1);
         let before = bed.length();
         bed.room.log_begins();
-        bed.room.keep(&bed.writer, bed.logged());
+        bed.keep(bed.logged());
         assert!(bed.length() > before);
-        assert_eq!(count(&bed.folder.path().join("a.db")), (2, "ok".to_owned()));
+        assert_eq!(count(&bed.path()), (2, "ok".to_owned()));
     }
 }

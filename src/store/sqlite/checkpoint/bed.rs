@@ -1,0 +1,35 @@
+//! A new database, for tests of its log.
+
+use rusqlite::Connection;
+
+use crate::store::sqlite::Location;
+use crate::store::sqlite::connection::{self, SqliteOptions};
+
+pub struct Bed {
+    pub folder: tempfile::TempDir,
+    pub options: SqliteOptions,
+    pub writer: Connection,
+}
+
+impl Bed {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+        let writer = connection::open(&options).unwrap();
+        Self { folder, options, writer }
+    }
+
+    /// Commits a row of about one page.
+    pub fn commit(&self, n: i64) {
+        let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
+                   VALUES (?1, 'a', ?1, ?2, 1, 1)";
+        self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
+    }
+
+    /// One that sees the state of now for as long as it is there.
+    pub fn reader(&self) -> Connection {
+        let reader = Connection::open(self.folder.path().join("a.db")).unwrap();
+        reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
+        reader
+    }
+}
