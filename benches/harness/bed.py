@@ -34,11 +34,17 @@ class Bed:
         }
         # pgbench works on what Rowhouse stored, whichever store is asked for.
         self.servers = {store: self.new_server(store) for store in {"postgres", *options.stores}}
+        # Another build of the server, over databases of its own.
+        self.before = {store: self.start_before(store) for store in options.stores if options.before}
         self.filled = set()
         self.azurite = None
 
     def new_server(self, store):
         return Rowhouse(self.rowhouse, self.urls[store])
+
+    def start_before(self, store):
+        file = f"sqlite://{self.folder / 'before.db'}"
+        return Rowhouse(self.options.before, file if store == "sqlite" else self.cluster.new_database("before"))
 
     def start_azurite(self):
         self.azurite = self.azurite or Azurite()
@@ -47,7 +53,7 @@ class Bed:
     def load(self, server, operation, table, **more):
         """Runs the load generator on one of the tables."""
         entities, partitions = TABLES[table]
-        postgres = self.cluster.pid if server is self.servers.get("postgres") else None
+        postgres = self.cluster.pid if self.database_of(server) else None
         return load(
             self.loader, server, operation,
             **{"table": table, "entities": entities, "partitions": partitions, "postgres": postgres, **more},
@@ -65,10 +71,16 @@ class Bed:
         say(f"filling table {table}")
         self.load(server, "fill", table, clients=FILLERS, create=True, **more)
         self.filled.add((table, id(server)))
-        if server is self.servers.get("postgres"):
-            self.cluster.sql("VACUUM (FREEZE, ANALYZE) entities", "rowhouse")
+        database = self.database_of(server)
+        if database:
+            self.cluster.sql("VACUUM (FREEZE, ANALYZE) entities", database)
             # Not every row takes turns.
             self.cluster.settle()
+
+    def database_of(self, server):
+        """The database of a server that stores in PostgreSQL."""
+        of = {"rowhouse": self.servers.get("postgres"), "before": self.before.get("postgres")}
+        return next((name for name, one in of.items() if one is server), None)
 
     def rows(self, store):
         """All that are stored, those of deleted tables too."""

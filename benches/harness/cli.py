@@ -12,6 +12,7 @@ from pathlib import Path
 import extra
 import report
 from bed import Bed
+from before import with_before
 from compare import against_azurite, compare
 from goals import EXTRAS, LARGE, ROWS, STORES
 from processes import Failure, ROOT, end_all, end_with_us, say
@@ -33,6 +34,13 @@ def listed(known):
     return read
 
 
+def program(text):
+    path = Path(text).absolute()
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"{text}: no such file")
+    return path
+
+
 def options():
     names = [*(row.name for row in ROWS), *EXTRAS, *LARGE, "azurite"]
     parser = argparse.ArgumentParser(
@@ -49,6 +57,8 @@ def options():
     parser.add_argument("--markdown", metavar="FILE", help="put the table between the marks in this file")
     parser.add_argument("--json", metavar="FILE", help="write every figure here")
     parser.add_argument("--profiled", action="store_true", help="measure the program that scripts/release builds")
+    parser.add_argument("--before", type=program, metavar="PROGRAM",
+                        help="compare with another build of the server instead, such as the one before a change")
     parser.add_argument("--no-build", action="store_true", help="use the programs as they are")
     chosen = parser.parse_args()
     chosen.pairs = chosen.pairs or (1 if chosen.quick else 5)
@@ -102,7 +112,9 @@ def measure(bed):
         wanted += (["azurite"] if chosen.azurite else []) + (list(LARGE) if chosen.large else [])
     for row in ROWS:
         if row.name in wanted:
-            yield from compare(bed, row)
+            yield from (with_before if chosen.before else compare)(bed, row)
+    if chosen.before:
+        return
     kinds = {"floor": extra.floor, "memory": extra.memory, "start": extra.start, "azurite": against_azurite,
              "growth": extra.growth, "purge": extra.purge}
     for name, kind in kinds.items():

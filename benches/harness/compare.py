@@ -44,8 +44,7 @@ def compare(bed, row):
 def take_turns(bed, row, clients, stores, needs_peer):
     """The turns of each store and of pgbench."""
     say(f"{row.title}, {clients} clients")
-    length = {"requests": bed.options.counted} if row.counted else {"seconds": bed.options.seconds}
-    how = {"clients": clients, **length}
+    how = a_turn(bed, row, clients)
     parties = {store: partial(bed.load, bed.servers[store], row.name, row.table, **how) for store in stores}
     if needs_peer:
         peer = bed.pgbench(row.table)
@@ -57,6 +56,12 @@ def take_turns(bed, row, clients, stores, needs_peer):
 
         parties["peer"] = theirs
     return bed.in_turns(parties)
+
+
+def a_turn(bed, row, clients):
+    """How many clients ask in a turn, and until when."""
+    length = {"requests": bed.options.counted} if row.counted else {"seconds": bed.options.seconds}
+    return {"clients": clients, **length}
 
 
 def judge(row, store, clients, turns, peer_turns):
