@@ -1,8 +1,6 @@
 //! The protocol over HTTP: the pipeline, from bytes to bytes.
 
 mod answer;
-#[cfg(target_os = "linux")]
-mod apart;
 mod batch;
 pub mod clock;
 mod connection;

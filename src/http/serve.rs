@@ -14,8 +14,6 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::answer::Answer;
-#[cfg(target_os = "linux")]
-use super::apart;
 use super::batch::Run;
 use super::clock::Clock;
 use super::cors::{self, CorsCache, Memory};
@@ -115,8 +113,6 @@ impl Service {
 /// Answers one request.
 pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload) -> HttpResponse {
     let record = METRICS.requests.begin();
-    #[cfg(target_os = "linux")]
-    apart::arrived();
     let _presence = linger::arrived();
     let request_id = Uuid::new_v4().to_string();
     let now = service.clock.now();

@@ -9,7 +9,6 @@ mod assistant;
 #[cfg(test)]
 mod bed;
 mod priority;
-mod room;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -17,7 +16,6 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use assistant::Assistant;
-use room::Room;
 
 use super::connection::{self, Location, OpenError, SqliteOptions};
 use super::fault;
@@ -35,14 +33,12 @@ struct Pace {
     /// Pages from which on commits wait for the thread that carries over: where others
     /// leave it no processor, the log must not grow for ever.
     most: i32,
-    /// Pages that the log's file is made longer by ahead of the log, from as many on.
-    room: u16,
 }
 
-/// 32, 128, 1, 512 and 1 MiB. When the log begins anew, all clients wait until the file is
+/// 32, 128, 1 and 512 MiB. When the log begins anew, all clients wait until the file is
 /// synced, for 20 to 30 ms on one disk: seldom enough that fewer than one request of a
 /// hundred meets it. More would cost room, and a longer start after a crash.
-const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128 * 1024, room: 256 };
+const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128 * 1024 };
 /// The longest that commits stay in the log alone while others follow. What is in
 /// the file is read through the memory map, which is quicker.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -62,7 +58,6 @@ thread_local! {
 /// What the thread that writes knows of the log.
 pub struct Checkpoints {
     assistant: Option<Assistant>,
-    room: Option<Room>,
     pace: Pace,
     /// Pages in the log after the last commit.
     logged: i32,
@@ -86,21 +81,19 @@ impl Checkpoints {
     }
 
     fn with_pace(pace: Pace, options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
-        let (assistant, room) = match options.location {
-            Location::Memory => (None, None),
+        let assistant = match options.location {
+            Location::Memory => None,
             Location::File(_) => {
                 writer.wal_hook(Some(|_, pages| {
                     LOGGED.set(pages);
                     Ok(())
                 }));
                 let db = connection::connect(options)?;
-                let assistant = Assistant::start(move || carry_over(&db))?;
-                (Some(assistant), Room::open(writer, pace.room))
+                Some(Assistant::start(move || carry_over(&db))?)
             }
         };
         Ok(Self {
             assistant,
-            room,
             pace,
             logged: 0,
             carried: 0,
@@ -120,14 +113,8 @@ impl Checkpoints {
         // Every commit makes the log longer, unless the log began anew with it.
         if logged <= self.logged {
             (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
-            self.room.iter_mut().for_each(Room::log_begins);
         }
         self.logged = logged;
-        if let Some(room) = &mut self.room
-            && (i32::from(self.pace.room)..self.pace.limit).contains(&logged)
-        {
-            room.keep(writer, u64::from(logged.unsigned_abs()));
-        }
         if logged >= self.pace.most {
             assistant.wait(PATIENCE);
         }
@@ -195,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace { step: 20, limit: 60, rest: 2, most: 240, room: 8 };
+    const PACE: Pace = Pace { step: 20, limit: 60, rest: 2, most: 240 };
 
     struct Bed {
         database: bed::Bed,

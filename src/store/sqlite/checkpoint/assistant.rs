@@ -21,7 +21,7 @@ impl Assistant {
         let (wake, woken) = sync_channel(1);
         let (tell, done) = sync_channel(1);
         std::thread::Builder::new().name("sqlite-log".into()).spawn(move || {
-            priority::stand_back();
+            priority::lower();
             while woken.recv().is_ok() {
                 work();
                 // Never full: what was told before has been heard, or this would not run.
