@@ -5,19 +5,24 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
 use actix_server::ServerBuilder;
-use actix_service::{IntoServiceFactory as _, ServiceFactoryExt as _, fn_service, map_config};
+use actix_service::{
+    IntoServiceFactory as _, Service as _, ServiceFactory as _, ServiceFactoryExt as _, fn_factory,
+    fn_service, map_config,
+};
 use actix_web::dev::AppConfig;
 use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
 
 use super::connection::Connection;
+use super::http2::serve_connection;
 use super::patience::Impatient;
 use super::serve::{Service, serve};
 use super::tls::Tls;
@@ -25,9 +30,9 @@ use super::wire::WireCase;
 
 /// Time that a connection may stay idle. Longer than the idle time of usual
 /// load balancers, so that they are the ones to close.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// Time that a client may take to close its side.
-const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 
@@ -63,49 +68,58 @@ pub fn listen(
     tls: Option<Arc<Tls>>,
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
-    let head_timeout = service.limits.head;
-    let stall_timeout = service.limits.body;
+    let limits = service.limits;
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
-        let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
-        // Hidden, but the only one that tells whether a connection is secure.
-        let secure = tls.is_some();
-        let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);
-        let (stop, stopping) = (stop.clone(), stop.clone());
-        let http = HttpService::build()
+        let app = || {
+            let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
+            // Hidden, but the only one that tells whether a connection is secure.
+            let secure = tls.is_some();
+            let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);
+            map_config(app.map_err(|error: Error| error.error_response()), config)
+        };
+        let stopping = stop.clone();
+        let http_1 = HttpService::build()
             .graceful_shutdown_signal(move || {
-                let stop = stop.clone();
+                let stop = stopping.clone();
                 async move { stop.notified().await }
             })
             .keep_alive(KEEP_ALIVE)
-            .client_request_timeout(head_timeout)
+            .client_request_timeout(limits.head)
             .client_disconnect_timeout(DISCONNECT_TIMEOUT)
             .local_addr(address)
-            .finish(map_config(app.map_err(|error: Error| error.error_response()), config));
-        let (tls, stopping) = (tls.clone(), stopping.clone());
-        fn_service(move |connection: TcpStream| {
-            let (tls, stop) = (tls.clone(), stopping.clone());
+            .finish(app());
+        let http_2 = app();
+        let (tls, stop) = (tls.clone(), stop.clone());
+        fn_factory(move || {
+            let (http_1, http_2) = (http_1.new_service(()), http_2.new_service(()));
+            let (tls, stop) = (tls.clone(), stop.clone());
             async move {
-                let peer = connection.peer_addr().ok();
-                // The end of an answer must not wait until the client confirms its beginning.
-                connection.set_nodelay(true).map_err(DispatchError::Io)?;
-                let connection = match tls {
-                    None => Connection::Plain(connection),
-                    Some(tls) => {
-                        let encrypted = tls.accept(connection).await.map_err(DispatchError::Io)?;
-                        Connection::encrypted(encrypted, async move { stop.notified().await })
+                let (http_1, http_2) = (Rc::new(http_1.await?), Rc::new(http_2.await?));
+                let serve = move |connection: TcpStream| {
+                    let (http_1, http_2) = (Rc::clone(&http_1), Rc::clone(&http_2));
+                    let (tls, stop) = (tls.clone(), stop.clone());
+                    async move {
+                        let peer = connection.peer_addr().ok();
+                        // The end of an answer must not wait until the client confirms its beginning.
+                        connection.set_nodelay(true)?;
+                        let connection = match tls {
+                            None => Connection::Plain(connection),
+                            Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
+                        };
+                        let is_http_2 = connection.is_http_2();
+                        let connection = Impatient::new(connection, limits.body);
+                        if is_http_2 {
+                            let stop = stop.notified();
+                            return serve_connection(connection, &*http_2, peer, limits, stop)
+                                .await
+                                .map_err(|error| DispatchError::Io(io::Error::other(error)));
+                        }
+                        http_1.call((WireCase::new(connection), Protocol::Http1, peer)).await
                     }
                 };
-                let is_http_2 = connection.is_http_2();
-                let connection = Impatient::new(connection, stall_timeout);
-                // The names of headers have one spelling in HTTP/2, and no text to restore.
-                Ok(if is_http_2 {
-                    (WireCase::transparent(connection), Protocol::Http2, peer)
-                } else {
-                    (WireCase::new(connection), Protocol::Http1, peer)
-                })
+                Ok::<_, ()>(fn_service(serve))
             }
         })
-        .and_then(http)
     })
 }

@@ -9,6 +9,7 @@ mod execute;
 mod explain;
 mod file;
 mod forwarded;
+mod http2;
 mod issuer;
 mod limits;
 mod linger;

@@ -12,38 +12,55 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+type Waiting = Option<Pin<Box<Sleep>>>;
+
 /// Fails a write that makes no progress for too long.
 #[derive(Debug)]
 pub struct Impatient<IO> {
     io: IO,
     limit: Duration,
-    /// Runs while the peer takes nothing.
-    waiting: Option<Pin<Box<Sleep>>>,
+    /// Run while the peer takes nothing of what is written, or of what a layer below
+    /// has taken on.
+    writing: Waiting,
+    flushing: Waiting,
 }
 
 impl<IO> Impatient<IO> {
     /// Wraps a connection.
     pub const fn new(io: IO, limit: Duration) -> Self {
-        Self { io, limit, waiting: None }
+        Self { io, limit, writing: None, flushing: None }
     }
 
-    fn judge<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.waiting = None;
-            return outcome;
+    fn judge_write<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_pending() {
+            return wait(&mut self.writing, self.limit, cx);
         }
-        let limit = self.limit;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        // The peer takes more, even if the buffer of a layer below is never empty.
+        (self.writing, self.flushing) = (None, None);
+        outcome
     }
+
+    fn judge_flush(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        if outcome.is_pending() {
+            return wait(&mut self.flushing, self.limit, cx);
+        }
+        self.flushing = None;
+        outcome
+    }
+}
+
+/// Pending, until it was so for too long.
+fn wait<T>(waiting: &mut Waiting, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+    let waiting = waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
+    ready!(waiting.as_mut().poll(cx));
+    Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Impatient<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_write(cx, bytes);
-        this.judge(cx, outcome)
+        this.judge_write(cx, outcome)
     }
 
     fn poll_write_vectored(
@@ -53,7 +70,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Impatient<IO> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_write_vectored(cx, parts);
-        this.judge(cx, outcome)
+        this.judge_write(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -61,7 +78,9 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Impatient<IO> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.io).poll_flush(cx);
+        this.judge_flush(cx, outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -91,11 +91,6 @@ impl<IO> WireCase<IO> {
         Self { io, ready: Vec::new(), sent: 0, place: Place::Head, begins: false }
     }
 
-    /// Wraps a connection that is to pass as it is.
-    pub const fn transparent(io: IO) -> Self {
-        Self { io, ready: Vec::new(), sent: 0, place: Place::Opaque, begins: false }
-    }
-
     /// Restores the heads in `bytes`, up to a body that is not worth copying.
     ///
     /// # Errors

@@ -9,10 +9,11 @@ const ORDER: [&str; 17] = [
 ];
 
 /// Crates that only some modules may name.
-const RESERVED: [(&str, &[&str]); 7] = [
+const RESERVED: [(&str, &[&str]); 8] = [
     ("sqlx", &["store"]),
     ("rusqlite", &["store"]),
     ("rusqlite_migration", &["store"]),
+    ("h2", &["http"]),
     ("actix_http", &["http", "app"]),
     ("actix_server", &["http", "app"]),
     ("actix_service", &["http", "app"]),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use h2::client::SendRequest;
 use serde_json::{Value, json};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
@@ -48,7 +49,8 @@ fn install(folder: &Path, certificate: &str, key: &str) {
     }
 }
 
-fn server(more: &[&str]) -> (Process, PathBuf) {
+/// An encrypted server of account 1, and its folder.
+pub fn server(more: &[&str]) -> (Process, PathBuf) {
     let folder = fresh_folder();
     install(&folder, "first.pem", "first.key.pem");
     let accounts = account(1).setting();
@@ -57,7 +59,8 @@ fn server(more: &[&str]) -> (Process, PathBuf) {
     (Process::spawn(folder.clone(), &[&fixed[..], &tls, more].concat(), &[]), folder)
 }
 
-fn client(server: &Process) -> Client {
+/// A client of it that speaks HTTP/1.1.
+pub fn client(server: &Process) -> Client {
     Client::over_tls(server.address(), account(1), trusting(&[b"http/1.1"]))
 }
 
@@ -161,8 +164,8 @@ fn changed_certificates_are_taken_up_and_broken_ones_are_not() {
     comes_to_show(&server, "first.pem");
 }
 
-/// Sends requests over one HTTP/2 connection at once; statuses and bodies.
-async fn over_http_2(server: &Process, requests: Vec<Request<'_>>) -> Vec<(u16, Value)> {
+/// Opens an HTTP/2 connection.
+pub async fn connect(server: &Process) -> SendRequest<Bytes> {
     let stream = tokio::net::TcpStream::connect(server.address()).await.expect("the server listens");
     let name = ServerName::try_from("127.0.0.1").expect("an address");
     let connector = TlsConnector::from(trusting(&[b"h2", b"http/1.1"]));
@@ -170,7 +173,12 @@ async fn over_http_2(server: &Process, requests: Vec<Request<'_>>) -> Vec<(u16, 
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
     tokio::spawn(connection);
-    let mut sender = sender.ready().await.expect("a stream");
+    sender.ready().await.expect("a stream")
+}
+
+/// Sends requests over one HTTP/2 connection at once; statuses and bodies.
+async fn over_http_2(server: &Process, requests: Vec<Request<'_>>) -> Vec<(u16, Value)> {
+    let mut sender = connect(server).await;
     let mut pending = Vec::new();
     for request in requests {
         let (head, body) = as_http_2(&request.bytes());
@@ -255,12 +263,7 @@ fn files_that_are_missing_or_alone_are_refused_in_one_line() {
 #[tokio::test]
 async fn an_idle_connection_of_http_2_does_not_hold_up_the_end() {
     let (server, _) = server(&[]);
-    let stream = tokio::net::TcpStream::connect(server.address()).await.expect("the server listens");
-    let name = ServerName::try_from("127.0.0.1").expect("an address");
-    let stream = TlsConnector::from(trusting(&[b"h2"])).connect(name, stream).await.expect("a handshake");
-    let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
-    let connection = tokio::spawn(connection);
-    let mut sender = sender.ready().await.expect("a stream");
+    let mut sender = connect(&server).await;
     let client = client(&server);
     let t = client.table();
     let (head, body) = as_http_2(&t.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes());
@@ -276,5 +279,5 @@ async fn an_idle_connection_of_http_2_does_not_hold_up_the_end() {
     let ended = tokio::task::spawn_blocking(move || server.exit_status(Duration::from_secs(20)));
     assert_eq!(ended.await.expect("a status"), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    drop((sender, connection));
+    drop(sender);
 }

@@ -10,6 +10,7 @@ mod disk;
 mod entity;
 mod framing;
 mod histories;
+mod http2;
 mod line;
 mod linear;
 mod outages;

@@ -32,7 +32,7 @@ fn idle_connections() -> usize {
 }
 
 /// KiB of memory that a process has, where the system says so.
-fn resident(pid: u32) -> Option<u64> {
+pub fn resident(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     line.split_whitespace().nth(1)?.parse().ok()

@@ -1,0 +1,169 @@
+//! HTTP/2 connections, with the limits that connections of HTTP/1.1 have.
+//!
+//! actix would drive them too, but offers no limit of streams, heads or answers that
+//! wait to be taken. Every stream is answered by the same service as a request of
+//! HTTP/1.1.
+
+mod exchange;
+mod translate;
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_http::{Request, Response};
+use actix_service::Service;
+use actix_web::body::BoxBody;
+use actix_web::web::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use h2::RecvStream;
+use h2::server::{Builder, Connection, SendResponse};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use self::exchange::{Stalled, exchange};
+use super::limits::Limits;
+use super::listen::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
+
+/// Streams that a client may have open at once.
+const MAX_STREAMS: usize = 100;
+/// Requests of a connection that are worked on at once, or whose answers are large
+/// and wait to be taken. The other streams wait for their turn.
+const MAX_ACTIVE: usize = 32;
+/// Bytes of a body that may come before it is read.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// As many bytes for each stream: those that wait for their turn must not keep the
+/// others from receiving theirs.
+const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
+/// Bytes of a head at most, as on HTTP/1.1.
+const MAX_HEAD: u32 = 128 * 1024;
+/// Bytes of an answer that a stream may hand over before they are sent.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// Answers what comes over a connection until it ends, or until `stop` is done and
+/// the requests under way are answered.
+///
+/// # Errors
+/// Those of the connection.
+pub async fn serve_connection<IO, S>(
+    io: IO,
+    service: &S,
+    peer: Option<SocketAddr>,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+) -> Result<(), h2::Error>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request>,
+    S::Response: Into<Response<BoxBody>>,
+    S::Error: Into<Response<BoxBody>>,
+{
+    let handshake = timeout(limits.head, settings().handshake(io));
+    let Ok(connection) = handshake.await else { return Ok(()) };
+    let mut connection = Lifetime::new(connection?, limits.head);
+    let turns = Semaphore::new(MAX_ACTIVE);
+    let mut under_way = FuturesUnordered::new();
+    let mut stop = pin!(stop);
+    let outcome = loop {
+        let requests = under_way.len();
+        tokio::select! {
+            event = poll_fn(|cx| connection.poll_event(cx, requests)) => match event {
+                Event::Request(request, respond) => {
+                    under_way.push(exchange(service, &turns, *request, respond, peer, limits.body));
+                }
+                Event::Rested if connection.is_leaving() => break Ok(()),
+                Event::Rested => connection.say_goodbye(),
+                Event::Closed(outcome) => break outcome,
+            },
+            Some(outcome) = under_way.next() => {
+                if matches!(outcome, Err(Stalled)) {
+                    connection.say_goodbye();
+                }
+                if under_way.is_empty() {
+                    connection.rest();
+                }
+            }
+            () = &mut stop, if !connection.is_leaving() => connection.say_goodbye(),
+        }
+    };
+    drop(connection);
+    // A statement that is given up costs a connection to the database.
+    while under_way.next().await.is_some() {}
+    outcome
+}
+
+fn settings() -> Builder {
+    let mut settings = Builder::new();
+    settings
+        .max_concurrent_streams(MAX_STREAMS as u32)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(MAX_HEAD)
+        .max_send_buffer_size(SEND_BUFFER);
+    settings
+}
+
+/// What happens to a connection.
+enum Event {
+    Request(Box<http::Request<RecvStream>>, SendResponse<Bytes>),
+    /// It was without requests for as long as it may be.
+    Rested,
+    Closed(Result<(), h2::Error>),
+}
+
+/// A connection, and when it ends.
+struct Lifetime<IO> {
+    connection: Connection<IO, Bytes>,
+    /// Ends when the connection was without requests for as long as it may be.
+    resting: Pin<Box<Sleep>>,
+    /// Since when the client knows that the connection ends.
+    leaving: Option<Instant>,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Lifetime<IO> {
+    fn new(connection: Connection<IO, Bytes>, first_request: Duration) -> Self {
+        Self { connection, resting: Box::pin(sleep(first_request)), leaving: None }
+    }
+
+    /// Drives the connection. No request is accepted beside too many, and none from a
+    /// client that still opens streams long after the goodbye.
+    fn poll_event(&mut self, cx: &mut Context<'_>, requests: usize) -> Poll<Event> {
+        let is_over = self.leaving.is_some_and(|since| since.elapsed() > DISCONNECT_TIMEOUT);
+        let event = if requests >= MAX_STREAMS || is_over {
+            self.connection.poll_closed(cx).map(Event::Closed)
+        } else {
+            self.connection.poll_accept(cx).map(|accepted| match accepted {
+                Some(Ok((request, respond))) => Event::Request(Box::new(request), respond),
+                Some(Err(error)) => Event::Closed(Err(error)),
+                None => Event::Closed(Ok(())),
+            })
+        };
+        if event.is_pending() && requests == 0 {
+            return self.resting.as_mut().poll(cx).map(|()| Event::Rested);
+        }
+        event
+    }
+
+    const fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// Tells the client to open no further streams; those that are open go on.
+    fn say_goodbye(&mut self) {
+        if self.leaving.is_none() {
+            self.connection.graceful_shutdown();
+            self.leaving = Some(Instant::now());
+            self.rest();
+        }
+    }
+
+    /// Begins to wait for another request, or for the client to leave.
+    fn rest(&mut self) {
+        let time = if self.is_leaving() { DISCONNECT_TIMEOUT } else { KEEP_ALIVE };
+        self.resting.as_mut().reset(Instant::now() + time);
+    }
+}

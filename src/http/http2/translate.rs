@@ -1,0 +1,99 @@
+//! Heads and bodies between h2 and actix, which know different versions of `http`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use actix_http::{Payload, Request, ResponseHead};
+use actix_web::body::BodySize;
+use actix_web::error::PayloadError;
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue, HttpDate};
+use actix_web::http::{Method, StatusCode, Uri, Version};
+use actix_web::web::Bytes;
+use futures_util::Stream;
+use h2::RecvStream;
+
+/// Headers of a request at most, as on HTTP/1.1.
+const MAX_HEADERS: usize = 96;
+
+/// A request as actix has it.
+///
+/// # Errors
+/// The status of an answer to what is no request for us.
+pub fn request_of(
+    request: http::Request<RecvStream>,
+    peer: Option<SocketAddr>,
+) -> Result<Request, StatusCode> {
+    let (head, body) = request.into_parts();
+    if head.headers.len() > MAX_HEADERS {
+        return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    }
+    let payload: Payload =
+        if body.is_end_stream() { Payload::None } else { Payload::Stream { payload: Box::pin(Body(body)) } };
+    let mut request = Request::with_payload(payload);
+    let translated = request.head_mut();
+    translated.method = Method::from_bytes(head.method.as_str().as_bytes()).map_err(bad_request)?;
+    translated.uri = head.uri.to_string().parse::<Uri>().map_err(bad_request)?;
+    translated.version = Version::HTTP_2;
+    translated.headers = headers_of(&head.headers).ok_or(StatusCode::BAD_REQUEST)?;
+    translated.peer_addr = peer;
+    Ok(request)
+}
+
+fn bad_request<E>(_: E) -> StatusCode {
+    StatusCode::BAD_REQUEST
+}
+
+fn headers_of(headers: &http::HeaderMap) -> Option<HeaderMap> {
+    let mut translated = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let name = HeaderName::from_bytes(name.as_str().as_bytes()).ok()?;
+        translated.append(name, HeaderValue::from_bytes(value.as_bytes()).ok()?);
+    }
+    Some(translated)
+}
+
+/// The head of an answer. What HTTP/2 has no use for is left out.
+pub fn head_of(head: &ResponseHead, size: BodySize) -> http::Response<()> {
+    let mut translated = http::Response::new(());
+    if let Ok(status) = http::StatusCode::from_u16(head.status.as_u16()) {
+        *translated.status_mut() = status;
+    }
+    let headers = translated.headers_mut();
+    for (name, value) in head.headers() {
+        if !matches!(*name, header::CONNECTION | header::TRANSFER_ENCODING | header::CONTENT_LENGTH)
+            && let Ok(name) = http::HeaderName::from_bytes(name.as_str().as_bytes())
+            && let Ok(value) = http::HeaderValue::from_bytes(value.as_bytes())
+        {
+            headers.append(name, value);
+        }
+    }
+    if let BodySize::Sized(length) = size
+        && head.status != StatusCode::NO_CONTENT
+    {
+        headers.insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    if let Ok(date) = HttpDate::from(SystemTime::now()).to_string().try_into() {
+        headers.insert(http::header::DATE, date);
+    }
+    translated
+}
+
+/// The body of a request. What was read makes room for more.
+struct Body(RecvStream);
+
+impl Stream for Body {
+    type Item = Result<Bytes, PayloadError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = &mut self.get_mut().0;
+        let Some(piece) = ready!(stream.poll_data(cx)) else { return Poll::Ready(None) };
+        let piece = piece.and_then(|piece| {
+            stream.flow_control().release_capacity(piece.len())?;
+            Ok(piece)
+        });
+        Poll::Ready(Some(piece.map_err(|error| PayloadError::Io(io::Error::other(error)))))
+    }
+}
