@@ -12,7 +12,7 @@ use actix_web::web::Bytes;
 
 use super::answer::Answer;
 use super::cors;
-use super::wire::announces_body;
+use super::wire::{LENGTH_OF_NOTHING, announces_body};
 use crate::codec::properties::CorsRule;
 use crate::request::Head;
 use crate::request::head::DEFAULT;
@@ -48,6 +48,9 @@ pub fn respond(answer: Answer, rules: &[CorsRule], head: &Head<'_>, request_id: 
     }
     for (name, value) in cors {
         insert(headers, name, value.into());
+    }
+    if status == StatusCode::NO_CONTENT {
+        insert(headers, LENGTH_OF_NOTHING, "0".into());
     }
     insert(headers, REQUEST_ID, request_id.into());
     let version = head.version();
@@ -90,6 +93,7 @@ fn name_of(name: &str) -> Option<HeaderName> {
     const REQUEST_ID_NAME: HeaderName = HeaderName::from_static(REQUEST_ID);
     const CLIENT_REQUEST_ID_NAME: HeaderName = HeaderName::from_static(CLIENT_REQUEST_ID);
     const VERSION_NAME: HeaderName = HeaderName::from_static(VERSION);
+    const LENGTH_OF_NOTHING_NAME: HeaderName = HeaderName::from_static(LENGTH_OF_NOTHING);
     Some(match name {
         "Cache-Control" => header::CACHE_CONTROL,
         "Content-Type" => header::CONTENT_TYPE,
@@ -100,6 +104,7 @@ fn name_of(name: &str) -> Option<HeaderName> {
         REQUEST_ID => REQUEST_ID_NAME,
         CLIENT_REQUEST_ID => CLIENT_REQUEST_ID_NAME,
         VERSION => VERSION_NAME,
+        LENGTH_OF_NOTHING => LENGTH_OF_NOTHING_NAME,
         _ => return HeaderName::from_bytes(name.as_bytes()).ok(),
     })
 }

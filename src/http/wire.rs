@@ -16,6 +16,11 @@
 //!   capital letters except to HEAD ([`announces_body`]), so that a capital C
 //!   announces a body.
 //!
+//! The service sends a length of zero with a 204, too. actix takes the header out of
+//! such an answer, even one that the answer has set itself. So our answers have a
+//! header of another name there ([`LENGTH_OF_NOTHING`]), as long as the true one, which
+//! takes its place. It is not needed once actix keeps a length that was set.
+//!
 //! Where requests were sent before their answers, actix takes an answer for one to
 //! the request that it has read last, and so gives a body to HEAD, or none to a GET
 //! before it. What comes then would be read as another answer: the connection ends
@@ -33,6 +38,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const PIECE: usize = 4 * 1024;
 /// Bytes in which a head has to end.
 const MAX_HEAD: usize = 64 * 1024;
+
+/// Stands for `Content-Length` in an answer whose length actix would leave out.
+pub const LENGTH_OF_NOTHING: &str = "no-body-length";
 
 /// Whether the answer to such a request is to be written with capital letters,
 /// which tell [`WireCase`] that the announced body follows.
@@ -249,6 +257,7 @@ fn spelling(name: &[u8]) -> Option<&'static str> {
         11 => &["Retry-After"],
         12 => &["Content-Type", "x-ms-version"],
         13 => &["Cache-Control", "DataServiceId"],
+        14 if name.eq_ignore_ascii_case(LENGTH_OF_NOTHING.as_bytes()) => return Some("Content-Length"),
         14 => &["Content-Length"],
         15 => &["x-ms-error-code", "x-ms-request-id"],
         16 => &["WWW-Authenticate"],
@@ -404,6 +413,16 @@ mod tests {
         let nothing = "HTTP/1.0 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         let restored = "HTTP/1.0 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         assert_eq!(sent(&[nothing, nothing]), format!("{restored}{restored}"));
+    }
+
+    #[test]
+    fn the_length_of_nothing_gets_its_name() {
+        let empty = "HTTP/1.1 204 No Content\r\nNo-Body-Length: 0\r\nEtag: 1\r\n\r\n";
+        let restored = "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nETag: 1\r\n\r\n";
+        let answers = format!("{empty}{HEAD}{BODY}{empty}{empty}{BODILESS}");
+        let expected = format!("{restored}{HEAD_RESTORED}{BODY}{restored}{restored}{BODILESS_RESTORED}");
+        assert_eq!(sent(&[&answers]), expected);
+        assert_eq!(LENGTH_OF_NOTHING.len(), "Content-Length".len());
     }
 
     #[test]

@@ -204,7 +204,7 @@ async fn over_http_2(server: &Process, requests: Vec<Request<'_>>) -> Vec<(u16, 
 }
 
 /// The same request as HTTP/2 has it.
-fn as_http_2(bytes: &[u8]) -> (::http::Request<()>, Bytes) {
+pub fn as_http_2(bytes: &[u8]) -> (::http::Request<()>, Bytes) {
     let mut slots = [httparse::EMPTY_HEADER; 64];
     let mut parsed = httparse::Request::new(&mut slots);
     let used = parsed.parse(bytes).expect("a request").unwrap();

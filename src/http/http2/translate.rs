@@ -15,6 +15,8 @@ use actix_web::web::Bytes;
 use futures_util::Stream;
 use h2::RecvStream;
 
+use crate::http::wire::LENGTH_OF_NOTHING;
+
 /// Headers of a request at most, as on HTTP/1.1.
 const MAX_HEADERS: usize = 96;
 
@@ -64,6 +66,7 @@ pub fn head_of(head: &ResponseHead, size: BodySize) -> http::Response<()> {
     let headers = translated.headers_mut();
     for (name, value) in head.headers() {
         if !matches!(*name, header::CONNECTION | header::TRANSFER_ENCODING | header::CONTENT_LENGTH)
+            && name != LENGTH_OF_NOTHING
             && let Ok(name) = http::HeaderName::from_bytes(name.as_str().as_bytes())
             && let Ok(value) = http::HeaderValue::from_bytes(value.as_bytes())
         {

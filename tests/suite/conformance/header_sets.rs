@@ -21,6 +21,8 @@ const ALWAYS: [&str; 5] = ["Date", "Server", "x-ms-client-request-id", "x-ms-req
 const TABLE_LAYER: [&str; 2] = ["Cache-Control", "X-Content-Type-Options"];
 /// What a body brings along.
 const BODY: [&str; 2] = ["Content-Length", "Content-Type"];
+/// What an answer without one has instead.
+const NO_BODY: [&str; 1] = ["Content-Length"];
 
 #[track_caller]
 fn carries(answer: &Answer, status: u16, sets: &[&[&str]]) {
@@ -48,8 +50,8 @@ fn answers_about_tables(client: &Client) {
     let content = create(Some("return-content"));
     carries(&content, 201, &[&TABLE_LAYER, &BODY, &["Location", "Preference-Applied"]]);
     let none = create(Some("return-no-content"));
-    carries(&none, 204, &[&TABLE_LAYER, &["DataServiceId", "Location", "Preference-Applied"]]);
-    carries(&client.delete_table(&t.name), 204, &[&TABLE_LAYER]);
+    carries(&none, 204, &[&TABLE_LAYER, &NO_BODY, &["DataServiceId", "Location", "Preference-Applied"]]);
+    carries(&client.delete_table(&t.name), 204, &[&TABLE_LAYER, &NO_BODY]);
 }
 
 fn answers_about_entities(client: &Client) {
@@ -62,7 +64,11 @@ fn answers_about_entities(client: &Client) {
     let content = insert("2", Some("return-content"));
     carries(&content, 201, &[&TABLE_LAYER, &BODY, &["ETag", "Location", "Preference-Applied"]]);
     let none = insert("3", Some("return-no-content"));
-    carries(&none, 204, &[&TABLE_LAYER, &["DataServiceId", "ETag", "Location", "Preference-Applied"]]);
+    carries(
+        &none,
+        204,
+        &[&TABLE_LAYER, &NO_BODY, &["DataServiceId", "ETag", "Location", "Preference-Applied"]],
+    );
     carries(&t.get("p", "1"), 200, &[&TABLE_LAYER, &BODY, &["ETag"]]);
     carries(&t.query(""), 200, &[&TABLE_LAYER, &BODY]);
     let next = ["x-ms-continuation-NextPartitionKey", "x-ms-continuation-NextRowKey"];
@@ -70,10 +76,10 @@ fn answers_about_entities(client: &Client) {
     for verb in ["PUT", "MERGE", "PATCH"] {
         for (row, condition) in [("1", Some("*")), ("new", None)] {
             let write = t.on(verb, "p", row).json(&json!({})).header("Prefer", "return-content");
-            carries(&write.if_match(condition).send(), 204, &[&TABLE_LAYER, &["ETag"]]);
+            carries(&write.if_match(condition).send(), 204, &[&TABLE_LAYER, &NO_BODY, &["ETag"]]);
         }
     }
-    carries(&t.delete("p", "1", Some("*")), 204, &[&TABLE_LAYER]);
+    carries(&t.delete("p", "1", Some("*")), 204, &[&TABLE_LAYER, &NO_BODY]);
 }
 
 fn answers_to_transactions(client: &Client) {
@@ -97,9 +103,9 @@ fn answers_in_xml(client: &Client) {
         carries(&client.request("HEAD", path).send(), 200, &[&BODY]);
     }
     let put = client.request("PUT", &acl).header("Accept", "application/xml").send();
-    carries(&put, 204, &[]);
+    carries(&put, 204, &[&NO_BODY]);
     let put = client.request("PUT", properties).body("<StorageServiceProperties/>").send();
-    carries(&put, 202, &[&["Content-Length"]]);
+    carries(&put, 202, &[&NO_BODY]);
 }
 
 fn refusals_of_the_table_layer(client: &Client) {

@@ -108,6 +108,21 @@ async fn heads_have_the_limits_of_http_1() {
     assert_eq!(status_with(&server, long(200_000)).await, 431);
 }
 
+#[tokio::test]
+async fn an_answer_without_content_has_no_length() {
+    let (server, _) = tls::server(&[]);
+    let client = tls::client(&server);
+    let table = client.table();
+    let insert = table.inserting(&with_keys("p", "r", json!({}))).header("Prefer", "return-no-content");
+    let (head, body) = tls::as_http_2(&insert.bytes());
+    let (answer, mut out) = tls::connect(&server).await.send_request(head, false).expect("a request");
+    out.send_data(body, true).expect("a body");
+    let answer = answer.await.expect("an answer");
+    assert_eq!(answer.status(), 204);
+    let names: Vec<&str> = answer.headers().keys().map(::http::HeaderName::as_str).collect();
+    assert!(names.contains(&"etag") && !names.iter().any(|name| name.contains("length")), "{names:?}");
+}
+
 #[test]
 fn a_head_without_end_ends_the_connection() {
     let (server, _) = tls::server(&[]);
