@@ -91,7 +91,7 @@ async fn fill<B: Backend>(store: &B) {
         let table = TableName::parse(&format!("Table{table}")).expect("a name");
         store.create_table(ACCOUNT, &table, now()).await.expect("a table");
         let text = vec![("Text", EdmValue::String("x".repeat(200)))];
-        let properties = Sent::new(&text, None).expect("properties");
+        let properties = Sent::new(0, &text, None).expect("properties");
         let write = |row: usize| Write {
             kind: WriteKind::Insert,
             key: Key::new("p", format!("{row:04}")),

@@ -35,8 +35,9 @@ pub fn check_reading<T>(entity: Result<EntityBody<'_>>, name: Result<T>) {
 /// Inserts the entity, and updates another with it.
 fn check(body: &EntityBody<'_>) {
     for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
+        let keys = key.as_ref().map_or_else(|| body.counted_keys(), Key::counted_size);
         let EntityBody { partition, row, properties, flaw } = body.clone();
-        let sent = SentEntity { partition, row, properties: Sent::new(&properties, flaw) };
+        let sent = SentEntity { partition, row, properties: Sent::new(keys, &properties, flaw) };
         let properties = body.clone().into_properties();
         let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
         match single(&mut EntityWrite { table, verb, key, body: Some(sent), if_match }) {

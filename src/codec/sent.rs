@@ -36,8 +36,8 @@ impl From<Given<'_>> for EdmValue {
     }
 }
 
-/// Custom properties that keep the rules which hold for them one by one (protocol
-/// §5.7). Kept as what is to be stored: a change set of a hundred entities holds a
+/// Custom properties that keep the rules which hold for them without what is stored
+/// (protocol §5.7). Kept as what is to be stored: a change set of a hundred entities holds a
 /// hundred texts instead of all their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
@@ -47,20 +47,19 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Judges properties, of which reading may have found a flaw, and prints them.
+    /// Checks properties, of which reading may have found a flaw, and prints them.
+    /// `keys`: bytes that the entity's keys count.
     ///
     /// # Errors
-    /// In the order of protocol §5.9: those of [`entity::check_names`], the flaw, and
-    /// those of [`entity::check_values`].
-    pub fn new<N: AsRef<str>, V: Value>(properties: &[(N, V)], flaw: Option<Error>) -> Result<Self> {
-        entity::check_names(properties)?;
-        flaw.map_or(Ok(()), Err)?;
-        entity::check_values(properties)?;
-        Ok(Self {
-            stored: stored::encode(properties),
-            count: properties.len(),
-            size: entity::counted(properties),
-        })
+    /// In the order of protocol §5.9: those of [`entity::check_names`], the flaw,
+    /// those of [`entity::check_size`], and those of [`entity::check_values`].
+    pub fn new<N: AsRef<str>, V: Value>(
+        keys: usize,
+        properties: &[(N, V)],
+        flaw: Option<Error>,
+    ) -> Result<Self> {
+        let size = check(keys, properties, flaw)?;
+        Ok(Self { stored: stored::encode(properties), count: properties.len(), size })
     }
 
     /// What an entity stores that has these properties and no others.
@@ -77,6 +76,16 @@ impl Sent {
     pub const fn size(&self) -> usize {
         self.size
     }
+}
+
+/// The size of properties that may be stored.
+fn check<N: AsRef<str>, V: Value>(keys: usize, properties: &[(N, V)], flaw: Option<Error>) -> Result<usize> {
+    entity::check_names(properties)?;
+    flaw.map_or(Ok(()), Err)?;
+    let size = entity::counted(properties);
+    entity::check_size(keys, size)?;
+    entity::check_values(properties)?;
+    Ok(size)
 }
 
 impl Default for Sent {
@@ -99,10 +108,13 @@ mod tests {
     fn faults_come_in_their_order() {
         let flaw = || Some(Error::from(Code::BodyNotUnderstood));
         let long = "x".repeat(MAX_STRING + 1);
-        let code = |name: &str, flaw| Sent::new(&[(name, Given::Plain(&long))], flaw).map_err(|e| e.code);
-        assert_eq!(code("bad name", flaw()), Err(Code::PropertyNameInvalid));
-        assert_eq!(code("P", flaw()), Err(Code::BodyNotUnderstood));
-        assert_eq!(code("P", None), Err(Code::PropertyValueTooLarge));
+        let code = |keys, name: &str, flaw| {
+            Sent::new(keys, &[(name, Given::Plain(&long))], flaw).map_err(|e| e.code)
+        };
+        assert_eq!(code(MAX_ENTITY, "bad name", flaw()), Err(Code::PropertyNameInvalid));
+        assert_eq!(code(MAX_ENTITY, "P", flaw()), Err(Code::BodyNotUnderstood));
+        assert_eq!(code(MAX_ENTITY, "P", None), Err(Code::EntityTooLarge));
+        assert_eq!(code(0, "P", None), Err(Code::PropertyValueTooLarge));
     }
 
     #[test]
@@ -110,11 +122,11 @@ mod tests {
         let text = |letters: usize| Given::Read(EdmValue::String("é".repeat(letters)));
         let size = |texts: usize, letters: usize| {
             let names: Vec<String> = (0..texts).map(|n| format!("P{n:02}")).collect();
-            Sent::new(&names.iter().map(|n| (n, text(letters))).collect::<Vec<_>>(), None).unwrap().size()
+            Sent::new(0, &names.iter().map(|n| (n, text(letters))).collect::<Vec<_>>(), None).unwrap().size()
         };
         let exact = |texts: usize, letters: usize| texts * (8 + 6 + 4 + 2 * letters);
         assert_eq!(size(1, 10), exact(1, 10) + 20);
-        assert_eq!(size(16, MAX_STRING), exact(16, MAX_STRING));
+        assert_eq!(size(15, MAX_STRING), exact(15, MAX_STRING));
         assert!(size(2, MAX_STRING) >= exact(2, MAX_STRING) && size(2, MAX_STRING) <= MAX_ENTITY / 4);
     }
 
@@ -129,13 +141,13 @@ mod tests {
             }
             body.push('}');
             let read = read::entity(body.as_bytes()).unwrap();
-            let sent = Sent::new(&read.properties, None).unwrap();
+            let sent = Sent::new(0, &read.properties, None).unwrap();
             let copied = read.into_properties();
             for ((_, value), text) in copied.iter().zip(&texts) {
                 prop_assert_eq!(value, &EdmValue::String(text.clone()));
             }
             prop_assert_eq!(copied.len(), texts.len());
-            prop_assert_eq!(Sent::new(&copied, None).unwrap(), sent);
+            prop_assert_eq!(Sent::new(0, &copied, None).unwrap(), sent);
         }
     }
 }

@@ -24,8 +24,13 @@ impl Key {
 
     /// Bytes that an entity without properties counts, see [`Entity::counted_size`].
     pub fn counted_size(&self) -> usize {
-        4 + 2 * (utf16_len(&self.partition) + utf16_len(&self.row))
+        counted_keys(&self.partition, &self.row)
     }
+}
+
+/// Bytes that keys count, see [`Entity::counted_size`].
+pub fn counted_keys(partition: &str, row: &str) -> usize {
+    4 + 2 * (utf16_len(partition) + utf16_len(row))
 }
 
 /// An entity as a client describes it; the service adds the Timestamp.
@@ -72,16 +77,6 @@ impl Value for EdmValue {
     }
 }
 
-/// The rules that hold for an entity's properties taken one by one and
-/// counted: number, names and sizes of values.
-///
-/// # Errors
-/// Those of [`check_names`], then those of [`check_values`].
-pub fn check_properties<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> Result<()> {
-    check_names(properties)?;
-    check_values(properties)
-}
-
 /// How many properties there may be, and what they may be called.
 ///
 /// # Errors
@@ -111,12 +106,12 @@ pub fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
     }
 }
 
-/// Whether an entity as a whole may be stored whose properties count so many bytes.
+/// Whether an entity may be stored whose keys and properties count so many bytes.
 ///
 /// # Errors
 /// [`Code::EntityTooLarge`].
-pub fn check_size(key: &Key, properties: usize) -> Result<()> {
-    if key.counted_size() + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
+pub fn check_size(keys: usize, properties: usize) -> Result<()> {
+    if keys + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
 /// Bytes that properties count, see [`Entity::counted_size`]. Of few it may be more
@@ -230,7 +225,7 @@ mod tests {
 
     #[test]
     fn limits_sit_exactly_on_their_edges() {
-        let with = |value| check_properties(&[("P", value)]).map_err(|e| e.code);
+        let with = |value| check_values(&[("P", value)]).map_err(|e| e.code);
         assert_eq!(with(EdmValue::String("x".repeat(MAX_STRING))), Ok(()));
         let long = EdmValue::String("x".repeat(MAX_STRING + 1));
         assert_eq!(with(long), Err(Code::PropertyValueTooLarge));
@@ -239,7 +234,9 @@ mod tests {
         assert_eq!(with(long), Err(Code::PropertyValueTooLarge));
         let many =
             |n: usize| -> Properties { (0..n).map(|i| (format!("P{i}"), EdmValue::Int32(1))).collect() };
-        assert_eq!(check_properties(&many(252)), Ok(()));
-        assert_eq!(check_properties(&many(253)).map_err(|e| e.code), Err(Code::TooManyProperties));
+        assert_eq!(check_names(&many(252)), Ok(()));
+        assert_eq!(check_names(&many(253)).map_err(|e| e.code), Err(Code::TooManyProperties));
+        assert_eq!(check_size(1, MAX_ENTITY - 1), Ok(()));
+        assert_eq!(check_size(1, MAX_ENTITY).map_err(|e| e.code), Err(Code::EntityTooLarge));
     }
 }

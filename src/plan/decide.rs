@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::codec::sent::Sent;
 use crate::codec::stored;
 use crate::error::{Code, Result};
-use crate::model::entity::{StoredProperties, check_properties, check_size, counted};
+use crate::model::entity::{StoredProperties, check_names, check_size, counted};
 use crate::model::{IfMatch, Key, Stored, Ticks};
 
 /// What a write does to its entity.
@@ -23,7 +23,7 @@ pub enum WriteKind {
 }
 
 /// One write of one entity. Its keys and properties have passed the checks
-/// that need no stored state; the size as a whole is judged by [`decide`].
+/// that need no stored state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     pub kind: WriteKind,
@@ -33,10 +33,9 @@ pub struct Write {
 }
 
 impl Write {
-    /// What an insert that is not too large stores, if there is nothing yet.
+    /// What an insert stores, if there is nothing yet.
     pub fn as_insert(&self) -> Option<&StoredProperties> {
-        let is_good = self.kind == WriteKind::Insert && self.check_size().is_ok();
-        is_good.then_some(self.properties.stored())
+        (self.kind == WriteKind::Insert).then_some(self.properties.stored())
     }
 
     /// The version that a delete removes, `Some(None)` for whatever is stored;
@@ -57,10 +56,6 @@ impl Write {
                 Written { modified: Some(now) }
             }
         }
-    }
-
-    fn check_size(&self) -> Result<()> {
-        check_size(&self.key, self.properties.size())
     }
 }
 
@@ -86,13 +81,11 @@ pub struct Written {
 /// tick does, so one ETag names one version for ever.
 ///
 /// # Errors
-/// [`Code::EntityTooLarge`], [`Code::TooManyProperties`] (a merge's union),
 /// [`Code::EntityAlreadyExists`], [`Code::ResourceNotFound`],
 /// [`Code::UpdateConditionNotSatisfied`]; a missing entity wins over an ETag
-/// that differs.
+/// that differs. Of a merge's union [`Code::TooManyProperties`],
+/// [`Code::EntityTooLarge`].
 pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Result<Change<'w>> {
-    // The size of what was sent comes before the question what is stored.
-    write.check_size()?;
     let properties = match judge(write.kind, found)? {
         Verdict::Put => Cow::Borrowed(write.properties.stored()),
         Verdict::Merge(old) => Cow::Owned(merged(write, old)?),
@@ -138,8 +131,8 @@ fn merged(write: &Write, old: &StoredProperties) -> Result<StoredProperties> {
             None => merged.push((name, value)),
         }
     }
-    check_properties(&merged)?;
-    check_size(&write.key, counted(&merged))?;
+    check_names(&merged)?;
+    check_size(write.key.counted_size(), counted(&merged))?;
     Ok(stored::encode(&merged))
 }
 
@@ -160,7 +153,7 @@ mod tests {
     }
 
     fn sent(properties: &Properties) -> Sent {
-        Sent::new(properties, None).unwrap()
+        Sent::new(0, properties, None).unwrap()
     }
 
     fn write(kind: WriteKind) -> Write {
@@ -213,17 +206,6 @@ mod tests {
         ] {
             assert_eq!(result(kind, None), on_nothing, "{kind:?} on nothing");
             assert_eq!(result(kind, Some(&old())), on_stored, "{kind:?} on a stored entity");
-        }
-    }
-
-    #[test]
-    fn what_is_too_large_is_refused_before_what_is_stored_is_asked() {
-        let text = |n: i32| (format!("P{n}"), EdmValue::String("x".repeat(32 * 1024)));
-        let properties = sent(&(0..17).map(text).collect());
-        let write = Write { properties, ..write(WriteKind::Insert) };
-        assert_eq!(write.as_insert(), None);
-        for found in [None, Some(&old())] {
-            assert_eq!(decide(&write, found, ticks(T1)).unwrap_err().code, Code::EntityTooLarge);
         }
     }
 

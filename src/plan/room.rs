@@ -67,7 +67,7 @@ mod tests {
 
     fn merge(properties: &Properties) -> Write {
         let key = Key::new("p".repeat(MAX_KEY), "r".repeat(MAX_KEY));
-        let properties = Sent::new(properties, None).unwrap();
+        let properties = Sent::new(0, properties, None).unwrap();
         Write { kind: WriteKind::Merge(IfMatch::Any), key, properties }
     }
 

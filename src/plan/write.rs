@@ -16,7 +16,8 @@ use crate::request::operation::{EntityWrite, SentEntity, WriteVerb};
 /// # Errors
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
 /// without keys, then the errors of keys, of the number and names of properties,
-/// of their values, of the values' sizes, and of the table's name.
+/// of their values, of the entity's size, of the values' sizes, and of the table's
+/// name.
 pub fn single(entity: &mut EntityWrite) -> Result<(TableName, Write)> {
     let kind = match entity.verb {
         WriteVerb::Insert => WriteKind::Insert,
@@ -149,7 +150,7 @@ mod tests {
         let mut entity = insert(None, None);
         entity.table = "no".into();
         let bad = vec![("bad name".to_owned(), EdmValue::Int32(1))];
-        entity.body.as_mut().unwrap().properties = Sent::new(&bad, None);
+        entity.body.as_mut().unwrap().properties = Sent::new(0, &bad, None);
         assert_eq!(code(&entity), Some(Code::PropertiesNeedValue));
         entity.body.as_mut().unwrap().partition = Some("p".into());
         entity.body.as_mut().unwrap().row = Some("r".into());

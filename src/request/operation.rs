@@ -145,7 +145,7 @@ pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Re
             table: name(table),
             verb: WriteVerb::Insert,
             key: None,
-            body: Some(entity(context)?),
+            body: Some(entity(context, None)?),
             if_match: IfMatch::Absent,
         }),
         (Resource::Partition { table, partition }, Verb::Get) => Operation::QueryEntities {
@@ -214,8 +214,8 @@ fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation>
 fn write(context: &Context<'_>, verb: Verb, table: &str, key: &Key) -> Result<EntityWrite> {
     let if_match = condition(context.head, verb)?;
     let (verb, body) = match verb {
-        Verb::Put => (WriteVerb::Replace, Some(entity(context)?)),
-        Verb::Merge => (WriteVerb::Merge, Some(entity(context)?)),
+        Verb::Put => (WriteVerb::Replace, Some(entity(context, Some(key))?)),
+        Verb::Merge => (WriteVerb::Merge, Some(entity(context, Some(key))?)),
         _ => (WriteVerb::Delete, None),
     };
     Ok(EntityWrite { table: table.to_owned(), verb, key: Some(key.clone()), body, if_match })
@@ -254,12 +254,14 @@ fn refuse_conditions(head: &Head) -> Result<()> {
     Ok(())
 }
 
-fn entity(context: &Context<'_>) -> Result<SentEntity> {
+/// `key`: that of the URL, if it names the entity.
+fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<SentEntity> {
     let body = match body_form(context)? {
         BodyForm::Json => json::entity(context.body),
         BodyForm::Atom => atom::entity(context.body),
     }?;
-    let properties = Sent::new(&body.properties, body.flaw);
+    let keys = key.map_or_else(|| body.counted_keys(), Key::counted_size);
+    let properties = Sent::new(keys, &body.properties, body.flaw);
     Ok(SentEntity { partition: body.partition, row: body.row, properties })
 }
 

@@ -12,7 +12,7 @@ use crate::codec::members;
 use crate::codec::sent::{Given, GivenProperties};
 use crate::codec::stored::ANNOTATION;
 use crate::error::{Code, Error, Result};
-use crate::model::entity::Properties;
+use crate::model::entity::{Properties, counted_keys};
 use crate::model::ticks::DateTimeError;
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
@@ -41,6 +41,11 @@ impl<'a> EntityBody<'a> {
                 self.properties.push((name, Given::Read(EdmValue::Boolean(false))));
             }
         }
+    }
+
+    /// Bytes that the keys in the body count.
+    pub fn counted_keys(&self) -> usize {
+        counted_keys(self.partition.as_deref().unwrap_or_default(), self.row.as_deref().unwrap_or_default())
     }
 
     /// The properties, copied where they are part of the body.

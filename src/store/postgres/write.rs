@@ -37,14 +37,7 @@ impl Attempt for One<'_> {
     async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
         for _ in 0..LOST_RACES {
             if let Some(assumed) = self.assumption() {
-                let change = match decide(self.write, assumed.as_ref(), self.now) {
-                    Ok(change) => change,
-                    // Refused whatever is stored; a missing table comes first.
-                    Err(error) => {
-                        let there = Box::pin(async { exists(&mut store.pool.acquire().await?, facts).await });
-                        return if there.await? { Err(error.into()) } else { Ok(None) };
-                    }
-                };
+                let change = decide(self.write, assumed.as_ref(), self.now)?;
                 if let Some(guess) = self.assuming(facts, change)
                     && let Some(version) = store.speculate(guess).await?
                 {

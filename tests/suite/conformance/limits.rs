@@ -17,6 +17,8 @@ cases![
     an_entity_has_one_mebibyte,
     a_merge_is_held_to_one_mebibyte,
     an_entity_too_large_fails_its_change_set,
+    an_entity_too_large_is_that_because_of_one_property_too,
+    a_merge_is_judged_by_what_was_sent_before_the_union,
     a_body_over_four_mebibytes_is_refused,
     a_chunked_body_over_four_mebibytes_is_refused,
     a_filter_may_hold_many_comparisons,
@@ -150,6 +152,45 @@ fn an_entity_too_large_fails_its_change_set(client: &Client) {
         .send(client);
     answer.refused(1, ENTITY_TOO_LARGE);
     assert_eq!(t.count(), 0);
+}
+
+fn an_entity_too_large_is_that_because_of_one_property_too(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    let bytes = json!({ "B@odata.type": "Edm.Binary", "B": binary(1024 * 1024) });
+    for over in [bytes, json!({ "S": "x".repeat(512 * 1024) })] {
+        let entity = with_keys("p", "r", over.clone());
+        t.insert(&with_keys("p", "s", over.clone())).refused(ENTITY_TOO_LARGE);
+        for condition in [None, Some("*")] {
+            t.replace("p", "r", &over, condition).refused(ENTITY_TOO_LARGE);
+            t.merge("p", "r", &over, condition).refused(ENTITY_TOO_LARGE);
+        }
+        for verb in ["POST", "PUT", "MERGE"] {
+            let batch = Batch::new().insert(&t, &with_keys("p", "1", json!({})));
+            let batch = match verb {
+                "POST" => batch.insert(&t, &entity),
+                verb => batch.write(verb, &t, ("p", "r"), &over, Some("*")),
+            };
+            batch.send(client).refused(1, ENTITY_TOO_LARGE);
+        }
+    }
+    assert_eq!((t.count(), t.properties()), (1, json!({ "A": 1 })));
+}
+
+fn a_merge_is_judged_by_what_was_sent_before_the_union(client: &Client) {
+    let t = client.table();
+    t.seed_one(filling(1024 * 1024 - 100_000));
+    let long = json!({ "Straw@odata.type": "Edm.Binary", "Straw": binary(65_537) });
+    t.merge("p", "r", &long, Some("*")).refused(VALUE_TOO_LARGE);
+    t.replace("p", "r", &filling(1024 * 1024), Some("*")).expect(204);
+    t.merge("p", "r", &long, Some("*")).refused(VALUE_TOO_LARGE);
+    for condition in [None, Some("*")] {
+        t.merge("p", "r", &json!({ "Straw": 1 }), condition).refused(ENTITY_TOO_LARGE);
+    }
+    let batch = Batch::new().insert(&t, &with_keys("p", "1", json!({})));
+    let batch = batch.write("MERGE", &t, ("p", "r"), &json!({ "Straw": 1 }), Some("*"));
+    batch.send(client).refused(1, ENTITY_TOO_LARGE);
+    assert_eq!((t.count(), t.properties()), (1, filling(1024 * 1024)));
 }
 
 fn a_body_over_four_mebibytes_is_refused(client: &Client) {

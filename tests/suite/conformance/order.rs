@@ -47,14 +47,14 @@ const FAULTS: [Fault; 10] = [
         apply: |b| b.members.push("\"Int@odata.type\":\"Edm.Int32\",\"Int\":\"x\"".into()),
     },
     Fault {
+        refusal: ENTITY_TOO_LARGE,
+        apply: |b| b.members.extend((0..20).map(|i| format!("\"Big{i}\":\"{}\"", "x".repeat(32_000)))),
+    },
+    Fault {
         refusal: VALUE_TOO_LARGE,
         apply: |b| b.members.push(format!("\"Long\":\"{}\"", "x".repeat(40_000))),
     },
     Fault { refusal: NO_TABLE, apply: |b| b.missing_table = true },
-    Fault {
-        refusal: ENTITY_TOO_LARGE,
-        apply: |b| b.members.extend((0..20).map(|i| format!("\"Big{i}\":\"{}\"", "x".repeat(32_000)))),
-    },
     Fault { refusal: ENTITY_EXISTS, apply: |b| b.exists = true },
 ];
 
@@ -103,10 +103,14 @@ fn a_change_set_reports_the_first_operation_that_is_wrong(client: &Client) {
     let url = client.url(&t.set());
     let operation = |batch: Batch, body: &Body| batch.operation("POST", &url, &kind, &body.text());
     // What needs no table is found before what does, whatever the order of operations.
-    let (value, size) = (&FAULTS[5], &FAULTS[6]);
-    for (first, second) in [(value, size), (size, value)] {
+    let (value, entity, size) = (&FAULTS[5], &FAULTS[6], &FAULTS[7]);
+    for (first, second) in [(value, size), (size, value), (entity, size), (size, entity), (entity, value)] {
         let batch = operation(operation(Batch::new(), &Body::of(&[first])), &Body::of(&[second]));
         batch.send(client).refused(0, first.refusal);
+    }
+    for later in [entity, size] {
+        let batch = operation(operation(Batch::new(), &Body::of(&[&FAULTS[9]])), &Body::of(&[later]));
+        batch.send(client).refused(1, later.refusal);
     }
     let batch = operation(operation(Batch::new(), &Body::of(&[&FAULTS[9]])), &Body::of(&[value]));
     batch.send(client).refused(1, value.refusal);

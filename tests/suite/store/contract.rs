@@ -75,7 +75,7 @@ pub fn write(kind: WriteKind, pk: &str, rk: &str, properties: Properties) -> Wri
 
 /// Properties as a request has them.
 pub fn sent(properties: &Properties) -> Sent {
-    Sent::new(properties, None).expect("properties that may be stored")
+    Sent::new(0, properties, None).expect("properties that may be stored")
 }
 
 pub fn insert(pk: &str, rk: &str) -> Write {

@@ -178,13 +178,6 @@ pub async fn upserts_tell_what_they_made<B: Backend>(store: &B) {
         assert_eq!(decode(&stored.properties), decode(one.properties.stored()));
         assert!(older.iter().all(|old| old.key != one.key || old.modified < stored.modified));
     }
-    let huge = (0..17).map(|n| (format!("P{n}"), EdmValue::String("x".repeat(32 * 1024)))).collect();
-    let group = [group[0].clone(), write(UPSERT, "p", "b", huge)];
-    let failure = store.transact(&account, &table, &group, now()).await;
-    let Err(Failure::Refused(error)) = failure else { panic!("{failure:?}") };
-    assert_eq!((error.code, error.index), (Code::EntityTooLarge, Some(1)));
-    assert_eq!(walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat(), rows);
-
     store.delete_table(&account, &table, now()).await.unwrap();
     let failure = store.transact(&account, &table, &group[..1], now()).await;
     let Err(Failure::Refused(error)) = failure else { panic!("{failure:?}") };

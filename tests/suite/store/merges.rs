@@ -127,7 +127,7 @@ pub async fn limits_of_the_union<B: Backend>(store: &B) {
             merge_all(store, &account, &table, &[(merge, now())]).await;
         }
     }
-    let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r", many("N", 16, &text));
+    let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r", many("N", 15, &text));
     assert_eq!(refusal(store.write(&account, &table, &merge, now()).await), Code::EntityTooLarge);
 }
 
