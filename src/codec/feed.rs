@@ -115,13 +115,21 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::json::write::as_stored;
+    use crate::model::Key;
+    use crate::model::entity::StoredProperties;
 
     #[test]
     fn a_page_that_was_begun_anew_prints_as_any_other() {
         let context =
             Context { metadata: Metadata::Full, base: "http://h/a", account: "a", table: "T", select: None };
         let atom = Atom { context, style: Style::Modern, now: Ticks::MIN };
-        let entity = Glimpse { partition: "p", row: "r", modified: Ticks::MIN, properties: r#"{"A":1}"# };
+        let stored = as_stored(
+            Key::new("p", "r"),
+            StoredProperties::from_stored_text(r#"{"A":1}"#.to_owned()),
+            Ticks::MIN,
+        );
+        let entity = Glimpse::from(&stored);
         for form in [Form::Json(context), Form::Atom(atom)] {
             let print = |before: usize, entities: usize| {
                 let mut feed = Feed::open(form, 1000);

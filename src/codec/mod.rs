@@ -9,6 +9,7 @@ pub mod multipart;
 pub mod policies;
 pub mod properties;
 pub mod sent;
+pub mod shown;
 pub mod sorted;
 pub mod stored;
 pub mod strings;

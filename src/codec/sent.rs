@@ -6,6 +6,7 @@ use super::stored;
 use crate::error::{Error, Result};
 use crate::model::EdmValue;
 use crate::model::entity::{self, StoredProperties, Value, View};
+use crate::model::names::ordinal;
 
 /// The value of a property as a body gives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +60,25 @@ impl Sent {
         flaw: Option<Error>,
     ) -> Result<Self> {
         let size = check(keys, properties, flaw)?;
-        Ok(Self { stored: stored::encode(properties), count: properties.len(), size })
+        Ok(Self::of(properties, size))
+    }
+
+    /// As [`Sent::new`], but the properties are stored in the order of their names.
+    ///
+    /// # Errors
+    /// As [`Sent::new`].
+    pub fn in_ordinal_order<N: AsRef<str>, V: Value>(
+        keys: usize,
+        properties: &mut [(N, V)],
+        flaw: Option<Error>,
+    ) -> Result<Self> {
+        let size = check(keys, properties, flaw)?;
+        properties.sort_unstable_by(|(a, _), (b, _)| ordinal(a.as_ref(), b.as_ref()));
+        Ok(Self::of(properties, size))
+    }
+
+    fn of<N: AsRef<str>, V: Value>(properties: &[(N, V)], size: usize) -> Self {
+        Self { stored: stored::encode(properties), count: properties.len(), size }
     }
 
     /// What an entity stores that has these properties and no others.

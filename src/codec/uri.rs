@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Everything but the unreserved characters of RFC 3986 is escaped, as
 /// recorded; quotes stay raw and doubled.
@@ -11,6 +11,20 @@ const ESCAPED: &AsciiSet =
 
 /// The same and quotes, where those do not belong to the syntax.
 const ESCAPED_WITH_QUOTES: &AsciiSet = &ESCAPED.add(b'\'');
+
+/// What cannot stand in an address at all.
+const NOT_IN_ADDRESSES: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// `T(PartitionKey='p',RowKey='r')`, keys escaped.
 pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
@@ -45,6 +59,11 @@ fn push_literal(out: &mut String, key: &str) {
 /// A value of a query string.
 pub fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED_WITH_QUOTES).to_string()
+}
+
+/// Text that stays readable in an address: only what cannot stand there is escaped.
+pub fn escape_lightly(text: &str) -> String {
+    utf8_percent_encode(text, NOT_IN_ADDRESSES).to_string()
 }
 
 /// Decodes percent escapes exactly once; `None` for a broken escape and for
@@ -82,6 +101,11 @@ mod tests {
             assert_eq!(literal, text);
             assert_eq!(percent_decode(&literal).unwrap(), key.replace('\'', "''"));
         }
+    }
+
+    #[test]
+    fn what_can_stand_in_an_address_stays_there() {
+        assert_eq!(escape_lightly("age, é\"%\n*_'()"), "age,%20%C3%A9%22%25%0A*_'()");
     }
 
     #[test]

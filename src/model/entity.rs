@@ -150,6 +150,7 @@ pub struct Glimpse<'a> {
     pub modified: Ticks,
     /// In stored form.
     pub properties: &'a str,
+    pub order: PropertyOrder,
 }
 
 impl<'a> From<&'a Stored> for Glimpse<'a> {
@@ -160,6 +161,7 @@ impl<'a> From<&'a Stored> for Glimpse<'a> {
             row: &key.row,
             modified: *modified,
             properties: properties.as_str(),
+            order: properties.order,
         }
     }
 }
@@ -175,34 +177,51 @@ impl Glimpse<'_> {
         Stored {
             key: Key::new(self.partition, self.row),
             modified: self.modified,
-            properties: StoredProperties::from_stored_text(self.properties.to_owned()),
+            properties: StoredProperties { text: self.properties.to_owned(), order: self.order },
         }
     }
+}
+
+/// The order in which properties are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PropertyOrder {
+    /// That of the stored text.
+    AsStored,
+    /// By [`names::ordinal`]: the stored text has an order of its database's.
+    Ordinal,
 }
 
 /// Custom properties as one JSON object in the stored form that
 /// `codec::stored` defines. Kept as text so that pages can be copied to the
 /// wire without a tree in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredProperties(String);
+pub struct StoredProperties {
+    text: String,
+    order: PropertyOrder,
+}
 
 impl Default for StoredProperties {
     /// No properties.
     fn default() -> Self {
-        Self("{}".to_owned())
+        Self::from_stored_text("{}".to_owned())
     }
 }
 
 impl StoredProperties {
     /// Wraps text that is in stored form: printed by `codec::stored` or read
-    /// from the database.
-    pub fn from_stored_text(text: String) -> Self {
-        Self(text)
+    /// from a database that keeps it as it is.
+    pub const fn from_stored_text(text: String) -> Self {
+        Self { text, order: PropertyOrder::AsStored }
+    }
+
+    /// Wraps what a database printed that does not keep the order of members.
+    pub const fn from_jsonb(text: String) -> Self {
+        Self { text, order: PropertyOrder::Ordinal }
     }
 
     /// The JSON text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 

@@ -1,5 +1,7 @@
 //! Names, keys and their limits (protocol §5.5, §5.6, §5.8).
 
+use std::cmp::Ordering;
+
 use super::edm::is_within;
 use crate::error::{Code, Error, Result};
 
@@ -72,6 +74,17 @@ impl KeyPart {
             KeyPart::RowKey => "RowKey",
         }
     }
+}
+
+/// The order of names by UTF-16 unit, which is that of .NET's `StringComparer.Ordinal`.
+/// Bytes have the same order, except that characters beyond U+FFFF, whose first byte is
+/// 0xF0 or more, come before U+E000 to U+FFFF, whose first byte is 0xEE or 0xEF.
+pub fn ordinal(a: &str, b: &str) -> Ordering {
+    const fn rank(byte: u8) -> (u8, u8) {
+        if byte >= 0xF0 { (0xED, byte) } else { (byte, 0) }
+    }
+    let differ = a.bytes().zip(b.bytes()).find(|(a, b)| a != b);
+    differ.map_or_else(|| a.len().cmp(&b.len()), |(a, b)| rank(a).cmp(&rank(b)))
 }
 
 fn forbidden_in_key(c: char) -> bool {
@@ -152,6 +165,7 @@ pub fn is_identifier_start(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn code<T: std::fmt::Debug>(result: Result<T>) -> Option<Code> {
         result.err().map(|e| e.code)
@@ -214,5 +228,15 @@ mod tests {
             assert_eq!(code(check_property_name(bad)), Some(Code::PropertyNameInvalid), "{bad}");
         }
         assert_eq!(code(check_property_name(&"n".repeat(256))), Some(Code::PropertyNameTooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_in_the_order_of_their_utf16_units(
+            a in "[A-Za-z_é\u{D7FF}\u{E000}\u{FFFD}\u{10000}\u{10FFFF}]{0,4}",
+            b in "[A-Za-z_é\u{D7FF}\u{E000}\u{FFFD}\u{10000}\u{10FFFF}]{0,4}",
+        ) {
+            prop_assert_eq!(ordinal(&a, &b), a.encode_utf16().cmp(b.encode_utf16()));
+        }
     }
 }

@@ -6,6 +6,7 @@ use crate::codec::sent::Sent;
 use crate::codec::stored;
 use crate::error::{Code, Result};
 use crate::model::entity::{StoredProperties, check_names, check_size, counted};
+use crate::model::names::ordinal;
 use crate::model::{IfMatch, Key, Stored, Ticks};
 
 /// What a write does to its entity.
@@ -122,7 +123,8 @@ fn judge(kind: WriteKind, found: Option<&Stored>) -> Result<Verdict<'_>> {
 }
 
 /// The old properties with the new ones laid over them: values and types of
-/// listed properties change, the rest stays (protocol §3.10).
+/// listed properties change, the rest stays (protocol §3.10). In the order of their
+/// names, as recorded.
 fn merged(write: &Write, old: &StoredProperties) -> Result<StoredProperties> {
     let mut merged = stored::decode(old)?;
     for (name, value) in stored::decode(write.properties.stored())? {
@@ -131,6 +133,7 @@ fn merged(write: &Write, old: &StoredProperties) -> Result<StoredProperties> {
             None => merged.push((name, value)),
         }
     }
+    merged.sort_unstable_by(|(a, _), (b, _)| ordinal(a, b));
     check_names(&merged)?;
     check_size(write.key.counted_size(), counted(&merged))?;
     Ok(stored::encode(&merged))

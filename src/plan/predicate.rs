@@ -64,7 +64,7 @@ impl<'p> Prepared<'p> {
     /// # Errors
     /// Only for a row that is not in stored form.
     pub fn matches(&self, entity: Glimpse<'_>) -> Result<bool> {
-        let Glimpse { partition, row, modified, properties } = entity;
+        let Glimpse { partition, row, modified, properties, .. } = entity;
         let properties = stored::pick(properties.as_bytes(), &self.wanted)?;
         Ok(self.predicate.eval(&View { partition, row, modified, properties }))
     }

@@ -254,14 +254,17 @@ fn refuse_conditions(head: &Head) -> Result<()> {
     Ok(())
 }
 
-/// `key`: that of the URL, if it names the entity.
+/// `key`: that of the URL, if it names the entity. Only what is inserted, which has
+/// its key in the body, keeps the order of its properties, as recorded.
 fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<SentEntity> {
-    let body = match body_form(context)? {
+    let mut body = match body_form(context)? {
         BodyForm::Json => json::entity(context.body),
         BodyForm::Atom => atom::entity(context.body),
     }?;
-    let keys = key.map_or_else(|| body.counted_keys(), Key::counted_size);
-    let properties = Sent::new(keys, &body.properties, body.flaw);
+    let properties = match key {
+        None => Sent::new(body.counted_keys(), &body.properties, body.flaw),
+        Some(key) => Sent::in_ordinal_order(key.counted_size(), &mut body.properties, body.flaw),
+    };
     Ok(SentEntity { partition: body.partition, row: body.row, properties })
 }
 

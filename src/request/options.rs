@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use crate::codec::json::write::Select;
-use crate::codec::uri::percent_decode;
+use crate::codec::uri::{escape_lightly, percent_decode};
 use crate::error::{Code, Error, Result};
+use crate::model::names::ordinal;
 use crate::odata::{self, Expr};
 
 /// Every parameter of a request, decoded once.
@@ -154,11 +155,13 @@ fn select(text: &str) -> Result<Select> {
     if names.len() > MAX_NAMES {
         return Err(Code::InvalidInput.into());
     }
-    let shown = names.join(",");
     if names.iter().any(|name| name == "*") {
         names.clear();
     }
-    Ok(Select { names, shown })
+    names.sort_unstable_by(|a, b| ordinal(a, b));
+    names.dedup();
+    // As sent; white space at the end of an address is no part of it.
+    Ok(Select { names, shown: escape_lightly(text.trim_end()) })
 }
 
 #[cfg(test)]
@@ -198,8 +201,8 @@ mod tests {
     #[test]
     fn select_lists_names() {
         let select = |text: &str| query(text).unwrap().select.unwrap();
-        assert_eq!(select("$select=a, b").names, ["a", "b"]);
-        assert_eq!(select("$select=a, b").shown, "a,b");
+        assert_eq!(select("$select=b, a,B,b,_c").names, ["B", "_c", "a", "b"]);
+        assert_eq!(select("$select=b,+a,,b%22").shown, "b,%20a,,b%22");
         assert!(select("$select=*").names.is_empty());
         assert_eq!((select("$select=%20").names.len(), select("$select=%20").shown.as_str()), (0, ""));
     }

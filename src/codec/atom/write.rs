@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::codec::json::write::{Context, Select};
-use crate::codec::{stored, uri, xml};
+use crate::codec::{shown, stored, uri, xml};
 use crate::error::Result;
 use crate::model::entity::Glimpse;
 use crate::model::version::etag;
@@ -120,7 +120,7 @@ impl Atom<'_> {
         match self.context.select.filter(|select| !select.names.is_empty()) {
             None => {
                 self.push_system(out, entity, |_| true);
-                for field in stored::fields(entity.properties)? {
+                for field in shown::fields(entity.properties, entity.order)? {
                     push_property(out, &field.name, &field.value()?);
                 }
             }

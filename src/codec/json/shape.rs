@@ -2,11 +2,15 @@
 //! and types in the same order: what is between their values is then the same text
 //! in all of them, stored and on the wire, and looked at only as a whole.
 
+use std::ops::Range;
+
 use super::property::{push_name, push_property};
 use crate::codec::members::value_at;
-use crate::codec::stored::{self, StoredField};
+use crate::codec::shown;
+use crate::codec::stored::StoredField;
 use crate::error::Result;
 use crate::model::EdmType;
+use crate::model::entity::PropertyOrder;
 
 /// Shapes that are remembered.
 const MOST: usize = 4;
@@ -36,16 +40,17 @@ impl Shapes {
         Self { most: 0, ..Self::new(annotations) }
     }
 
-    /// Prints the properties of one entity, each with a comma after it.
+    /// Prints the properties of one entity, each with a comma after it. `order` is the
+    /// same for all entities.
     ///
     /// # Errors
     /// Only for text that is not in stored form.
-    pub fn push(&mut self, out: &mut String, properties: &str) -> Result<()> {
+    pub fn push(&mut self, out: &mut String, properties: &str, order: PropertyOrder) -> Result<()> {
         let worthwhile = self.misses <= self.hits + MISSES;
         if worthwhile && self.push_as_known(out, properties) {
             return Ok(());
         }
-        let fields = stored::fields(properties)?;
+        let fields = shown::fields(properties, order)?;
         for field in &fields {
             push_property(out, self.annotations, field);
         }
@@ -72,9 +77,15 @@ impl Shapes {
 
 /// What entities of one shape have in common.
 struct Shape {
+    /// In the order of the stored form.
     parts: Vec<Part>,
     /// What follows the last value in stored form.
     end: String,
+    /// Which part is shown first, second and so on; empty where that is the order of
+    /// the stored form.
+    order: Vec<usize>,
+    /// Where the values of the last entity are; not used without `order`.
+    values: Vec<Range<usize>>,
 }
 
 /// What comes before a value.
@@ -86,68 +97,101 @@ struct Part {
 }
 
 impl Shape {
-    /// The shape of an entity; `None` where a value is not copied as it is.
+    /// The shape of an entity, given its fields as they are shown; `None` where a value
+    /// is not copied as it is.
     fn of(text: &str, fields: &[StoredField<'_>], annotations: bool) -> Option<Self> {
+        let start = |field: &StoredField<'_>| field.raw.as_ptr().addr().checked_sub(text.as_ptr().addr());
+        let mut by_place = fields.iter().enumerate().collect::<Vec<_>>();
+        by_place.sort_unstable_by_key(|(_, field)| start(field));
         let (mut parts, mut from) = (Vec::with_capacity(fields.len()), 0);
-        for field in fields {
+        for (shown, field) in &by_place {
             let is_double = field.edm_type == EdmType::Double;
             if field.escaped || (is_double && field.raw.starts_with('"')) {
                 return None;
             }
-            let value = field.raw.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
-            let mut wire = String::from(if parts.is_empty() { "" } else { "," });
+            let value = start(field)?;
+            let mut wire = String::from(if *shown == 0 { "" } else { "," });
             push_name(&mut wire, annotations, field);
             parts.push(Part { stored: text.get(from..value)?.to_owned(), wire, is_double });
             from = value + field.raw.len();
         }
         let end = text.get(from..)?.to_owned();
-        (!parts.is_empty()).then_some(Self { parts, end })
+        let order = order_of(by_place.iter().map(|(shown, _)| *shown));
+        (!parts.is_empty()).then_some(Self { parts, end, order, values: Vec::new() })
     }
 
     /// Prints properties of this shape. `None` for others; what has been printed
     /// of them does not count.
-    fn push(&self, out: &mut String, text: &str) -> Option<()> {
+    fn push(&mut self, out: &mut String, text: &str) -> Option<()> {
+        self.values.clear();
         let mut at = 0;
         for part in &self.parts {
-            if !text.as_bytes().get(at..)?.starts_with(part.stored.as_bytes()) {
-                return None;
+            let value = part.value(text, at)?;
+            at = value.end;
+            if self.order.is_empty() {
+                out.push_str(&part.wire);
+                out.push_str(text.get(value)?);
+            } else {
+                self.values.push(value);
             }
-            at += part.stored.len();
-            let value = value_at(text, at)?;
-            match value.as_bytes().first()? {
-                b'"' if !part.is_double => {}
-                b'-' | b'0'..=b'9' | b't' | b'f' => {}
-                _ => return None,
-            }
-            out.push_str(&part.wire);
-            out.push_str(value);
-            at += value.len();
+        }
+        for &shown in &self.order {
+            out.push_str(&self.parts.get(shown)?.wire);
+            out.push_str(text.get(self.values.get(shown)?.clone())?);
         }
         out.push(',');
         (text.get(at..)? == self.end).then_some(())
     }
 }
 
+/// The places of numbers from 0 on, by the numbers; empty if they are in order.
+fn order_of(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut places: Vec<(usize, usize)> = numbers.enumerate().map(|(place, n)| (n, place)).collect();
+    if places.is_sorted() {
+        return Vec::new();
+    }
+    places.sort_unstable();
+    places.into_iter().map(|(_, place)| place).collect()
+}
+
+impl Part {
+    /// Where the value is that follows this part, which begins at a position.
+    fn value(&self, text: &str, at: usize) -> Option<Range<usize>> {
+        if !text.as_bytes().get(at..)?.starts_with(self.stored.as_bytes()) {
+            return None;
+        }
+        let start = at + self.stored.len();
+        match text.as_bytes().get(start)? {
+            b'"' if !self.is_double => {}
+            b'-' | b'0'..=b'9' | b't' | b'f' => {}
+            _ => return None,
+        }
+        Some(start..start + value_at(text, start)?.len())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::stored::tests::any_value;
+    use crate::codec::stored::{self, tests::any_value};
     use crate::model::EdmValue;
     use proptest::prelude::*;
 
+    const ORDERS: [PropertyOrder; 2] = [PropertyOrder::AsStored, PropertyOrder::Ordinal];
+
     /// What is printed without a look at other entities.
-    fn alone(text: &str, annotations: bool) -> Result<String> {
+    fn alone(text: &str, annotations: bool, order: PropertyOrder) -> Result<String> {
         let mut out = String::new();
-        let fields = stored::fields(text)?;
+        let fields = shown::fields(text, order)?;
         fields.iter().for_each(|field| push_property(&mut out, annotations, field));
         Ok(out)
     }
 
-    fn together(texts: &[String], annotations: bool) -> Vec<Result<String>> {
+    fn together(texts: &[String], annotations: bool, order: PropertyOrder) -> Vec<Result<String>> {
         let mut shapes = Shapes::new(annotations);
         let print = |text: &String| {
             let mut out = String::from("before");
-            shapes.push(&mut out, text)?;
+            shapes.push(&mut out, text, order)?;
             Ok(out.split_off("before".len()))
         };
         texts.iter().map(print).collect()
@@ -167,15 +211,29 @@ mod tests {
         let text = |n: i32| format!(r#"{{"A":{n},"L@odata.type":"Edm.Int64","L":"{n}"}}"#);
         let mut shapes = Shapes::new(true);
         let mut out = String::new();
-        (0..5).for_each(|n| shapes.push(&mut out, &text(n)).unwrap());
+        (0..5).for_each(|n| shapes.push(&mut out, &text(n), PropertyOrder::AsStored).unwrap());
         assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (1, 4, 1));
         assert!(out.ends_with(r#""A":4,"L@odata.type":"Edm.Int64","L":"4","#), "{out}");
     }
 
     #[test]
+    fn properties_are_shown_in_the_order_of_their_names() {
+        let text =
+            |n: i32| as_jsonb(&format!(r#"{{"b":{n},"Ab":"x","AAA@odata.type":"Edm.Int64","AAA":"{n}"}}"#));
+        let mut shapes = Shapes::new(true);
+        for n in 0..3 {
+            let mut out = String::new();
+            shapes.push(&mut out, &text(n), PropertyOrder::Ordinal).unwrap();
+            assert_eq!(out, format!(r#""AAA@odata.type":"Edm.Int64","AAA":"{n}","Ab":"x","b":{n},"#));
+        }
+        assert_eq!((shapes.known.len(), shapes.hits), (1, 2));
+    }
+
+    #[test]
     fn entities_without_anything_in_common_are_soon_not_compared() {
         let mut shapes = Shapes::new(true);
-        (0..100).for_each(|n| shapes.push(&mut String::new(), &format!(r#"{{"A{n}":1}}"#)).unwrap());
+        let mut push = |text: &str| shapes.push(&mut String::new(), text, PropertyOrder::AsStored).unwrap();
+        (0..100).for_each(|n| push(&format!(r#"{{"A{n}":1}}"#)));
         assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (MOST, 0, MISSES + 1));
     }
 
@@ -184,6 +242,11 @@ mod tests {
         let like = [
             r#"{"A":1,"B":"x"}"#,
             r#"{"A":2,"B":"y"}"#,
+            r#"{"B":"x","A":1}"#,
+            r#"{"B":"y","C":2,"A@odata.type":"Edm.Double","A":2.5}"#,
+            r#"{"B":"y","C":3,"A@odata.type":"Edm.Double","A":3.5}"#,
+            r#"{"B":"y","C":3,"A@odata.type":"Edm.Double","A":"NaN"}"#,
+            r#"{"B":  "y","A":1}"#,
             r#"{"A":2,"B":"y","C":1}"#,
             r#"{"A":2}"#,
             r#"{"A":"\"B\":","B":"}"}"#,
@@ -206,9 +269,9 @@ mod tests {
         for first in like {
             for second in like {
                 let texts = [first.to_owned(), first.to_owned(), second.to_owned()];
-                for annotations in [false, true] {
-                    let expected: Vec<_> = texts.iter().map(|text| alone(text, annotations)).collect();
-                    assert_eq!(together(&texts, annotations), expected, "{texts:?}");
+                for (annotations, order) in [false, true].into_iter().flat_map(|a| ORDERS.map(|o| (a, o))) {
+                    let expected: Vec<_> = texts.iter().map(|text| alone(text, annotations, order)).collect();
+                    assert_eq!(together(&texts, annotations, order), expected, "{texts:?}");
                 }
             }
         }
@@ -218,18 +281,19 @@ mod tests {
         #[test]
         fn a_page_prints_each_entity_as_it_would_be_alone(
             entities in prop::collection::vec(
-                prop::collection::btree_map("[AB]{1,2}", any_value(), 0..4), 0..12,
+                prop::collection::hash_map("[AB]{1,2}", any_value(), 0..4), 0..12,
             ),
             annotations: bool,
             jsonb: bool,
         ) {
-            let stored = |properties: std::collections::BTreeMap<String, EdmValue>| {
+            let stored = |properties: std::collections::HashMap<String, EdmValue>| {
                 let text = stored::encode(&properties.into_iter().collect::<Vec<_>>()).as_str().to_owned();
                 if jsonb { as_jsonb(&text) } else { text }
             };
             let texts: Vec<String> = entities.into_iter().map(stored).collect();
-            let expected: Vec<_> = texts.iter().map(|text| alone(text, annotations)).collect();
-            prop_assert_eq!(together(&texts, annotations), expected);
+            let order = ORDERS[usize::from(jsonb)];
+            let expected: Vec<_> = texts.iter().map(|text| alone(text, annotations, order)).collect();
+            prop_assert_eq!(together(&texts, annotations, order), expected);
         }
     }
 }

@@ -51,19 +51,17 @@ pub struct Context<'a> {
 /// repeats it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Select {
-    /// Names in the order given; empty selects everything.
+    /// Each name once, in the order of `names::ordinal`; empty selects everything.
     pub names: Vec<String>,
     /// What follows `$select=` in `odata.metadata`.
     pub shown: String,
 }
 
 impl Select {
-    /// The custom properties among the names, each once.
+    /// The custom properties among the names.
     pub fn custom_names(&self) -> impl Iterator<Item = &str> {
         let system = |name: &str| matches!(name, "PartitionKey" | "RowKey" | "Timestamp");
-        let fresh = |at: usize| !self.names[..at].contains(&self.names[at]);
-        let named = self.names.iter().map(String::as_str).enumerate();
-        named.filter(move |(at, name)| !system(name) && fresh(*at)).map(|(_, name)| name)
+        self.names.iter().map(String::as_str).filter(move |name| !system(name))
     }
 
     /// Whether a member is printed.
@@ -232,7 +230,7 @@ fn push_entity_members(
     match context.select.filter(|s| !s.names.is_empty()) {
         None => {
             push_system(out, context, entity, &modified, |_| true);
-            common.shapes.push(out, entity.properties)?;
+            common.shapes.push(out, entity.properties, entity.order)?;
         }
         Some(select) => push_selected(out, context, entity, &modified, select)?,
     }
@@ -403,7 +401,7 @@ mod tests {
     #[test]
     fn select_prints_what_it_names_and_null_for_the_rest() {
         let select =
-            Select { names: vec!["L".into(), "nope".into(), "RowKey".into()], shown: "L,nope,RowKey".into() };
+            Select { names: vec!["L".into(), "RowKey".into(), "nope".into()], shown: "L,nope,RowKey".into() };
         assert_eq!(
             entity_document(&context(Metadata::Minimal, Some(&select)), &entity()).unwrap(),
             r##"{"odata.metadata":"http://h/a/$metadata#T/@Element&$select=L,nope,RowKey","odata.etag":"W/\"datetime'2017-01-05T03%3A25%3A45.588957Z'\"","RowKey":"r","L@odata.type":"Edm.Int64","L":"5432873627392","nope":null}"##

@@ -9,7 +9,7 @@ use super::jsonb::StoredColumn;
 use super::pool::Lease;
 use super::reads::Lookup;
 use super::{Attempt, PgStore, statements};
-use crate::model::entity::{Glimpse, StoredProperties};
+use crate::model::entity::{Glimpse, PropertyOrder, StoredProperties};
 use crate::model::{Key, Stored, Ticks};
 use crate::store::{Fault, StoreResult};
 
@@ -62,7 +62,7 @@ pub fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, Trouble> {
 pub fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
     let modified = ticks(row.try_get("modified").map_err(broken_row)?)?;
     let StoredColumn(properties) = row.try_get("properties").map_err(broken_row)?;
-    Ok(Stored { key, modified, properties: StoredProperties::from_stored_text(properties.to_owned()) })
+    Ok(Stored { key, modified, properties: StoredProperties::from_jsonb(properties.to_owned()) })
 }
 
 /// The entity of a row of a page: pk, rk, modified and perhaps properties, in
@@ -72,7 +72,13 @@ pub fn entity(row: &PgRow, with_properties: bool) -> Result<Glimpse<'_>, sqlx::E
     let modified =
         Ticks::from_raw(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
     let properties = if with_properties { row.try_get_unchecked::<StoredColumn<'_>, _>(3)?.0 } else { "{}" };
-    Ok(Glimpse { partition: row.try_get_unchecked(0)?, row: row.try_get_unchecked(1)?, modified, properties })
+    Ok(Glimpse {
+        partition: row.try_get_unchecked(0)?,
+        row: row.try_get_unchecked(1)?,
+        modified,
+        properties,
+        order: PropertyOrder::Ordinal,
+    })
 }
 
 /// The key of a row of a page.

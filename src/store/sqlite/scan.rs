@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row, params};
 use super::ranges::ranges;
 use super::statements::{bucket_of, ticks};
 use crate::error::{Code, Error};
-use crate::model::entity::Glimpse;
+use crate::model::entity::{Glimpse, PropertyOrder};
 use crate::model::{Key, TableName};
 use crate::plan::predicate::{Prepared, View};
 use crate::plan::span::first_whole_partition;
@@ -134,6 +134,7 @@ fn glimpse<'a>(row: &'a Row<'_>) -> Sqlite<Glimpse<'a>> {
         row: row.get_ref(ROW)?.as_str()?,
         modified: ticks(row, MODIFIED)?,
         properties: row.get_ref(PROPERTIES)?.as_str()?,
+        order: PropertyOrder::AsStored,
     })
 }
 

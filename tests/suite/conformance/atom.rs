@@ -26,6 +26,7 @@ cases![
     deleting_needs_a_condition_in_every_version,
     queries_filter_and_page,
     selected_properties_are_printed_alone,
+    properties_are_in_ordinal_order_after_an_update,
     keys_with_special_characters_are_addressed,
     what_atom_wrote_json_reads_and_the_other_way_round,
 ];
@@ -379,6 +380,19 @@ fn selected_properties_are_printed_alone(client: &Client) {
         let selected =
             "<m:properties><d:A m:type=\"Edm.Int32\">1</d:A><d:None m:null=\"true\" /></m:properties>";
         assert!(feed.contains(selected), "{feed}");
+    }
+}
+
+fn properties_are_in_ordinal_order_after_an_update(client: &Client) {
+    for version in all() {
+        let t = client.table();
+        insert(&t, version, "<d:b>1</d:b><d:_>2</d:_>");
+        let sent = "<d:aa>3</d:aa><d:B>4</d:B>";
+        sending(client, version, "MERGE", &t.path("p", "r"), sent).header("If-Match", "*").send().expect(204);
+        let merged = "<d:B>4</d:B><d:_>2</d:_><d:aa>3</d:aa><d:b>1</d:b>";
+        assert_eq!(properties(&get(&t, version)), merged);
+        let feed = request(client, version, "GET", &format!("/{}()", t.name)).send();
+        assert_eq!(properties(&document(feed, 200, version, "feed")), merged);
     }
 }
 

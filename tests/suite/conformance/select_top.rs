@@ -10,6 +10,7 @@ cases![
     select_shows_null_for_what_an_entity_lacks,
     select_shows_system_properties_only_when_named,
     select_names_itself_in_the_metadata,
+    select_shows_names_in_their_order,
     select_tolerates_spaces,
     select_of_a_star_or_of_nothing_is_everything,
     a_blank_select_shows_in_the_metadata,
@@ -83,12 +84,35 @@ fn select_shows_system_properties_only_when_named(client: &Client) {
 
 fn select_names_itself_in_the_metadata(client: &Client) {
     let t = sample(client);
-    for (options, suffix) in
-        [("?$select=A,B", "&$select=A,B"), ("?$select=A%2CB", "&$select=A,B"), ("?$select=A", "&$select=A")]
-    {
+    for (options, suffix) in [
+        ("?$select=A,B", "&$select=A,B"),
+        ("?$select=A%2CB", "&$select=A,B"),
+        ("?$select=A", "&$select=A"),
+        ("?$select=B,A", "&$select=B,A"),
+        ("?$select=A%2C%20B", "&$select=A,%20B"),
+        ("?$select=A,+B%20", "&$select=A,%20B"),
+        ("?$select=A,,A", "&$select=A,,A"),
+        ("?$select=%C3%A9%22", "&$select=%C3%A9%22"),
+        ("?$select=*", "&$select=*"),
+    ] {
         let json = t.query(options).expect_json();
         let expected = client.url(&format!("/$metadata#{}{suffix}", t.name));
         assert_eq!(json["odata.metadata"], json!(expected), "{options}");
+    }
+}
+
+fn select_shows_names_in_their_order(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("p", "r", json!({ "a": 1, "_c": 2, "B": 3, "aa": 4 })));
+    let names = "aa,Timestamp,a,nope,RowKey,_c,B,a,PartitionKey";
+    for address in [t.path("p", "r"), format!("/{}()", t.name)] {
+        let request = client.request("GET", &format!("{address}?$select={names}"));
+        let text = request.level("nometadata").send().expect(200).text().to_owned();
+        let (start, end) = (
+            r#""PartitionKey":"p","RowKey":"r","Timestamp":""#,
+            r#"","B":3,"_c":2,"a":1,"aa":4,"nope":null}"#,
+        );
+        assert!(text.contains(start) && text.contains(end), "{text}");
     }
 }
 

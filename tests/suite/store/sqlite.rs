@@ -2,10 +2,13 @@
 
 use std::sync::LazyLock;
 
+use rowhouse::model::{EdmValue, IfMatch};
+use rowhouse::plan::WriteKind;
+use rowhouse::store::Backend;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
-use super::contract::contract;
+use super::contract::{contract, now, table, write};
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
 
@@ -20,6 +23,22 @@ async fn file() -> SqliteStore {
 
 async fn memory() -> SqliteStore {
     open(Location::Memory)
+}
+
+#[tokio::test]
+async fn only_what_was_inserted_keeps_the_order_that_it_was_sent_in() {
+    let store = memory().await;
+    let (account, table) = table(&store).await;
+    let numbers = |names: &[&str]| names.iter().map(|n| ((*n).to_owned(), EdmValue::Int32(1))).collect();
+    for (kind, names, stored) in [
+        (WriteKind::Insert, ["b", "a", "B"], r#"{"b":1,"a":1,"B":1}"#),
+        (WriteKind::Merge(IfMatch::Any), ["c", "C", "a"], r#"{"B":1,"C":1,"a":1,"b":1,"c":1}"#),
+    ] {
+        let write = write(kind, "p", "r", numbers(&names));
+        store.write(&account, &table, &write, now()).await.unwrap();
+        let found = store.get(&account, &table, &write.key).await.unwrap().unwrap();
+        assert_eq!(found.properties.as_str(), stored, "{kind:?}");
+    }
 }
 
 contract!(in_a_file, super::file);
