@@ -1,25 +1,73 @@
 //! Small XML documents as trees (protocol §3.5, §4.6, §11.1).
 //!
-//! Namespaces are read by local name only. Document types, and with them every
-//! entity but the five that XML has by itself, are refused.
+//! Prefixes have to be declared; which namespaces matter is for the readers of
+//! documents to say. Document types, and with them every entity but the five that XML
+//! has by itself, are refused.
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
+use quick_xml::name::{self, NamespaceResolver, ResolveResult};
 
 /// Nesting at most.
 const MAX_DEPTH: usize = 32;
 /// Elements of a document at most.
 const MAX_ELEMENTS: usize = 20_000;
+/// Attributes of an element at most.
+const MAX_ATTRIBUTES: usize = 64;
+/// Declarations of namespaces that hold for an element at most.
+const MAX_NAMESPACES: usize = 64;
+
+/// The namespace of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Namespace {
+    #[default]
+    None,
+    Atom,
+    /// Of properties.
+    Data,
+    /// Of what describes properties.
+    Metadata,
+    /// Of `xml:space` and the like.
+    Xml,
+    Foreign,
+}
+
+impl Namespace {
+    /// The namespace that a prefix was resolved to.
+    fn of(resolved: &ResolveResult<'_>) -> Result<Self, Malformed> {
+        match resolved {
+            ResolveResult::Unbound => Ok(Namespace::None),
+            ResolveResult::Unknown(_) => Err(Malformed),
+            ResolveResult::Bound(name::Namespace(uri)) => Ok(match *uri {
+                "http://www.w3.org/2005/Atom" => Namespace::Atom,
+                "http://schemas.microsoft.com/ado/2007/08/dataservices" => Namespace::Data,
+                "http://schemas.microsoft.com/ado/2007/08/dataservices/metadata" => Namespace::Metadata,
+                "http://www.w3.org/XML/1998/namespace" => Namespace::Xml,
+                _ => Namespace::Foreign,
+            }),
+        }
+    }
+}
 
 /// An element with what it holds. Text is everything between its tags that is
 /// not inside a child, unaltered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Element {
+    pub namespace: Namespace,
     pub name: String,
-    pub attributes: Vec<(String, String)>,
+    /// Without declarations of namespaces.
+    pub attributes: Vec<Attribute>,
     pub text: String,
     pub children: Vec<Element>,
+}
+
+/// An attribute of an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attribute {
+    pub namespace: Namespace,
+    pub name: String,
+    pub value: String,
 }
 
 /// Not a document that we read.
@@ -32,15 +80,21 @@ impl Element {
         self.children.iter().find(|child| child.name == name)
     }
 
+    /// Whether this is its name.
+    pub fn is(&self, namespace: Namespace, name: &str) -> bool {
+        self.namespace == namespace && self.name == name
+    }
+
     /// The value of an attribute.
-    pub fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    pub fn attribute(&self, namespace: Namespace, name: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|a| a.namespace == namespace && a.name == name);
+        found.map(|attribute| attribute.value.as_str())
     }
 
     /// Whether there is nothing in its text and attributes, or its children's, that
     /// XML cannot hold.
     fn holds_only_xml(&self) -> bool {
-        let values = self.attributes.iter().map(|(_, value)| value);
+        let values = self.attributes.iter().map(|attribute| &attribute.value);
         !values.chain([&self.text]).any(|text| text.contains(is_foreign))
             && self.children.iter().all(Self::holds_only_xml)
     }
@@ -54,8 +108,8 @@ impl Element {
 /// Reads a document: one element, perhaps after a declaration.
 ///
 /// # Errors
-/// [`Malformed`] for what is not well-formed, for document types, and past the
-/// limits of depth and size.
+/// [`Malformed`] for what is not well-formed, for prefixes that nothing declares, for
+/// document types, and past the limits of depth and size.
 pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| Malformed)?;
     // XML has no way to write U+0000, so nothing that we print could be read.
@@ -64,6 +118,7 @@ pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
     }
     let mut reader = Reader::from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut tree = Tree::default();
+    tree.namespaces.set_max_namespace_bindings(MAX_NAMESPACES);
     loop {
         match reader.read_event().map_err(|_| Malformed)? {
             Event::Start(start) => tree.open(&start)?,
@@ -111,6 +166,8 @@ fn is_unicode(declaration: &BytesDecl<'_>) -> bool {
 /// The document read so far.
 #[derive(Default)]
 struct Tree {
+    /// Those declared by elements that are open.
+    namespaces: NamespaceResolver,
     open: Vec<Element>,
     root: Option<Element>,
     elements: usize,
@@ -123,18 +180,40 @@ impl Tree {
         if second_root || self.open.len() >= MAX_DEPTH || self.elements > MAX_ELEMENTS {
             return Err(Malformed);
         }
-        let mut attributes = Vec::new();
-        for attribute in start.attributes() {
-            let attribute = attribute.map_err(|_| Malformed)?;
-            let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| Malformed)?;
-            attributes.push((attribute.key.local_name().as_ref().to_owned(), value.into_owned()));
+        if start.attributes().nth(MAX_ATTRIBUTES).is_some() {
+            return Err(Malformed);
         }
-        let name = start.local_name().as_ref().to_owned();
-        self.open.push(Element { name, attributes, ..Element::default() });
+        self.namespaces.push(start).map_err(|_| Malformed)?;
+        let attributes = self.attributes(start)?;
+        let (resolved, name) = self.namespaces.resolve_element(start.name());
+        let (namespace, name) = (Namespace::of(&resolved)?, name.as_ref().to_owned());
+        self.open.push(Element { namespace, name, attributes, ..Element::default() });
         Ok(())
     }
 
+    fn attributes(&self, start: &BytesStart<'_>) -> Result<Vec<Attribute>, Malformed> {
+        let mut attributes: Vec<Attribute> = Vec::new();
+        for attribute in start.attributes() {
+            let attribute = attribute.map_err(|_| Malformed)?;
+            let value = attribute.normalized_value(XmlVersion::Implicit1_0).map_err(|_| Malformed)?;
+            if attribute.key.as_namespace_binding().is_some() {
+                continue;
+            }
+            let (resolved, name) = self.namespaces.resolve_attribute(attribute.key);
+            let (namespace, name) = (Namespace::of(&resolved)?, name.as_ref().to_owned());
+            // By two prefixes of one namespace.
+            if namespace != Namespace::Foreign
+                && attributes.iter().any(|a| a.namespace == namespace && a.name == name)
+            {
+                return Err(Malformed);
+            }
+            attributes.push(Attribute { namespace, name, value: value.into_owned() });
+        }
+        Ok(attributes)
+    }
+
     fn close(&mut self) -> Result<(), Malformed> {
+        self.namespaces.pop();
         let element = self.open.pop().ok_or(Malformed)?;
         match self.open.last_mut() {
             Some(parent) => parent.children.push(element),
@@ -207,13 +286,14 @@ mod tests {
     #[test]
     fn documents_become_trees() {
         let root = parse(
-            "\u{feff}<?xml version='1.0' encoding='utf-8'?>\n<!-- c --><a:Root xmlns:a='x' m:k='1 &amp; 2'>\
+            "\u{feff}<?xml version='1.0' encoding='utf-8'?>\n<!-- c --><a:Root xmlns:a='x' a:k='1 &amp; 2'>\
              <B/> t <c>x&lt;<![CDATA[<y>]]>&#65;</c></a:Root>\n"
                 .as_bytes(),
         )
         .unwrap();
-        assert_eq!(root.name, "Root");
-        assert_eq!(root.attribute("k"), Some("1 & 2"));
+        assert!(root.is(Namespace::Foreign, "Root"));
+        assert_eq!(root.attribute(Namespace::Foreign, "k"), Some("1 & 2"));
+        assert_eq!(root.attribute(Namespace::None, "k"), None);
         assert_eq!(root.text, " t ");
         assert_eq!(root.child("c").unwrap().text, "x<<y>A");
         assert!(root.child("B").is_some() && root.child("b").is_none());
@@ -223,6 +303,10 @@ mod tests {
     fn what_is_not_well_formed_or_dangerous_is_refused() {
         let deep = "<a>".repeat(100_000);
         let wide = format!("<a>{}</a>", "<b/>".repeat(MAX_ELEMENTS));
+        let many = |kind: &str| (0..=MAX_ATTRIBUTES).map(|n| format!(" {kind}a{n}='u'")).collect::<String>();
+        let (attributes, namespaces) = (format!("<a{}/>", many("")), format!("<a{}/>", many("xmlns:")));
+        let nested =
+            (0..=MAX_NAMESPACES).map(|n| format!("<a xmlns:n{n}='u' xmlns:o{n}='v'>")).collect::<String>();
         for bad in [
             "",
             "x",
@@ -234,6 +318,16 @@ mod tests {
             "<?xml version='1.0' encoding='iso-8859-1'?><a/>",
             "<a/>x",
             "<a b='1' b='2'/>",
+            "<p:a/>",
+            "<a p:b='1'/>",
+            "<a><b xmlns:p='u'/><p:c/></a>",
+            "<a xmlns:p=''><p:b/></a>",
+            "<a xmlns:p='http://www.w3.org/2005/Atom' xmlns:q='http://www.w3.org/2005/Atom' p:b='1' q:b='2'/>",
+            "<a xmlns:xml='u'/>",
+            "<a xmlns:xmlns='u'/>",
+            attributes.as_str(),
+            namespaces.as_str(),
+            nested.as_str(),
             "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>",
             "<a>&#xD800;</a>",
             "<a>\0</a>",
@@ -246,6 +340,20 @@ mod tests {
         assert_eq!(parse(b"<a>\xff</a>"), Err(Malformed));
     }
 
+    #[test]
+    fn names_have_the_namespace_that_their_prefix_was_declared_for() {
+        let root = parse(
+            b"<a xmlns='http://www.w3.org/2005/Atom' xmlns:d='u' t='1' xml:space='preserve'>\
+              <d:b xmlns:d='http://schemas.microsoft.com/ado/2007/08/dataservices'/><d:b/><b xmlns=''/></a>",
+        )
+        .unwrap();
+        assert!(root.is(Namespace::Atom, "a"));
+        assert_eq!(root.attribute(Namespace::None, "t"), Some("1"));
+        assert_eq!(root.attribute(Namespace::Xml, "space"), Some("preserve"));
+        let namespaces: Vec<_> = root.children.iter().map(|child| child.namespace).collect();
+        assert_eq!(namespaces, [Namespace::Data, Namespace::Foreign, Namespace::None]);
+    }
+
     proptest! {
         #[test]
         fn printed_text_reads_back(text in "[\u{9}\u{a}\u{d}\u{20}-\u{7e}é漢😀]{0,20}") {
@@ -256,7 +364,7 @@ mod tests {
             document.push_str("</a>");
             let read = parse(document.as_bytes()).unwrap();
             prop_assert_eq!(&read.text, &text);
-            prop_assert_eq!(read.attribute("k"), Some(text.as_str()));
+            prop_assert_eq!(read.attribute(Namespace::None, "k"), Some(text.as_str()));
         }
 
         #[test]

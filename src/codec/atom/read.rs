@@ -1,10 +1,11 @@
-//! Reading entities and table names from Atom entries.
+//! Reading entities and table names from Atom entries. Elements of other namespaces than
+//! those of Atom and the protocol are refused.
 
 use std::collections::HashSet;
 
 use crate::codec::json::read::{EntityBody, given_twice, typed_value};
 use crate::codec::sent::Given;
-use crate::codec::xml::{self, Element};
+use crate::codec::xml::{self, Element, Namespace};
 use crate::error::{Code, Error, Result};
 use crate::model::{EdmType, EdmValue};
 
@@ -46,20 +47,32 @@ pub fn table_name(body: &[u8]) -> Result<String> {
 fn properties(body: &[u8]) -> Result<Element> {
     let misunderstood = || Error::from(Code::BodyNotUnderstood);
     let mut entry = xml::parse(body).map_err(|_| misunderstood())?;
-    if entry.name != "entry" {
+    if !entry.is(Namespace::Atom, "entry") || is_foreign(&entry) {
         return Err(misunderstood());
     }
-    let content = take_child(&mut entry, "content").ok_or_else(misunderstood)?;
-    let mut content = content;
-    take_child(&mut content, "properties").ok_or_else(misunderstood)
+    let mut content = take_child(&mut entry, Namespace::Atom, "content").ok_or_else(misunderstood)?;
+    let properties = take_child(&mut content, Namespace::Metadata, "properties").ok_or_else(misunderstood)?;
+    if properties.children.iter().all(is_property) { Ok(properties) } else { Err(misunderstood()) }
 }
 
-fn take_child(element: &mut Element, name: &str) -> Option<Element> {
-    element.children.iter_mut().find(|child| child.name == name).map(std::mem::take)
+fn take_child(element: &mut Element, namespace: Namespace, name: &str) -> Option<Element> {
+    element.children.iter_mut().find(|child| child.is(namespace, name)).map(std::mem::take)
+}
+
+/// Whether an element or one inside it is of a foreign namespace.
+fn is_foreign(element: &Element) -> bool {
+    element.namespace == Namespace::Foreign || element.children.iter().any(is_foreign)
+}
+
+/// Whether an element can be a property. An attribute that is none of ours might be meant
+/// for its type.
+fn is_property(element: &Element) -> bool {
+    let known = |namespace| matches!(namespace, Namespace::Metadata | Namespace::Xml);
+    element.namespace == Namespace::Data && element.attributes.iter().all(|a| known(a.namespace))
 }
 
 fn is_null(element: &Element) -> Result<bool> {
-    element.attribute("null").map_or(Ok(false), xml_boolean)
+    element.attribute(Namespace::Metadata, "null").map_or(Ok(false), xml_boolean)
 }
 
 /// A Boolean as XML spells it, in digits too.
@@ -72,7 +85,7 @@ fn xml_boolean(text: &str) -> Result<bool> {
 }
 
 fn edm_type(element: &Element) -> Result<EdmType> {
-    match element.attribute("type") {
+    match element.attribute(Namespace::Metadata, "type") {
         None => Ok(EdmType::String),
         Some(name) => EdmType::from_name(name).ok_or_else(|| Code::BodyNotUnderstood.into()),
     }

@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(root.child("title").unwrap().text, "T");
         assert_eq!(root.child("id").unwrap().text, "http://h/a/T");
         let entries = root.children.iter().filter(|c| c.name == "entry");
-        assert_eq!(entries.filter(|e| e.attribute("etag").is_some()).count(), 2);
+        assert_eq!(entries.filter(|e| e.attribute(xml::Namespace::Metadata, "etag").is_some()).count(), 2);
         let tables = atom(Style::Modern, "Tables").table_feed(["abc", "def"].into_iter());
         assert_eq!(xml::parse(tables.as_bytes()).unwrap().children.len(), 4 + 2);
     }

@@ -23,6 +23,7 @@ cases![
     a_great_many_properties_are_refused,
     markup_inside_values_is_refused,
     prefixes_do_not_matter,
+    foreign_namespaces_are_refused,
     tables_need_a_name,
     signatures_work_for_old_clients,
 ];
@@ -318,10 +319,39 @@ fn prefixes_do_not_matter(client: &Client) {
     let t = client.table();
     let body =
         entry(&keys("p", "r")).replace("d:", "data:").replace("m:", "meta:").replace("xmlns=", "xmlns:a=");
+    let body = body.replace("xmlns:d=", "xmlns:data=").replace("xmlns:m=", "xmlns:meta=");
     let body = body.replace("<entry", "<a:entry").replace("</entry", "</a:entry");
     let body = body.replace("<content", "<a:content").replace("</content", "</a:content");
     send_raw(&t, body).expect(201);
     t.get("p", "r").expect(200);
+}
+
+fn foreign_namespaces_are_refused(client: &Client) {
+    let t = client.table();
+    let good = entry(&(keys("p", "r") + "<d:A m:type=\"Edm.Int32\">1</d:A>"));
+    let foreign = |part: &str, other: &str| good.replacen(part, other, 1);
+    all_refused(
+        &t,
+        &[
+            foreign("dataservices\"", "other\""),
+            foreign("dataservices/metadata\"", "other\""),
+            foreign("http://www.w3.org/2005/Atom", "http://example.org/Atom"),
+            foreign(" xmlns=\"http://www.w3.org/2005/Atom\"", ""),
+            foreign("<d:A ", "<x:B xmlns:x=\"urn:x\">2</x:B><d:A "),
+            foreign("<d:A ", "<m:B>2</m:B><d:A "),
+            foreign("<d:A ", "<B>2</B><d:A "),
+            foreign("<title />", "<title /><x:where xmlns:x=\"urn:x\" />"),
+            foreign("m:type", "type"),
+            foreign("m:type", "d:type"),
+            foreign("m:type", "xmlns:x=\"urn:x\" x:type"),
+            // Declared by nothing.
+            foreign("m:type", "x:type"),
+            foreign("<title />", "<x:title />"),
+        ],
+    );
+    let unused =
+        foreign("<entry ", "<entry xmlns:gml=\"http://www.opengis.net/gml\" xml:base=\"http://h/\" ");
+    send_raw(&t, unused.replace("<d:A ", "<d:A xml:space=\"preserve\" ")).expect(201);
 }
 
 fn tables_need_a_name(client: &Client) {

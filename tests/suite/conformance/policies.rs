@@ -214,6 +214,9 @@ fn what_is_no_such_document_is_refused(client: &Client) {
         "<SignedIdentifiers><Other/></SignedIdentifiers>",
         "<SignedIdentifiers><SignedIdentifier></SignedIdentifiers>",
         "<SignedIdentifiers>&unknown;</SignedIdentifiers>",
+        "<x:SignedIdentifiers/>",
+        "<SignedIdentifiers x:a=\"1\"/>",
+        "<SignedIdentifiers><x:SignedIdentifier><x:Id>a</x:Id></x:SignedIdentifier></SignedIdentifiers>",
         "<SignedIdentifiers><SignedIdentifier><Id>&#1;</Id></SignedIdentifier></SignedIdentifiers>",
         "<SignedIdentifiers><SignedIdentifier><Id>a\u{ffff}</Id></SignedIdentifier></SignedIdentifiers>",
     ] {

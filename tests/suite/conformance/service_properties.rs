@@ -170,6 +170,9 @@ fn what_is_no_such_document_is_refused(client: &Client) {
         "<Other/>",
         "<StorageServiceProperties><Other/></StorageServiceProperties>",
         "<StorageServiceProperties><Logging/></StorageServiceProperties>",
+        "<x:StorageServiceProperties/>",
+        "<StorageServiceProperties x:a=\"1\"/>",
+        "<StorageServiceProperties><x:Cors/></StorageServiceProperties>",
         "<StorageServiceProperties/><StorageServiceProperties/>",
     ] {
         put_raw(client, body).refused_in_xml(XML_DOCUMENT);
