@@ -360,7 +360,7 @@ impl Settings {
 }
 
 /// The first address of a name or number with a port.
-fn address(text: &str) -> Option<SocketAddr> {
+pub(crate) fn address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut found| found.next())
 }
 

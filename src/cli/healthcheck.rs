@@ -1,6 +1,8 @@
-//! `rowhouse healthcheck`: whether the server of these settings answers, for
+//! `rowhouse healthcheck`: whether the server of these settings is ready, for
 //! containers, which have no curl.
 
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -8,14 +10,18 @@ use serde_json::json;
 use ureq::Agent;
 use ureq::tls::TlsConfig;
 
-use super::endpoint::Port;
+use super::endpoint::{Port, reachable};
 use super::output::{Done, Form, Problem};
+use crate::config::address;
 
 /// Where to ask.
 #[derive(Debug, Args)]
 pub struct HealthcheckArguments {
     #[command(flatten)]
     port: Port,
+    /// Where the server answers operators: if it does, it is asked there, and has to be ready
+    #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
+    admin_listen: Option<String>,
     /// Seconds that the answer may take
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
     timeout: u64,
@@ -23,27 +29,82 @@ pub struct HealthcheckArguments {
     form: Form,
 }
 
+/// An answer.
+struct Answer {
+    status: u16,
+    /// Whether it has the request id that every answer to clients has.
+    has_request_id: bool,
+}
+
 /// Asks the server on this machine.
 ///
 /// # Errors
 /// [`Problem`] where nothing answers, or something else.
 pub fn run(arguments: &HealthcheckArguments) -> Done {
-    let address = arguments.port.listen.address()?;
-    if address.port() == 0 {
-        return Err(Problem(format!("--listen {address}: the port that the server has taken is not known")));
+    let agent = agent(Duration::from_secs(arguments.timeout));
+    match arguments.admin_address()? {
+        Some(admin) => match ask(&agent, &format!("http://{admin}/readyz")) {
+            Ok(answer) => arguments.judge_readiness(admin, &answer),
+            // The server may have been given another address by a flag, or none.
+            Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                arguments.ask_port(&agent)
+            }
+            Err(error) => Err(Problem(format!("http://{admin} does not answer: {error}"))),
+        },
+        None => arguments.ask_port(&agent),
     }
-    let origin = arguments.port.origin()?;
-    let status = ask(&origin, Duration::from_secs(arguments.timeout))?;
-    arguments.form.print(
-        &format!("{origin} answers."),
-        &json!({ "healthy": true, "address": origin, "status": status }),
-    )
 }
 
-/// The status of the answer to a request that needs no credentials. Over HTTPS
-/// the certificate does not matter: it is for the name that clients use, and
-/// this asks by address.
-fn ask(origin: &str, timeout: Duration) -> Done<u16> {
+impl HealthcheckArguments {
+    /// Where the server answers operators, if the port is known.
+    fn admin_address(&self) -> Done<Option<SocketAddr>> {
+        let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let admin = address(given)
+            .ok_or_else(|| Problem(format!("--admin-listen {given}: must be an address and a port")))?;
+        Ok(Some(reachable(admin)).filter(|admin| admin.port() != 0))
+    }
+
+    /// `/readyz` is 200 while the database answers.
+    fn judge_readiness(&self, admin: SocketAddr, answer: &Answer) -> Done {
+        match answer.status {
+            200 => self.report(&format!("http://{admin}"), 200, "is ready"),
+            status => {
+                Err(Problem(format!("the server at http://{admin} is not ready: /readyz answers {status}")))
+            }
+        }
+    }
+
+    /// Asks where clients do. Whether the database answers is not known then.
+    fn ask_port(&self, agent: &Agent) -> Done {
+        let listen = self.port.listen.address()?;
+        if listen.port() == 0 {
+            return Err(Problem(format!(
+                "--listen {listen}: the port that the server has taken is not known"
+            )));
+        }
+        let origin = self.port.origin()?;
+        let answer = ask(agent, &format!("{origin}/"))
+            .map_err(|error| Problem(format!("{origin} does not answer: {error}")))?;
+        if !answer.has_request_id {
+            return Err(Problem(format!("something else answers at {origin}")));
+        }
+        match answer.status {
+            status if status >= 500 => Err(Problem(format!("{origin} answers {status}"))),
+            status => self.report(&origin, status, "answers"),
+        }
+    }
+
+    fn report(&self, origin: &str, status: u16, does: &str) -> Done {
+        let value = json!({ "healthy": true, "address": origin, "status": status });
+        self.form.print(&format!("{origin} {does}."), &value)
+    }
+}
+
+/// Over HTTPS the certificate does not matter: it is for the name that clients
+/// use, and this asks by address.
+fn agent(timeout: Duration) -> Agent {
     let tls = TlsConfig::builder().disable_verification(true).build();
     let config = Agent::config_builder()
         .timeout_global(Some(timeout))
@@ -51,17 +112,12 @@ fn ask(origin: &str, timeout: Duration) -> Done<u16> {
         .proxy(None)
         .max_redirects(0)
         .tls_config(tls);
-    let answer = Agent::new_with_config(config.build())
-        .get(format!("{origin}/"))
-        .call()
-        .map_err(|error| Problem(format!("{origin} does not answer: {error}")))?;
-    let status = answer.status().as_u16();
-    let is_ours = answer.headers().contains_key("x-ms-request-id");
-    if !is_ours {
-        return Err(Problem(format!("something else answers at {origin}")));
-    }
-    if status >= 500 {
-        return Err(Problem(format!("{origin} answers {status}")));
-    }
-    Ok(status)
+    Agent::new_with_config(config.build())
+}
+
+/// The answer to a request that needs no credentials.
+fn ask(agent: &Agent, url: &str) -> Result<Answer, ureq::Error> {
+    let answer = agent.get(url).call()?;
+    let has_request_id = answer.headers().contains_key("x-ms-request-id");
+    Ok(Answer { status: answer.status().as_u16(), has_request_id })
 }

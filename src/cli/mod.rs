@@ -62,7 +62,7 @@ enum Command {
     /// Print a shared access signature, made without asking the server
     #[command(subcommand)]
     Sas(Box<SasCommand>),
-    /// Ask the server of these settings whether it answers; for containers
+    /// Ask the server of these settings whether it is ready; for containers
     #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
     Healthcheck(HealthcheckArguments),
     /// Print the version

@@ -8,10 +8,13 @@ mod throttle;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::commands::{failed, printed};
+use crate::process::run;
 use crate::support::http::{Raw, Wire, read_answer};
 use crate::support::postgres::{execute, fresh_database, server_url};
 use crate::support::server::{Process, account, fresh_folder};
@@ -204,8 +207,9 @@ fn requests_are_counted_by_operation_status_and_error() {
 #[test]
 fn the_server_is_not_ready_while_its_database_is_away() {
     let url = fresh_database();
-    let (_server, admin) = server(&url, &[]);
+    let (server, admin) = server(&url, &[]);
     turns(&admin, 200);
+    assert_eq!(printed(&health(&server, &admin))["status"], 200);
     let name = url.split('?').next().and_then(|url| url.rsplit('/').next()).expect("a name").to_owned();
     let allow = |allowed: bool| {
         execute(server_url(), &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {allowed}"));
@@ -216,9 +220,35 @@ fn the_server_is_not_ready_while_its_database_is_away() {
     let asked = Instant::now();
     refused(&turns(&admin, 503), 503, "DatabaseUnavailable");
     assert!(asked.elapsed() < Duration::from_secs(10));
+    failed(&health(&server, &admin), &[admin.address(), "not ready", "503"]);
     assert_eq!(get(&admin, "/livez").status, 200, "the process is well");
     allow(true);
     turns(&admin, 200);
+    assert_eq!(printed(&health(&server, &admin))["status"], 200);
+}
+
+/// What the health check says, where the server answers clients and operators.
+fn health(server: &Process, admin: &Wire) -> Output {
+    let variables = [("ROWHOUSE_LISTEN", server.address()), ("ROWHOUSE_ADMIN_LISTEN", admin.address())];
+    run(&fresh_folder(), &["healthcheck", "--json"], &variables)
+}
+
+#[test]
+fn the_health_check_needs_no_port_of_clients_where_operators_are_answered() {
+    let (server, admin) = server("sqlite::memory:", &[]);
+    // As in a container whose server was given another port by a flag.
+    let elsewhere = [("ROWHOUSE_LISTEN", "127.0.0.1:1"), ("ROWHOUSE_ADMIN_LISTEN", admin.address())];
+    let folder = fresh_folder();
+    let healthy = printed(&run(&folder, &["healthcheck", "--json"], &elsewhere));
+    assert_eq!(healthy["address"], format!("http://{}", admin.address()));
+    // Where nobody answers operators, clients' port has to do.
+    for nobody in ["127.0.0.1:1", "127.0.0.1:0", ""] {
+        let variables = [("ROWHOUSE_LISTEN", server.address()), ("ROWHOUSE_ADMIN_LISTEN", nobody)];
+        let healthy = printed(&run(&folder, &["healthcheck", "--json"], &variables));
+        assert_eq!(healthy["address"], format!("http://{}", server.address()), "{nobody}");
+    }
+    let nonsense = run(&folder, &["healthcheck", "--admin-listen", "nonsense"], &[]);
+    failed(&nonsense, &["--admin-listen nonsense"]);
 }
 
 #[test]
