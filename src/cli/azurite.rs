@@ -13,6 +13,7 @@ use super::serve::{ServeError, start_logging, warn_of_idle};
 use crate::app;
 use crate::config::Settings;
 use crate::http::{Absent, Pfx, TlsFiles};
+use crate::store::sqlite::obstacle;
 
 /// Answers to Azurite's command line: tables in full, blobs and queues only so
 /// far that whoever looks for them finds an empty list.
@@ -144,8 +145,7 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
     start_logging(&settings)?;
     warn_of_idle(&settings, &config);
     if !line.in_memory_persistence {
-        let shown = || line.location.display().to_string();
-        std::fs::create_dir_all(&line.location).map_err(|error| ServeError::Folder(shown(), error))?;
+        std::fs::create_dir_all(&line.location).map_err(|error| line.not_made(&error))?;
     }
     let mut lines = Vec::new();
     if named == Named::Azurite {
@@ -169,6 +169,13 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
 }
 
 impl Line {
+    /// Why the folder of the data cannot be made.
+    fn not_made(&self, error: &std::io::Error) -> ServeError {
+        let missing = self.location.ancestors().take_while(|path| !path.exists()).last();
+        let cause = missing.and_then(obstacle).unwrap_or_else(|| error.to_string());
+        ServeError::Folder(self.location.display().to_string(), cause)
+    }
+
     /// The PFX file, which no flag of ours stands for.
     fn pfx(&self) -> Option<TlsFiles> {
         let (file, password) = (self.cert.clone()?, self.pwd.clone()?);

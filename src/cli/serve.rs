@@ -20,7 +20,7 @@ pub enum ServeError {
     #[error("cannot listen on {0}: {1}")]
     Listen(String, std::io::Error),
     #[error("cannot make the folder {0}: {1}")]
-    Folder(String, std::io::Error),
+    Folder(String, String),
 }
 
 /// Serves until SIGTERM or SIGINT.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use rusqlite_migration::{M, Migrations};
 
-use super::accounts;
+use super::{access, accounts};
 use crate::store::Inspection;
 
 /// Where a database lives.
@@ -22,10 +22,10 @@ pub enum Location {
 pub enum OpenError {
     #[error("cannot open the SQLite database {0}: {1}")]
     Open(String, rusqlite::Error),
-    #[error(
-        "the SQLite database {0} can only be read: let the user of this process write to it and to its folder"
-    )]
-    ReadOnly(String),
+    #[error("cannot open the SQLite database {0}: {1}")]
+    Access(String, String),
+    #[error("the SQLite database {0} can only be read: {1}")]
+    ReadOnly(String, String),
     #[error("cannot bring the SQLite database to the current schema: {0}")]
     Migrate(#[from] rusqlite_migration::Error),
     #[error("SQLite refused a setting: {0}")]
@@ -88,7 +88,8 @@ pub fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
         let mut connection = connect(options)?;
         migrate(&mut connection)?;
         if connection.is_readonly("main")? {
-            return Err(OpenError::ReadOnly(shown(&options.location)));
+            let advice = "let the user of this process write to it and to its folder";
+            return Err(OpenError::ReadOnly(shown(&options.location), advice.to_owned()));
         }
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         Ok(connection)
@@ -100,17 +101,24 @@ pub fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
             // waits for nobody while it turns on the log, and two that found
             // the same version both want to leave it.
             Err(error) if attempt < ATTEMPTS && can_be_a_race(&error) => std::thread::sleep(PAUSE),
-            outcome => return outcome.map_err(|error| naming(&options.location, error)),
+            outcome => return outcome.map_err(|error| explain(&options.location, error)),
         }
         attempt += 1;
     }
 }
 
-/// What is wrong with a file often shows only when it is first read.
-fn naming(location: &Location, error: OpenError) -> OpenError {
-    match error {
-        OpenError::Configure(error) => OpenError::Open(shown(location), error),
-        other => other,
+/// What is wrong with a file often shows only when it is first read, and SQLite does
+/// not say who may not do what.
+fn explain(location: &Location, error: OpenError) -> OpenError {
+    let obstacle = match location {
+        Location::File(path) => access::obstacle(path),
+        Location::Memory => None,
+    };
+    match (error, obstacle) {
+        (OpenError::ReadOnly(path, _), Some(obstacle)) => OpenError::ReadOnly(path, obstacle),
+        (_, Some(obstacle)) => OpenError::Access(shown(location), obstacle),
+        (OpenError::Configure(error), None) => OpenError::Open(shown(location), error),
+        (other, None) => other,
     }
 }
 
@@ -118,7 +126,7 @@ fn can_be_a_race(error: &OpenError) -> bool {
     match error {
         OpenError::Migrate(_) => true,
         OpenError::Configure(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy),
-        OpenError::Open(..) | OpenError::ReadOnly(_) | OpenError::Thread(_) => false,
+        OpenError::Open(..) | OpenError::Access(..) | OpenError::ReadOnly(..) | OpenError::Thread(_) => false,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Reads run on connections of their own, point reads on the calling thread;
 //! all writes go through one thread that commits whatever is waiting at once.
 
+mod access;
 mod accounts;
 mod checkpoint;
 mod connection;
@@ -24,6 +25,7 @@ use super::{
 use crate::metrics::seldom::{Seldom, Turn};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
+pub use access::obstacle;
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
 use readers::Readers;
 use writer::Writer;

@@ -119,3 +119,47 @@ fn a_database_that_can_only_be_read_is_refused_at_the_start() {
     let said = start(&mut as_ordinary_user(), &path);
     assert!(said.contains("data.db can only be read"), "{said}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_folder_of_somebody_else_is_named_with_who_may_not_write_and_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("ours");
+    let inner = folder.path().join("data");
+    std::fs::create_dir(&inner).expect("ours");
+    std::fs::set_permissions(&inner, PermissionsExt::from_mode(0o555)).expect("ours");
+    let user = as_ordinary_user().args(["id", "-u"]).output().expect("id runs").stdout;
+    let user = String::from_utf8_lossy(&user).trim().to_owned();
+    let database = inner.join("data.db");
+    let said = start(&mut as_ordinary_user(), &database);
+    let shown = inner.display();
+    for word in [
+        format!("{}", database.display()),
+        format!("uid {user} "),
+        format!("the folder {shown}, which belongs to uid"),
+        "with mode 555".into(),
+        format!("chown {user} {shown}"),
+    ] {
+        assert!(said.contains(&word), "{word:?} in {said}");
+    }
+    assert_eq!(said.lines().last().map(|line| line.contains(&format!("uid {user}"))), Some(true), "{said}");
+    let missing = start(&mut as_ordinary_user(), &inner.join("none/data.db"));
+    assert!(missing.contains(&format!("there is no folder {shown}/none")), "{missing}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_azurites_flag_names_and_that_cannot_be_made_is_named_so_too() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("azurite");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rowhouse"), &program).expect("a link can be made");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o555)).expect("ours");
+    let location = folder.path().join("data/tables");
+    let output = as_ordinary_user().arg("timeout").arg("30").arg(&program).arg("-l").arg(&location).output();
+    let said = String::from_utf8_lossy(&output.expect("the binary runs").stderr).into_owned();
+    for word in ["cannot make the folder", "tables: uid ", "which belongs to uid", "chown"] {
+        assert!(said.contains(word), "{word:?} in {said}");
+    }
+}

@@ -1,0 +1,63 @@
+//! Why a file or folder cannot be written, in words that say what to do.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use rustix::process::{getegid, geteuid};
+
+/// What keeps this process from writing a database file: its folder is not there, or
+/// the permissions of one of them do. SQLite makes files beside it.
+pub fn obstacle(file: &Path) -> Option<String> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        Err(Errno::NOENT) => return Some(format!("there is no folder {}", folder.display())),
+        Err(error) => return describe("folder", folder, error.into()),
+        Ok(()) => {}
+    }
+    let refused = access(file, Access::READ_OK | Access::WRITE_OK).err()?;
+    describe("file", file, refused.into())
+}
+
+/// Nothing where neither permissions nor the file system are to blame.
+fn describe(kind: &str, path: &Path, error: io::Error) -> Option<String> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let shown = path.display();
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("run `chown {user} {shown}`, or start the server as a user who may write there")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "mount a volume there that can be written".to_owned(),
+        _ => return None,
+    };
+    let owner = path.metadata().map(owner).unwrap_or_default();
+    Some(format!("uid {user} (gid {group}) cannot write to the {kind} {shown}{owner}: {error}; {remedy}"))
+}
+
+fn owner(found: Metadata) -> String {
+    let mode = found.mode() & 0o7777;
+    format!(", which belongs to uid {} and gid {} with mode {mode:o}", found.uid(), found.gid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_written_or_made_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.db");
+        assert_eq!(obstacle(&file), None);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(obstacle(&file), None);
+        let none = folder.path().join("none");
+        assert_eq!(obstacle(&none.join("a.db")), Some(format!("there is no folder {}", none.display())));
+        assert_eq!(obstacle(Path::new("a.db")), None);
+    }
+}
