@@ -16,7 +16,7 @@ use crate::model::Ticks;
 use crate::plan::{self, ChangeSet, WriteKind, Written};
 use crate::request::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::request::{EntityWrite, Operation, Representation, Target};
-use crate::store::Backend;
+use crate::store::{Backend, Failure, Fault, StoreResult};
 
 /// Data service versions as the parts of a batch answer them.
 const VERSION_3: &str = "3.0;";
@@ -32,14 +32,24 @@ pub struct Run<'a, S> {
 }
 
 impl<S: Backend> Run<'_, S> {
-    /// Runs a batch. Every outcome, refusals included, is answered with 202.
-    pub async fn batch(&self, batch: &mut Batch) -> Answer {
+    /// Runs a batch. What became of it stands inside a 202, refusals included.
+    ///
+    /// # Errors
+    /// [`Code::ServerBusy`] where nothing of it was begun, so that clients repeat it
+    /// as a whole: they do not look inside.
+    pub async fn batch(&self, batch: &mut Batch) -> Result<Answer> {
         match batch {
             Batch::Query(part) => {
                 let answer = match &mut **part {
                     Ok(part) => self.query(part).await,
                     Err(failed) => Err(failed.error.clone()),
                 };
+                // Whatever was begun of a query, it can be asked again.
+                if let Err(error) = &answer
+                    && error.code == Code::ServerBusy
+                {
+                    return Err(error.clone());
+                }
                 let printing = match &**part {
                     Ok(part) => &part.printing,
                     Err(failed) => &failed.printing,
@@ -49,12 +59,13 @@ impl<S: Backend> Run<'_, S> {
                     Ok(answer) => answer.into_inner(VERSION_3, printing.content_id.as_deref()),
                     Err(error) => self.refusal(&error.at(0), printing),
                 };
-                accepted(refusal, |boundary| multipart::query_response(boundary, &inner))
+                Ok(accepted(refusal, |boundary| multipart::query_response(boundary, &inner)))
             }
             Batch::ChangeSet { parts, failure } => {
                 let error = match self.change_set(parts, failure.as_ref()).await {
-                    Ok(answer) => return answer,
-                    Err(error) => error,
+                    Err(Failure::Fault(Fault::NotBegun)) => return Err(Code::ServerBusy.into()),
+                    Err(failure) => Error::from(failure),
+                    Ok(answer) => return Ok(answer),
                 };
                 let refusal = Some(error.code);
                 let count = parts.len() + usize::from(failure.is_some());
@@ -62,7 +73,7 @@ impl<S: Backend> Run<'_, S> {
                 let failed = failure.as_ref().map(|failed| &failed.printing);
                 let printing = parts.get(index).map(|part| &part.printing).or(failed);
                 let inner = printing.map(|p| self.refusal(&prefixed(error, count), p));
-                change_set_answer(refusal, inner.as_slice())
+                Ok(change_set_answer(refusal, inner.as_slice()))
             }
         }
     }
@@ -76,7 +87,7 @@ impl<S: Backend> Run<'_, S> {
         &self,
         parts: &mut [BatchPart<EntityWrite>],
         failure: Option<&FailedPart>,
-    ) -> Result<Answer> {
+    ) -> StoreResult<Answer> {
         let Some(set) = plan::change_set(parts, failure)? else { return Ok(change_set_answer(None, &[])) };
         let set = permit_change_set(self.identity, self.target, set)?;
         // An answer that cannot be printed must be found out before the commit.
@@ -90,11 +101,9 @@ impl<S: Backend> Run<'_, S> {
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(&self.target.account, &set.table, &set.writes, self.now);
         let (written, ahead) = join(writing, async { self.written(parts, &set, &expected) }).await;
-        let written = written.map_err(|failure| {
-            let error = Error::from(failure);
-            Error { index: error.index.or(Some(0)), ..error }
-        })?;
-        if written == expected { ahead } else { self.written(parts, &set, &written) }
+        let written = written.map_err(of_an_operation)?;
+        let answer = if written == expected { ahead } else { self.written(parts, &set, &written) };
+        Ok(answer?)
     }
 
     /// The answer to a change set that was done.
@@ -128,6 +137,16 @@ impl<S: Backend> Run<'_, S> {
         Answer::refusal(error, representation, printing.prefer, &self.occasion)
             .into_inner(version, printing.content_id.as_deref())
     }
+}
+
+/// The failure of a group as that of an operation, the first if it names none;
+/// unless the group was not begun.
+fn of_an_operation(failure: Failure) -> Failure {
+    if failure == Failure::Fault(Fault::NotBegun) {
+        return failure;
+    }
+    let error = Error::from(failure);
+    Failure::Refused(Error { index: error.index.or(Some(0)), ..error })
 }
 
 /// A change set of one operation reports what the stored state says without an

@@ -304,7 +304,7 @@ impl Pipeline<'_> {
             Wanted::One(operation) => operation,
             Wanted::Batch(batch) => {
                 let run = Run { store, target, identity, occasion: self.occasion, now };
-                return Ok(Box::pin(run.batch(batch)).await);
+                return Box::pin(run.batch(batch)).await;
             }
         };
         let plan = permit(identity, target, plan::plan(operation)?)?;

@@ -36,6 +36,9 @@ pub use rewind::{Rewind, Snapshot};
 /// What went wrong with the database, as far as anyone outside may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
+    /// No connection or no place in a queue was to be had: no statement of the
+    /// operation was sent.
+    NotBegun,
     /// No connection, lock or slot was free in time; nothing was done.
     Busy,
     /// The transaction lost against another and was rolled back.
@@ -81,7 +84,7 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(error) => error,
-            Failure::Fault(Fault::Busy | Fault::Serialization | Fault::Unavailable) => {
+            Failure::Fault(Fault::NotBegun | Fault::Busy | Fault::Serialization | Fault::Unavailable) => {
                 Code::ServerBusy.into()
             }
             Failure::Fault(Fault::Timeout) => Code::OperationTimedOut.into(),
@@ -233,6 +236,7 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// As [`Backend::write`], with the index of the first operation, in request
     /// order, that fails. [`Code::TableNotFound`] carries index 0.
+    /// [`Fault::NotBegun`] where nothing was tried, so that the caller may say so.
     fn transact(
         &self,
         account: &str,

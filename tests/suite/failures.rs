@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use sqlx::{Connection, Executor, PgConnection};
 
+use crate::support::batch::{post, query_batch};
+use crate::support::client::Request;
 use crate::support::postgres::{execute, fresh_database, server_url};
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
@@ -156,10 +158,94 @@ fn a_database_that_is_away_makes_the_server_busy() {
             answer.refused(TIMED_OUT);
         }
     }
-    let failed = batch().send(&client);
-    failed.refused(0, BUSY);
+    refused_before_it_began(post(&client, batch().body()));
+    refused_before_it_began(post(&client, query_batch(&client.url(&t.path("p", "r")))));
     allow(true);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(t.properties(), json!({ "A": 1 }));
     batch().commit(&client);
+}
+
+/// Sends a batch of which nothing may be begun: it is refused as a whole, as SDKs
+/// repeat requests.
+#[track_caller]
+fn refused_before_it_began(batch: Request<'_>) {
+    let answer = batch.send();
+    assert_eq!(answer.need("Retry-After"), "1", "{answer}");
+    answer.refused(BUSY);
+}
+
+/// Two inserts: each fails if it has been done before.
+fn inserts(t: &Table, row: &str) -> Batch {
+    let insert = |end: &str| with_keys("q", &format!("{row}{end}"), json!({}));
+    Batch::new().insert(t, &insert("x")).insert(t, &insert("y"))
+}
+
+/// The second server knows nothing of the table, which it would have to ask first.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_without_a_connection_are_repeated_as_a_whole_and_done_once() {
+    const ROUNDS: usize = 3;
+    let url = fresh_database();
+    let only = ["--max-connections", "1"];
+    let (server, other) = (server_with(&url, &only), server_with(&url, &only));
+    let (first, second) = (client(&server), client(&other));
+    let t = first.table();
+    t.seed_one(json!({ "A": 1 }));
+    let away = second.table();
+    Batch::new().insert(&away, &with_keys("p", "r", json!({}))).commit(&second);
+    let unknown = Table::new(&first, away.name.clone());
+    while_no_connection_is_free(&url, &server, &t, || {
+        std::thread::sleep(Duration::from_millis(500));
+        let page = first.url(&format!("/{}()?$filter=PartitionKey%20eq%20'q'", t.name));
+        let of_round = |round: usize| {
+            let groups = [&t, &unknown].map(|table| inserts(table, &round.to_string()).body());
+            groups.into_iter().chain([query_batch(&page)])
+        };
+        std::thread::scope(|scope| {
+            for body in (0..ROUNDS).flat_map(of_round) {
+                let client = first.same();
+                scope.spawn(move || refused_before_it_began(post(&client, body)));
+            }
+        });
+    })
+    .await;
+    for table in [&t, &unknown] {
+        assert_eq!(table.count(), 1, "nothing of what was refused is done");
+        for round in 0..ROUNDS {
+            inserts(table, &round.to_string()).commit(&first);
+        }
+        assert_eq!(table.count(), 1 + 2 * ROUNDS);
+    }
+}
+
+/// Another process holds the file for longer than SQLite waits for it.
+#[test]
+fn groups_that_sqlite_never_began_are_repeated_as_a_whole_and_done_once() {
+    let folder = fresh_folder();
+    let file = folder.join("data.db");
+    let server = server(&format!("sqlite://{}", file.display()));
+    let client = client(&server);
+    let t = client.table();
+    let other = rusqlite::Connection::open(&file).expect("the database opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    refused_before_it_began(post(&client, inserts(&t, "a").body()));
+    other.execute_batch("ROLLBACK").expect("the lock goes");
+    assert_eq!(t.count(), 0);
+    inserts(&t, "a").commit(&client);
+    assert_eq!(t.count(), 2);
+}
+
+/// As recorded, whatever became of a group that was begun stands inside.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_was_begun_fails_inside() {
+    let url = fresh_database();
+    let server = server(&url);
+    let client = client(&server);
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    execute(&url, "UPDATE entities SET properties = '[]'");
+    let merge = Batch::new().write("MERGE", &t, ("p", "r"), &json!({ "B": 1 }), Some("*"));
+    merge.send(&client).refused(0, INTERNAL);
+    let read = BatchAnswer::of(post(&client, query_batch(&client.url(&t.path("p", "r")))).send());
+    assert_eq!(read.parts[0].status, 500, "{}", read.outer);
 }

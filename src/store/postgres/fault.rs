@@ -117,6 +117,15 @@ pub fn silent(effect: Effect) -> Trouble {
     })
 }
 
+/// What it means that no connection was to be had for an operation, or that what it
+/// has to know first could not be read.
+pub fn not_begun(failure: impl Into<Failure>) -> Failure {
+    match failure.into() {
+        Failure::Fault(Fault::Busy | Fault::Unavailable) => Fault::NotBegun.into(),
+        other => other,
+    }
+}
+
 /// Whether the connection must not be used again.
 pub fn breaks_connection(error: &sqlx::Error) -> bool {
     match error {

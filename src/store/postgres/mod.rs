@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use catalog::{Facts, Remembered};
 use dial::Dial;
+use fault::not_begun;
 #[cfg(fuzzing)]
 pub use filter::sql_of;
 pub use inspect::inspect;
@@ -132,7 +133,9 @@ impl PgStore {
     ) -> StoreResult<A::Done> {
         let mut reconnected = false;
         for attempt in 1.. {
-            let result = match self.facts(account, table).await {
+            let facts = self.facts(account, table).await;
+            let begun = facts.is_ok();
+            let result = match facts {
                 Ok(facts) => match work.run(self, facts).await {
                     Ok(Some(done)) => return Ok(done),
                     Ok(None) => {
@@ -146,6 +149,7 @@ impl PgStore {
             match result {
                 Err(Failure::Fault(Fault::Unavailable)) if !reconnected => reconnected = true,
                 Err(Failure::Fault(Fault::Serialization)) if attempt < ATTEMPTS => pause(attempt).await,
+                Err(failure) if !begun => return Err(not_begun(failure)),
                 other => return other,
             }
         }

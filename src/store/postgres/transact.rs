@@ -14,7 +14,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments as _, Row};
 
 use super::catalog::{Facts, exists};
-use super::fault::{Effect, Trouble};
+use super::fault::{Effect, Trouble, not_begun};
 use super::jsonb::JsonText;
 use super::pool::{Lease, Statement};
 use super::read::{broken_row, ticks, version};
@@ -57,7 +57,7 @@ impl Attempt for Group<'_> {
     type Done = Vec<Written>;
 
     async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
-        let mut lease = store.pool.acquire().await?;
+        let mut lease = store.pool.acquire().await.map_err(not_begun)?;
         match self.at_once(&mut lease, facts).await {
             Ok(ControlFlow::Break(written)) => return Ok(written),
             // Which one, or what to make of it, the locked run will say.

@@ -2,7 +2,7 @@
 //! transaction: one sync of the disk for many requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -38,9 +38,15 @@ trait Job: Send {
     fn answer(self: Box<Self>, durable: Result<(), Failure>);
 }
 
+/// A write as its requester holds it.
+struct Work<W> {
+    run: W,
+    begun: bool,
+}
+
 struct Request<T, W> {
     /// Owned by whoever waits for the answer.
-    work: Weak<Mutex<W>>,
+    work: Weak<Mutex<Option<Work<W>>>>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
 }
@@ -51,9 +57,11 @@ where
     W: FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send,
 {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        if let Some(work) = self.work.upgrade() {
-            let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
-            self.outcome = Some(work(db)?);
+        let Some(work) = self.work.upgrade() else { return Ok(()) };
+        let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(work) = work.as_mut() {
+            work.begun = true;
+            self.outcome = Some((work.run)(db)?);
         }
         Ok(())
     }
@@ -84,22 +92,31 @@ impl Writer {
     /// after a roll-back, and must write nothing when it refuses.
     pub async fn submit<T: Send + 'static>(
         &self,
-        work: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
+        run: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {
         let (reply, answer) = oneshot::channel();
-        let work = Arc::new(Mutex::new(work));
+        let work = Arc::new(Mutex::new(Some(Work { run, begun: false })));
         let job = Box::new(Request { work: Arc::downgrade(&work), outcome: None, reply });
-        self.queue.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => Fault::Busy,
-            TrySendError::Disconnected(_) => Fault::Unavailable,
-        })?;
-        let answered = tokio::time::timeout(self.timeout, answer).await;
-        drop(work);
-        match answered {
-            Ok(Ok(outcome)) => outcome,
+        self.queue.try_send(job).map_err(|_| Fault::NotBegun)?;
+        match tokio::time::timeout(self.timeout, answer).await {
+            Ok(Ok(outcome @ (Ok(_) | Err(Failure::Refused(_))))) => outcome,
+            // Too late, or without the lock that every transaction takes first.
+            _ if withdraw(&work) => Err(Fault::NotBegun.into()),
+            Ok(Ok(failed)) => failed,
             Ok(Err(_)) | Err(_) => Err(Fault::Timeout.into()),
         }
     }
+}
+
+/// Takes back a write that nobody has begun; `false` if somebody has.
+fn withdraw<W>(work: &Mutex<Option<Work<W>>>) -> bool {
+    // Whoever holds the lock is about to begin, or has.
+    let Ok(mut work) = work.try_lock() else { return false };
+    let waits = work.as_ref().is_some_and(|work| !work.begun);
+    if waits {
+        *work = None;
+    }
+    waits
 }
 
 fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &Receiver<Box<dyn Job>>) {
@@ -184,6 +201,43 @@ mod tests {
         }
         writer.submit(|_| Ok(Ok(()))).await.unwrap();
         assert!(!done.load(Ordering::SeqCst));
+    }
+
+    fn impatient() -> (Writer, SharedConnection) {
+        let (writer, connection) = bed();
+        (Writer { timeout: Duration::from_millis(20), ..writer }, connection)
+    }
+
+    #[tokio::test]
+    async fn a_write_that_waited_in_vain_was_not_begun_and_is_never_done() {
+        let (writer, connection) = impatient();
+        let done = Arc::new(AtomicBool::new(false));
+        {
+            let _busy = lock(&connection);
+            let doing = Arc::clone(&done);
+            let waited = writer.submit(move |_| {
+                doing.store(true, Ordering::SeqCst);
+                Ok(Ok(()))
+            });
+            assert_eq!(waited.await, Err(Fault::NotBegun.into()));
+        }
+        while writer.submit(|_| Ok(Ok(()))).await.is_err() {}
+        assert!(!done.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn of_a_write_that_was_begun_the_outcome_is_unknown() {
+        let (writer, _connection) = impatient();
+        let (begun, go_on) = (sync_channel(1), sync_channel(1));
+        let work = move |_: &Connection| {
+            let _ = (begun.0.send(()), go_on.1.recv());
+            Ok(Ok(()))
+        };
+        let mut waiting = Box::pin(writer.submit(work));
+        assert!((&mut waiting).now_or_never().is_none(), "it has to wait");
+        begun.1.recv().unwrap();
+        assert_eq!(waiting.await, Err(Fault::Timeout.into()));
+        go_on.0.send(()).unwrap();
     }
 
     #[tokio::test]
