@@ -66,6 +66,12 @@ impl Answer {
             .with_pause(error)
     }
 
+    /// The status that says what became of the request: where a batch was refused,
+    /// that of the part inside.
+    pub fn outcome(&self) -> u16 {
+        self.refusal.map_or(self.status, |code| code.facts().status)
+    }
+
     /// The same answer with one more header.
     pub fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
         self.headers.push((name, value.into()));

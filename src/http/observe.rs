@@ -29,13 +29,20 @@ pub struct Observed {
     /// Where it goes, once that is known.
     pub target: OnceCell<Target>,
     operation: Cell<Operation>,
+    /// The table that a batch is about, which its own address does not name.
+    batch_table: OnceCell<String>,
     received: Cell<u64>,
 }
 
 impl Observed {
     /// Nothing is known yet.
     pub const fn new() -> Self {
-        Self { target: OnceCell::new(), operation: Cell::new(Operation::Unknown), received: Cell::new(0) }
+        Self {
+            target: OnceCell::new(),
+            operation: Cell::new(Operation::Unknown),
+            batch_table: OnceCell::new(),
+            received: Cell::new(0),
+        }
     }
 
     /// The client asks which requests a browser may send.
@@ -46,6 +53,11 @@ impl Observed {
     /// The request was understood.
     pub fn wants(&self, wanted: &Wanted) {
         self.operation.set(operation(wanted));
+        if let Wanted::Batch(batch) = wanted
+            && let Some(table) = batch.table()
+        {
+            self.batch_table.get_or_init(|| table.to_owned());
+        }
     }
 
     /// Its body came in.
@@ -66,7 +78,7 @@ impl Observed {
         let duration = record.elapsed();
         let ending = Ending {
             operation: self.operation.get(),
-            status: answer.status,
+            status: answer.outcome(),
             refusal: answer.refusal,
             database,
             received: self.received.get(),
@@ -83,6 +95,7 @@ impl Observed {
             operation: self.operation.get().text(),
             method: head.method.clone().into_owned(),
             status: answer.status,
+            failed: answer.outcome() >= 500,
             error: answer.refusal.map_or("", |code| code.facts().code),
             account: self.target.get().map(|target| target.account.clone()).unwrap_or_default(),
             table: self.table().to_owned(),
@@ -125,7 +138,7 @@ impl Observed {
         }
     }
 
-    /// The name of the table that the request is addressed to, if it is.
+    /// The name of the table that the request is about, if it is about one.
     fn table(&self) -> &str {
         let name = match self.target.get().map(|target| &target.resource) {
             Some(
@@ -135,7 +148,7 @@ impl Observed {
                 | Resource::Partition { table, .. }
                 | Resource::BelowTable { table, .. },
             ) => table.as_str(),
-            _ => "",
+            _ => self.batch_table.get().map_or("", String::as_str),
         };
         name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end])
     }

@@ -61,6 +61,7 @@ pub struct Requests {
 #[derive(Debug, Clone, Copy)]
 pub struct Ending {
     pub operation: Operation,
+    /// Of a batch that was refused, the status inside.
     pub status: u16,
     /// Why it was refused, if it was; of a batch, why its operations were.
     pub refusal: Option<Code>,

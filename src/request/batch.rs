@@ -26,6 +26,21 @@ pub enum Batch {
     Query(Box<Result<BatchPart<Operation>, FailedPart>>),
 }
 
+impl Batch {
+    /// The name of the table that it is about: that of its first operation, as all
+    /// must have the same.
+    pub fn table(&self) -> Option<&str> {
+        match self {
+            Batch::ChangeSet { parts, .. } => parts.first().map(|part| part.wanted.table.as_str()),
+            Batch::Query(part) => match &**part {
+                Ok(BatchPart { wanted: Operation::QueryEntities { table, .. }, .. })
+                | Ok(BatchPart { wanted: Operation::GetEntity { table, .. }, .. }) => Some(table),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// How the answer to a part is printed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Printing {

@@ -111,7 +111,7 @@ fn spans(finished: &Finished) -> Vec<Value> {
         "startTimeUnixNano": nanos(trace.wall), "endTimeUnixNano": nanos(trace.wall + *duration),
         "attributes": attributes,
         // 2 is a failure; what clients are refused for is none of ours.
-        "status": if facts.status >= 500 { json!({ "code": 2 }) } else { json!({}) },
+        "status": if facts.failed { json!({ "code": 2 }) } else { json!({}) },
     });
     if let Some(parent) = &trace.parent {
         request["parentSpanId"] = hex(parent).into();

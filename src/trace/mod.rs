@@ -63,6 +63,8 @@ pub struct Facts {
     pub operation: &'static str,
     pub method: String,
     pub status: u16,
+    /// Whether the server failed, be it inside the answer to a batch.
+    pub failed: bool,
     /// The error code that the client saw, or nothing.
     pub error: &'static str,
     pub account: String,

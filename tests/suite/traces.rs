@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::postgres::{execute, fresh_database};
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
 
@@ -55,9 +56,12 @@ impl Collector {
 }
 
 fn server(more: &[&str]) -> Process {
+    server_over("sqlite::memory:", more)
+}
+
+fn server_over(database: &str, more: &[&str]) -> Process {
     let accounts = account(1).setting();
-    let fixed =
-        ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:", "--accounts", &accounts];
+    let fixed = ["serve", "--listen", "127.0.0.1:0", "--database-url", database, "--accounts", &accounts];
     Process::spawn(fresh_folder(), &[&fixed[..], more].concat(), &[])
 }
 
@@ -107,6 +111,26 @@ fn each_request_is_a_span_with_its_waits_below_it() {
     assert_ne!(insert["traceId"], span["traceId"]);
     assert!(!body.to_string().contains("secret"), "{body}");
     assert!(!server.log().contains("secret"), "{}", server.log());
+}
+
+#[test]
+fn the_span_of_a_group_that_fails_inside_has_failed() {
+    let collector = Collector::start();
+    let url = fresh_database();
+    let server = server_over(&url, &["--otlp-endpoint", &collector.address]);
+    let client = Client::path_style(server.address(), account(1));
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    execute(&url, "UPDATE entities SET properties = '[]'");
+    let merge = Batch::new().write("MERGE", &t, ("p", "r"), &json!({ "B": 1 }), Some("*"));
+    merge.send(&client).refused(0, INTERNAL);
+    ends(&server);
+    let spans = collector.spans();
+    let span = spans.iter().find(|span| span["name"] == "EntityGroupTransaction").expect("the group");
+    assert_eq!(span["status"], json!({ "code": 2 }));
+    assert_eq!(attribute(span, "http.response.status_code")["intValue"], "202", "as it was sent");
+    assert_eq!(attribute(span, "error.type")["stringValue"], "InternalError");
+    assert_eq!(attribute(span, "rowhouse.table")["stringValue"], t.name);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Failures that repeat do not drown the log.
 
 use super::*;
+use crate::support::batch::{post, query_batch};
 
 /// The lines of a level that say this.
 fn lines<'a>(log: &'a str, level: &str, words: &str) -> Vec<&'a str> {
@@ -79,4 +80,33 @@ fn a_database_that_is_away_is_told_of_once_a_second() {
         assert!(told <= 2 * (seconds + 2), "{told} times {words:?} in {seconds} s");
     }
     assert!(!lines(&log, "WARN", "cannot connect").is_empty(), "{log}");
+}
+
+#[test]
+fn a_group_that_fails_inside_is_a_failure_of_its_table() {
+    let url = fresh_database();
+    let (server, admin) = server(&url, &[]);
+    let client = client(&server);
+    let t = client.table();
+    t.seed_one(json!({ "A": 1 }));
+    execute(&url, "UPDATE entities SET properties = '[]'");
+    Batch::new()
+        .write("MERGE", &t, ("p", "r"), &json!({ "B": 1 }), Some("*"))
+        .insert(&t, &with_keys("p", "s", json!({})))
+        .send(&client)
+        .refused(0, INTERNAL);
+    let read = query_batch(&client.url(&t.path("p", "r")));
+    assert_eq!(BatchAnswer::of(post(&client, read).send()).parts[0].status, 500);
+    let (log, counts) = (server.log(), metrics(&admin));
+    let warnings = lines(&log, "WARN", "request failed");
+    for operation in ["EntityGroupTransaction", "QueryBatch"] {
+        let fields =
+            format!("operation=\"{operation}\" table=\"{}\" status=500 error=\"InternalError\"", t.name);
+        assert_eq!(warnings.iter().filter(|line| line.contains(&fields)).count(), 1, "{log}");
+        let labels = format!("operation=\"{operation}\",status=\"500\",error=\"InternalError\"");
+        assert_eq!(sample(&counts, &format!("rowhouse_requests_total{{{labels}}}")), 1.0);
+    }
+    // What clients are refused for is no failure, inside or outside.
+    Batch::new().insert(&t, &with_keys("p", "r", json!({}))).send(&client).refused_alone(ENTITY_EXISTS);
+    assert_eq!(lines(&server.log(), "WARN", "request failed").len(), 2);
 }
