@@ -210,34 +210,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_that_waited_in_vain_was_not_begun_and_is_never_done() {
-        let (writer, connection) = impatient();
-        let done = Arc::new(AtomicBool::new(false));
-        {
-            let _busy = lock(&connection);
-            let doing = Arc::clone(&done);
-            let waited = writer.submit(move |_| {
-                doing.store(true, Ordering::SeqCst);
-                Ok(Ok(()))
-            });
-            assert_eq!(waited.await, Err(Fault::NotBegun.into()));
-        }
-        while writer.submit(|_| Ok(Ok(()))).await.is_err() {}
-        assert!(!done.load(Ordering::SeqCst));
-    }
-
-    #[tokio::test]
-    async fn of_a_write_that_was_begun_the_outcome_is_unknown() {
         let (writer, _connection) = impatient();
         let (begun, go_on) = (sync_channel(1), sync_channel(1));
-        let work = move |_: &Connection| {
+        let blocking = move |_: &Connection| {
             let _ = (begun.0.send(()), go_on.1.recv());
             Ok(Ok(()))
         };
-        let mut waiting = Box::pin(writer.submit(work));
+        let mut waiting = Box::pin(writer.submit(blocking));
         assert!((&mut waiting).now_or_never().is_none(), "it has to wait");
         begun.1.recv().unwrap();
-        assert_eq!(waiting.await, Err(Fault::Timeout.into()));
+        let done = Arc::new(AtomicBool::new(false));
+        let doing = Arc::clone(&done);
+        let waited = writer.submit(move |_| {
+            doing.store(true, Ordering::SeqCst);
+            Ok(Ok(()))
+        });
+        assert_eq!(waited.await, Err(Fault::NotBegun.into()));
+        assert_eq!(waiting.await, Err(Fault::Timeout.into()), "of what was begun the outcome is unknown");
         go_on.0.send(()).unwrap();
+        while writer.submit(|_| Ok(Ok(()))).await.is_err() {}
+        assert!(!done.load(Ordering::SeqCst));
     }
 
     #[tokio::test]
