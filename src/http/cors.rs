@@ -17,6 +17,9 @@ const FRESH: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a reading for the first time may take before another request asks, too.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Headers that a page may ask for at most: each is compared with those of the rules,
+/// for whoever asks.
+const MAX_ASKED: usize = 256;
 /// Accounts that are remembered at most.
 const MAX_REMEMBERED: usize = 10_000;
 
@@ -31,13 +34,13 @@ pub struct CorsCache {
 #[derive(Default)]
 struct Known {
     rules: HashMap<String, Remembered>,
-    /// How often something was forgotten.
+    /// That of the last reading for the first time.
     age: Age,
 }
 
-/// Until when nobody has to ask for an account's rules, and the rules, unless they
-/// are being read for the first time.
-type Remembered = (Instant, Option<Arc<[CorsRule]>>);
+/// Until when nobody has to ask for an account's rules, the rules, unless they are
+/// being read for the first time, and the reading that may replace them.
+type Remembered = (Instant, Option<Arc<[CorsRule]>>, Age);
 
 /// What is remembered of an account.
 #[derive(Debug)]
@@ -51,7 +54,8 @@ pub enum Memory {
     Asked,
 }
 
-/// Tells what was read before something was forgotten from what was read after.
+/// Tells a reading from those before: what was forgotten since is not remembered. Each
+/// account has its own, so that no change of one keeps those who wait for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Age(u64);
 
@@ -64,17 +68,18 @@ impl CorsCache {
 
     fn get_at(&self, account: &str, now: Instant) -> Memory {
         let mut known = self.known();
-        let age = known.age;
         match known.rules.get_mut(account) {
-            Some((until, rules)) if *until > now => {
+            Some((until, rules, _)) if *until > now => {
                 rules.as_ref().map_or(Memory::Asked, |rules| Memory::Fresh(Arc::clone(rules)))
             }
-            Some((until, Some(rules))) => {
+            Some((until, Some(rules), age)) => {
                 *until = now + PAUSE;
-                Memory::Old(Arc::clone(rules), age)
+                Memory::Old(Arc::clone(rules), *age)
             }
-            Some((_, None)) | None => {
-                known.insert(account, (now + PATIENCE, None));
+            Some((_, None, _)) | None => {
+                let age = Age(known.age.0 + 1);
+                known.age = age;
+                known.insert(account, (now + PATIENCE, None, age));
                 Memory::Unknown(age)
             }
         }
@@ -86,7 +91,7 @@ impl CorsCache {
         loop {
             // Told of all that changes from here on, before it is waited for.
             let changed = self.changed.notified();
-            let is_asked = |(until, rules): &Remembered| rules.is_none() && *until > Instant::now();
+            let is_asked = |(until, rules, _): &Remembered| rules.is_none() && *until > Instant::now();
             if !self.known().rules.get(account).is_some_and(is_asked) {
                 return;
             }
@@ -97,8 +102,8 @@ impl CorsCache {
     /// Remembers what was just read, unless it may be what was forgotten since.
     pub fn put(&self, account: &str, rules: Arc<[CorsRule]>, age: Age) {
         self.change(|known| {
-            if known.age == age {
-                known.insert(account, (Instant::now() + FRESH, Some(rules)));
+            if known.rules.get(account).is_some_and(|(.., own)| *own == age) {
+                known.insert(account, (Instant::now() + FRESH, Some(rules), age));
             }
         });
     }
@@ -106,7 +111,7 @@ impl CorsCache {
     /// Notes that the rules of an account could not be read: another request may ask.
     pub fn failed(&self, account: &str) {
         self.change(|known| {
-            if known.rules.get(account).is_some_and(|(_, rules)| rules.is_none()) {
+            if known.rules.get(account).is_some_and(|(_, rules, _)| rules.is_none()) {
                 known.rules.remove(account);
             }
         });
@@ -114,18 +119,12 @@ impl CorsCache {
 
     /// Forgets an account whose rules were just changed.
     pub fn forget(&self, account: &str) {
-        self.change(|known| {
-            known.age.0 += 1;
-            known.rules.remove(account);
-        });
+        self.change(|known| drop(known.rules.remove(account)));
     }
 
     /// Forgets every account.
     pub fn forget_all(&self) {
-        self.change(|known| {
-            known.age.0 += 1;
-            known.rules.clear();
-        });
+        self.change(|known| known.rules.clear());
     }
 
     fn change(&self, change: impl FnOnce(&mut Known)) {
@@ -163,6 +162,9 @@ pub fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Headers> {
     let method = head.header("access-control-request-method").ok_or(Code::CorsHeaderMissing)?;
     let asked = head.header("access-control-request-headers").unwrap_or_default();
     let names: Vec<&str> = asked.split(',').map(str::trim).filter(|n| !n.is_empty()).collect();
+    if names.len() > MAX_ASKED {
+        return Err(Code::CorsPreflightFailure.into());
+    }
     let rule = find(rules, origin, method)
         .find(|rule| names.iter().all(|name| matches_any(&rule.allowed_headers, name)))
         .ok_or(Code::CorsPreflightFailure)?;
@@ -271,6 +273,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_neighbour_that_changes_its_rules_keeps_nobody_waiting() {
+        let cache = CorsCache::default();
+        let Memory::Unknown(age) = cache.get("a") else { panic!("nobody has asked") };
+        cache.forget("b");
+        cache.put("a", Arc::default(), age);
+        assert!(matches!(cache.get("a"), Memory::Fresh(_)));
+    }
+
     #[tokio::test]
     async fn one_asks_for_rules_that_nobody_knows_and_others_wait_for_it() {
         let cache = CorsCache::default();
@@ -327,6 +338,9 @@ mod tests {
         assert_eq!(get(&granted, "Access-Control-Max-Age").as_deref(), Some("7"));
         assert_eq!(get(&granted, "Access-Control-Allow-Headers").as_deref(), Some("X-MS-Date, x-ms-version"));
         assert!(ask("http://b", "PUT", "anything").is_ok());
+        let many = |count: usize| vec!["x"; count].join(",");
+        assert!(ask("http://b", "PUT", &many(MAX_ASKED)).is_ok());
+        assert_eq!(ask("http://b", "PUT", &many(MAX_ASKED + 1)), Err(Code::CorsPreflightFailure));
         for (origin, method, headers) in [
             ("http://A", "GET", ""),
             ("http://a", "GET", "other"),
