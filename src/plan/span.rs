@@ -5,6 +5,7 @@
 //! the same text followed by U+0001.
 
 use super::predicate::{Field, Predicate};
+use crate::model::names::MAX_KEY;
 use crate::model::{CompareOp, EdmValue, Key};
 
 /// The keys from `lower` on and below `upper`, in page order.
@@ -262,10 +263,22 @@ fn bounded(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
     if boxes.len() <= MAX_SPANS { boxes } else { vec![KeyBox::full()] }
 }
 
+/// A literal as far as keys can differ from it, and whether something is missing: no
+/// key is as long, so none lies between the part and the whole. Filters of megabytes
+/// would else be copied into each of a thousand spans.
+fn cut(literal: &str) -> (&str, bool) {
+    match literal.char_indices().nth(MAX_KEY + 1) {
+        Some((end, _)) => (&literal[..end], true),
+        None => (literal, false),
+    }
+}
+
 /// The intervals in which `key op literal` (or its negation) holds. A literal may
 /// contain U+0000: see [`bound`].
 fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
+    let (literal, is_cut) = cut(literal);
     let (at, after, exists) = match literal.split_once('\u{0}') {
+        None if is_cut => (literal.to_owned(), literal.to_owned(), false),
         None => (literal.to_owned(), successor(literal), true),
         Some((head, _)) => (successor(head), successor(head), false),
     };
@@ -382,6 +395,47 @@ mod tests {
         );
         assert_eq!(within(spans(), &Key::new("c", ""), Some(&Key::new("d", ""))), vec![]);
         assert_eq!(within(spans(), &Key::new("", ""), None), spans());
+    }
+
+    fn any_of(parts: impl Iterator<Item = Predicate>) -> Predicate {
+        Predicate::Any(parts.collect())
+    }
+
+    #[test]
+    fn literals_longer_than_keys_are_not_copied_into_every_span() {
+        let long = |n: usize| format!("{n:02}{}", "a".repeat(20 * MAX_KEY));
+        for op in [CompareOp::Eq, CompareOp::Ge, CompareOp::Lt] {
+            let partitions = any_of((0..32).map(|n| pk(op, &long(n))));
+            let rows = any_of((0..32).map(|n| rk(CompareOp::Eq, &n.to_string())));
+            let boxes = boxes(&Predicate::All(vec![partitions, rows]), false);
+            let bytes = |i: &Interval| i.low.len() + i.high.as_ref().map_or(0, String::len);
+            let total: usize = boxes.iter().map(|b| bytes(&b.partitions) + bytes(&b.rows)).sum();
+            assert!(total <= boxes.len() * 4 * MAX_KEY, "{op:?}: {total} bytes in {} boxes", boxes.len());
+        }
+    }
+
+    #[test]
+    fn keys_of_any_length_are_told_from_longer_literals() {
+        let keys = ["a".repeat(MAX_KEY - 1), "a".repeat(MAX_KEY), "b".to_owned(), String::new()];
+        let literals =
+            ["a".repeat(MAX_KEY), "a".repeat(MAX_KEY + 1), "a".repeat(2 * MAX_KEY), "é".repeat(2 * MAX_KEY)];
+        for (op, literal) in CompareOp::ALL.iter().flat_map(|op| literals.iter().map(move |l| (*op, l))) {
+            let predicate = pk(op, literal);
+            for key in keys.iter().map(|partition| Key::new(partition, "r")) {
+                let view =
+                    View { partition: &key.partition, row: "r", modified: Ticks::MIN, properties: vec![] };
+                let spans = spans_of(&predicate);
+                let is_inside =
+                    spans.iter().any(|s| s.lower <= key && s.upper.as_ref().is_none_or(|u| key < *u));
+                assert_eq!(
+                    is_inside,
+                    predicate.eval(&view),
+                    "{op:?} {} {}",
+                    literal.len(),
+                    key.partition.len()
+                );
+            }
+        }
     }
 
     fn key_text() -> impl Strategy<Value = String> {
