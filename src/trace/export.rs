@@ -98,7 +98,7 @@ fn spans(finished: &Finished) -> Vec<Value> {
     let Finished { trace, duration, facts } = finished;
     let (id, own) = (hex(&trace.id), hex(&trace.span));
     let mut attributes = vec![
-        text("http.request.method", &facts.method),
+        text("http.request.method", facts.method),
         json!({ "key": "http.response.status_code", "value": { "intValue": facts.status.to_string() } }),
         text("rowhouse.request_id", &facts.request_id),
     ];

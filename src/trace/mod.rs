@@ -61,7 +61,7 @@ pub struct Trace {
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub operation: &'static str,
-    pub method: String,
+    pub method: &'static str,
     pub status: u16,
     /// Whether the server failed, be it inside the answer to a batch.
     pub failed: bool,
