@@ -13,7 +13,7 @@ use quick_xml::name::{self, NamespaceResolver, ResolveResult};
 const MAX_DEPTH: usize = 32;
 /// Elements of a document at most.
 const MAX_ELEMENTS: usize = 20_000;
-/// Attributes of an element at most.
+/// Attributes of an element at most: each is compared with those before it.
 const MAX_ATTRIBUTES: usize = 64;
 /// Declarations of namespaces that hold for an element at most.
 const MAX_NAMESPACES: usize = 64;
@@ -283,6 +283,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn with_attributes(count: usize) -> String {
+        let attributes: String = (0..count).map(|n| format!(" b{n}=''")).collect();
+        format!("<a{attributes}/>")
+    }
+
     #[test]
     fn documents_become_trees() {
         let root = parse(
@@ -334,10 +339,12 @@ mod tests {
             "<a>&#0;</a>",
             deep.as_str(),
             wide.as_str(),
+            with_attributes(MAX_ATTRIBUTES + 1).as_str(),
         ] {
             assert_eq!(parse(bad.as_bytes()), Err(Malformed), "{}", &bad[..bad.len().min(60)]);
         }
         assert_eq!(parse(b"<a>\xff</a>"), Err(Malformed));
+        assert!(parse(with_attributes(MAX_ATTRIBUTES).as_bytes()).is_ok());
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl<'a> Options<'a> {
     /// The `$select` option, which point reads honour too.
     ///
     /// # Errors
-    /// [`Code::InvalidInput`] for more names than an entity can have.
+    /// [`Code::InvalidInput`] for more names than an entity can have, or too long ones.
     pub fn select(&self) -> Result<Option<Select>> {
         self.get("$select").map(select).transpose()
     }
@@ -150,6 +150,11 @@ fn top(text: &str) -> Result<usize> {
 
 fn select(text: &str) -> Result<Select> {
     const MAX_NAMES: usize = 255;
+    /// Bytes: each entity of a page repeats the names that it lacks.
+    const MAX_TEXT: usize = 16 * 1024;
+    if text.len() > MAX_TEXT {
+        return Err(Code::InvalidInput.into());
+    }
     let mut names: Vec<String> =
         text.split(',').map(|name| name.trim().to_owned()).filter(|n| !n.is_empty()).collect();
     if names.len() > MAX_NAMES {
@@ -204,6 +209,9 @@ mod tests {
         assert_eq!(select("$select=b, a,B,b,_c").names, ["B", "_c", "a", "b"]);
         assert_eq!(select("$select=b,+a,,b%22").shown, "b,%20a,,b%22");
         assert!(select("$select=*").names.is_empty());
+        let long = "a".repeat(8 * 1024);
+        assert!(query(&format!("$select={long},{}", &long[1..])).is_ok());
+        assert_eq!(query(&format!("$select={long},{long}")), Err(Code::InvalidInput));
         assert_eq!((select("$select=%20").names.len(), select("$select=%20").shown.as_str()), (0, ""));
     }
 

@@ -100,13 +100,22 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     })
 }
 
+/// Bytes of a host at most: a name has 253 and a port five, and each entity of a page
+/// may repeat them.
+const MAX_HOST: usize = 300;
+
 /// There is one host. Of several, a proxy may have taken another for the account's.
 fn check_host(head: &Head) -> Result<()> {
     let mut hosts = head.all("host");
-    if hosts.next().is_none_or(|host| host.trim().is_empty()) {
+    let host = hosts.next().unwrap_or_default();
+    if host.trim().is_empty() {
         return Err(Code::HostInformationNotPresent.into());
     }
-    if hosts.next().is_some() { Err(Code::InvalidHeaderValue.into()) } else { Ok(()) }
+    if host.len() > MAX_HOST || hosts.next().is_some() {
+        Err(Code::InvalidHeaderValue.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Resolves the address inside a part of a batch: absolute, or a path with or
@@ -307,6 +316,9 @@ mod tests {
         for (host, path) in [("h", "/nobody/T"), ("h", "/"), ("nobody.tables.corp", "/T")] {
             assert_eq!(at(host, path).unwrap_err().code, Code::ResourceNotFound, "{host}{path}");
         }
+        assert!(at(&"h".repeat(MAX_HOST), "/acct/T").is_ok());
+        let code = at(&"h".repeat(MAX_HOST + 1), "/acct/T").unwrap_err().code;
+        assert_eq!(code, Code::InvalidHeaderValue);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use crate::support::batch::{post, query_batch};
 use crate::support::http::read_answer;
 use crate::support::*;
 use serde_json::json;
@@ -24,6 +25,7 @@ cases![
     moderate_nesting_is_not_deep,
     too_many_comparisons_are_refused,
     a_huge_address_is_refused,
+    what_each_entity_of_a_page_repeats_is_short,
     huge_headers_are_refused,
     invalid_utf8_in_a_body_is_refused,
     invalid_utf8_in_an_address_is_refused,
@@ -208,6 +210,18 @@ fn too_many_comparisons_are_refused(client: &Client) {
     t.seed_one(json!({ "I": 1 }));
     let filter = vec!["I+eq+1"; 1500].join("+or+");
     t.query(&format!("?$filter={filter}")).expect_error_code(400, "InvalidInput");
+    still_well(client);
+}
+
+fn what_each_entity_of_a_page_repeats_is_short(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    let names = vec!["x".repeat(10_000); 2].join(",");
+    let selected = client.url(&format!("/{}()?$select={names}", t.name));
+    let batch = BatchAnswer::of(post(client, query_batch(&selected)).send());
+    assert_eq!(batch.parts[0].status, 400, "{}", batch.outer);
+    let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", client.target("/Tables"), "h".repeat(1000));
+    assert_eq!(raw(client, request.as_bytes()), Some(400));
     still_well(client);
 }
 
