@@ -67,7 +67,7 @@ AZURITE = (
     ("read", "point read, 10 k entities a partition", "deep", 60),
 )
 
-EXTRAS = ("floor", "memory", "start")
+EXTRAS = ("floor", "memory", "hostile", "start")
 LARGE = ("growth", "purge")
 
 # Entities and partitions of each table.

@@ -189,9 +189,9 @@ class Served:
     def serve(self, arguments, **how):
         self.process = start(arguments, stdout=subprocess.PIPE, text=True, **how)
         line = self.process.stdout.readline()
-        if "http://" not in line:
+        if "://" not in line:
             raise Failure(f"{arguments[0]} did not start: {line}")
-        self.address = line.split("http://", 1)[1].split(",")[0]
+        self.address = line.split("://", 1)[1].split(",")[0]
 
     def end(self):
         end(self.process)
@@ -201,10 +201,10 @@ class Served:
 class Rowhouse(Served):
     """The server, over one of its stores."""
 
-    def __init__(self, program, database_url):
+    def __init__(self, program, database_url, *more):
         self.began = time.monotonic()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ROWHOUSE_") and k != "DATABASE_URL"}
-        arguments = ["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--database-url", database_url]
+        arguments = ["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--database-url", database_url, *more]
         self.serve([program, *arguments], env=environment, cwd=new_folder())
         self.ready_after = time.monotonic() - self.began
 
