@@ -62,12 +62,15 @@ where
     S::Response: Into<Response<BoxBody>>,
     S::Error: Into<Response<BoxBody>>,
 {
-    let handshake = timeout(limits.head, settings().handshake(io));
-    let Ok(connection) = handshake.await else { return Ok(()) };
+    let mut stop = pin!(stop);
+    let opened = tokio::select! {
+        opened = timeout(limits.head, settings().handshake(io)) => opened,
+        () = &mut stop => return Ok(()),
+    };
+    let Ok(connection) = opened else { return Ok(()) };
     let mut connection = Lifetime::new(connection?, limits.head);
     let turns = Semaphore::new(MAX_ACTIVE);
     let mut under_way = FuturesUnordered::new();
-    let mut stop = pin!(stop);
     let outcome = loop {
         let requests = under_way.len();
         tokio::select! {
