@@ -6,14 +6,14 @@
 # In place of Azurite's image, for tools that start that one:
 # docker build --target azurite -t rowhouse-azurite .
 # docker run -p 10000-10002:10000-10002 rowhouse-azurite
+#
+# The images hold the program, the libraries that it is linked with, and root
+# certificates: no shell and no package manager.
 
+# Needs cargo, gcc, libc6-dev and ca-certificates, which the image for Rust has.
 ARG BUILD_IMAGE=rust:1.95-slim-bookworm
-ARG RUN_IMAGE=debian:bookworm-slim
 
 FROM ${BUILD_IMAGE} AS build
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc libc6-dev \
-    && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 # The dependencies are a layer of their own: it is built again only when they change.
 COPY Cargo.toml Cargo.lock ./
@@ -29,37 +29,51 @@ COPY src src
 # Cargo tells what changed by its date, which COPY takes from the checkout.
 RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin rowhouse
 
-FROM ${RUN_IMAGE} AS base
-# The root certificates are for PostgreSQL over TLS.
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates \
-    && rm -rf /var/lib/apt/lists/*
-COPY --from=build /build/target/release/rowhouse /usr/local/bin/rowhouse
-COPY LICENSE LICENSE-APACHE LICENSE-MIT /usr/share/doc/rowhouse/
+FROM build AS files
+WORKDIR /image
+COPY LICENSE LICENSE-APACHE LICENSE-MIT usr/share/doc/rowhouse/
+RUN mkdir -p usr/local/bin etc/ssl/certs tmp data ../azurite \
+    && cp /build/target/release/rowhouse usr/local/bin/ \
+    && ldd usr/local/bin/rowhouse | grep -o '/[^ ]*' | xargs cp -L --parents -t . \
+    && cp /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/ \
+    && echo 'root:x:0:0:root:/:/sbin/nologin' > etc/passwd \
+    && echo 'rowhouse:x:10001:0:rowhouse:/data:/sbin/nologin' >> etc/passwd \
+    && echo 'root:x:0:' > etc/group \
+    && chmod 1777 tmp \
+    && chown 10001:0 data \
+    && chmod 775 data \
+    && ln -s rowhouse ../azurite/azurite \
+    && ln -s rowhouse ../azurite/azurite-table
+
+FROM scratch AS base
+COPY --from=files /image/ /
+LABEL org.opencontainers.image.title="Rowhouse" \
+      org.opencontainers.image.description="The Azure Table storage API, self-hosted, on PostgreSQL or SQLite" \
+      org.opencontainers.image.licenses="Apache-2.0 OR MIT"
+ENV PATH=/usr/local/bin
+# Operators are answered inside the container alone, which the health check needs:
+# it asks whether the server is ready, on whatever port that serves clients.
+ENV ROWHOUSE_LISTEN=0.0.0.0:10002 ROWHOUSE_ADMIN_LISTEN=127.0.0.1:10003
+HEALTHCHECK --interval=3s --timeout=5s --start-period=30s --retries=3 CMD ["rowhouse", "healthcheck"]
+STOPSIGNAL SIGTERM
+WORKDIR /data
 
 FROM base AS azurite
 # The names say what is wanted. Tools give `azurite …` as the command, or `azurite`
 # as the entry point, so there is none here. Nor is there a user: folders of the
 # host that are mounted at /data belong to root, as with Azurite's image.
-RUN ln -s rowhouse /usr/local/bin/azurite \
-    && ln -s rowhouse /usr/local/bin/azurite-table
-WORKDIR /data
+COPY --from=files /azurite/ /usr/local/bin/
 VOLUME /data
 EXPOSE 10000 10001 10002
-STOPSIGNAL SIGTERM
 CMD ["azurite", "-l", "/data", "--blobHost", "0.0.0.0", "--queueHost", "0.0.0.0", "--tableHost", "0.0.0.0"]
 
 # The last stage is what is built unless told otherwise.
 FROM base AS rowhouse
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin rowhouse \
-    && install -d -o rowhouse -g rowhouse /data
-USER 10001
-WORKDIR /data
+# Any other user will do, too: /data is writable for group 0, which is the group of
+# users that the image does not know.
+USER 10001:0
 VOLUME /data
 # Without DATABASE_URL, entities are in /data/rowhouse.db.
-ENV ROWHOUSE_LISTEN=0.0.0.0:10002
 EXPOSE 10002
-STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["rowhouse", "healthcheck"]
 ENTRYPOINT ["rowhouse"]
 CMD ["serve"]
