@@ -3,7 +3,7 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, absolute};
 
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
@@ -12,10 +12,8 @@ use rustix::process::{getegid, geteuid};
 /// What keeps this process from writing a database file: its folder is not there, or
 /// the permissions of one of them do. SQLite makes files beside it.
 pub fn obstacle(file: &Path) -> Option<String> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let file = &absolute(file).ok()?;
+    let folder = file.parent()?;
     match access(folder, Access::WRITE_OK | Access::EXEC_OK) {
         Err(Errno::NOENT) => return Some(format!("there is no folder {}", folder.display())),
         Err(error) => return describe("folder", folder, error.into()),
