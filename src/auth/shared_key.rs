@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use subtle::ConstantTimeEq;
 
-use super::accounts::AccountKey;
+use super::accounts::{AccountKey, DEVELOPMENT_ACCOUNT};
 use crate::codec::uri::percent_decode;
 use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
@@ -88,7 +88,7 @@ pub fn verify(
     let length = STANDARD
         .decode_slice(credentials.signature, &mut given)
         .map_err(|_| failed("the signature is not the base64 of 32 bytes"))?;
-    for path in signed_paths(head, target) {
+    for path in signed_paths(credentials.scheme, head, target) {
         let pieces = signed_pieces(credentials.scheme, head, date, &target.account, &path);
         if keys.iter().any(|key| bool::from(key.sign(pieces).ct_eq(&given[..length]))) {
             return Ok(());
@@ -102,11 +102,26 @@ fn failed(why: impl Into<Box<str>>) -> Error {
     Error::from(Code::AuthenticationFailed).because(why)
 }
 
-/// The paths that clients may have signed: as sent, and on the secondary
-/// address in path style also without the suffix.
-fn signed_paths<'a>(head: &'a Head, target: &Target) -> impl Iterator<Item = Cow<'a, str>> {
+/// The paths that clients may have signed: as sent, on the secondary address in path
+/// style also without the suffix, and that of [`once_named`].
+fn signed_paths<'a>(scheme: Scheme, head: &'a Head, target: &Target) -> impl Iterator<Item = Cow<'a, str>> {
     let primary = (target.secondary && target.path_style).then(|| head.path.replacen("-secondary", "", 1));
-    std::iter::once(Cow::Borrowed(head.path.as_ref())).chain(primary.map(Cow::Owned))
+    let once_named = (scheme == Scheme::SharedKey).then(|| once_named(&head.path, target)).flatten();
+    std::iter::once(Cow::Borrowed(head.path.as_ref()))
+        .chain(primary.map(Cow::Owned))
+        .chain(once_named.map(Cow::Borrowed))
+}
+
+/// What follows the development account in a path. Of this account alone HashiCorp's
+/// SDK signs the path without its name in front, which then is in the resource once.
+/// Such a signature is one for the same resource in host style and for nothing else,
+/// unless the rest is an address in path style itself.
+fn once_named<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
+    let is_development = target.account == DEVELOPMENT_ACCOUNT && target.path_style && !target.secondary;
+    let rest = path.strip_prefix('/').filter(|_| is_development)?.strip_prefix(DEVELOPMENT_ACCOUNT)?;
+    let segment = rest.strip_prefix('/').unwrap_or(rest).split('/').next()?;
+    let is_account = segment.strip_suffix("-secondary").unwrap_or(segment) == DEVELOPMENT_ACCOUNT;
+    (!is_account).then_some(rest)
 }
 
 /// What is signed: for SharedKey `verb, Content-MD5, Content-Type, date,

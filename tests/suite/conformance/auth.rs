@@ -1,8 +1,8 @@
 //! SharedKey and SharedKeyLite (protocol §10.1 to §10.4).
 
-use crate::support::sign::http_date;
+use crate::support::sign::{hmac_base64, http_date};
 use crate::support::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 cases![
     both_schemes_are_accepted,
@@ -16,6 +16,8 @@ cases![
     a_date_beyond_a_quarter_of_an_hour_is_turned_away,
     a_missing_or_malformed_date_is_turned_away,
     a_wrong_signature_is_turned_away,
+    the_development_account_may_be_left_out_before_the_path,
+    what_would_be_signed_for_another_address_may_not_leave_the_account_out,
     a_signature_of_another_request_is_turned_away,
     shared_key_covers_the_verb_and_the_content_type,
     a_malformed_authorization_is_a_bad_request,
@@ -107,6 +109,49 @@ fn a_missing_or_malformed_date_is_turned_away(client: &Client) {
     client.request("GET", &t.set()).date(None).send().turned_away(NOT_AUTHENTICATED);
     for date in ["", "now", "2020-01-01T00:00:00Z", "Thu, 99 Jan 2020 00:00:00 GMT"] {
         client.request("GET", &t.set()).date(Some(date.into())).send().turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+/// SharedKey over the path alone, as HashiCorp's SDK signs for the development account.
+fn sign_path(client: &Client, date: &str, verb: &str, kind: &str, path: &str) -> Auth {
+    let text = format!("{verb}\n\n{kind}\n{date}\n{}", client.target(path));
+    Auth::Header(format!("SharedKey {}:{}", client.account.name, hmac_base64(&client.account.keys[0], &text)))
+}
+
+/// Sends a request that is signed so.
+fn signed_by_path(client: &Client, verb: &str, path: &str, body: Option<&Value>) -> Answer {
+    let (date, kind) = (http_date(0), if body.is_some() { "application/json" } else { "" });
+    let request = client.request(verb, path).auth(sign_path(client, &date, verb, kind, path));
+    let request = if let Some(body) = body { request.json(body) } else { request };
+    request.date(Some(date)).send()
+}
+
+fn the_development_account_may_be_left_out_before_the_path(client: &Client) {
+    let client = &client.development();
+    let t = client.table();
+    let entity = with_keys("p", "r", json!({ "A": 1 }));
+    signed_by_path(client, "POST", &t.set(), Some(&entity)).expect(201);
+    signed_by_path(client, "GET", &t.path("p", "r"), None).expect(200);
+    signed_by_path(client, "GET", &format!("{}?comp=acl", t.set()), None).expect(200);
+    signed_by_path(client, "GET", "/Tables", None).expect(200);
+    // The verb and the path are covered.
+    let date = http_date(0);
+    let stolen = sign_path(client, &date, "GET", "", &t.path("p", "r"));
+    let request = |verb, path: &str| client.request(verb, path).date(Some(date.clone())).auth(stolen.clone());
+    request("GET", &t.path("p", "r")).send().expect(200);
+    request("DELETE", &t.path("p", "r")).header("If-Match", "*").send().turned_away(NOT_AUTHENTICATED);
+    request("GET", &t.path("p", "s")).send().turned_away(NOT_AUTHENTICATED);
+}
+
+fn what_would_be_signed_for_another_address_may_not_leave_the_account_out(client: &Client) {
+    let t = client.table();
+    signed_by_path(client, "GET", &t.set(), None).turned_away(NOT_AUTHENTICATED);
+    let secondary = client.development().secondary();
+    signed_by_path(&secondary, "GET", "/Tables", None).turned_away(NOT_AUTHENTICATED);
+    // What is signed here is what is signed for `/Tables` of the account.
+    let client = &client.development();
+    for path in ["/devstoreaccount1/Tables", "/devstoreaccount1", "/devstoreaccount1-secondary/Tables"] {
+        signed_by_path(client, "GET", path, None).turned_away(NOT_AUTHENTICATED);
     }
 }
 

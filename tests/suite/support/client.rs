@@ -86,6 +86,11 @@ impl Client {
         Some(Self::path_style(self.wire.address(), server::account(number % server::ACCOUNTS + 1)))
     }
 
+    /// A client of the development account of the same server; only for servers of ours.
+    pub fn development(&self) -> Self {
+        Self::path_style(self.wire.address(), server::development())
+    }
+
     /// The same account on its secondary address, in path style.
     pub fn secondary(&self) -> Self {
         let root = format!("{}-secondary", self.root);

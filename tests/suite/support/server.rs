@@ -70,7 +70,8 @@ pub struct Server {
 
 impl Server {
     fn start(url: &str, spread: &str) -> Self {
-        let accounts: Vec<String> = (1..=ACCOUNTS).map(|i| account(i).setting()).collect();
+        let numbered = (1..=ACCOUNTS).map(account);
+        let accounts: Vec<String> = numbered.chain([development()]).map(|a| a.setting()).collect();
         let accounts = accounts.join(";");
         let address = ["serve", "--listen", "127.0.0.1:0", "--database-url", url];
         let rest = ["--table-spread", spread, "--accounts", &accounts];
@@ -88,8 +89,17 @@ impl Server {
 /// The numbered account with its two keys, derived so that every process
 /// computes the same.
 pub fn account(number: usize) -> Account {
-    let key = |which: &str| STANDARD.encode(Sha256::digest(format!("{which} key of account {number}")));
-    Account { name: format!("acct{number:04}"), keys: [key("first"), key("second")] }
+    keyed(format!("acct{number:04}"), &number.to_string())
+}
+
+/// The development account, with keys of its own.
+pub fn development() -> Account {
+    keyed("devstoreaccount1".to_owned(), "development")
+}
+
+fn keyed(name: String, seed: &str) -> Account {
+    let key = |which: &str| STANDARD.encode(Sha256::digest(format!("{which} key of account {seed}")));
+    Account { name, keys: [key("first"), key("second")] }
 }
 
 /// A new folder of its own under the system's temporary folder.
