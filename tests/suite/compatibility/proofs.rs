@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 /// Programs that drive SDKs: their name in proofs, on the page, and the files of
 /// their tests, with `*` for the name.
-const CLIENTS: [(&str, &str, &str); 7] = [
+const CLIENTS: [(&str, &str, &str); 8] = [
     ("python", "Python", "tests/clients/python/tests/test_*.py"),
     ("javascript", "JavaScript", "tests/clients/javascript/tests/*.test.js"),
     ("go", "Go", "tests/clients/go/*_test.go"),
     ("java", "Java", "tests/clients/java/src/test/java/rowhouse/*Test.java"),
     ("legacy", "older Python", "tests/clients/legacy/tests/test_*.py"),
     ("legacy-javascript", "older JavaScript", "tests/clients/legacy-javascript/tests/*.test.js"),
+    ("legacy-go", "older Go", "tests/clients/legacy-go/*_test.go"),
     ("rust", "Rust", "tests/clients/rust/tests/sdk/*.rs"),
 ];
 
