@@ -17,6 +17,7 @@ use rowhouse::codec::atom::{read as atom_read, write as atom_write};
 use rowhouse::codec::feed::{Feed, Form};
 use rowhouse::codec::json::{read as json_read, write as json_write};
 use rowhouse::codec::{multipart, stored};
+use rowhouse::model::entity::StoredProperties;
 use rowhouse::model::{Key, Stored, Ticks};
 use rowhouse::odata;
 use rowhouse::plan::filter::{Subject, predicate};
@@ -56,6 +57,18 @@ fn stored_entity(row: usize) -> Stored {
     Stored { key, modified: now(), properties: stored::encode(&body.properties) }
 }
 
+/// The same as PostgreSQL prints it: short names first, and spaces.
+fn stored_in_jsonb(row: usize) -> Stored {
+    let entity = stored_entity(row);
+    let members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(entity.properties.as_str()).expect("an object");
+    let mut members: Vec<_> = members.into_iter().collect();
+    members.sort_by(|(a, _), (b, _)| (a.len(), a).cmp(&(b.len(), b)));
+    let members: Vec<_> = members.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+    let properties = StoredProperties::from_jsonb(format!("{{{}}}", members.join(", ")));
+    Stored { properties, ..entity }
+}
+
 fn context(metadata: json_write::Metadata) -> json_write::Context<'static> {
     json_write::Context {
         metadata,
@@ -82,6 +95,7 @@ fn json(c: &mut Criterion) {
     use json_write::Metadata;
     let (text, one) = (entity(1), stored_entity(1));
     let page: Vec<Stored> = (0..1000).map(stored_entity).collect();
+    let page_in_jsonb: Vec<Stored> = (0..1000).map(stored_in_jsonb).collect();
     let mut group = c.benchmark_group("json");
     group.bench_function("read", |b| b.iter(|| json_read::entity(black_box(text.as_bytes()))));
     let properties = json_read::entity(text.as_bytes()).expect("an entity").properties;
@@ -94,13 +108,15 @@ fn json(c: &mut Criterion) {
             b.iter(|| json_write::entity_document(&context, black_box(&one)));
         });
         group.throughput(Throughput::Elements(page.len() as u64));
-        group.bench_function(format!("write a page, {name}"), |b| {
-            b.iter(|| {
-                let mut feed = Feed::open(Form::Json(context), page.len());
-                black_box(&page).iter().for_each(|entity| feed.push(entity.into()).expect("an entity"));
-                feed.close()
+        for (page, of) in [(&page, ""), (&page_in_jsonb, " in jsonb")] {
+            group.bench_function(format!("write a page{of}, {name}"), |b| {
+                b.iter(|| {
+                    let mut feed = Feed::open(Form::Json(context), page.len());
+                    black_box(page).iter().for_each(|entity| feed.push(entity.into()).expect("an entity"));
+                    feed.close()
+                });
             });
-        });
+        }
     }
     group.finish();
 }
