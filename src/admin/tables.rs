@@ -9,6 +9,7 @@ use super::{Call, Refusal, Reply};
 use crate::error::{Code, Error};
 use crate::model::{Key, TableName};
 use crate::plan::TableScan;
+use crate::plan::scan::MAX_TIME;
 use crate::plan::span::Span;
 use crate::request::target::Accounts as _;
 use crate::store::{Backend as _, Store, TableSize};
@@ -65,7 +66,7 @@ pub async fn tables(call: &Call<'_>) -> Outcome {
     let from = call.query("from")?.unwrap_or_default().to_ascii_lowercase();
     let spans = vec![Span { lower: Key::new(from, ""), upper: None }];
     let store = &service.primary.store;
-    let scan = TableScan { spans, residual: None, rows };
+    let scan = TableScan { spans, residual: None, rows, time: MAX_TIME };
     let page = store.list_tables(&account, &scan).await.map_err(Error::from)?;
     let mut next = page.next.map(|entry| entry.name);
     let mut measured = Vec::with_capacity(page.tables.len());

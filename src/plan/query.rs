@@ -53,7 +53,7 @@ pub fn tables(options: &QueryOptions) -> Result<TableScan> {
     let from = options.next_table.as_deref().map(page::read_table_token).transpose()?;
     let from = from.map(|name| Key { partition: name, row: String::new() });
     let (spans, residual) = narrow(predicate, from.as_ref());
-    Ok(TableScan { spans, residual, rows: options.top.unwrap_or(MAX_ROWS) })
+    Ok(TableScan { spans, residual, rows: options.top.unwrap_or(MAX_ROWS), time: MAX_TIME })
 }
 
 fn predicate(filter: Option<&Expr>, subject: Subject) -> Result<Option<Predicate>> {

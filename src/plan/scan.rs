@@ -66,6 +66,8 @@ pub struct TableScan {
     pub residual: Option<Predicate>,
     /// Tables at most; 1 to [`MAX_ROWS`].
     pub rows: usize,
+    /// Time at most; a page that runs out of it names the table it reached.
+    pub time: Duration,
 }
 
 /// A table as the list shows it.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -23,6 +24,8 @@ use crate::store::{Fault, StoreResult};
 const MAX_REMEMBERED: usize = 10_000;
 /// Attempts to find a number that no table has; one is all but certain.
 const NUMBERS_TRIED: usize = 5;
+/// Tables that a filtered list reads at a time, however few are asked for.
+const FILTERED_BATCH: usize = 1000;
 
 /// What never changes about one creation of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,29 +166,25 @@ impl PgStore {
         if !single {
             lease.begin_snapshot().await?;
         }
+        let started = Instant::now();
+        let batch = if scan.residual.is_some() { FILTERED_BATCH } else { scan.rows };
         let mut page = TablePage::default();
         for span in &scan.spans {
-            let mut lower = first_whole_partition(&span.lower);
+            let mut lower = Some(first_whole_partition(&span.lower));
             let upper = span.upper.as_ref().map(first_whole_partition);
-            // One row more than wanted shows where the next page starts.
-            while page.next.is_none() {
-                let batch = list(&mut lease, account, &lower, upper.as_deref(), scan.rows + 1).await?;
-                let full = batch.len() > scan.rows;
-                for row in batch {
-                    let name: String = row.try_get("name_lower").map_err(broken_row)?;
-                    lower = format!("{name}\u{1}");
-                    let entry = entry(&row)?;
-                    if !admits(scan, &name, &entry) {
-                        continue;
-                    }
-                    if page.tables.len() == scan.rows {
-                        page.next = Some(entry);
-                        break;
-                    }
-                    page.tables.push(entry);
+            while let Some(from) = lower.take().filter(|_| page.next.is_none()) {
+                // One row more shows where the next batch or page starts.
+                let rows = list(&mut lease, account, &from, upper.as_deref(), batch + 1).await?;
+                for row in rows.iter().take(batch) {
+                    take(row, scan, &mut page)?;
                 }
-                if !full {
-                    break;
+                if let Some(row) = rows.get(batch) {
+                    if page.next.is_none()
+                        && (page.tables.len() >= scan.rows || started.elapsed() >= scan.time)
+                    {
+                        page.next = Some(entry(row)?);
+                    }
+                    lower = Some(row.try_get("name_lower").map_err(broken_row)?);
                 }
             }
         }
@@ -194,6 +193,23 @@ impl PgStore {
         }
         Ok(page)
     }
+}
+
+/// Takes a table in, or names it as the next page's first.
+fn take(row: &PgRow, scan: &TableScan, page: &mut TablePage) -> Result<(), Trouble> {
+    if page.next.is_some() {
+        return Ok(());
+    }
+    let entry = entry(row)?;
+    if !admits(scan, row.try_get("name_lower").map_err(broken_row)?, &entry) {
+        return Ok(());
+    }
+    if page.tables.len() < scan.rows {
+        page.tables.push(entry);
+    } else {
+        page.next = Some(entry);
+    }
+    Ok(())
 }
 
 fn admits(scan: &TableScan, name_lower: &str, entry: &TableEntry) -> bool {

@@ -144,22 +144,24 @@ fn key(row: &Row<'_>) -> Sqlite<Key> {
 
 /// One page of an account's tables.
 pub fn tables(db: &Connection, account: &str, scan: &TableScan) -> Sqlite<StoreResult<TablePage>> {
-    let mut page = TablePage::default();
+    let mut list = List { page: TablePage::default(), looked_at: 0, started: Instant::now() };
     for span in &scan.spans {
-        if tables_in(db, account, scan, span, &mut page)? {
+        if tables_in(db, account, scan, span, &mut list)? {
             break;
         }
     }
-    Ok(Ok(page))
+    Ok(Ok(list.page))
 }
 
-fn tables_in(
-    db: &Connection,
-    account: &str,
-    scan: &TableScan,
-    span: &Span,
-    page: &mut TablePage,
-) -> Sqlite<bool> {
+/// A page of tables being filled.
+struct List {
+    page: TablePage,
+    looked_at: usize,
+    started: Instant,
+}
+
+/// Returns whether the page is over.
+fn tables_in(db: &Connection, account: &str, scan: &TableScan, span: &Span, list: &mut List) -> Sqlite<bool> {
     let mut statement = db.prepare_cached(
         "SELECT name_lower, name, created FROM tables
          WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
@@ -169,16 +171,22 @@ fn tables_in(
     let mut rows = statement.query(params![account, first_whole_partition(&span.lower), upper])?;
     while let Some(row) = rows.next()? {
         let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
+        let looks = list.looked_at > 0 && list.looked_at.is_multiple_of(CLOCK_EVERY);
+        if looks && list.started.elapsed() >= scan.time {
+            list.page.next = Some(entry);
+            return Ok(true);
+        }
+        list.looked_at += 1;
         let partition = row.get_ref(0)?.as_str()?;
         let view = View { partition, row: "", modified: entry.created, properties: Vec::new() };
         if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
             continue;
         }
-        if page.tables.len() >= scan.rows {
-            page.next = Some(entry);
+        if list.page.tables.len() >= scan.rows {
+            list.page.next = Some(entry);
             return Ok(true);
         }
-        page.tables.push(entry);
+        list.page.tables.push(entry);
     }
     Ok(false)
 }

@@ -17,7 +17,7 @@ macro_rules! contract {
     ($name:ident, $open:path) => {
         crate::store::contract::contract!(
             @stamp $name, $open,
-            tables: creation_and_deletion, pages_of_tables, filtered_tables, sizes, deleted_tables_are_empty_when_recreated;
+            tables: creation_and_deletion, pages_of_tables, filtered_tables, tables_out_of_time, sizes, deleted_tables_are_empty_when_recreated;
             writes: every_state, missing_table_first, versions_only_grow, merges_lose_nothing, one_insert_wins;
             merges: any_into_any, limits_of_the_union;
             groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts, upserts_beside_deletes,

@@ -3,6 +3,7 @@
 
 use rowhouse::error::Code;
 use rowhouse::model::{EdmValue, IfMatch, Stored, TableName};
+use rowhouse::plan::scan::MAX_TIME;
 use rowhouse::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::rewind::MAX_SNAPSHOTS;
 use rowhouse::store::{Backend, Failure, Rewind};
@@ -22,7 +23,8 @@ struct State {
 }
 
 async fn state<B: Backend>(store: &B, account: &str) -> State {
-    let everything = TableScan { spans: vec![Span::everything()], residual: None, rows: 1000 };
+    let everything =
+        TableScan { spans: vec![Span::everything()], residual: None, rows: 1000, time: MAX_TIME };
     let page = store.list_tables(account, &everything).await.expect("tables");
     let mut tables = Vec::new();
     for entry in page.tables {

@@ -1,7 +1,10 @@
 //! Tables: names, pages, deletion.
 
+use std::time::Duration;
+
 use rowhouse::error::Code;
 use rowhouse::model::{CompareOp, EdmValue, Key};
+use rowhouse::plan::scan::MAX_TIME;
 use rowhouse::plan::{Field, Predicate, Span, TableScan};
 use rowhouse::store::{Backend, TableSize};
 
@@ -30,7 +33,7 @@ pub async fn pages_of_tables<B: Backend>(store: &B) {
     for text in ["Beta", "alpha", "Delta", "gamma"] {
         store.create_table(&account, &name(text), now()).await.unwrap();
     }
-    let mut scan = TableScan { spans: vec![Span::everything()], residual: None, rows: 2 };
+    let mut scan = TableScan { spans: vec![Span::everything()], residual: None, rows: 2, time: MAX_TIME };
     let first = names(store, &account, &scan).await;
     assert_eq!(first, (vec!["alpha".into(), "Beta".into()], Some("Delta".into())));
     scan.spans = vec![Span { lower: Key::new("delta", ""), upper: None }];
@@ -51,9 +54,43 @@ pub async fn filtered_tables<B: Backend>(store: &B) {
     }
     let literal = EdmValue::String("bbb".into());
     let residual = Predicate::Compare { field: Field::PartitionKey, op: CompareOp::Ne, literal };
-    let scan = TableScan { spans: vec![Span::everything()], residual: Some(residual), rows: 2 };
+    let scan =
+        TableScan { spans: vec![Span::everything()], residual: Some(residual), rows: 2, time: MAX_TIME };
     let page = names(store, &account, &scan).await;
     assert_eq!(page, (vec!["aaa".into(), "ccc".into()], Some("ddd".into())));
+}
+
+/// A list that has no time left still gets somewhere, far further than it has tables to
+/// show, and a walk of such pages finds every match once.
+pub async fn tables_out_of_time<B: Backend>(store: &B) {
+    const TABLES: usize = 1100;
+    let account = account();
+    for n in 0..TABLES {
+        store.create_table(&account, &name(&format!("T{n:04}")), now()).await.unwrap();
+    }
+    let literal = EdmValue::String("t1050".into());
+    let mut scan = TableScan {
+        spans: vec![Span::everything()],
+        residual: Some(Predicate::Not(Box::new(Predicate::Compare {
+            field: Field::PartitionKey,
+            op: CompareOp::Ne,
+            literal,
+        }))),
+        rows: 1,
+        time: Duration::ZERO,
+    };
+    let (mut found, mut pages) = (vec![], 0);
+    loop {
+        let (tables, next) = names(store, &account, &scan).await;
+        found.extend(tables);
+        pages += 1;
+        let Some(next) = next else { break };
+        let next = Key::new(next.to_lowercase(), "");
+        assert!(next > scan.spans[0].lower, "no progress past {next:?}");
+        scan.spans = vec![Span { lower: next, upper: None }];
+    }
+    assert_eq!(found, ["T1050"]);
+    assert!((2..=TABLES / 16).contains(&pages), "{pages} pages");
 }
 
 pub async fn deleted_tables_are_empty_when_recreated<B: Backend>(store: &B) {
