@@ -12,12 +12,12 @@ use crate::codec::stored::{self, ANNOTATION};
 use crate::model::{CompareOp, EdmType, EdmValue, lexical};
 use crate::plan::{Field, Predicate};
 
-/// Comparisons in a statement at most; PostgreSQL numbers its parameters with
-/// 16 bits, and a comparison has four at most.
-const MAX_COMPARISONS: usize = 10_000;
+/// Comparisons in a statement at most. With more, reading the rows costs less than
+/// having them compared, and no statement needs much time or memory to be planned.
+const MAX_COMPARISONS: usize = 16;
 
-/// Whether the predicate can be said in SQL: text parameters cannot hold
-/// U+0000.
+/// Whether PostgreSQL is to evaluate the predicate: few comparisons, and no U+0000,
+/// which text parameters cannot hold.
 pub fn is_pushable(predicate: &Predicate) -> bool {
     count(predicate).is_some_and(|n| n <= MAX_COMPARISONS)
 }

@@ -75,6 +75,8 @@ pub struct PgStore {
     remembered: Remembered,
     swept: Swept,
     spread: u16,
+    /// The longest that a statement may take.
+    operation_timeout: Duration,
 }
 
 impl PgStore {
@@ -98,6 +100,7 @@ impl PgStore {
             remembered: Remembered::default(),
             swept: Swept::default(),
             spread: options.spread,
+            operation_timeout: options.operation_timeout,
         })
     }
 
@@ -119,6 +122,7 @@ impl PgStore {
             remembered: Remembered::default(),
             swept: Swept::default(),
             spread: self.spread,
+            operation_timeout: options.operation_timeout,
         })
     }
 

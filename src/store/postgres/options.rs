@@ -13,6 +13,9 @@ pub const MAX_SPREAD: u16 = 64;
 /// The longest that one statement may be allowed to run. Purging relies on no
 /// transaction outliving its grace time.
 pub const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
+/// Statements that a connection keeps prepared: the fixed ones that it uses, and filters
+/// that are short.
+const MAX_PREPARED: usize = 64;
 
 /// Settings of a [`super::PgStore`].
 #[derive(Debug, Clone)]
@@ -71,7 +74,11 @@ impl PgOptions {
     pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
         // A connection pooler refuses start-up parameters that it does not know.
-        Ok(options.extra_float_digits(None).application_name("rowhouse").disable_statement_logging())
+        Ok(options
+            .extra_float_digits(None)
+            .application_name("rowhouse")
+            .statement_cache_capacity(MAX_PREPARED)
+            .disable_statement_logging())
     }
 
     /// Statements that each session starts with. Plans are made once for

@@ -2,41 +2,28 @@
 //!
 //! A range without residual is one statement. A residual walks the range in
 //! windows of rows, so that a scan which finds little still comes back in time
-//! with the key that it reached. A window that is evaluated in the database ends by
-//! chance: see [`statements::walk`].
+//! with the key that it reached: see [`walk`].
+
+mod walk;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Row};
 
 use super::catalog::{Facts, exists};
 use super::fault::Trouble;
 use super::pool::Lease;
-use super::read::{entity, key};
+use super::read::entity;
 use super::steps::{self, Source, Step};
-use super::{Attempt, PgStore, filter, statements};
+use super::{Attempt, PgStore, filter};
 use crate::model::Key;
 use crate::model::entity::Glimpse;
 use crate::plan::predicate::Prepared;
-use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
+use crate::plan::{PageEnd, Predicate, Projection, Scan};
 use crate::store::{Collect, StoreResult};
-
-/// Rows of the first window; small, as rows may be a megabyte each.
-const FIRST_WINDOW: usize = 256;
-const SMALLEST_WINDOW: usize = 16;
-const LARGEST_WINDOW: usize = 65_536;
-/// Rows of a window that leave the database.
-const LARGEST_LOCAL_WINDOW: usize = 4096;
-/// Rows of a window that is evaluated in the database which leave it at least.
-const SEEN_ROWS: usize = 128;
-/// Matches for which the next window has room, for each of the last one.
-const MORE_MATCHES: usize = 4;
-/// A window that took less time is followed by a larger one, …
-const QUICK: Duration = Duration::from_millis(100);
-/// … one that took more by a smaller one.
-const SLOW: Duration = Duration::from_millis(400);
+use walk::{Walk, first_window};
 
 /// The read of one page.
 pub struct Query<'a> {
@@ -87,12 +74,10 @@ impl Reading<'_> {
     async fn run(self, store: &PgStore, facts: Facts, mut page: Page<'_>) -> StoreResult<Option<PageEnd>> {
         let steps = steps::steps(&self.scan.spans);
         let mut lease = store.pool.acquire().await?;
-        let one_statement = matches!(
-            (steps.as_slice(), self.residual),
-            ([], _) | ([_], Residual::None) | ([Step::Points(_)], _)
-        );
-        if !one_statement {
-            lease.begin_snapshot().await?;
+        let limit = self.time_limit(store.operation_timeout);
+        let mut walk = Walk::new(facts, self.residual, self.scan.projection, limit);
+        if !self.is_one_statement(&steps) {
+            walk.begin(&mut lease).await?;
         }
         for (at, step) in steps.iter().enumerate() {
             if at > 0 && page.is_out_of_time() {
@@ -101,141 +86,48 @@ impl Reading<'_> {
             if page.end.next.is_some() {
                 break;
             }
-            match (step, self.residual) {
-                (Step::Range(span), Residual::None) => {
-                    let source =
-                        steps::range(facts, span, &span.lower, page.missing(), self.scan.projection)?;
-                    stream(&mut lease, source, &mut |row| page.offer_row(row)).await?;
-                }
-                (Step::Points(spans), _) => self.points(&mut lease, facts, spans, &mut page).await?,
-                (Step::Range(span), _) => self.windows(&mut lease, facts, span, &mut page).await?,
+            match self.residual {
+                Residual::None => self.all(&mut lease, facts, step, &mut page).await?,
+                Residual::Pushed(_) | Residual::Local(_) => walk.step(&mut lease, step, &mut page).await?,
             }
         }
-        if !one_statement {
-            lease.end_snapshot().await?;
-        }
+        lease.end_snapshot().await?;
         // A row proves that the table was there.
-        if page.end.entities == 0 && !exists(&mut lease, facts).await? {
+        if !page.has_seen_rows && !exists(&mut lease, facts).await? {
             return Ok(None);
         }
         Ok(Some(page.end))
     }
 
-    async fn points(
-        &self,
-        lease: &mut Lease<'_>,
-        facts: Facts,
-        spans: &[Span],
-        page: &mut Page<'_>,
-    ) -> StoreResult<()> {
-        let projection = self.scan.projection;
-        match self.residual {
-            Residual::None => {
-                let source = steps::points(facts, spans, page.missing(), projection)?;
-                stream(lease, source, &mut |row| page.offer_row(row)).await?;
-            }
-            Residual::Pushed(predicate) => {
-                let mut source = steps::points(facts, spans, spans.len(), Projection::Full)?;
-                let condition = filter::fragment(predicate, &mut source.binds)?;
-                let limit = source.binds.add(page.missing() as i64)?;
-                source.text = statements::filtered(&source.text, &condition, projection, &limit).into();
-                stream(lease, source, &mut |row| page.offer_row(row)).await?;
-            }
-            Residual::Local(predicate) => {
-                let source = steps::points(facts, spans, spans.len(), Projection::Full)?;
-                let predicate = Prepared::new(predicate);
-                stream(lease, source, &mut |row| page.offer_if(&predicate, row)).await?;
-            }
-        }
-        Ok(())
+    /// How long a statement of a walk may take, if that is less than any may.
+    fn time_limit(self, any: Duration) -> Option<Duration> {
+        let is_walk = !matches!(self.residual, Residual::None);
+        (is_walk && self.scan.time < any).then_some(self.scan.time)
     }
 
-    /// Walks a range window by window until the page ends or the range does.
-    async fn windows(
-        &self,
-        lease: &mut Lease<'_>,
-        facts: Facts,
-        span: &Span,
-        page: &mut Page<'_>,
-    ) -> StoreResult<()> {
-        let mut lower = span.lower.clone();
-        loop {
-            let started = Instant::now();
-            let edge = match self.residual {
-                Residual::Local(predicate) => {
-                    local_window(lease, facts, span, &lower, predicate, page).await?
-                }
-                Residual::Pushed(predicate) => {
-                    self.pushed_window(lease, facts, span, &lower, predicate, page).await?
-                }
-                Residual::None => None,
-            };
-            let Some(edge) = edge else { return Ok(()) };
-            if page.end.next.is_some() {
-                return Ok(());
-            }
-            if page.is_full() || page.is_out_of_time() {
-                page.end.next = Some(edge);
-                return Ok(());
-            }
-            page.adapt_window(started.elapsed());
-            lower = edge;
+    fn is_one_statement(self, steps: &[Step<'_>]) -> bool {
+        match (steps, self.residual) {
+            ([], _) | ([_], Residual::None) => true,
+            ([Step::Points(spans)], residual) => spans.len() <= first_window(residual),
+            _ => false,
         }
     }
 
-    async fn pushed_window(
-        &self,
+    /// Reads a step of which every row belongs to the page.
+    async fn all(
+        self,
         lease: &mut Lease<'_>,
         facts: Facts,
-        span: &Span,
-        lower: &Key,
-        predicate: &Predicate,
+        step: &Step<'_>,
         page: &mut Page<'_>,
-    ) -> StoreResult<Option<Key>> {
-        let (limit, share) = page.sample();
-        let projection = self.scan.projection;
-        let source = steps::walk(facts, span, lower, (limit, share), predicate, projection)?;
-        let matches = if page.with_properties { 4 } else { 3 };
-        let (mut seen, mut edge) = (0, None);
-        page.matched = 0;
-        stream(lease, source, &mut |row| {
-            seen += 1;
-            if seen == limit {
-                edge = Some(key(row)?);
-            } else if row.try_get_unchecked(matches)? {
-                page.matched += 1;
-                return page.offer_row(row);
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-        .await?;
-        Ok(edge)
+    ) -> Result<(), Trouble> {
+        let (limit, projection) = (page.missing(), self.scan.projection);
+        let source = match step {
+            Step::Range(span) => steps::range(facts, span, &span.lower, limit, projection)?,
+            Step::Points(spans) => steps::points(facts, spans, limit, projection)?,
+        };
+        stream(lease, source, &mut |row| page.offer_row(row)).await
     }
-}
-
-/// Reads a window's rows and evaluates the predicate here.
-async fn local_window(
-    lease: &mut Lease<'_>,
-    facts: Facts,
-    span: &Span,
-    lower: &Key,
-    predicate: &Predicate,
-    page: &mut Page<'_>,
-) -> StoreResult<Option<Key>> {
-    let window = page.window.min(LARGEST_LOCAL_WINDOW);
-    let source = steps::range(facts, span, lower, window + 1, Projection::Full)?;
-    let predicate = Prepared::new(predicate);
-    let (mut seen, mut edge) = (0, None);
-    stream(lease, source, &mut |row| {
-        seen += 1;
-        if seen > window {
-            edge = Some(key(row)?);
-            return Ok(ControlFlow::Continue(()));
-        }
-        page.offer_if(&predicate, row)
-    })
-    .await?;
-    Ok(edge)
 }
 
 async fn stream(
@@ -243,13 +135,13 @@ async fn stream(
     source: Source,
     visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
 ) -> Result<(), Trouble> {
-    let arguments = source.binds.into_inner();
+    let (arguments, is_kept) = (source.binds.into_inner(), source.is_kept);
     // Composed from the fixed texts and fragments of this module only.
     let statement = match source.text {
         std::borrow::Cow::Borrowed(text) => sqlx::query_with(text, arguments),
         std::borrow::Cow::Owned(text) => sqlx::query_with(AssertSqlSafe(text), arguments),
     };
-    lease.stream(statement, visit).await
+    lease.stream(statement.persistent(is_kept), visit).await
 }
 
 /// The page so far.
@@ -262,10 +154,11 @@ struct Page<'a> {
     started: Instant,
     time: Duration,
     with_properties: bool,
-    /// Rows of the next window.
-    window: usize,
-    /// Matches of the last window that was evaluated in the database.
-    matched: usize,
+    has_seen_rows: bool,
+    /// Whether `last` is wanted.
+    is_walk: bool,
+    /// The last row of this window that was seen.
+    last: Option<Key>,
 }
 
 impl<'a> Page<'a> {
@@ -279,8 +172,9 @@ impl<'a> Page<'a> {
             started: Instant::now(),
             time: scan.time,
             with_properties: scan.projection == Projection::Full,
-            window: FIRST_WINDOW,
-            matched: FIRST_WINDOW,
+            has_seen_rows: false,
+            is_walk: scan.residual.is_some(),
+            last: None,
         }
     }
 
@@ -297,22 +191,9 @@ impl<'a> Page<'a> {
         self.started.elapsed() >= self.time
     }
 
-    fn adapt_window(&mut self, took: Duration) {
-        self.window = if took < QUICK {
-            (self.window * 4).min(LARGEST_WINDOW)
-        } else if took > SLOW {
-            (self.window / 4).max(SMALLEST_WINDOW)
-        } else {
-            self.window
-        };
-    }
-
-    /// How many rows of the next window may be seen, and which share of those that
-    /// do not match, so that a window without matches has as many rows as it should.
-    fn sample(&self) -> (usize, f64) {
-        let hoped = (self.matched * MORE_MATCHES).min(self.missing());
-        let seen = (SEEN_ROWS + hoped).min(self.window).max(2);
-        (seen, seen as f64 / self.window as f64)
+    /// The column of a window that says whether a row matches.
+    fn matches_column(&self) -> usize {
+        if self.with_properties { 4 } else { 3 }
     }
 
     fn offer_row(&mut self, row: &PgRow) -> Result<ControlFlow<()>, sqlx::Error> {
@@ -320,6 +201,7 @@ impl<'a> Page<'a> {
     }
 
     fn offer_if(&mut self, predicate: &Prepared<'_>, row: &PgRow) -> Result<ControlFlow<()>, sqlx::Error> {
+        self.has_seen_rows = true;
         let mut entity = entity(row, true)?;
         let matches = predicate.matches(entity);
         if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
@@ -333,6 +215,7 @@ impl<'a> Page<'a> {
 
     /// Takes a row in, or ends the page before it.
     fn offer(&mut self, entity: Glimpse<'_>) -> ControlFlow<()> {
+        self.has_seen_rows = true;
         let size = entity.weight();
         let ends = self.is_full()
             || (self.end.entities > 0 && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
@@ -342,6 +225,9 @@ impl<'a> Page<'a> {
         }
         self.bytes += size;
         self.end.entities += 1;
+        if self.is_walk {
+            self.last = Some(Key::new(entity.partition, entity.row));
+        }
         self.into.take(entity);
         ControlFlow::Continue(())
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{Connection, PgConnection, Postgres};
+use sqlx::{Connection, PgConnection, Postgres, SqlSafeStr};
 use tokio::runtime::{self, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -273,6 +273,18 @@ impl Lease<'_> {
         self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
     }
 
+    /// The same, where no statement may take longer than `limit`.
+    pub async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), Trouble> {
+        let millis = limit.as_millis().max(1);
+        let text = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {millis}"
+        );
+        // Fixed text with a number of ours in it.
+        self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
     async fn open_transaction(&mut self, text: &'static str) -> Result<(), Trouble> {
         self.control(text, Effect::Undone).await?;
         self.in_transaction = true;
@@ -287,9 +299,9 @@ impl Lease<'_> {
         Ok(())
     }
 
-    /// Ends a transaction that only read.
+    /// Ends a transaction that only read, if one is open.
     pub async fn end_snapshot(&mut self) -> Result<(), Trouble> {
-        if self.connection.is_some() {
+        if self.in_transaction && self.connection.is_some() {
             self.control("COMMIT", Effect::Undone).await?;
         }
         self.in_transaction = false;
@@ -304,7 +316,7 @@ impl Lease<'_> {
         }
     }
 
-    async fn control(&mut self, text: &'static str, effect: Effect) -> Result<(), Trouble> {
+    async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), Trouble> {
         let pool = self.pool;
         let connection = self.start()?;
         let result = pool.dial.watch(sqlx::raw_sql(text).execute(connection)).await;

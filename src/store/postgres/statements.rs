@@ -35,7 +35,7 @@ macro_rules! merges_for_certain {
 
 mod pages;
 
-pub use pages::{columns, filtered, points, points_of_partition, range, walk};
+pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, range, walk, window};
 
 pub const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
 
@@ -361,12 +361,14 @@ pub fn all() -> Vec<Cow<'static, str>> {
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());
         texts.push(points(projection).into());
-        texts.push(filtered(points(projection), "true", projection, "$6").into());
+        texts.push(filtered(points(Projection::Full), "true", projection, "$6", "$7").into());
         for bounded in [false, true] {
             texts.push(range(projection, bounded, 1));
             texts.push(range(projection, bounded, 3));
-            texts.push(walk(projection, bounded, 1, "true", "$8").into());
-            texts.push(walk(projection, bounded, 3, "true", "$10").into());
+            for buckets in [1, 3] {
+                texts.push(walk(projection, bounded, buckets, "true").into());
+                texts.push(window(projection, bounded, buckets, "true", ("$10", "$11")).into());
+            }
         }
     }
     texts

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Map, Value};
 use sqlx::postgres::PgArguments;
+use sqlx::types::Json;
 use sqlx::{Arguments, Encode, Postgres, Type};
 
 use super::catalog::Facts;
@@ -56,16 +58,41 @@ impl Binds {
         Ok(format!("${}", self.0.len()))
     }
 
+    /// Adds the empty JSON object.
+    fn empty_object(&mut self) -> Result<String, Trouble> {
+        self.add(Json(Map::<String, Value>::new()))
+    }
+
     /// The values.
     pub fn into_inner(self) -> PgArguments {
         self.0
     }
 }
 
+/// Bytes of a text with a filter that is still prepared for the next time: two or three
+/// comparisons. It takes PostgreSQL about 80 times as much memory on each connection,
+/// for each of as many texts as a connection keeps.
+const MAX_KEPT_TEXT: usize = 2560;
+
 /// A statement that yields rows in key order.
 pub struct Source {
     pub text: Cow<'static, str>,
     pub binds: Binds,
+    /// Whether the connection keeps the statement for the next time. What a client can
+    /// vary is kept only while it is small.
+    pub is_kept: bool,
+}
+
+impl Source {
+    /// One of the few texts that do not depend on a filter.
+    fn fixed(text: Cow<'static, str>, binds: Binds) -> Self {
+        Self { text, binds, is_kept: true }
+    }
+
+    /// A text with a filter in it.
+    fn composed(text: String, binds: Binds) -> Self {
+        Self { is_kept: text.len() <= MAX_KEPT_TEXT, text: text.into(), binds }
+    }
 }
 
 /// At most `limit` rows from `lower` on, inside `span`.
@@ -77,24 +104,40 @@ pub fn range(
     projection: Projection,
 ) -> Result<Source, Trouble> {
     let (binds, buckets) = range_binds(facts, span, lower, limit)?;
-    Ok(Source { text: statements::range(projection, span.upper.is_some(), buckets), binds })
+    Ok(Source::fixed(statements::range(projection, span.upper.is_some(), buckets), binds))
 }
 
-/// Those of the rows from `lower` on, inside `span`, that a predicate keeps, and
-/// by chance `share` of the others: `limit` at most of both together.
+/// Of `rows` rows from `lower` on, inside `span`, those that a predicate keeps, `limit` at
+/// most, and the key of the row after them.
+pub fn window(
+    facts: Facts,
+    span: &Span,
+    lower: &Key,
+    (rows, limit): (usize, usize),
+    predicate: &Predicate,
+    projection: Projection,
+) -> Result<Source, Trouble> {
+    let (mut binds, buckets) = range_binds(facts, span, lower, rows)?;
+    let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
+    let condition = filter::fragment(predicate, &mut binds)?;
+    let bounded = span.upper.is_some();
+    let text = statements::window(projection, bounded, buckets, &condition, (&empty, &limit));
+    Ok(Source::composed(text, binds))
+}
+
+/// Those of the rows from `lower` on, inside `span`, that a predicate keeps, and one in
+/// so many of the others: `limit` at most of both together.
 pub fn walk(
     facts: Facts,
     span: &Span,
     lower: &Key,
-    (limit, share): (usize, f64),
+    limit: usize,
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, Trouble> {
     let (mut binds, buckets) = range_binds(facts, span, lower, limit)?;
-    let share = binds.add(share)?;
     let condition = filter::fragment(predicate, &mut binds)?;
-    let text = statements::walk(projection, span.upper.is_some(), buckets, &condition, &share);
-    Ok(Source { text: text.into(), binds })
+    Ok(Source::composed(statements::walk(projection, span.upper.is_some(), buckets, &condition), binds))
 }
 
 /// The values that statements about a range have in common, and their buckets.
@@ -139,7 +182,21 @@ pub fn points(facts: Facts, spans: &[Span], limit: usize, projection: Projection
         statements::points(projection)
     };
     binds.add(rks)?;
-    Ok(Source { text: text.into(), binds })
+    Ok(Source::fixed(text.into(), binds))
+}
+
+/// At most `limit` of the rows with these keys that a predicate keeps.
+pub fn filtered_points(
+    facts: Facts,
+    spans: &[Span],
+    limit: usize,
+    predicate: &Predicate,
+    projection: Projection,
+) -> Result<Source, Trouble> {
+    let Source { text, mut binds, .. } = points(facts, spans, spans.len(), Projection::Full)?;
+    let condition = filter::fragment(predicate, &mut binds)?;
+    let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
+    Ok(Source::composed(statements::filtered(&text, &condition, projection, &empty, &limit), binds))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ macro_rules! contract {
             merges: any_into_any, limits_of_the_union;
             groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts, upserts_beside_deletes,
                 upserts_tell_what_they_made, groups_of_merges;
-            pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density;
+            pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density, large_entities;
             values: stored_unaltered;
             accounts: sealed_anew_together;
             pushdown: sql_is_eval;

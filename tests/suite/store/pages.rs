@@ -6,11 +6,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::model::{CompareOp, EdmValue, Key, Stored};
+use rowhouse::model::{CompareOp, EdmValue, Key, Stored, TableName};
 use rowhouse::plan::{Field, Predicate, Projection, Span};
 use rowhouse::store::Backend;
 
-use super::contract::{WALKS, fill, number, scan, table, walk, write};
+use super::contract::{WALKS, fill, now, number, scan, table, walk, write};
 use rowhouse::plan::WriteKind;
 
 const PARTS: [&str; 8] = ["", "A", "a", "aa", "b", "é", "漢", "😀"];
@@ -181,5 +181,55 @@ pub async fn matches_of_any_density<B: Backend>(store: &B) {
         assert_eq!(found, expected, "N ge {least} by {rows}");
         let full = pages.iter().take_while(|page| page.len() == rows).count();
         assert!(full + 2 >= pages.len(), "{full} of {} pages are full: N ge {least} by {rows}", pages.len());
+    }
+}
+
+/// Inserts entities of a quarter of a megabyte each, which do not compress; `N` counts them.
+pub async fn fill_large<B: Backend>(store: &B, account: &str, table: &TableName, count: i32) {
+    let noise = |seed: u32| -> Vec<u8> {
+        (0..48 * 1024_u32).map(|i| ((seed + i).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    };
+    for n in 0..count {
+        let mut properties = number("N", n);
+        for part in 0..4_u32 {
+            properties.push((format!("P{part}"), EdmValue::Binary(noise(n as u32 * 7 + part))));
+        }
+        let insert = write(WriteKind::Insert, "p", &format!("{n:03}"), properties);
+        store.write(account, table, &insert, now()).await.expect("an insert");
+    }
+}
+
+/// Whether `N` is one of these; further comparisons that never hold make up the number.
+pub fn is_any_of(wanted: &[i32], comparisons: i32) -> Predicate {
+    let others = (0..comparisons - wanted.len() as i32).map(|n| -1 - n);
+    let compare = |n| Predicate::Compare {
+        field: Field::Custom("N".into()),
+        op: CompareOp::Eq,
+        literal: EdmValue::Int32(n),
+    };
+    Predicate::Any(others.chain(wanted.iter().copied()).map(compare).collect())
+}
+
+/// Whatever a page's time and its filter, a walk over large entities ends and finds all.
+pub async fn large_entities<B: Backend>(store: &B) {
+    const ENTITIES: i32 = 24;
+    const WANTED: [i32; 4] = [0, 5, 20, 23];
+    let (account, table) = table(store).await;
+    fill_large(store, &account, &table, ENTITIES).await;
+    let point = |n: i32| Span {
+        lower: Key::new("p", format!("{n:03}")),
+        upper: Some(Key::new("p", format!("{n:03}\u{1}"))),
+    };
+    for spans in [vec![Span::everything()], (0..ENTITIES).map(point).collect()] {
+        for comparisons in [4, 16, 100] {
+            for time in [Duration::from_secs(60), Duration::from_millis(1)] {
+                let mut scan = scan(spans.clone());
+                scan.time = time;
+                scan.residual = Some(is_any_of(&WANTED, comparisons));
+                let found = walk(store, &account, &table, &scan).await.concat();
+                let found: Vec<String> = found.into_iter().map(|row| row.key.row).collect();
+                assert_eq!(found, WANTED.map(|n| format!("{n:03}")), "{comparisons} in {time:?}");
+            }
+        }
     }
 }

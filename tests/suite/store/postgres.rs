@@ -2,16 +2,19 @@
 //! replicas over one database can show.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use rowhouse::error::Code;
 use rowhouse::model::{EdmValue, IfMatch, Key, Ticks};
-use rowhouse::plan::{Span, WriteKind};
+use rowhouse::plan::scan::MAX_TIME;
+use rowhouse::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::{Backend, Failure};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{account, contract, fill, insert, name, now, number, refusal, scan, walk, write};
-use crate::support::postgres::{fresh_database, migrate, partition_entities};
+use super::pages::{fill_large, is_any_of};
+use crate::support::postgres::{execute, fresh_database, migrate, partition_entities};
 
 static PLAIN_URL: LazyLock<String> = LazyLock::new(|| {
     let url = fresh_database();
@@ -237,4 +240,53 @@ async fn a_walk_over_large_entities_keeps_its_connections() {
     let pages = walk(&store, &account, &table, &scan).await;
     assert_eq!(pages.concat().len(), 30);
     assert!(pages.iter().all(|page| page.len() == 1));
+}
+
+/// PostgreSQL keeps values of this size apart from the row, and compressed if they can be.
+#[tokio::test]
+async fn a_filter_of_many_comparisons_over_large_entities_ends() {
+    const ENTITIES: i32 = 60;
+    let (account, table) = (account(), name("Large"));
+    let filler = plain().await;
+    filler.create_table(&account, &table, now()).await.unwrap();
+    fill_large(&filler, &account, &table, ENTITIES).await;
+    let mut options = PgOptions::new(plain_url());
+    options.operation_timeout = Duration::from_secs(1);
+    let store = PgStore::connect(options).await.expect("a store");
+    for comparisons in [16, 100, 400] {
+        let mut scan = scan(vec![Span::everything()]);
+        scan.time = Duration::from_secs(5);
+        scan.residual = Some(is_any_of(&[3, 59], comparisons));
+        let found = walk(&store, &account, &table, &scan).await.concat();
+        assert_eq!(found.len(), 2, "{comparisons} comparisons");
+    }
+}
+
+/// A table's name in the list is what the session's plans take in KiB.
+const SPY: &str = "ALTER TABLE tables RENAME TO real_tables; \
+     CREATE VIEW tables AS SELECT table_no, account, name_lower, name, spread, policies, created FROM real_tables \
+     UNION ALL SELECT -1, 'spy' COLLATE \"C\", 'spy' COLLATE \"C\", \
+     (SELECT coalesce(sum(total_bytes) / 1024, 0)::int8::text FROM pg_backend_memory_contexts \
+     WHERE name LIKE 'CachedPlan%' OR parent LIKE 'CachedPlan%'), 1, NULL, 638000000000000000";
+
+#[tokio::test]
+async fn filters_of_any_shape_take_little_memory_of_a_backend() {
+    let url = fresh_database();
+    migrate(&url);
+    let mut options = PgOptions::new(url.as_str());
+    (options.max_connections, options.coalesce) = (1, false);
+    let store = PgStore::connect(options).await.expect("a store");
+    let (account, table) = (account(), name("Shapes"));
+    store.create_table(&account, &table, now()).await.unwrap();
+    fill(&store, &account, &table, vec![insert("p", "r")]).await;
+    execute(&url, SPY);
+    for comparisons in 1..=120 {
+        let mut scan = scan(vec![Span::everything()]);
+        scan.residual = Some(is_any_of(&[1], comparisons));
+        assert_eq!(store.query(&account, &table, &scan).await.unwrap().entities.len(), 1);
+    }
+    let list = TableScan { spans: vec![Span::everything()], residual: None, rows: 10, time: MAX_TIME };
+    let spied = store.list_tables("spy", &list).await.unwrap().tables;
+    let kib: usize = spied[0].name.parse().unwrap();
+    assert!(kib < 8 * 1024, "{kib} KiB of plans");
 }

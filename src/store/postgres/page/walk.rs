@@ -1,0 +1,323 @@
+//! Walks what a filter is evaluated on, window by window.
+//!
+//! Rows may be a megabyte each, so the first window is small, and the next ones follow
+//! the time that it took. Whatever a statement meets, the page gets somewhere: one that
+//! is cut off ends the page at the key that it reached, or is repeated with fewer rows.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use sqlx::Row;
+
+use super::{Page, Residual, stream};
+use crate::model::Key;
+use crate::plan::predicate::Prepared;
+use crate::plan::{Predicate, Projection, Span};
+use crate::store::postgres::catalog::Facts;
+use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::pool::Lease;
+use crate::store::postgres::read::key;
+use crate::store::postgres::statements::WALK_STRIDE;
+use crate::store::postgres::steps::{self, Step};
+use crate::store::{Fault, StoreResult};
+
+/// Rows of the first window that PostgreSQL evaluates.
+const FIRST: usize = 256;
+/// Rows of the first window that is evaluated here: each of them leaves the database.
+const FIRST_LOCAL: usize = 64;
+const LARGEST: usize = 65_536;
+const LARGEST_LOCAL: usize = 4096;
+/// Larger windows of small rows are statements that end about where they should.
+const LARGEST_EXACT: usize = 2048;
+/// A row that takes longer is not small.
+const SMALL_ROW: Duration = Duration::from_micros(8);
+/// Matches for which the next window has room, for each of the last one.
+const MORE_MATCHES: usize = 4;
+/// Between windows of one page.
+const GROWTH: usize = 8;
+/// A window that took less time is followed by a larger one, …
+const QUICK: Duration = Duration::from_millis(100);
+/// … one that took more by a smaller one.
+const SLOW: Duration = Duration::from_millis(400);
+/// How many times fewer rows are tried after a window that was cut off.
+const RETREAT: usize = 16;
+/// Rows between two looks at the clock, where they are evaluated here.
+const CLOCK_EVERY: usize = 16;
+
+/// Rows of the first window.
+pub const fn first_window(residual: Residual<'_>) -> usize {
+    match residual {
+        Residual::Local(_) => FIRST_LOCAL,
+        Residual::None | Residual::Pushed(_) => FIRST,
+    }
+}
+
+/// The windows of one page.
+pub struct Walk<'a> {
+    facts: Facts,
+    residual: Residual<'a>,
+    projection: Projection,
+    /// How long a statement may take; `None`: as long as any.
+    limit: Option<Duration>,
+    /// Rows of the next window.
+    rows: usize,
+    /// Whether rows of the last window were small.
+    has_small_rows: bool,
+    /// Matches of the last window.
+    matched: usize,
+    /// Whether a window has come to its end.
+    has_advanced: bool,
+}
+
+/// What is left of a step.
+enum Rest<'s> {
+    Range(&'s Span, Key),
+    Points(&'s [Span]),
+}
+
+impl<'s> Rest<'s> {
+    fn of(step: &Step<'s>) -> Self {
+        match step {
+            Step::Range(span) => Rest::Range(span, span.lower.clone()),
+            Step::Points(spans) => Rest::Points(spans),
+        }
+    }
+
+    /// Where the next page starts if this one ends here.
+    fn first(&self) -> Option<Key> {
+        match self {
+            Rest::Range(_, lower) => Some(lower.clone()),
+            Rest::Points(spans) => spans.first().map(|span| span.lower.clone()),
+        }
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// A page's walk that has not begun.
+    pub fn new(
+        facts: Facts,
+        residual: Residual<'a>,
+        projection: Projection,
+        limit: Option<Duration>,
+    ) -> Self {
+        let rows = first_window(residual);
+        Self {
+            facts,
+            residual,
+            projection,
+            limit,
+            rows,
+            has_small_rows: false,
+            matched: FIRST,
+            has_advanced: false,
+        }
+    }
+
+    /// Opens the snapshot that all windows read.
+    pub async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), Trouble> {
+        match self.limit {
+            // A single row has all the time that there is.
+            Some(limit) if self.rows > 1 => lease.begin_snapshot_within(limit).await,
+            _ => lease.begin_snapshot().await,
+        }
+    }
+
+    /// Walks a step until the page ends or the step does.
+    pub async fn step(
+        &mut self,
+        lease: &mut Lease<'_>,
+        step: &Step<'_>,
+        page: &mut Page<'_>,
+    ) -> StoreResult<()> {
+        let mut rest = Rest::of(step);
+        loop {
+            let started = Instant::now();
+            page.last = None;
+            let left = match self.window(lease, &rest, page).await {
+                Err(Trouble::Fault(Fault::Timeout)) if self.rows > 1 => {
+                    self.cut_off(lease, &rest, page).await?;
+                    if page.end.next.is_some() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                left => left?,
+            };
+            self.has_advanced = true;
+            let Some(left) = left.filter(|_| page.end.next.is_none()) else { return Ok(()) };
+            if page.is_full() || page.is_out_of_time() {
+                page.end.next = left.first();
+                return Ok(());
+            }
+            self.adapt(started.elapsed());
+            rest = left;
+        }
+    }
+
+    /// After a statement that took too long: ends the page with the key that it reached,
+    /// or prepares for fewer rows.
+    async fn cut_off(
+        &mut self,
+        lease: &mut Lease<'_>,
+        rest: &Rest<'_>,
+        page: &mut Page<'_>,
+    ) -> StoreResult<()> {
+        lease.roll_back().await;
+        let reached = page.last.take().map(|last| Key::new(last.partition, format!("{}\u{1}", last.row)));
+        page.end.next = reached.or_else(|| rest.first().filter(|_| self.has_advanced));
+        if page.end.next.is_none() {
+            self.rows = (self.rows / RETREAT).max(1);
+            self.begin(lease).await?;
+        }
+        Ok(())
+    }
+
+    fn adapt(&mut self, took: Duration) {
+        self.has_small_rows = took < SMALL_ROW * u32::try_from(self.rows).unwrap_or(u32::MAX);
+        let largest = if matches!(self.residual, Residual::Local(_)) { LARGEST_LOCAL } else { LARGEST };
+        if took < QUICK {
+            self.rows = (self.rows * GROWTH).min(largest);
+        } else if took > SLOW {
+            self.rows = (self.rows / GROWTH).max(1);
+        }
+    }
+
+    /// Does one window; what is left after it.
+    async fn window<'s>(
+        &mut self,
+        lease: &mut Lease<'_>,
+        rest: &Rest<'s>,
+        page: &mut Page<'_>,
+    ) -> Result<Option<Rest<'s>>, Trouble> {
+        let (span, lower) = match rest {
+            Rest::Points(spans) => {
+                let (now, later) = spans.split_at(self.rows.min(spans.len()));
+                self.points(lease, now, page).await?;
+                return Ok((!later.is_empty()).then_some(Rest::Points(later)));
+            }
+            Rest::Range(span, lower) => (*span, lower),
+        };
+        let edge = match self.residual {
+            Residual::None => None,
+            Residual::Local(predicate) => self.local(lease, span, lower, predicate, page).await?,
+            Residual::Pushed(predicate) => {
+                if self.has_small_rows && self.rows > LARGEST_EXACT {
+                    self.sampled(lease, span, lower, predicate, page).await?
+                } else {
+                    self.exact(lease, span, lower, predicate, page).await?
+                }
+            }
+        };
+        Ok(edge.map(|edge| Rest::Range(span, edge)))
+    }
+
+    async fn points(
+        &self,
+        lease: &mut Lease<'_>,
+        spans: &[Span],
+        page: &mut Page<'_>,
+    ) -> Result<(), Trouble> {
+        match self.residual {
+            Residual::None => Ok(()),
+            Residual::Pushed(predicate) => {
+                let limit = page.missing();
+                let source = steps::filtered_points(self.facts, spans, limit, predicate, self.projection)?;
+                stream(lease, source, &mut |row| page.offer_row(row)).await
+            }
+            Residual::Local(predicate) => {
+                let source = steps::points(self.facts, spans, spans.len(), Projection::Full)?;
+                let predicate = Prepared::new(predicate);
+                stream(lease, source, &mut |row| page.offer_if(&predicate, row)).await
+            }
+        }
+    }
+
+    /// Exactly so many rows, each taken out of compressed storage once.
+    async fn exact(
+        &mut self,
+        lease: &mut Lease<'_>,
+        span: &Span,
+        lower: &Key,
+        predicate: &Predicate,
+        page: &mut Page<'_>,
+    ) -> Result<Option<Key>, Trouble> {
+        let limits = (self.rows, page.missing());
+        let source = steps::window(self.facts, span, lower, limits, predicate, self.projection)?;
+        let matches = page.matches_column();
+        let (mut matched, mut edge) = (0, None);
+        stream(lease, source, &mut |row| {
+            page.has_seen_rows = true;
+            if row.try_get_unchecked(matches)? {
+                matched += 1;
+                return page.offer_row(row);
+            }
+            edge = Some(key(row)?);
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
+        self.matched = matched;
+        Ok(edge)
+    }
+
+    /// About so many rows, of which few are seen that do not match.
+    async fn sampled(
+        &mut self,
+        lease: &mut Lease<'_>,
+        span: &Span,
+        lower: &Key,
+        predicate: &Predicate,
+        page: &mut Page<'_>,
+    ) -> Result<Option<Key>, Trouble> {
+        let hoped = (self.matched * MORE_MATCHES).min(page.missing());
+        let limit = self.rows / WALK_STRIDE + hoped;
+        let source = steps::walk(self.facts, span, lower, limit, predicate, self.projection)?;
+        let matches = page.matches_column();
+        let (mut seen, mut matched, mut edge) = (0, 0, None);
+        stream(lease, source, &mut |row| {
+            seen += 1;
+            page.has_seen_rows = true;
+            if seen == limit {
+                edge = Some(key(row)?);
+            } else if row.try_get_unchecked(matches)? {
+                matched += 1;
+                return page.offer_row(row);
+            } else {
+                page.last = Some(key(row)?);
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
+        self.matched = matched;
+        Ok(edge)
+    }
+
+    /// Reads a window's rows and evaluates the predicate here.
+    async fn local(
+        &self,
+        lease: &mut Lease<'_>,
+        span: &Span,
+        lower: &Key,
+        predicate: &Predicate,
+        page: &mut Page<'_>,
+    ) -> Result<Option<Key>, Trouble> {
+        let window = self.rows;
+        let source = steps::range(self.facts, span, lower, window + 1, Projection::Full)?;
+        let predicate = Prepared::new(predicate);
+        let (mut seen, mut edge) = (0, None);
+        stream(lease, source, &mut |row| {
+            seen += 1;
+            let looks = seen % CLOCK_EVERY == 0;
+            if seen > window || (looks && page.is_out_of_time()) {
+                edge = Some(key(row)?);
+                return Ok(ControlFlow::Break(()));
+            }
+            let flow = page.offer_if(&predicate, row);
+            if looks && page.end.next.is_none() {
+                page.last = Some(key(row)?);
+            }
+            flow
+        })
+        .await?;
+        Ok(edge)
+    }
+}
