@@ -103,7 +103,7 @@ class Bed:
 def request(server, method, path, body=None):
     """One signed request on its own connection; its status and its seconds."""
     date = formatdate(usegmt=True)
-    text = f"{date}\n/{ACCOUNT}/{ACCOUNT}{path}"
+    text = f"{date}\n/{ACCOUNT}/{ACCOUNT}{path.split('?')[0]}"
     signature = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
     headers = {
         "x-ms-date": date,
@@ -111,6 +111,8 @@ def request(server, method, path, body=None):
         "Accept": "application/json;odata=nometadata",
         "Authorization": f"SharedKeyLite {ACCOUNT}:{base64.b64encode(signature).decode()}",
     }
+    if body is not None:
+        headers["Content-Type"] = "application/json"
     connection = http.client.HTTPConnection(server.address, timeout=60)
     began = time.monotonic()
     connection.request(method, f"/{ACCOUNT}{path}", body, headers)

@@ -15,6 +15,7 @@ from bed import Bed
 from before import with_before
 from compare import against_azurite, compare
 from goals import EXTRAS, LARGE, ROWS, STORES
+from heavy import heavy
 from hostile import hostile
 from processes import Failure, ROOT, end_all, end_with_us, say
 from profiled import release
@@ -116,7 +117,7 @@ def measure(bed):
             yield from (with_before if chosen.before else compare)(bed, row)
     if chosen.before:
         return
-    kinds = {"floor": extra.floor, "memory": extra.memory, "hostile": hostile, "start": extra.start,
+    kinds = {"floor": extra.floor, "memory": extra.memory, "hostile": hostile, "start": extra.start, "heavy": heavy,
              "azurite": against_azurite, "growth": extra.growth, "purge": extra.purge}
     for name, kind in kinds.items():
         if name in wanted:

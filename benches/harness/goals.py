@@ -67,7 +67,7 @@ AZURITE = (
     ("read", "point read, 10 k entities a partition", "deep", 60),
 )
 
-EXTRAS = ("floor", "memory", "hostile", "start")
+EXTRAS = ("floor", "memory", "hostile", "start", "heavy")
 LARGE = ("growth", "purge")
 
 # Entities and partitions of each table.
