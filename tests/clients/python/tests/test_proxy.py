@@ -218,3 +218,20 @@ def test_addresses_in_answers_are_the_proxys(servers, proxy, service):
     known = json.loads(send("GET", path)[2])
     assert (known["A"], known["B"]) == (1, 1)
     assert len(list(service.get_table_client("Raw").list_entities())) == 3
+
+
+def test_the_proxy_needs_nobody_to_look_its_servers_up():
+    """nginx looks names up when it starts: servers that are away, or come back elsewhere, must not matter."""
+    compose = (CONFIGURATION.parent / "replicas.yaml").read_text()
+    names = re.findall(r"^\s*server (\S+):10002", CONFIGURATION.read_text(), re.MULTILINE)
+    assert len(names) == 2
+    for name in names:
+        [address] = re.findall(rf'^      - "{name}:(\S+)"$', compose, re.MULTILINE)
+        [service] = re.findall(rf"^  {name}:\n((?:    .*\n)+)", compose, re.MULTILINE)
+        assert f"ipv4_address: {address}\n" in service
+
+
+def test_every_compose_file_is_a_project_of_its_own():
+    files = sorted(CONFIGURATION.parent.glob("*.yaml"))
+    names = [re.findall(r"^name: (\S+)$", file.read_text(), re.MULTILINE) for file in files]
+    assert names == [[f"rowhouse-{file.stem}"] for file in files]
