@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::accounts::{Follower, LoadError};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
-use crate::http::clock::Clock;
+use crate::http::clock::VersionClock;
 use crate::http::{self, BodyMemory, Issuer, Place, Service, Throttle, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
 use crate::store::postgres::{self, PgStore, StartError};
@@ -143,7 +143,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         primary: primary.into(),
         secondary: secondary.map(Place::from),
         accounts: ArcSwap::from_pointee(accounts),
-        clock: Clock::default(),
+        version_clock: VersionClock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
@@ -284,7 +284,7 @@ async fn serve_until(
 /// Says so where the replica cannot be asked. The primary is served anyway.
 async fn look_for_replica(service: Data<Service>) {
     let Some(replica) = &service.secondary else { return };
-    if let Err(failure) = replica.store.current_until(service.clock.now()).await {
+    if let Err(failure) = replica.store.current_until(service.version_clock.now()).await {
         tracing::warn!(?failure, "the secondary database does not answer yet");
     }
 }
@@ -324,7 +324,7 @@ async fn purge_forever(service: Data<Service>) {
             counted = Some(Instant::now());
         }
         let started = Instant::now();
-        let pause = match store.purge(service.clock.now()).await {
+        let pause = match store.purge(service.version_clock.now()).await {
             Ok(true) => (started.elapsed() * PURGE_REST).clamp(PURGE_PAUSE, PURGE_IDLE),
             Ok(false) => PURGE_IDLE,
             Err(failure) => {

@@ -16,6 +16,7 @@ use super::{Call, Refusal, Reply};
 use crate::accounts::{self, AccountsError, Follower};
 use crate::auth::seal::KeySlot;
 use crate::error::{Code, Error};
+use crate::http::clock::system_time;
 use crate::store::{Failure, Store};
 
 /// Time that a call may take; what is found out later is not told.
@@ -74,7 +75,7 @@ pub async fn add(call: &Call<'_>) -> Outcome {
     if keys.as_ref().is_some_and(Option::is_none) {
         return Err(Refusal::bad_request("keys: not base64"));
     }
-    let now = call.admin.service.clock.now();
+    let now = system_time();
     let added = accounts::add(store(call), follower.master(), &name, keys.flatten(), now);
     let added = changed(call, follower, "added", &name, added).await?;
     Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys })))
@@ -93,7 +94,7 @@ pub async fn rotate(call: &Call<'_>) -> Outcome {
         2 => KeySlot::Second,
         _ => return Err(Refusal::bad_request("slot: must be 1 or 2")),
     };
-    let now = call.admin.service.clock.now();
+    let now = system_time();
     let rotated = accounts::rotate(store(call), follower.master(), name, slot, now);
     let key = changed(call, follower, "rotated a key of", name, rotated).await?;
     Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key })))

@@ -1,4 +1,4 @@
-//! The time as versions are made of.
+//! The time of requests, and the time that versions are made of.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -12,20 +12,35 @@ use crate::model::Ticks;
 /// that is not done yet: one ETag would name two versions.
 const STEP: i64 = 64;
 
-/// A clock that never gives one tick twice, so that two writes of this process
-/// never share a version by accident. Nor do those of two processes in most cases:
-/// each has its own place between the steps.
+/// The system's time, as it is now. It may go back, when somebody sets the clock right.
+/// Credentials are judged by it.
+pub fn system_time() -> Ticks {
+    Ticks::from_utc(chrono::Utc::now())
+}
+
+/// A clock that never goes back and never gives one tick twice, so that two writes of
+/// this process never share a version by accident. Nor do those of two processes in
+/// most cases: each has its own place between the steps.
 #[derive(Debug)]
-pub struct Clock {
+pub struct VersionClock {
     /// The tick given last; its place is that of all.
     last: AtomicI64,
     place: i64,
 }
 
-impl Clock {
+impl VersionClock {
     /// The current time, or a step after the last tick given.
     pub fn now(&self) -> Ticks {
-        self.give(Ticks::from_utc(chrono::Utc::now()).raw())
+        self.give(system_time().raw())
+    }
+
+    /// A clock that has already given a tick of the future.
+    #[cfg(test)]
+    pub fn ahead(by: std::time::Duration) -> Self {
+        let clock = Self::default();
+        let ticks = i64::try_from(by.as_nanos() / 100).unwrap();
+        clock.give(system_time().raw() + ticks);
+        clock
     }
 
     fn give(&self, read: i64) -> Ticks {
@@ -41,7 +56,7 @@ impl Clock {
     }
 }
 
-impl Default for Clock {
+impl Default for VersionClock {
     fn default() -> Self {
         let place = i64::from(Uuid::new_v4().as_bytes()[0]) % STEP;
         Self { last: AtomicI64::new(place), place }
@@ -58,7 +73,7 @@ mod tests {
 
     #[test]
     fn no_tick_is_given_twice() {
-        let clock = Clock::default();
+        let clock = VersionClock::default();
         let ticks: Vec<Ticks> = (0..10_000).map(|_| clock.now()).collect();
         assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
     }
@@ -67,7 +82,7 @@ mod tests {
     #[test]
     fn a_write_that_comes_late_makes_no_version_that_another_request_was_given() {
         for read in [638_000_000_000_000_000, 638_000_000_000_000_001, 638_000_000_000_000_063] {
-            let clock = Clock::default();
+            let clock = VersionClock::default();
             let noon = clock.give(read).raw();
             // The time is set back by a second.
             let [early, late, pending] = [(); 3].map(|()| clock.give(noon - 10_000_000));

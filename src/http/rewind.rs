@@ -13,7 +13,7 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub async fn reset(&self, account: Option<&str>) -> Result<()> {
-        self.primary.store.reset(account, self.clock.now()).await.map_err(Error::from)?;
+        self.primary.store.reset(account, self.version_clock.now()).await.map_err(Error::from)?;
         self.forget();
         Ok(())
     }
@@ -25,7 +25,7 @@ impl Service {
     /// Those of the database.
     pub async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
         let name = Uuid::new_v4().simple().to_string();
-        let taken = self.primary.store.take_snapshot(&name, account, self.clock.now()).await;
+        let taken = self.primary.store.take_snapshot(&name, account, self.version_clock.now()).await;
         Ok(taken.map_err(Error::from)?.then_some(name))
     }
 
@@ -34,7 +34,7 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub async fn restore_snapshot(&self, name: &str) -> Result<bool> {
-        let restored = self.primary.store.restore_snapshot(name, self.clock.now()).await;
+        let restored = self.primary.store.restore_snapshot(name, self.version_clock.now()).await;
         let restored = restored.map_err(Error::from)?;
         self.forget();
         Ok(restored)

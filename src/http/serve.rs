@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::batch::Run;
-use super::clock::Clock;
+use super::clock::{VersionClock, system_time};
 use super::cors::{self, CorsCache, Memory};
 use super::execute::execute;
 use super::explain::explain;
@@ -57,7 +57,8 @@ pub struct Service {
     pub secondary: Option<Place>,
     /// The accounts of now; a request keeps those that it began with.
     pub accounts: ArcSwap<AccountSet>,
-    pub clock: Clock,
+    /// What versions are made of: Timestamps and ETags.
+    pub version_clock: VersionClock,
     /// Whose tokens are trusted, if any are.
     pub issuer: Option<Issuer>,
     pub limits: Limits,
@@ -115,10 +116,9 @@ pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload)
     let record = METRICS.requests.begin();
     let _presence = linger::arrived();
     let request_id = Uuid::new_v4().to_string();
-    let now = service.clock.now();
     let head = head_of(&http, &service.proxies);
     let (options, flaw) = Options::read(&head.query);
-    let occasion = Occasion { request_id: &request_id, now };
+    let occasion = Occasion { request_id: &request_id, now: system_time() };
     let unread = Cell::new(is_endless(&head) || head.header("transfer-encoding").is_some());
     let observed = Observed::new();
     let accounts = service.accounts.load_full();
@@ -299,7 +299,7 @@ impl Pipeline<'_> {
         identity: &Identity,
         request: &mut request::Request,
     ) -> Result<Answer> {
-        let (Place { store, cors }, now) = (self.service.place(target), self.occasion.now);
+        let (Place { store, cors }, now) = (self.service.place(target), self.service.version_clock.now());
         let operation = match &mut request.wanted {
             Wanted::One(operation) => operation,
             Wanted::Batch(batch) => {
@@ -353,7 +353,76 @@ fn time_allowed(asked: Option<&str>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::http::header::ETAG;
+    use actix_web::test::{TestRequest, call_service, init_service};
+    use actix_web::{App, web};
+
     use super::*;
+    use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+    use crate::auth::issue::{Grant, Subject};
+    use crate::model::Ticks;
+    use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn service_whose_clock_was_ahead() -> Data<Service> {
+        let store = SqliteStore::open(&SqliteOptions::new(Location::Memory)).unwrap();
+        Data::new(Service {
+            primary: Store::Sqlite(store).into(),
+            secondary: None,
+            accounts: ArcSwap::from_pointee(AccountSet::development(Vec::new())),
+            version_clock: VersionClock::ahead(HOUR),
+            issuer: None,
+            limits: Limits { head: HOUR, body: HOUR, body_memory: 1 << 20 },
+            body_memory: BodyMemory::new(1 << 20),
+            proxies: Proxies::default(),
+            throttle: None,
+            max_comparisons: 1,
+            slow: HOUR,
+            tracer: None,
+        })
+    }
+
+    /// A signature that holds for ten minutes from now on.
+    fn signature(accounts: &AccountSet) -> String {
+        let subject = Subject::Account { services: "t".into(), resources: "sco".into() };
+        let until = chrono::Utc::now() + Duration::from_secs(600);
+        let grant = Grant {
+            subject,
+            permissions: Some("rwdlacu".into()),
+            start: None,
+            expiry: Some(until.format("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            ip: None,
+            protocol: None,
+            version: "2019-02-02".into(),
+        };
+        grant.sign(DEVELOPMENT_ACCOUNT, &accounts.keys(DEVELOPMENT_ACCOUNT).unwrap()[0]).unwrap()
+    }
+
+    #[actix_web::test]
+    async fn a_clock_that_was_ahead_and_was_set_right_locks_nobody_out() {
+        let service = service_whose_clock_was_ahead();
+        let signature = signature(&service.accounts.load());
+        let app = init_service(App::new().app_data(service).default_service(web::to(serve))).await;
+        let post = |path: &str, body: &'static str| {
+            TestRequest::post()
+                .uri(&format!("/{DEVELOPMENT_ACCOUNT}/{path}?{signature}"))
+                .insert_header(("Content-Type", "application/json"))
+                .insert_header(("Content-Length", body.len()))
+                .insert_header(("Host", "localhost"))
+                .insert_header(("x-ms-version", "2019-02-02"))
+                .set_payload(body)
+                .to_request()
+        };
+        let made = call_service(&app, post("Tables", r#"{"TableName":"People"}"#)).await;
+        assert_eq!(made.status(), 201);
+        let inserted = call_service(&app, post("People", r#"{"PartitionKey":"p","RowKey":"r"}"#)).await;
+        assert_eq!(inserted.status(), 201);
+        // The version is later than those that were given while the clock was ahead.
+        let etag = inserted.headers().get(ETAG).unwrap().to_str().unwrap().replace("%3A", ":");
+        let version = etag.trim_start_matches("W/\"datetime'").trim_end_matches("'\"");
+        assert!(Ticks::parse(version).unwrap().raw() > system_time().raw() + 30 * 60 * 10_000_000);
+    }
 
     fn size<A, B, C, F: Future>(_: fn(A, B, C) -> F) -> usize {
         std::mem::size_of::<F>()
