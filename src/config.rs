@@ -217,6 +217,8 @@ pub enum ConfigError {
     WeakToken,
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
+    #[error("{0}: the parameter {1} after the question mark is not known")]
+    UrlParameter(&'static str, String),
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
     SecondaryUrl,
     #[error(

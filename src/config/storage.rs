@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{ConfigError, Mistakes, secret};
-use crate::store::postgres::PgOptions;
+use crate::store::postgres::{PgOptions, unknown_parameter};
 use crate::store::sqlite::{Location, MAX_MAP_MIB, SqliteOptions};
 
 pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 32;
@@ -90,6 +90,8 @@ impl StorageSettings {
         if secondary.is_some_and(|url| !is_postgres(url)) {
             return Err(ConfigError::SecondaryUrl);
         }
+        check_parameters("--migrate-url", migrate_url.as_deref())?;
+        check_parameters("--secondary-database-url", secondary)?;
         if let Some(rest) = url.strip_prefix("sqlite:") {
             // What other programs take for parameters would become part of the file's name.
             let location = Location::parse(rest).filter(|_| !rest.contains('?'));
@@ -99,6 +101,7 @@ impl StorageSettings {
             return alone.ok_or(ConfigError::SecondaryUrl);
         }
         if is_postgres(url) {
+            check_parameters("--database-url", Some(url))?;
             let mut options = PgOptions::new(url);
             options.migrate_url = migrate_url;
             options.spread = self.table_spread;
@@ -108,6 +111,11 @@ impl StorageSettings {
         }
         Err(ConfigError::DatabaseUrl)
     }
+}
+
+fn check_parameters(flag: &'static str, url: Option<&str>) -> Result<(), ConfigError> {
+    let unknown = url.and_then(unknown_parameter);
+    unknown.map_or(Ok(()), |name| Err(ConfigError::UrlParameter(flag, name)))
 }
 
 fn is_postgres(url: &str) -> bool {

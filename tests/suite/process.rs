@@ -140,6 +140,21 @@ fn a_port_that_is_taken_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_misspelt_parameter_of_a_database_url_is_refused_without_its_value() {
+    let folder = fresh_folder();
+    let url = "postgres://someone@127.0.0.1:1/none";
+    let misspelt = format!("{url}?pasword=open-sesame");
+    for variable in ["DATABASE_URL", "ROWHOUSE_MIGRATE_URL", "ROWHOUSE_SECONDARY_DATABASE_URL"] {
+        let output = run(&folder, &["serve"], &[("DATABASE_URL", url), (variable, &misspelt)]);
+        let told = format!("{output:?}");
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("the parameter pasword"), "{told}");
+        assert!(!told.contains("open-sesame"), "{told}");
+    }
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+}
+
+#[test]
 fn all_mistakes_are_told_at_once() {
     let folder = fresh_folder();
     let arguments = [

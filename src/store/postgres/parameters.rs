@@ -1,0 +1,73 @@
+//! The parameters of a database URL.
+
+use percent_encoding::percent_decode_str;
+
+/// Those that sqlx knows. It ignores all others, and logs them with their values.
+const KNOWN: [&str; 18] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl-root-cert",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "statement-cache-capacity",
+    "user",
+];
+/// Characters of a name that are shown at most.
+const SHOWN: usize = 40;
+
+/// The name of the first parameter that is not known, as it may be shown: never with
+/// its value, which may be a password whose name is misspelt.
+pub fn unknown_parameter(url: &str) -> Option<String> {
+    let (_, query) = url.split_once('?')?;
+    let query = query.split_once('#').map_or(query, |(query, _)| query);
+    let mut names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    names.find_map(|name| {
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        (!name.is_empty() && !is_known(&name)).then(|| shown(&name))
+    })
+}
+
+fn is_known(name: &str) -> bool {
+    let is_session_setting = name.starts_with("options[") && name.ends_with(']');
+    is_session_setting || KNOWN.contains(&name)
+}
+
+/// What is no word may be part of a password in which `?` or `&` is not escaped.
+fn shown(name: &str) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if name.len() <= SHOWN && name.chars().all(is_word) { name.to_owned() } else { "…".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_that_is_not_known_is_named_without_its_value() {
+        for (url, found) in [
+            ("postgres://u:p@h/d", None),
+            ("postgres://u:p@h/d?", None),
+            ("postgres:///d?host=%2Frun&sslmode=require&options[geqo]=off&user=u#x?y=1", None),
+            ("postgres://h/d?host=/run&pasword=secret", Some("pasword")),
+            ("postgres://h/d?Password=secret", Some("Password")),
+            ("postgres://h/d?pass%77ord=secret", None),
+            ("postgres://h/d?pas%2Bword=secret", Some("…")),
+            ("postgres://u:half?other@h/d", Some("…")),
+            ("postgres://h/d?options[=x", Some("…")),
+            ("postgres://h/d?secret", Some("secret")),
+        ] {
+            assert_eq!(unknown_parameter(url).as_deref(), found, "{url}");
+        }
+    }
+}
