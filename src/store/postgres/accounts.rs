@@ -12,7 +12,7 @@ use crate::store::{AccountChange, Fault, StoreResult, StoredAccount};
 
 impl PgStore {
     pub(super) async fn count_account_changes(&self) -> StoreResult<i64> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         match lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await? {
             Some(row) => Ok(row.try_get("changes").map_err(broken_row)?),
             None => Ok(0),
@@ -20,7 +20,7 @@ impl PgStore {
     }
 
     pub(super) async fn read_accounts(&self) -> StoreResult<Vec<StoredAccount>> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNTS), Effect::Undone).await?;
         rows.iter().map(account).collect()
     }
@@ -52,7 +52,7 @@ impl PgStore {
                 sqlx::query(statements::RESEAL_ACCOUNTS).bind(seen).bind(names).bind(key(0)).bind(key(1))
             }
         };
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         Ok(lease.row(query, Effect::Unknown).await?.is_some())
     }
 }

@@ -97,7 +97,7 @@ impl PgStore {
     }
 
     async fn look_up(&self, account: &str, table: &TableName, name: String) -> StoreResult<Facts> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         let row = resolve(&mut lease, account, table).await?.ok_or(Code::TableNotFound)?;
         let facts = Facts::read(&row)?;
         self.remembered.put(name, facts);
@@ -110,7 +110,7 @@ impl PgStore {
     }
 
     pub(super) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         for _ in 0..NUMBERS_TRIED {
             let facts = Facts { table_no: bucket::new_table_no(), spread: self.spread };
             let insert = sqlx::query(statements::CREATE_TABLE)
@@ -134,7 +134,7 @@ impl PgStore {
     }
 
     pub(super) async fn try_delete(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         lease.begin().await?;
         let drop = sqlx::query(statements::DROP_TABLE).bind(account).bind(table.lower());
         let Some(row) = lease.row(drop, Effect::Undone).await? else {
@@ -153,7 +153,7 @@ impl PgStore {
     }
 
     pub(super) async fn entry(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         let row = resolve(&mut lease, account, table).await?;
         Ok(row.as_ref().map(entry).transpose()?)
     }
@@ -161,7 +161,7 @@ impl PgStore {
     /// Tables are few and small, so what the spans do not decide is decided
     /// here, batch by batch.
     pub(super) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         let single = scan.residual.is_none() && scan.spans.len() == 1;
         if !single {
             lease.begin_snapshot().await?;

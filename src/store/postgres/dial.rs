@@ -4,15 +4,17 @@
 //! same on the connection that waits. So while a statement is quiet, others ask on
 //! a new connection: where nobody answers there either, nothing more is waited for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::options::{PgOptions, StartError};
+use super::sessions::{LockWait, Owner, Session, Sessions};
 use crate::metrics::seldom::{Seldom, Turn};
 
 /// How much longer than the server we wait for a statement's end.
@@ -23,6 +25,10 @@ const QUIET: u32 = 5;
 pub const CHECKED: Duration = Duration::from_millis(250);
 /// How long a database that was found silent is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a statement waits for a locked row on a connection that others need.
+const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(20);
+/// Different lifetimes of sessions.
+const LIFETIMES: u32 = 16;
 
 static SILENT: Seldom = Seldom::new();
 
@@ -31,6 +37,8 @@ static SILENT: Seldom = Seldom::new();
 pub struct Dial {
     connect: PgConnectOptions,
     session: String,
+    lock_timeout: Duration,
+    max_lifetime: Duration,
     /// How long to wait for a turn, and how long for a connection.
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
@@ -46,6 +54,8 @@ struct Known {
     asked: tokio::sync::Mutex<Option<(Instant, bool)>>,
     silent: Mutex<Option<Instant>>,
     losses: AtomicU64,
+    opened: AtomicU32,
+    sessions: Sessions,
 }
 
 /// Why a statement was not waited for.
@@ -65,16 +75,12 @@ impl Dial {
         Ok(Self {
             connect: PgOptions::connect_options(&options.url)?,
             session: options.session(),
+            lock_timeout: options.lock_timeout(),
+            max_lifetime: options.max_lifetime,
             acquire_timeout: options.acquire_timeout,
             statement_timeout: options.operation_timeout + GRACE,
             known: Arc::default(),
         })
-    }
-
-    /// The same, but statements give up on a held row after `limit`.
-    pub fn waiting_for_locks(mut self, limit: Duration) -> Self {
-        self.session.push_str(&format!("; SET lock_timeout = {}", limit.as_millis()));
-        self
     }
 
     /// The same, but the server refuses statements that write.
@@ -84,11 +90,17 @@ impl Dial {
     }
 
     /// Opens a session; `None` if that takes longer than until `end`.
-    pub async fn open(&self, end: Instant) -> Option<Result<PgConnection, sqlx::Error>> {
+    pub async fn open(
+        &self,
+        owner: Owner,
+        lock_wait: LockWait,
+        end: Instant,
+    ) -> Option<Result<Session, sqlx::Error>> {
+        let session = format!("{}; {}", self.session, self.set_lock_wait(lock_wait));
         let opened = tokio::time::timeout_at(end, async {
             let mut connection = PgConnection::connect_with(&self.connect).await?;
             // Fixed text with numbers of ours in it.
-            sqlx::raw_sql(sqlx::AssertSqlSafe(self.session.clone())).execute(&mut connection).await?;
+            sqlx::raw_sql(sqlx::AssertSqlSafe(session)).execute(&mut connection).await?;
             // Not every system that PostgreSQL runs on can tell.
             let check = format!("SET client_connection_check_interval = {}", CHECKED.as_millis());
             match sqlx::raw_sql(sqlx::AssertSqlSafe(check)).execute(&mut connection).await {
@@ -100,7 +112,52 @@ impl Dial {
         if opened.is_none() {
             self.fell_silent();
         }
-        opened
+        opened.map(|opened| opened.map(|connection| self.session(connection, owner, lock_wait)))
+    }
+
+    fn session(&self, connection: PgConnection, owner: Owner, lock_wait: LockWait) -> Session {
+        // Those that were opened together do not end together.
+        let number = self.known.opened.fetch_add(1, Ordering::Relaxed) % LIFETIMES;
+        let lifetime = self.max_lifetime + self.max_lifetime * number / (4 * LIFETIMES);
+        let (now, home) = (Instant::now(), Handle::current().id());
+        let (expires, _alive) = (now + lifetime, self.known.sessions.count_one());
+        Session {
+            connection,
+            home,
+            lock_wait,
+            expires,
+            losses: self.losses(),
+            idle_since: now,
+            owner,
+            _alive,
+        }
+    }
+
+    /// The sessions that all pools of the database share.
+    pub fn sessions(&self) -> &Sessions {
+        &self.known.sessions
+    }
+
+    /// Closes what is not used, for as long as there is a pool.
+    pub fn close_unused(&self, limit: Duration) {
+        let known = Arc::downgrade(&self.known);
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move {
+            loop {
+                tokio::time::sleep((limit / 4).max(CHECKED)).await;
+                let Some(known) = known.upgrade() else { return };
+                known.sessions.close_unused(limit).await;
+            }
+        });
+    }
+
+    /// What tells a session how long to wait for locks.
+    pub fn set_lock_wait(&self, wait: LockWait) -> String {
+        let limit = match wait {
+            LockWait::Short => SHORT_LOCK_TIMEOUT.min(self.lock_timeout),
+            LockWait::Long => self.lock_timeout,
+        };
+        format!("SET lock_timeout = {}", limit.as_millis())
     }
 
     /// Waits for a statement for as long as it may take and the database answers.

@@ -25,6 +25,8 @@ pub enum Trouble {
     KeyTooLong,
     /// What is stored cannot be merged into without deciding upon it first.
     Undecided,
+    /// A row is locked by somebody else.
+    Held,
     Fault(Fault),
 }
 
@@ -32,6 +34,7 @@ impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Duplicate | Trouble::Undecided => Failure::Fault(Fault::Other),
+            Trouble::Held => Failure::Fault(Fault::Busy),
             Trouble::KeyTooLong => Failure::Refused(Code::PropertyValueTooLarge.into()),
             Trouble::Fault(fault) => Failure::Fault(fault),
         }
@@ -58,7 +61,7 @@ pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
         (Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided, _) => {}
         (Trouble::Fault(Fault::Serialization), _) => {}
         // Expected of rows that are fought over.
-        (Trouble::Fault(Fault::Busy), error) => tracing::debug!(%error, "a row is held by somebody else"),
+        (Trouble::Held, error) => tracing::debug!(%error, "a row is held by somebody else"),
         (Trouble::Fault(fault), error) => report(fault, error),
     }
     trouble
@@ -91,7 +94,7 @@ fn judge_state(state: &str, effect: Effect) -> Trouble {
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => Fault::Serialization.into(),
         // lock_not_available
-        "55P03" => Fault::Busy.into(),
+        "55P03" => Trouble::Held,
         // query_canceled; transaction_resolution_unknown, statement_completion_unknown
         "57014" | "08007" | "40003" => Fault::Timeout.into(),
         _ if ends_session(state) => lost(effect),
@@ -139,6 +142,11 @@ pub fn breaks_connection(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether the database has as many connections as it, or the role, may have.
+pub fn is_limit(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == "53300")
+}
+
 /// Connection exceptions, shutdowns, and a transaction that was idle for too
 /// long.
 fn ends_session(state: &str) -> bool {
@@ -159,7 +167,6 @@ mod tests {
         for (state, undone, unknown) in [
             ("40001", Serialization, Serialization),
             ("40P01", Serialization, Serialization),
-            ("55P03", Busy, Busy),
             ("57014", Timeout, Timeout),
             ("08007", Timeout, Timeout),
             ("08006", Unavailable, Timeout),
@@ -173,6 +180,7 @@ mod tests {
             assert_eq!(judge_state(state, Effect::Undone), undone.into(), "{state}");
             assert_eq!(judge_state(state, Effect::Unknown), unknown.into(), "{state}");
         }
+        assert_eq!(judge_state("55P03", Effect::Unknown), Trouble::Held);
         assert_eq!(judge_state("23505", Effect::Unknown), Trouble::Duplicate);
         assert_eq!(judge_state("54000", Effect::Unknown), Trouble::KeyTooLong);
     }

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::dial::Dial;
 use super::fault::{Effect, Trouble};
 use super::pool::{Lease, Pool};
+use super::sessions::LockWait;
 use crate::metrics;
 use crate::store::Fault;
 
@@ -34,6 +35,9 @@ pub trait Shared: Send + Sync + 'static {
     /// begins. A round of few costs nearly as much as one of many, the more so where
     /// it commits; but while many turns pass, the database waits.
     const TURNS: usize;
+
+    /// How long its statements wait for locked rows, if they lock any.
+    const LOCK_WAIT: Option<LockWait>;
 
     /// Where its connections and its rounds are counted.
     fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds);
@@ -138,7 +142,7 @@ async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
     while let Some(first) = queue.recv().await {
         waiting.push_back(first);
         while !waiting.is_empty() {
-            let lease = pool.acquire().await;
+            let lease = pool.acquire_for(S::LOCK_WAIT).await;
             gather(&mut queue, &mut waiting).await;
             waiting.retain(|job| !job.reply.is_closed());
             match lease {

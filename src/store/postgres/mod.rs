@@ -18,10 +18,12 @@ mod reads;
 mod rewind;
 mod schema;
 mod service;
+mod sessions;
 mod size;
 pub mod statements;
 mod steps;
 mod transact;
+mod turns;
 mod write;
 mod writes;
 
@@ -40,6 +42,7 @@ pub use parameters::unknown_parameter;
 use pool::Pool;
 use purge::Swept;
 use reads::Reads;
+use turns::Turns;
 use writes::Writes;
 
 use crate::error::Code;
@@ -74,6 +77,8 @@ pub struct PgStore {
     /// statement of its own.
     reads: Option<Lanes<Reads>>,
     writes: Option<Lanes<Writes>>,
+    /// For writes whose row somebody holds.
+    turns: Turns,
     remembered: Remembered,
     swept: Swept,
     spread: u16,
@@ -92,13 +97,14 @@ impl PgStore {
         // A sharding engine can route a statement of one bucket only.
         let coalesce = options.coalesce && !sharded;
         let dial = Dial::new(&options)?;
-        let (reading, writing) = (dial.clone(), dial.clone().waiting_for_locks(writes::LOCK_TIMEOUT));
+        dial.close_unused(options.idle_timeout);
         Ok(Self {
-            reads: coalesce.then(|| Lanes::new(reading)),
-            writes: coalesce.then(|| Lanes::new(writing)),
+            reads: coalesce.then(|| Lanes::new(dial.clone())),
+            writes: coalesce.then(|| Lanes::new(dial.clone())),
             probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
             snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
             pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
+            turns: Turns::new(options.max_connections as usize, options.acquire_timeout),
             remembered: Remembered::default(),
             swept: Swept::default(),
             spread: options.spread,
@@ -115,12 +121,14 @@ impl PgStore {
     pub fn replica(&self, options: &PgOptions) -> Result<Self, StartError> {
         options.check()?;
         let dial = Dial::new(options)?.read_only();
+        dial.close_unused(options.idle_timeout);
         Ok(Self {
             reads: self.reads.is_some().then(|| Lanes::new(dial.clone())),
             writes: None,
             probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
             snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
             pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
+            turns: Turns::new(options.max_connections as usize, options.acquire_timeout),
             remembered: Remembered::default(),
             swept: Swept::default(),
             spread: self.spread,

@@ -36,6 +36,10 @@ pub struct PgOptions {
     pub acquire_timeout: Duration,
     /// How long one statement may take; at most [`MAX_OPERATION_TIMEOUT`].
     pub operation_timeout: Duration,
+    /// Idle connections are closed after this, except for a few.
+    pub idle_timeout: Duration,
+    /// Connections are closed when they are this old, or up to a quarter older.
+    pub max_lifetime: Duration,
     /// Whether requests that wait for the database at the same time share
     /// statements. Each thread that answers requests then has two connections
     /// more, one for point reads and one for single writes. Never so on a
@@ -53,6 +57,8 @@ impl PgOptions {
             spread: 1,
             acquire_timeout: Duration::from_secs(5),
             operation_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(120),
+            max_lifetime: Duration::from_secs(1800),
             coalesce: true,
         }
     }
@@ -81,19 +87,22 @@ impl PgOptions {
             .disable_statement_logging())
     }
 
+    /// How long a statement waits for a locked row at most.
+    pub(super) fn lock_timeout(&self) -> Duration {
+        Duration::from_millis((self.operation_timeout.as_millis().div_ceil(3)).try_into().unwrap_or(u64::MAX))
+    }
+
     /// Statements that each session starts with. Plans are made once for
     /// every value, by index, since a plan made while a table is small would
     /// otherwise be a full scan for good. The database notices within a minute
     /// that we are out of its reach, and ends sessions that we had to give up.
     pub fn session(&self) -> String {
         let operation = self.operation_timeout.as_millis();
-        let lock = operation.div_ceil(3);
         format!(
             "SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_seqscan = off; \
              SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
              SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
-             SET statement_timeout = {operation}; SET lock_timeout = {lock}; \
-             SET idle_in_transaction_session_timeout = {operation}; SET tcp_keepalives_idle = 30; \
+             SET statement_timeout = {operation}; SET idle_in_transaction_session_timeout = {operation}; SET tcp_keepalives_idle = 30; \
              SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
         )
     }

@@ -3,29 +3,30 @@
 //! A runtime hears of what comes over the connections that were opened in it. One
 //! that another runtime opened has that runtime's thread woken for each piece of an
 //! answer, and then the thread that waits. So each thread uses its own connections
-//! while there may be more, and those of others only after that.
+//! while more may be opened, and those of others only after that.
 //!
-//! A connection goes back on the stack only if its last statement is known to
+//! A connection goes back only if its last statement is known to
 //! have ended outside a transaction. One whose statement was given up half-way,
 //! or that failed as a connection, is closed; the server rolls back. Where it waits
 //! for a lock it only notices when it looks, and until then its session counts.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{Connection, PgConnection, Postgres, SqlSafeStr};
-use tokio::runtime::{self, Handle};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Postgres, SqlSafeStr};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::dial::CHECKED;
 use super::dial::{Dial, Ended};
-use super::fault::{Effect, Trouble, breaks_connection, judge, silent};
+use super::fault::{Effect, Trouble, breaks_connection, is_limit, judge, silent};
 use super::read::weight;
+use super::sessions::{LockWait, Owner, Session};
 use crate::metrics;
 use crate::metrics::seldom::{Seldom, Turn};
 use crate::store::Fault;
@@ -44,112 +45,147 @@ const DRAIN: usize = 512 * 1024;
 static NO_CONNECTION: Seldom = Seldom::new();
 static NO_ANSWER: Seldom = Seldom::new();
 
-/// A bounded stack of connections.
+/// A bounded number of connections to a database. Several pools may share its sessions.
 pub struct Pool {
     max_connections: usize,
     slots: Arc<Semaphore>,
-    idle: Mutex<Vec<Resting>>,
+    owner: Owner,
     dial: Dial,
-    metrics: &'static metrics::Pool,
 }
 
-/// A connection that nobody uses.
-struct Resting {
-    connection: PgConnection,
-    home: runtime::Id,
-    since: Instant,
-    /// Losses of others before its last statement.
-    losses: u64,
+/// Why no connection was opened.
+struct NotOpened {
+    fault: Fault,
+    /// Whether another session may serve instead.
+    may_wait: bool,
 }
 
 impl Pool {
     /// An empty pool; connections are made as they are needed.
     pub fn new(dial: Dial, max_connections: usize, metrics: &'static metrics::Pool) -> Self {
-        let (slots, idle) = (Arc::new(Semaphore::new(max_connections)), Mutex::default());
-        Self { max_connections, slots, idle, dial, metrics }
+        let owner = Owner { id: dial.sessions().new_owner(), metrics };
+        Self { max_connections, slots: Arc::new(Semaphore::new(max_connections)), owner, dial }
     }
 
-    /// Waits for a slot and hands out a connection.
+    /// Waits for a slot and hands out a connection, for statements that lock nothing.
     ///
     /// # Errors
     /// [`Fault::Busy`] without a slot or a connection in time,
-    /// [`Fault::Unavailable`] if the database refuses one.
+    /// [`Fault::Unavailable`] if the database refuses all.
     pub async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
-        let permit = match Arc::clone(&self.slots).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                self.metrics.waits.one();
-                let slot = Arc::clone(&self.slots).acquire_owned();
-                let slot = timeout(self.dial.acquire_timeout, slot).await;
-                slot.inspect_err(|_| self.metrics.timeouts.one())
-                    .map_err(|_| Fault::Busy)?
-                    .map_err(|_| Fault::Unavailable)?
-            }
-        };
+        self.acquire_for(None).await
+    }
+
+    /// As [`Pool::acquire`], for statements that wait for locks as long as an operation may.
+    pub async fn acquire_to_lock(&self) -> Result<Lease<'_>, Trouble> {
+        self.acquire_for(Some(LockWait::Long)).await
+    }
+
+    /// As [`Pool::acquire`], for statements that wait for locks as given; `None` for
+    /// those that take none.
+    pub async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, Trouble> {
+        let slot = Slot::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.dial.acquire_timeout;
-        let mut lease = Lease {
-            pool: self,
-            slot: Some(Slot::new(permit, self.metrics)),
-            connection: None,
-            home: Handle::current().id(),
-            losses: self.dial.losses(),
-            running: false,
-            in_transaction: false,
-        };
-        let here = lease.home;
-        while let Some(resting) = self.pop(here) {
-            let is_sure = resting.since.elapsed() < RESTED && resting.losses == lease.losses;
-            (lease.connection, lease.home) = (Some(resting.connection), resting.home);
-            if is_sure || lease.answers().await {
+        let mut lease =
+            Lease { pool: self, slot: Some(slot), session: None, running: false, in_transaction: false };
+        loop {
+            let session = self.session(wait, until).await.inspect_err(|trouble| self.count(*trouble))?;
+            let is_sure = session.idle_since.elapsed() < RESTED && session.losses == self.dial.losses();
+            lease.session = Some(session);
+            if (is_sure || lease.answers().await) && lease.waits_for_locks(wait).await {
                 return Ok(lease);
             }
         }
-        let opened = self.open(until).await.inspect_err(|_| self.metrics.failures.one())?;
-        (lease.connection, lease.home) = (Some(opened), here);
-        self.metrics.opened.one();
-        Ok(lease)
     }
 
-    async fn open(&self, until: Instant) -> Result<PgConnection, Fault> {
-        if self.dial.is_silent() {
-            return Err(Fault::Busy);
+    async fn slot(&self) -> Result<OwnedSemaphorePermit, Trouble> {
+        if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Ok(permit);
         }
-        // None in time is nothing to try at once again.
-        let opened = self.dial.open(until).await.ok_or(Fault::Busy)?;
-        opened.map_err(|error| {
-            if let Some(Turn { left_out }) = NO_CONNECTION.turn() {
-                tracing::warn!(%error, left_out, "cannot connect to the database");
-            }
-            Fault::Unavailable
-        })
+        self.owner.metrics.waits.one();
+        let slot = timeout(self.dial.acquire_timeout, Arc::clone(&self.slots).acquire_owned()).await;
+        let slot = slot.inspect_err(|_| self.owner.metrics.timeouts.one()).map_err(|_| Fault::Busy)?;
+        slot.map_err(|_| Fault::Unavailable.into())
     }
 
-    /// The connection of a runtime that was used last, or somebody's if no more may
-    /// be opened. Whoever asks has a slot.
-    fn pop(&self, home: runtime::Id) -> Option<Resting> {
-        let mut resting = self.resting();
-        let own = resting.iter().rposition(|resting| resting.home == home);
+    fn count(&self, trouble: Trouble) {
+        if trouble == Trouble::Fault(Fault::Busy) {
+            self.owner.metrics.timeouts.one();
+        }
+    }
+
+    /// An idle session of this pool, a new one, or else the next that becomes free.
+    async fn session(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, Trouble> {
         let in_use = self.max_connections.saturating_sub(self.slots.available_permits());
-        let is_full = resting.len() + in_use > self.max_connections;
-        let chosen = own.or_else(|| is_full.then(|| resting.len().checked_sub(1)).flatten())?;
-        self.metrics.idle.add(-1);
-        Some(resting.remove(chosen))
+        // As many idle ones leave no room for one more.
+        let limit = (self.max_connections + 1).saturating_sub(in_use);
+        let sessions = self.dial.sessions();
+        if let Some(session) = sessions.take(self.owner.id, Handle::current().id(), wait, limit) {
+            return Ok(session);
+        }
+        if sessions.may_open() {
+            match self.open(wait, until).await {
+                Ok(session) => return Ok(session),
+                Err(failed) if !failed.may_wait => return Err(failed.fault.into()),
+                Err(_) => {}
+            }
+        }
+        self.wait(wait, until).await
     }
 
-    fn push(&self, connection: PgConnection, home: runtime::Id, losses: u64) {
-        self.resting().push(Resting { connection, home, since: Instant::now(), losses });
-        self.metrics.idle.add(1);
+    /// Waits in the queue of all pools, and meanwhile tries to open a session by turns.
+    async fn wait(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, Trouble> {
+        let sessions = self.dial.sessions();
+        self.owner.metrics.waits.one();
+        let mut waiter = sessions.wait();
+        loop {
+            if let Some(session) = waiter.until(sessions.retry_at().min(until)).await {
+                return Ok(session);
+            }
+            if Instant::now() >= until {
+                return Err(Fault::Busy.into());
+            }
+            let Some(_turn) = sessions.turn() else { continue };
+            match self.open(wait, until).await {
+                Ok(session) => sessions.give(session),
+                Err(failed) if !failed.may_wait => return Err(failed.fault.into()),
+                Err(_) => {}
+            }
+        }
     }
 
-    /// Closes the connections that nobody uses.
+    async fn open(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, NotOpened> {
+        if self.dial.is_silent() {
+            return Err(NotOpened { fault: Fault::Busy, may_wait: false });
+        }
+        let opened = self.dial.open(self.owner, wait.unwrap_or(LockWait::Short), until).await;
+        match opened {
+            Some(Ok(session)) => {
+                self.dial.sessions().opened();
+                self.owner.metrics.opened.one();
+                Ok(session)
+            }
+            failed => {
+                self.owner.metrics.failures.one();
+                self.dial.sessions().refused();
+                Err(self.not_opened(failed.and_then(Result::err)))
+            }
+        }
+    }
+
+    fn not_opened(&self, error: Option<sqlx::Error>) -> NotOpened {
+        // None in time is nothing to try at once again.
+        let Some(error) = error else { return NotOpened { fault: Fault::Busy, may_wait: false } };
+        if let Some(Turn { left_out }) = NO_CONNECTION.turn() {
+            tracing::warn!(%error, left_out, "cannot connect to the database");
+        }
+        let may_wait = is_limit(&error) || self.dial.sessions().is_any_alive();
+        NotOpened { fault: Fault::Unavailable, may_wait }
+    }
+
+    /// Closes the connections of this pool that nobody uses.
     fn clear(&self) {
-        let resting = std::mem::take(&mut *self.resting());
-        // A stack of connections is never near that long.
-        self.metrics.idle.add(-(resting.len() as i64));
-    }
-
-    fn resting(&self) -> MutexGuard<'_, Vec<Resting>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.dial.sessions().clear(self.owner.id);
     }
 }
 
@@ -183,11 +219,7 @@ pub struct Lease<'p> {
     pool: &'p Pool,
     /// There until it ends.
     slot: Option<Slot>,
-    connection: Option<PgConnection>,
-    /// Where the connection was opened.
-    home: runtime::Id,
-    /// Losses of others before its last statement.
-    losses: u64,
+    session: Option<Session>,
     /// A statement is under way; stays set if its future is dropped.
     running: bool,
     in_transaction: bool,
@@ -195,12 +227,13 @@ pub struct Lease<'p> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
+        let Some(mut session) = self.session.take() else { return };
         if self.running {
-            drop(connection);
+            drop(session);
             self.outlive();
         } else if !self.in_transaction {
-            self.pool.push(connection, self.home, self.losses);
+            (session.owner, session.idle_since) = (self.pool.owner, Instant::now());
+            self.pool.dial.sessions().give(session);
         }
     }
 }
@@ -258,7 +291,7 @@ impl Lease<'_> {
         });
         let drained = drained.await;
         if !self.settle(drained, Effect::Undone)? {
-            self.connection = None;
+            self.session = None;
         }
         Ok(())
     }
@@ -301,7 +334,7 @@ impl Lease<'_> {
 
     /// Ends a transaction that only read, if one is open.
     pub async fn end_snapshot(&mut self) -> Result<(), Trouble> {
-        if self.in_transaction && self.connection.is_some() {
+        if self.in_transaction && self.session.is_some() {
             self.control("COMMIT", Effect::Undone).await?;
         }
         self.in_transaction = false;
@@ -311,9 +344,24 @@ impl Lease<'_> {
     /// Ends the transaction without effect. Where that fails the connection
     /// goes, and the transaction with it.
     pub async fn roll_back(&mut self) {
-        if self.connection.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_ok() {
+        if self.session.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_ok() {
             self.in_transaction = false;
         }
+    }
+
+    /// Tells the session how long to wait for locks, if that makes a difference.
+    async fn waits_for_locks(&mut self, wait: Option<LockWait>) -> bool {
+        let (Some(session), Some(wait)) = (&self.session, wait) else { return true };
+        if session.lock_wait == wait {
+            return true;
+        }
+        let text = AssertSqlSafe(self.pool.dial.set_lock_wait(wait));
+        let is_told = self.control(text, Effect::Undone).await.is_ok();
+        match &mut self.session {
+            Some(session) if is_told => session.lock_wait = wait,
+            _ => self.session = None,
+        }
+        is_told
     }
 
     async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), Trouble> {
@@ -345,10 +393,10 @@ impl Lease<'_> {
     }
 
     fn start(&mut self) -> Result<&mut PgConnection, Trouble> {
-        let connection = self.connection.as_mut().ok_or(Fault::Unavailable)?;
-        self.losses = self.pool.dial.losses();
+        let session = self.session.as_mut().ok_or(Fault::Unavailable)?;
+        session.losses = self.pool.dial.losses();
         self.running = true;
-        Ok(connection)
+        Ok(&mut session.connection)
     }
 
     fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, Trouble> {
@@ -369,7 +417,7 @@ impl Lease<'_> {
                 if let Some(Turn { left_out }) = NO_ANSWER.turn() {
                     tracing::warn!(left_out, "the database did not answer a statement in time");
                 }
-                self.connection = None;
+                self.session = None;
                 Err(Fault::Timeout.into())
             }
         }
@@ -378,7 +426,7 @@ impl Lease<'_> {
     /// Closes this connection and, as what ended it has most likely ended them
     /// too, the resting ones. Those of other pools are asked before they are used.
     fn discard_all(&mut self) {
-        self.connection = None;
+        self.session = None;
         self.pool.dial.lost_one();
         self.pool.clear();
     }

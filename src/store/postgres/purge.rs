@@ -63,7 +63,7 @@ impl Swept {
 impl PgStore {
     /// Tables that were deleted and not looked at since, or not to the end.
     pub(super) async fn count_doomed(&self) -> StoreResult<u64> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::COUNT_DOOMED);
         let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
         let count: i64 = row.try_get("n").map_err(broken_row)?;
@@ -74,7 +74,7 @@ impl PgStore {
     /// table without rows is looked at once more after its grace time, from its
     /// beginning.
     pub(super) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::DUE).bind(now.raw());
         let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(false) };
         let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;

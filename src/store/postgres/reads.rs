@@ -9,6 +9,7 @@ use super::fault::{Effect, Trouble};
 use super::lane::{Job, Shared, Waiting};
 use super::pool::Lease;
 use super::read::{found, read};
+use super::sessions::LockWait;
 use super::statements;
 use crate::metrics::{self, METRICS};
 use crate::model::{Key, Stored};
@@ -30,6 +31,7 @@ impl Shared for Reads {
     type Request = Lookup;
     type Reply = Option<Option<Stored>>;
     const EFFECT: Effect = Effect::Undone;
+    const LOCK_WAIT: Option<LockWait> = None;
     const TURNS: usize = 1;
 
     fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {

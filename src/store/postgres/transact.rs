@@ -18,6 +18,7 @@ use super::fault::{Effect, Trouble, not_begun};
 use super::jsonb::JsonText;
 use super::pool::{Lease, Statement};
 use super::read::{broken_row, ticks, version};
+use super::sessions::LockWait;
 use super::writes::bounded;
 use super::{Attempt, PgStore, statements};
 use crate::codec::stored::lacking_annotations;
@@ -57,7 +58,23 @@ impl Attempt for Group<'_> {
     type Done = Vec<Written>;
 
     async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
-        let mut lease = store.pool.acquire().await.map_err(not_begun)?;
+        let partition = (facts.bucket(self.partition()), self.partition());
+        if !store.turns.is_taken(partition) {
+            let lease = store.pool.acquire_for(Some(LockWait::Short)).await.map_err(not_begun)?;
+            match self.attempt(lease, facts).await {
+                Err(Failure::Fault(Fault::Busy)) => {}
+                done => return done,
+            }
+        }
+        let _turn = store.turns.of_row(partition).await.map_err(not_begun)?;
+        let _wait = store.turns.to_wait().await.map_err(not_begun)?;
+        let lease = store.pool.acquire_to_lock().await.map_err(not_begun)?;
+        self.attempt(lease, facts).await
+    }
+}
+
+impl Group<'_> {
+    async fn attempt(&self, mut lease: Lease<'_>, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
         match self.at_once(&mut lease, facts).await {
             Ok(ControlFlow::Break(written)) => return Ok(written),
             // Which one, or what to make of it, the locked run will say.
@@ -80,9 +97,7 @@ impl Attempt for Group<'_> {
             }
         }
     }
-}
 
-impl Group<'_> {
     /// Does a group of one kind by one statement, if there is one for it; the inner
     /// `None` if the table is gone.
     async fn at_once(

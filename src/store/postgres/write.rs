@@ -121,7 +121,10 @@ impl One<'_> {
     }
 
     async fn in_transaction(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
-        let mut lease = store.pool.acquire().await?;
+        let key = &self.write.key;
+        let _turn = store.turns.of_row((facts.bucket(&key.partition), &*key.partition, &*key.row)).await?;
+        let _wait = store.turns.to_wait().await?;
+        let mut lease = store.pool.acquire_to_lock().await?;
         lease.begin().await?;
         let result = self.locked(&mut lease, facts).await;
         match result {

@@ -8,7 +8,6 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::time::Duration;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -19,6 +18,7 @@ use super::jsonb::JsonText;
 use super::lane::{Job, Shared, Waiting};
 use super::pool::{Lease, Statement};
 use super::read::{broken_row, ticks};
+use super::sessions::LockWait;
 use super::{PgStore, statements};
 use crate::metrics::{self, METRICS};
 use crate::model::entity::StoredProperties;
@@ -30,9 +30,6 @@ use crate::store::Fault;
 const MAX_ROUND: usize = 128;
 /// Bytes of properties in one statement, past which no further write joins.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
-/// How long a round waits for a row that somebody holds, before its writes go
-/// their own ways.
-pub const LOCK_TIMEOUT: Duration = Duration::from_millis(20);
 /// Every member of an object, as a path of SQL.
 const ALL_MEMBERS: &str = "$.*";
 
@@ -88,17 +85,30 @@ impl PgStore {
     /// did not hold, or the table is gone.
     pub(super) async fn speculate(&self, speculation: Speculation) -> Result<Option<Ticks>, Trouble> {
         let alone = match &self.writes {
-            None => Box::new(speculation),
-            Some(writes) => match writes.submit(speculation).await? {
-                Verdict::Tried(outcome) => return Ok(outcome),
-                Verdict::Alone(speculation) => speculation,
-            },
+            Some(writes) if !self.turns.is_taken(speculation.address()) => {
+                match writes.submit(speculation).await? {
+                    Verdict::Tried(outcome) => return Ok(outcome),
+                    Verdict::Alone(speculation) => speculation,
+                }
+            }
+            _ => Box::new(speculation),
         };
-        Box::pin(async {
-            let mut lease = self.pool.acquire().await?;
-            run_alone(&mut lease, &alone).await
-        })
-        .await
+        Box::pin(self.speculate_alone(&alone)).await
+    }
+
+    /// Does a write by itself, and waits for its row if somebody holds that.
+    async fn speculate_alone(&self, alone: &Speculation) -> Result<Option<Ticks>, Trouble> {
+        let _turn = self.turns.of_row(alone.address()).await?;
+        {
+            let mut lease = self.pool.acquire_for(Some(LockWait::Short)).await?;
+            match run_alone(&mut lease, alone).await {
+                Err(Trouble::Held) => {}
+                done => return done,
+            }
+        }
+        let _wait = self.turns.to_wait().await?;
+        let mut lease = self.pool.acquire_for(Some(LockWait::Long)).await?;
+        run_alone(&mut lease, alone).await
     }
 }
 
@@ -113,6 +123,7 @@ impl Shared for Writes {
     type Request = Speculation;
     type Reply = Verdict;
     const EFFECT: Effect = Effect::Unknown;
+    const LOCK_WAIT: Option<LockWait> = Some(LockWait::Short);
     const TURNS: usize = 8;
 
     fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {
@@ -122,7 +133,7 @@ impl Shared for Writes {
     fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>> {
         let mut round: Vec<Job<Self>> = Vec::with_capacity(waiting.len().min(MAX_ROUND));
         let mut later = Waiting::new();
-        let (mut bytes, mut keys) = (0, HashSet::new());
+        let (mut bytes, mut keys, mut repeated) = (0, HashSet::new(), Waiting::<Self>::new());
         while bytes < MAX_BYTES
             && round.len() < MAX_ROUND
             && let Some(job) = waiting.pop_front()
@@ -130,14 +141,18 @@ impl Shared for Writes {
             let fits = round.first().is_none_or(|first| {
                 std::mem::discriminant(&first.request.effort) == std::mem::discriminant(&job.request.effort)
             });
-            // A write that waits keeps later ones of its key waiting.
-            if keys.insert(job.request.fingerprint()) && fits {
+            if !fits {
+                later.push_back(job);
+            } else if keys.insert(job.request.fingerprint()) {
                 bytes += job.request.properties().len();
                 round.push(job);
             } else {
-                later.push_back(job);
+                repeated.push_back(job);
             }
         }
+        // Other kinds go before more writes of the same rows, so that a row that many
+        // write delays no kind by more than a round.
+        later.append(&mut repeated);
         later.append(waiting);
         *waiting = later;
         round
@@ -172,7 +187,7 @@ impl Speculation {
         self.facts.bucket(&self.key.partition)
     }
 
-    fn address(&self) -> (i64, &str, &str) {
+    pub fn address(&self) -> (i64, &str, &str) {
         (self.bucket(), &self.key.partition, &self.key.row)
     }
 
@@ -254,8 +269,8 @@ fn version(row: &PgRow) -> Result<Ticks, Trouble> {
 /// may be tried by itself.
 const fn undone(trouble: Trouble) -> bool {
     match trouble {
-        Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided => true,
-        Trouble::Fault(fault) => matches!(fault, Fault::Busy | Fault::Serialization | Fault::Other),
+        Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided | Trouble::Held => true,
+        Trouble::Fault(fault) => matches!(fault, Fault::Serialization | Fault::Other),
     }
 }
 

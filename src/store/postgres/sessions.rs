@@ -1,0 +1,265 @@
+//! The sessions of one database: those that are idle, and who waits for one.
+//!
+//! All pools of a database share its connection limit. A pool uses its own idle
+//! sessions first, then opens one. Where the database refuses another one, it takes
+//! an idle session of any pool, or waits for one in a queue that all pools share,
+//! first come, first served. Opening is then tried by one at a time, with back-off.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::{Connection, PgConnection};
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::metrics;
+
+/// The first pause after a refused connection, doubled each time …
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+/// … up to this.
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+/// Idle sessions that are kept however long they are idle.
+const KEPT: usize = 2;
+/// How long a session may take to be closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// How long a session's statements wait for a row that is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockWait {
+    /// A moment: the connection is needed by others.
+    Short,
+    /// A third of what an operation may take.
+    Long,
+}
+
+/// A connection to the database, with what is known of it.
+pub struct Session {
+    pub connection: PgConnection,
+    /// Where the connection was opened.
+    pub home: runtime::Id,
+    pub lock_wait: LockWait,
+    /// When it is to be closed, even if it is in use all the time.
+    pub expires: Instant,
+    /// Losses of others before its last statement.
+    pub losses: u64,
+    pub idle_since: Instant,
+    /// The pool that used it last.
+    pub owner: Owner,
+    /// Counts the sessions that there are.
+    pub _alive: Arc<()>,
+}
+
+/// A pool, as its sessions name it.
+#[derive(Clone, Copy)]
+pub struct Owner {
+    pub id: u64,
+    pub metrics: &'static metrics::Pool,
+}
+
+/// All sessions that are not in use, and the queue for them.
+#[derive(Default)]
+pub struct Sessions {
+    alive: Arc<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<Session>,
+    waiting: VecDeque<oneshot::Sender<Session>>,
+    owners: u64,
+    /// Set while the database refuses connections: when to try again.
+    retry_at: Option<Instant>,
+    pause: Duration,
+    is_opening: bool,
+}
+
+impl Sessions {
+    /// A number for a pool that no other has.
+    pub fn new_owner(&self) -> u64 {
+        let mut state = self.state();
+        state.owners += 1;
+        state.owners
+    }
+
+    /// The token that a new session holds.
+    pub fn count_one(&self) -> Arc<()> {
+        Arc::clone(&self.alive)
+    }
+
+    /// Whether there is any session, idle or in use.
+    pub fn is_any_alive(&self) -> bool {
+        Arc::strong_count(&self.alive) > 1
+    }
+
+    /// An idle session of this pool: of this runtime, or of any if `others` is set.
+    /// One that waits for locks as wanted comes first.
+    pub fn take(
+        &self,
+        owner: u64,
+        home: runtime::Id,
+        wait: Option<LockWait>,
+        limit: usize,
+    ) -> Option<Session> {
+        let mut state = self.state();
+        let own = || state.idle.iter().enumerate().filter(|(_, session)| session.owner.id == owner);
+        let near = || own().filter(|(_, session)| session.home == home);
+        let fits = |session: &Session| wait.is_none_or(|wait| session.lock_wait == wait);
+        let chosen = near().rfind(|(_, session)| fits(session)).or_else(|| near().next_back());
+        let chosen = chosen.or_else(|| (own().count() >= limit).then(|| own().next_back()).flatten());
+        let at = chosen?.0;
+        Some(state.remove(at))
+    }
+
+    /// Hands a session to whoever waits first, or keeps it.
+    pub fn give(&self, mut session: Session) {
+        let mut state = self.state();
+        if Instant::now() >= session.expires {
+            state.retry_at = state.retry_at.map(|_| Instant::now());
+            return;
+        }
+        while let Some(first) = state.waiting.pop_front() {
+            match first.send(session) {
+                Ok(()) => return,
+                Err(back) => session = back,
+            }
+        }
+        session.owner.metrics.idle.add(1);
+        state.idle.push(session);
+    }
+
+    /// Takes a place in the queue; where any session is idle, it is there at once.
+    pub fn wait(&self) -> Waiter<'_> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.state();
+        match state.idle.len().checked_sub(1) {
+            Some(last) => {
+                let session = state.remove(last);
+                drop(sender.send(session));
+            }
+            None => {
+                state.waiting.retain(|waiting| !waiting.is_closed());
+                state.waiting.push_back(sender);
+            }
+        }
+        Waiter { sessions: self, receiver }
+    }
+
+    /// Whether anyone may open a session: nobody waits, and the last attempt worked.
+    pub fn may_open(&self) -> bool {
+        let mut state = self.state();
+        state.waiting.retain(|waiting| !waiting.is_closed());
+        state.retry_at.is_none() && state.waiting.is_empty()
+    }
+
+    /// When a waiter should look whether to open a session.
+    pub fn retry_at(&self) -> Instant {
+        let state = self.state();
+        let now = Instant::now();
+        match state.retry_at {
+            _ if state.is_opening => now + FIRST_PAUSE,
+            Some(at) => at,
+            None => now,
+        }
+    }
+
+    /// The turn to try to open a session, unless somebody else has it or it is too early.
+    pub fn turn(&self) -> Option<Turn<'_>> {
+        let mut state = self.state();
+        if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
+            return None;
+        }
+        state.is_opening = true;
+        Some(Turn { sessions: self })
+    }
+
+    pub fn opened(&self) {
+        let mut state = self.state();
+        (state.retry_at, state.pause) = (None, Duration::ZERO);
+    }
+
+    pub fn refused(&self) {
+        let mut state = self.state();
+        if state.retry_at.is_none_or(|at| at <= Instant::now()) {
+            state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            state.retry_at = Some(Instant::now() + state.pause);
+        }
+    }
+
+    /// Closes the idle sessions of a pool.
+    pub fn clear(&self, owner: u64) {
+        let mut state = self.state();
+        let gone: Vec<_> = state.idle.extract_if(.., |session| session.owner.id == owner).collect();
+        drop(state);
+        gone.iter().for_each(|session| session.owner.metrics.idle.add(-1));
+    }
+
+    /// Closes sessions that were idle for `limit`, except for a few, and those that are old.
+    pub async fn close_unused(&self, limit: Duration) {
+        for session in self.unused(limit) {
+            // Whether it hears of it makes no difference.
+            let _ = timeout(CLOSING, session.connection.close()).await;
+        }
+    }
+
+    fn unused(&self, limit: Duration) -> Vec<Session> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let mut may_close = state.idle.len().saturating_sub(KEPT);
+        let unused = state.idle.extract_if(.., |session| {
+            let is_unused = now.duration_since(session.idle_since) >= limit && may_close > 0;
+            may_close -= usize::from(is_unused);
+            is_unused || now >= session.expires
+        });
+        let unused: Vec<_> = unused.collect();
+        unused.iter().for_each(|session| session.owner.metrics.idle.add(-1));
+        unused
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn remove(&mut self, at: usize) -> Session {
+        let session = self.idle.remove(at);
+        session.owner.metrics.idle.add(-1);
+        session
+    }
+}
+
+/// The right to open a session while the database may refuse it.
+pub struct Turn<'s> {
+    sessions: &'s Sessions,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.sessions.state().is_opening = false;
+    }
+}
+
+/// A place in the queue for a session.
+pub struct Waiter<'s> {
+    sessions: &'s Sessions,
+    receiver: oneshot::Receiver<Session>,
+}
+
+impl Waiter<'_> {
+    /// Waits for a session until then.
+    pub async fn until(&mut self, end: Instant) -> Option<Session> {
+        tokio::time::timeout_at(end, &mut self.receiver).await.ok()?.ok()
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Ok(session) = self.receiver.try_recv() {
+            self.sessions.give(session);
+        }
+    }
+}

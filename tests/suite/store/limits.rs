@@ -1,0 +1,173 @@
+//! A database that allows fewer connections than the server would open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rowhouse::model::{IfMatch, Key, TableName};
+use rowhouse::plan::{Span, WriteKind};
+use rowhouse::store::postgres::{PgOptions, PgStore};
+use rowhouse::store::{Backend, Failure, Fault};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
+
+use super::contract::{insert, now, number, scan, table, walk, write};
+use crate::support::postgres::{execute, fresh_database, migrate, text};
+
+const LIMIT: usize = 6;
+/// No test waits longer than this for what must happen.
+const SAFETY: Duration = Duration::from_secs(120);
+const KINDS: usize = 4;
+const CLIENTS_OF_A_KIND: usize = 4;
+const OPERATIONS: usize = 2000;
+
+/// A database, and the settings of a role that may have few connections to it.
+fn limited(role: &str) -> (String, PgOptions) {
+    let url = fresh_database();
+    migrate(&url);
+    let role = format!("{role}_{}", std::process::id());
+    execute(
+        &url,
+        &format!(
+            "CREATE ROLE {role} LOGIN PASSWORD 'rowhouse' CONNECTION LIMIT {LIMIT}; \
+             GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; \
+             GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}"
+        ),
+    );
+    let rest = url.split_once('@').expect("a user").1;
+    let mut options = PgOptions::new(format!("postgres://{role}:rowhouse@{rest}"));
+    options.migrate_url = Some(url.clone());
+    (url, options)
+}
+
+async fn one(store: &PgStore, account: &str, table: &TableName, kind: usize, n: usize) {
+    match kind {
+        0 => {
+            let upsert = write(WriteKind::Replace(IfMatch::Absent), "w", &n.to_string(), number("N", 1));
+            store.write(account, table, &upsert, now()).await.map(drop).expect("a write");
+        }
+        1 => store.get(account, table, &Key::new("p", "r")).await.map(drop).expect("a point"),
+        2 => assert_eq!(walk(store, account, table, &scan(vec![Span::everything()])).await.len(), 1),
+        _ => {
+            let upsert =
+                |row: &str| write(WriteKind::Replace(IfMatch::Absent), &format!("g{n}"), row, number("N", 1));
+            let group = [upsert("a"), upsert("b")];
+            store.transact(account, table, &group, now()).await.map(drop).expect("a group");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_refused_where_connections_are_few() {
+    let (_, options) = limited("rowhouse_few");
+    for first in 0..KINDS {
+        let store = Arc::new(PgStore::connect(options.clone()).await.unwrap());
+        let (account, table) = table(&*store).await;
+        store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+        // The first kind has all connections that there are.
+        join_all((0..16).map(|n| one(&store, &account, &table, first, n % CLIENTS_OF_A_KIND))).await;
+        let done: Arc<[AtomicUsize; KINDS]> = Arc::default();
+        let clients = (0..KINDS * CLIENTS_OF_A_KIND).map(|n| {
+            let (store, done) = (Arc::clone(&store), Arc::clone(&done));
+            let (account, table) = (account.clone(), table.clone());
+            tokio::spawn(async move {
+                let total = || done.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>();
+                while total() < OPERATIONS {
+                    one(&store, &account, &table, n % KINDS, n / KINDS).await;
+                    done[n % KINDS].fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        let ended = tokio::time::timeout(SAFETY, join_all(clients)).await.expect("an end");
+        assert!(ended.iter().all(Result::is_ok), "something was refused");
+        let counts = done.each_ref().map(|count| count.load(Ordering::Relaxed));
+        assert!(counts.iter().all(|count| *count > 0), "kind {first} came first: {counts:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_any_connection_requests_are_refused_until_there_is_one() {
+    let (url, mut options) = limited("rowhouse_none");
+    options.acquire_timeout = Duration::from_millis(500);
+    let mut others = Vec::new();
+    for _ in 0..LIMIT {
+        others.push(PgConnection::connect(&options.url).await.unwrap());
+    }
+    let owner = PgStore::connect(PgOptions::new(&url)).await.unwrap();
+    let (account, table) = table(&owner).await;
+    let store = PgStore::connect(options).await.unwrap();
+    let key = Key::new("p", "r");
+    let refused = store.get(&account, &table, &key).await;
+    assert_eq!(refused, Err(Failure::Fault(Fault::Busy)));
+    let get = store.get(&account, &table, &key);
+    let free = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        others.pop().unwrap().close().await.unwrap();
+    };
+    let (served, ()) = futures_util::future::join(get, free).await;
+    assert_eq!(served, Ok(None));
+}
+
+#[tokio::test]
+async fn connections_that_rest_are_closed_and_none_lives_for_ever() {
+    const SESSIONS: &str = "SELECT count(*)::text FROM pg_stat_activity WHERE \
+         application_name = 'rowhouse' AND datname = current_database()";
+    let url = fresh_database();
+    let mut options = PgOptions::new(&url);
+    options.idle_timeout = Duration::from_millis(1500);
+    let store = PgStore::connect(options.clone()).await.unwrap();
+    let (account, table) = table(&store).await;
+    let everything = scan(vec![Span::everything()]);
+    join_all((0..16).map(|_| walk(&store, &account, &table, &everything))).await;
+    until(|| text(&url, SESSIONS) == "2").await;
+    drop(store);
+    until(|| text(&url, SESSIONS) == "0").await;
+    options.max_lifetime = Duration::from_millis(300);
+    let store = PgStore::connect(options).await.unwrap();
+    walk(&store, &account, &table, &everything).await;
+    until(|| text(&url, SESSIONS) == "0").await;
+    walk(&store, &account, &table, &everything).await;
+}
+
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(SAFETY, wait).await.expect("it never became so");
+}
+
+/// Writers of a held row do not take the connections that pages need.
+#[tokio::test]
+async fn writers_of_a_held_row_leave_connections_to_others() {
+    let url = fresh_database();
+    let mut options = PgOptions::new(&url);
+    options.max_connections = 4;
+    let store = PgStore::connect(options).await.unwrap();
+    let (account, table) = table(&store).await;
+    store.write(&account, &table, &insert("p", "held"), now()).await.unwrap();
+    let mut holder = PgConnection::connect(&url).await.unwrap();
+    let hold = "BEGIN; SELECT 1 FROM entities WHERE rk = 'held' FOR UPDATE";
+    holder.execute(sqlx::raw_sql(AssertSqlSafe(hold.to_owned()))).await.unwrap();
+    let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "held", number("N", 2));
+    let group = [upsert.clone(), insert("p", "beside")];
+    let mut writers: Vec<std::pin::Pin<Box<dyn Future<Output = bool> + '_>>> = Vec::new();
+    for _ in 0..20 {
+        writers.push(Box::pin(async { store.write(&account, &table, &upsert, now()).await.is_ok() }));
+        writers.push(Box::pin(async { store.transact(&account, &table, &group, now()).await.is_ok() }));
+    }
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        for n in 0..20 {
+            walk(&store, &account, &table, &scan(vec![Span::everything()])).await;
+            store.write(&account, &table, &insert("q", &n.to_string()), now()).await.unwrap();
+        }
+    };
+    tokio::select! {
+        biased;
+        done = join_all(writers) => panic!("the row is held, but {done:?}"),
+        () = others => {}
+    }
+}
