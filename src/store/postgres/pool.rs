@@ -98,6 +98,11 @@ impl Pool {
         }
     }
 
+    /// Whether the database allows more connections, as far as is known.
+    pub fn may_open(&self) -> bool {
+        self.dial.sessions().may_open()
+    }
+
     async fn slot(&self) -> Result<OwnedSemaphorePermit, Trouble> {
         if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
             return Ok(permit);

@@ -85,7 +85,7 @@ impl PgStore {
     /// did not hold, or the table is gone.
     pub(super) async fn speculate(&self, speculation: Speculation) -> Result<Option<Ticks>, Trouble> {
         let alone = match &self.writes {
-            Some(writes) if !self.turns.is_taken(speculation.address()) => {
+            Some(writes) if self.pool.may_open() && !self.turns.is_taken(speculation.address()) => {
                 match writes.submit(speculation).await? {
                     Verdict::Tried(outcome) => return Ok(outcome),
                     Verdict::Alone(speculation) => speculation,
