@@ -30,7 +30,9 @@ impl PgStore {
     /// What is stored under a key, read together with what others ask for; the
     /// outer `None` if the table is gone.
     pub(super) async fn lookup(&self, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
-        if let Some(reads) = &self.reads {
+        if let Some(reads) = &self.reads
+            && self.pool.may_open()
+        {
             return reads.submit(Lookup { facts, key: key.clone() }).await;
         }
         Box::pin(async {
