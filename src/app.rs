@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use actix_web::dev::Server;
@@ -17,7 +18,7 @@ use crate::config::{Config, Database};
 use crate::http::clock::VersionClock;
 use crate::http::{self, BodyMemory, Issuer, Place, Service, Throttle, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
-use crate::store::postgres::{self, PgStore, StartError};
+use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
 use crate::store::sqlite::{OpenError, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
@@ -115,6 +116,31 @@ pub async fn inspect_replica(database: &Database) -> Option<Result<Inspection, A
     }
 }
 
+/// What a server with these settings asks of a database that allows so many
+/// connections; `None` for SQLite.
+pub fn connection_demand(config: &Config, allowed: u32) -> Option<ConnectionDemand> {
+    let Database::Postgres { options, .. } = &config.database else { return None };
+    let threads = match config.workers {
+        Some(workers) => u32::from(workers),
+        None => available_parallelism().map_or(1, |threads| u32::try_from(threads.get()).unwrap_or(u32::MAX)),
+    };
+    Some(ConnectionDemand { most: options.most_connections(threads), allowed })
+}
+
+/// Logs how many connections this server may open of those that there are.
+async fn tell_of_connections(config: Config, service: Data<Service>) {
+    let Store::Postgres(store) = &service.primary.store else { return };
+    let demand = match store.allowed_connections().await {
+        Ok(allowed) => connection_demand(&config, allowed),
+        Err(failure) => return tracing::debug!(?failure, "the limit of connections is not known"),
+    };
+    match demand {
+        Some(demand) if demand.fits() => tracing::info!("{demand}"),
+        Some(demand) => tracing::warn!("{demand}: {}", ConnectionDemand::ADVICE),
+        None => {}
+    }
+}
+
 /// Opens the database and, if there is one, its read replica.
 async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
     Ok(match database {
@@ -154,6 +180,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
+    actix_web::rt::spawn(tell_of_connections(config.clone(), service.clone()));
     if let Some(follower) = follower.clone() {
         actix_web::rt::spawn(follow_accounts(service.clone(), follower));
     }

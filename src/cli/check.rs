@@ -12,6 +12,7 @@ use crate::app;
 use crate::config::{Config, Database, Settings};
 use crate::http::{self, Tls};
 use crate::store::Inspection;
+use crate::store::postgres::ConnectionDemand;
 
 /// How far the clocks may be apart: versions of entities are made from them,
 /// and requests are refused by them.
@@ -164,6 +165,7 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
         Ok(primary) => {
             findings.push(fine("database", format!("{} answers at {shown}", primary.product)));
             findings.extend(of_database(&config.database, &primary));
+            findings.extend(of_connections(config, &primary));
             findings.extend(of_accounts(config, &primary));
             findings.extend(of_replica(&config.database).await);
         }
@@ -205,6 +207,15 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
         });
     }
     findings
+}
+
+fn of_connections(config: &Config, found: &Inspection) -> Option<Finding> {
+    let demand = app::connection_demand(config, found.allowed_connections?)?;
+    Some(if demand.fits() {
+        fine("connections", demand.to_string())
+    } else {
+        doubtful("connections", demand.to_string(), ConnectionDemand::ADVICE)
+    })
 }
 
 fn of_schema(database: &Database, found: &Inspection) -> Finding {
@@ -279,6 +290,7 @@ mod tests {
             schema: Some(3),
             known_schema: 3,
             encoding: Some("UTF8".into()),
+            allowed_connections: Some(100),
             is_standby: false,
             missing: Vec::new(),
             migration_obstacle: None,

@@ -15,6 +15,8 @@ pub struct Inspection {
     pub known_schema: i64,
     /// How the database encodes text, where that is its choice.
     pub encoding: Option<String>,
+    /// Connections that the database allows, where it has a limit.
+    pub allowed_connections: Option<u32>,
     /// A read replica, which cannot be written to.
     pub is_standby: bool,
     /// Privileges that are missing, such as `INSERT on entities`.

@@ -9,6 +9,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
 use super::accounts::account;
+use super::capacity::allowed_connections;
 use super::options::{PgOptions, StartError};
 use super::{schema, statements};
 use crate::store::Inspection;
@@ -81,12 +82,14 @@ async fn facts(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     } else {
         Vec::new()
     };
+    let allowed_connections = Some(allowed_connections(db).await?);
     let version: String = server.try_get("version")?;
     Ok(Inspection {
         product: version.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
         schema: schema.unwrap_or(None),
         known_schema: schema::known(),
         encoding: Some(server.try_get("encoding")?),
+        allowed_connections,
         is_standby: server.try_get("is_standby")?,
         missing,
         migration_obstacle: None,

@@ -1,6 +1,7 @@
 //! PostgreSQL, for any number of stateless replicas over one database.
 
 mod accounts;
+mod capacity;
 mod catalog;
 mod dial;
 mod fault;
@@ -30,6 +31,7 @@ mod writes;
 use std::future::Future;
 use std::time::Duration;
 
+pub use capacity::ConnectionDemand;
 use catalog::{Facts, Remembered};
 use dial::Dial;
 use fault::not_begun;

@@ -37,6 +37,14 @@ mod pages;
 
 pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, range, walk, window};
 
+/// Connections that the database allows the role: those of the server that are not
+/// reserved, and no more than the limits of the role and of the database (-1 is none).
+pub const ALLOWED_CONNECTIONS: &str = "SELECT least(\
+     current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
+         - coalesce(current_setting('reserved_connections', true)::int, 0), \
+     (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user), \
+     (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())) AS allowed";
+
 pub const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
 
 // Tables.

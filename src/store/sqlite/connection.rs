@@ -181,6 +181,7 @@ pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         schema: None,
         known_schema: i64::try_from(STEPS.len()).unwrap_or(i64::MAX),
         encoding: None,
+        allowed_connections: None,
         is_standby: false,
         missing: Vec::new(),
         migration_obstacle: None,

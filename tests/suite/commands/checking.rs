@@ -40,6 +40,19 @@ fn finds(told: &Value, name: &str, words: &[&str], advice: &str) {
 }
 
 #[test]
+fn connections_are_added_up_against_what_the_database_allows() {
+    let site = Site::postgres();
+    let enough = check(&site, &["--max-connections", "10", "--workers", "3"], &[]);
+    let found = finding(&enough, "connections");
+    assert!(found["found"].as_str().expect("text").contains("opens up to 18 connections"), "{found}");
+    assert_eq!(found["warning"], false, "{found}");
+    let too_few = check(&site, &["--max-connections", "10000"], &[]);
+    let found = finding(&too_few, "connections");
+    assert!(found["found"].as_str().expect("text").contains("too few for one server"), "{found}");
+    assert_eq!((&found["ok"], &found["warning"]), (&json!(true), &json!(true)), "a server works with fewer");
+}
+
+#[test]
 fn a_database_is_migrated_once_and_checked() {
     for site in Site::both() {
         let before = check(&site, &[], &[]);

@@ -1,0 +1,93 @@
+//! How many connections a server opens, and how many the database allows.
+
+use std::fmt;
+
+use sqlx::{PgConnection, Row};
+
+use super::fault::{Effect, Trouble};
+use super::options::PgOptions;
+use super::read::broken_row;
+use super::{PgStore, statements};
+
+/// Connections besides those of requests: one for the probe of readiness, and for a
+/// moment one that finds out whether the database still answers.
+const BESIDES: u32 = 2;
+/// Lanes of each thread: one for point reads, one for single writes.
+const LANES: u32 = 2;
+
+impl PgOptions {
+    /// Connections that a server with so many threads opens at most.
+    pub fn most_connections(&self, threads: u32) -> u32 {
+        let lanes = if self.coalesce { LANES.saturating_mul(threads) } else { 0 };
+        self.max_connections.saturating_add(lanes).saturating_add(BESIDES)
+    }
+}
+
+/// What a server asks of the connections that its database allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionDemand {
+    /// That one server opens at most.
+    pub most: u32,
+    /// That all of them may open together.
+    pub allowed: u32,
+}
+
+impl ConnectionDemand {
+    /// What to do where there are too few for one server.
+    pub const ADVICE: &str = "lower --max-connections or --workers, or raise max_connections of PostgreSQL, or \
+                              the limit of the role or the database";
+
+    /// Whether one server can open all.
+    pub const fn fits(self) -> bool {
+        self.most <= self.allowed
+    }
+}
+
+impl fmt::Display for ConnectionDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { most, allowed } = self;
+        write!(f, "a server opens up to {most} connections, and the database allows {allowed}, ")?;
+        match allowed / (*most).max(1) {
+            0 => f.write_str("too few for one server"),
+            1 => f.write_str("enough for 1 server"),
+            servers => write!(f, "enough for {servers} servers"),
+        }
+    }
+}
+
+impl PgStore {
+    /// Connections that the database allows the role of this store, those in use
+    /// included.
+    ///
+    /// # Errors
+    /// Those of a read.
+    pub async fn allowed_connections(&self) -> Result<u32, Trouble> {
+        let mut lease = self.probe.acquire().await?;
+        let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
+        row.map_or(Ok(0), |row| row.try_get("allowed").map(count).map_err(broken_row))
+    }
+}
+
+/// The same, over a connection that is open already.
+pub async fn allowed_connections(db: &mut PgConnection) -> Result<u32, sqlx::Error> {
+    sqlx::query(statements::ALLOWED_CONNECTIONS).fetch_one(db).await?.try_get("allowed").map(count)
+}
+
+fn count(allowed: i32) -> u32 {
+    u32::try_from(allowed).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_and_probes_count() {
+        let options = PgOptions::new("postgres://h/d");
+        assert_eq!(options.most_connections(2), 32 + 4 + 2);
+        let told = |allowed| ConnectionDemand { most: 38, allowed }.to_string();
+        assert!(told(97).ends_with("enough for 2 servers") && told(38).ends_with("enough for 1 server"));
+        assert!(told(37).ends_with("too few for one server"));
+        assert_eq!(PgOptions { coalesce: false, ..options }.most_connections(2), 32 + 2);
+    }
+}
