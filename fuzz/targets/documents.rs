@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use rowhouse::codec::properties::Layout;
-use rowhouse::codec::xml::{self, Element};
+use rowhouse::codec::xml::{self, Element, Namespace};
 use rowhouse::codec::{policies, properties};
 use rowhouse_fuzz::assert_refused;
 
@@ -51,23 +51,25 @@ fn tree(data: &[u8]) {
     assert_eq!(xml::parse(printed.as_bytes()).as_ref(), Ok(&root), "{printed}");
 }
 
-/// Whether names that have lost their prefixes still make a document.
+/// Whether names that are printed without prefixes still make the same document.
 fn is_plain(element: &Element) -> bool {
     let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphabetic());
-    let mut names: Vec<&str> = element.attributes.iter().map(|(name, _)| name.as_str()).collect();
+    let mut names: Vec<&str> = element.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
     names.sort_unstable();
     names.windows(2).all(|pair| pair[0] != pair[1])
-        && names.iter().all(|name| plain(name) && *name != "xmlns")
+        && names.into_iter().all(|name| plain(name) && name != "xmlns")
+        && element.attributes.iter().all(|attribute| attribute.namespace == Namespace::None)
         && plain(&element.name)
+        && element.namespace == Namespace::None
         && element.children.iter().all(is_plain)
 }
 
 /// Prints an element, its text before its children; returns how deep it is.
 fn print(out: &mut String, element: &Element) -> usize {
     out.push_str(&format!("<{}", element.name));
-    for (name, value) in &element.attributes {
-        out.push_str(&format!(" {name}=\""));
-        xml::push_attribute(out, value);
+    for attribute in &element.attributes {
+        out.push_str(&format!(" {}=\"", attribute.name));
+        xml::push_attribute(out, &attribute.value);
         out.push('"');
     }
     out.push('>');
