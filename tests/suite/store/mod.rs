@@ -5,6 +5,7 @@ mod coalesce;
 pub mod contract;
 mod explain;
 mod groups;
+mod held;
 mod limits;
 mod merges;
 mod outages;
