@@ -7,6 +7,7 @@ mod access;
 mod accounts;
 mod checkpoint;
 mod connection;
+mod places;
 mod ranges;
 mod readers;
 mod rewind;
@@ -15,6 +16,8 @@ mod service;
 mod statements;
 mod transaction;
 mod writer;
+
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -27,6 +30,7 @@ use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use access::obstacle;
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
+use places::{ScanPlaces, Walk, Walked};
 use readers::Readers;
 use writer::Writer;
 
@@ -34,7 +38,11 @@ use writer::Writer;
 pub struct SqliteStore {
     readers: Readers,
     writer: Writer,
+    places: ScanPlaces,
 }
+
+/// How long a scan may keep the only connection of a database in memory.
+const MEMORY_SCAN: Duration = Duration::from_millis(100);
 
 impl SqliteStore {
     /// Opens the database, creates it when it is missing and applies the
@@ -45,7 +53,9 @@ impl SqliteStore {
     pub fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let first = connection::open(options)?;
         let (readers, writing) = Readers::new(options, first);
-        Ok(Self { readers, writer: Writer::start(writing, options)? })
+        let is_memory = options.location == Location::Memory;
+        let places = ScanPlaces::new(if is_memory { MEMORY_SCAN } else { Duration::MAX });
+        Ok(Self { readers, writer: Writer::start(writing, options)?, places })
     }
 
     /// Looks at a database without changing or creating it.
@@ -61,6 +71,43 @@ impl SqliteStore {
     pub async fn close(&self) {
         // A failure has been logged, and what was not carried over is in the log.
         let _ = self.read_apart(|db| checkpoint::carry_over_all(db).map(Ok)).await;
+    }
+
+    /// Runs a walk that takes `time` at most, the wait for a place included, with a
+    /// state that it hands back.
+    async fn walk<S: Send + 'static, T: Send + 'static>(
+        &self,
+        mut state: S,
+        time: Duration,
+        walk: impl Fn(&Connection, &mut S, Walk) -> rusqlite::Result<StoreResult<Walked<T>>>
+        + Clone
+        + Send
+        + 'static,
+    ) -> StoreResult<(S, T)> {
+        let counted = self.places.walk(time, None);
+        let first = walk.clone();
+        let read = move |db: &Connection| Ok(first(db, &mut state, counted)?.map(|walked| (state, walked)));
+        match self.read_apart(read).await? {
+            (state, Walked::Done(found)) => Ok((state, found)),
+            (state, Walked::NeedsPlace) => Box::pin(self.walk_in_place(state, time, walk)).await,
+        }
+    }
+
+    async fn walk_in_place<S: Send + 'static, T: Send + 'static>(
+        &self,
+        mut state: S,
+        time: Duration,
+        walk: impl Fn(&Connection, &mut S, Walk) -> rusqlite::Result<StoreResult<Walked<T>>> + Send + 'static,
+    ) -> StoreResult<(S, T)> {
+        let arrived = Instant::now();
+        // Some of the time is left for the walk itself.
+        let place = self.places.wait(time.mul_f32(0.8)).await?;
+        let counted = self.places.walk(time.saturating_sub(arrived.elapsed()), Some(place));
+        let read = move |db: &Connection| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)));
+        match self.read_apart(read).await? {
+            (state, Walked::Done(found)) => Ok((state, found)),
+            (_, Walked::NeedsPlace) => Err(Fault::Other.into()),
+        }
     }
 
     /// Runs a read that may take long on a thread where it harms nobody.
@@ -114,7 +161,9 @@ impl Backend for SqliteStore {
 
     async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let (account, scan) = (account.to_owned(), scan.clone());
-        self.read_apart(move |db| scan::tables(db, &account, &scan)).await
+        let time = scan.time;
+        let walk = move |db: &Connection, (): &mut (), walk| scan::tables(db, &account, &scan, walk);
+        Ok(Box::pin(self.walk((), time, walk)).await?.1)
     }
 
     async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
@@ -126,14 +175,14 @@ impl Backend for SqliteStore {
         account: &str,
         table: &TableName,
         scan: &Scan,
-        mut into: C,
+        into: C,
     ) -> StoreResult<(C, PageEnd)> {
         let (account, table, scan) = (account.to_owned(), table.clone(), scan.clone());
-        self.read_apart(move |db| {
-            let end = scan::entities(db, &account, &table, &scan, &mut into)?;
-            Ok(end.map(|end| (into, end)))
-        })
-        .await
+        let time = scan.time;
+        let walk = move |db: &Connection, into: &mut C, walk| {
+            scan::entities(db, &account, &table, &scan, walk, into)
+        };
+        Box::pin(self.walk(into, time, walk)).await
     }
 
     async fn write(

@@ -1,10 +1,9 @@
 //! Pages of entities and of tables. SQLite runs in our process, so predicates
 //! are evaluated in Rust on rows as they come.
 
-use std::time::Instant;
-
 use rusqlite::{Connection, Row, params};
 
+use super::places::{Walk, Walked};
 use super::ranges::ranges;
 use super::statements::{bucket_of, ticks};
 use crate::error::{Code, Error};
@@ -23,21 +22,23 @@ pub fn entities(
     account: &str,
     table: &TableName,
     scan: &Scan,
+    walk: Walk,
     into: &mut dyn Collect,
-) -> Sqlite<StoreResult<PageEnd>> {
+) -> Sqlite<StoreResult<Walked<PageEnd>>> {
     let Some(bucket) = bucket_of(db, account, table)? else {
         return Ok(Err(Code::TableNotFound.into()));
     };
-    let mut page = Page::new(scan, into);
+    let mut page = Page::new(scan, walk, into);
     for range in scan.spans.iter().flat_map(ranges) {
         let mut statement = db.prepare_cached(range.statement())?;
         if page.take(range.walk(&mut statement, bucket)?)? {
             break;
         }
     }
-    Ok(match page.failure {
-        Some(error) => Err(error.into()),
-        None => Ok(page.end),
+    Ok(match (page.failure, page.needs_place) {
+        (Some(error), _) => Err(error.into()),
+        (None, true) => Ok(Walked::NeedsPlace),
+        (None, false) => Ok(Walked::Done(page.end)),
     })
 }
 
@@ -48,32 +49,33 @@ struct Page<'a> {
     into: &'a mut dyn Collect,
     end: PageEnd,
     bytes: usize,
-    looked_at: usize,
-    started: Instant,
+    walk: Walk,
+    needs_place: bool,
     failure: Option<Error>,
 }
 
-/// Rows between two looks at the clock.
-const CLOCK_EVERY: usize = 64;
-
 impl<'a> Page<'a> {
-    fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
+    fn new(scan: &'a Scan, walk: Walk, into: &'a mut dyn Collect) -> Self {
         let residual = scan.residual.as_ref().map(Prepared::new);
-        let (end, started) = (PageEnd::default(), Instant::now());
-        Self { scan, residual, into, end, bytes: 0, looked_at: 0, started, failure: None }
+        let end = PageEnd::default();
+        Self { scan, residual, into, end, bytes: 0, walk, needs_place: false, failure: None }
     }
 
     /// Takes rows until a limit is reached; returns whether the page is over.
     fn take(&mut self, mut rows: rusqlite::Rows<'_>) -> Sqlite<bool> {
         while let Some(row) = rows.next()? {
-            if self.out_of_time() {
+            if !self.walk.row() {
                 self.end.next = Some(key(row)?);
                 return Ok(true);
             }
-            self.looked_at += 1;
             match self.matches(row)? {
                 Ok(true) => {}
-                Ok(false) => continue,
+                Ok(false) if self.walk.pass(row.get_ref(PROPERTIES)?.as_bytes()?.len()) => continue,
+                Ok(false) => {
+                    self.needs_place = true;
+                    self.into.restart();
+                    return Ok(true);
+                }
                 Err(error) => {
                     self.failure = Some(error);
                     return Ok(true);
@@ -87,12 +89,6 @@ impl<'a> Page<'a> {
             self.keep(seen);
         }
         Ok(false)
-    }
-
-    fn out_of_time(&self) -> bool {
-        self.looked_at > 0
-            && self.looked_at.is_multiple_of(CLOCK_EVERY)
-            && self.started.elapsed() >= self.scan.time
     }
 
     fn is_full_for(&self, entity: Glimpse<'_>) -> bool {
@@ -143,21 +139,26 @@ fn key(row: &Row<'_>) -> Sqlite<Key> {
 }
 
 /// One page of an account's tables.
-pub fn tables(db: &Connection, account: &str, scan: &TableScan) -> Sqlite<StoreResult<TablePage>> {
-    let mut list = List { page: TablePage::default(), looked_at: 0, started: Instant::now() };
+pub fn tables(
+    db: &Connection,
+    account: &str,
+    scan: &TableScan,
+    walk: Walk,
+) -> Sqlite<StoreResult<Walked<TablePage>>> {
+    let mut list = List { page: TablePage::default(), walk, needs_place: false };
     for span in &scan.spans {
         if tables_in(db, account, scan, span, &mut list)? {
             break;
         }
     }
-    Ok(Ok(list.page))
+    Ok(Ok(if list.needs_place { Walked::NeedsPlace } else { Walked::Done(list.page) }))
 }
 
 /// A page of tables being filled.
 struct List {
     page: TablePage,
-    looked_at: usize,
-    started: Instant,
+    walk: Walk,
+    needs_place: bool,
 }
 
 /// Returns whether the page is over.
@@ -171,16 +172,18 @@ fn tables_in(db: &Connection, account: &str, scan: &TableScan, span: &Span, list
     let mut rows = statement.query(params![account, first_whole_partition(&span.lower), upper])?;
     while let Some(row) = rows.next()? {
         let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
-        let looks = list.looked_at > 0 && list.looked_at.is_multiple_of(CLOCK_EVERY);
-        if looks && list.started.elapsed() >= scan.time {
+        if !list.walk.row() {
             list.page.next = Some(entry);
             return Ok(true);
         }
-        list.looked_at += 1;
         let partition = row.get_ref(0)?.as_str()?;
         let view = View { partition, row: "", modified: entry.created, properties: Vec::new() };
         if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
-            continue;
+            if list.walk.pass(0) {
+                continue;
+            }
+            list.needs_place = true;
+            return Ok(true);
         }
         if list.page.tables.len() >= scan.rows {
             list.page.next = Some(entry);

@@ -1,0 +1,273 @@
+//! Scans are walks that pass over many rows. A few run at a time, and others wait in
+//! a queue with a limit, so that everything else has processors left.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::store::{Fault, StoreResult};
+
+/// Scans that wait for a place.
+const MAX_WAITING: usize = 64;
+/// Rows that do not match, and their bytes, past which a walk is a scan.
+const SHORT_ROWS: usize = 256;
+const SHORT_BYTES: usize = 1024 * 1024;
+/// Rows between two looks at the clock.
+const CLOCK_EVERY: usize = 64;
+
+/// Places for scans. Cheap to clone.
+#[derive(Clone)]
+pub struct ScanPlaces {
+    /// A permit for each scan that runs or waits.
+    queue: Arc<Semaphore>,
+    /// A permit for each scan that runs.
+    places: Arc<Semaphore>,
+    /// How long a scan may keep its connection.
+    longest: Duration,
+}
+
+/// The right to scan, until it is dropped.
+pub struct ScanPlace {
+    _queued: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
+}
+
+impl ScanPlaces {
+    /// A place for every other processor.
+    pub fn new(longest: Duration) -> Self {
+        let places = (available_parallelism().map_or(1, NonZero::get) / 2).max(1);
+        Self {
+            queue: Arc::new(Semaphore::new(places + MAX_WAITING)),
+            places: Arc::new(Semaphore::new(places)),
+            longest,
+        }
+    }
+
+    /// A place that nobody waits for.
+    fn free(&self) -> Option<ScanPlace> {
+        let queued = Arc::clone(&self.queue).try_acquire_owned().ok()?;
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        Some(ScanPlace { _queued: queued, _place: place })
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// [`Fault::NotBegun`] where the queue is full, and where no place becomes free
+    /// in time.
+    pub async fn wait(&self, patience: Duration) -> StoreResult<ScanPlace> {
+        let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Fault::NotBegun)?;
+        match timeout(patience, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(place)) => Ok(ScanPlace { _queued: queued, _place: place }),
+            _ => Err(Fault::NotBegun.into()),
+        }
+    }
+
+    /// A walk that may take this long, in a place or none yet.
+    pub fn walk(&self, time: Duration, place: Option<ScanPlace>) -> Walk {
+        Walk {
+            places: self.clone(),
+            place,
+            time,
+            started: Instant::now(),
+            rows: 0,
+            passed_rows: 0,
+            passed_bytes: 0,
+        }
+    }
+}
+
+/// How a walk came to its end.
+#[derive(Debug)]
+pub enum Walked<T> {
+    Done(T),
+    /// It is a scan and all places are taken: it is to be done again in a place.
+    NeedsPlace,
+}
+
+/// Counts what a walk looks at.
+pub struct Walk {
+    places: ScanPlaces,
+    place: Option<ScanPlace>,
+    time: Duration,
+    started: Instant,
+    rows: usize,
+    passed_rows: usize,
+    passed_bytes: usize,
+}
+
+impl Walk {
+    /// Counts a row; false if the time is over and the row is left to the next page.
+    pub fn row(&mut self) -> bool {
+        let looks = self.rows > 0 && self.rows.is_multiple_of(CLOCK_EVERY);
+        if looks && self.started.elapsed() >= self.time() {
+            return false;
+        }
+        self.rows += 1;
+        true
+    }
+
+    fn time(&self) -> Duration {
+        if self.is_long() { self.time.min(self.places.longest) } else { self.time }
+    }
+
+    /// Passes over a row that does not match; false if the walk needs a place.
+    pub fn pass(&mut self, bytes: usize) -> bool {
+        self.passed_rows += 1;
+        self.passed_bytes = self.passed_bytes.saturating_add(bytes);
+        if self.is_long() && self.place.is_none() {
+            self.place = self.places.free();
+            return self.place.is_some();
+        }
+        true
+    }
+
+    const fn is_long(&self) -> bool {
+        self.passed_rows > SHORT_ROWS || self.passed_bytes > SHORT_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::codec::sent::Sent;
+    use crate::error::{Code, Error};
+    use crate::model::{CompareOp, EdmValue, Key, TableName, Ticks};
+    use crate::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};
+    use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
+    use crate::store::{Backend, Failure};
+
+    const ACCOUNT: &str = "account";
+    const ROWS: usize = 3 * SHORT_ROWS;
+
+    fn now() -> Ticks {
+        Ticks::from_raw(638_000_000_000_000_000).unwrap()
+    }
+
+    fn insert(row: usize) -> Write {
+        let properties = vec![("N".to_owned(), EdmValue::Int32(i32::try_from(row).unwrap()))];
+        let properties = Sent::new(0, &properties, None).unwrap();
+        Write { kind: WriteKind::Insert, key: Key::new("p", format!("{row:05}")), properties }
+    }
+
+    /// The entities whose number is this.
+    fn numbered(n: usize, time: Duration) -> Scan {
+        let literal = EdmValue::Int32(i32::try_from(n).unwrap());
+        Scan {
+            spans: vec![Span::everything()],
+            residual: Some(Predicate::Compare {
+                field: Field::Custom("N".into()),
+                op: CompareOp::Eq,
+                literal,
+            }),
+            rows: 1,
+            bytes: usize::MAX,
+            time,
+            projection: Projection::Full,
+        }
+    }
+
+    async fn filled(location: Location) -> (Arc<SqliteStore>, TableName) {
+        let store = SqliteStore::open(&SqliteOptions::new(location)).unwrap();
+        let table = TableName::parse("People").unwrap();
+        store.create_table(ACCOUNT, &table, now()).await.unwrap();
+        let writes: Vec<Write> = (0..ROWS).map(insert).collect();
+        for group in writes.chunks(100) {
+            store.transact(ACCOUNT, &table, group, now()).await.unwrap();
+        }
+        (Arc::new(store), table)
+    }
+
+    fn places(store: &SqliteStore) -> usize {
+        store.places.places.available_permits()
+    }
+
+    fn take_all(store: &SqliteStore) -> Vec<ScanPlace> {
+        let taken: Vec<ScanPlace> = std::iter::from_fn(|| store.places.free()).collect();
+        assert!(!taken.is_empty() && places(store) == 0);
+        taken
+    }
+
+    /// What is no scan, with all places taken.
+    async fn goes_on(store: &SqliteStore, table: &TableName) {
+        let minute = Duration::from_secs(60);
+        assert!(store.get(ACCOUNT, table, &Key::new("p", "00000")).await.unwrap().is_some());
+        store.write(ACCOUNT, table, &insert(ROWS), now()).await.unwrap();
+        store.answers().await.unwrap();
+        let upper = Some(Key::new("p", format!("{SHORT_ROWS:05}")));
+        let range = vec![Span { lower: Key::new("p", ""), upper }];
+        let first = Scan { spans: range, ..numbered(SHORT_ROWS - 1, minute) };
+        assert_eq!(store.query(ACCOUNT, table, &first).await.unwrap().entities.len(), 1);
+        let all = Scan { residual: None, rows: 1000, ..numbered(0, minute) };
+        assert_eq!(store.query(ACCOUNT, table, &all).await.unwrap().entities.len(), ROWS + 1);
+        let tables = TableScan { spans: vec![Span::everything()], residual: None, rows: 10, time: minute };
+        assert_eq!(store.list_tables(ACCOUNT, &tables).await.unwrap().tables.len(), 1);
+    }
+
+    async fn scans_take_turns(location: Location) {
+        let (store, table) = filled(location).await;
+        let all = places(&store);
+        let minute = Duration::from_secs(60);
+        let taken = take_all(&store);
+        let waiting: Vec<_> = (0..MAX_WAITING)
+            .map(|_| {
+                let (store, table) = (Arc::clone(&store), table.clone());
+                tokio::spawn(async move { store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await })
+            })
+            .collect();
+        while store.places.queue.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await;
+        assert_eq!(refused, Err(Failure::Fault(Fault::NotBegun)));
+        assert_eq!(Error::from(refused.unwrap_err()).code, Code::ServerBusy);
+        goes_on(&store, &table).await;
+        drop(taken);
+        for waited in waiting {
+            assert_eq!(waited.await.unwrap().unwrap().entities.len(), 1);
+        }
+        assert_eq!((places(&store), store.places.queue.available_permits()), (all, all + MAX_WAITING));
+        let found = store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await.unwrap();
+        assert_eq!(found.entities.len(), 1, "nobody waits where there is a place");
+    }
+
+    #[tokio::test]
+    async fn scans_take_turns_and_nothing_else_waits_for_them() {
+        let folder = TempDir::new().unwrap();
+        scans_take_turns(Location::File(folder.path().join("a.db"))).await;
+        scans_take_turns(Location::Memory).await;
+    }
+
+    #[tokio::test]
+    async fn a_scan_that_waited_in_vain_and_one_that_is_given_up_leave_the_queue() {
+        let (store, table) = filled(Location::Memory).await;
+        let taken = take_all(&store);
+        let free = store.places.queue.available_permits();
+        let scan = numbered(ROWS - 1, Duration::from_millis(20));
+        assert_eq!(store.query(ACCOUNT, &table, &scan).await, Err(Failure::Fault(Fault::NotBegun)));
+        assert_eq!(store.places.queue.available_permits(), free);
+        let scan = numbered(ROWS - 1, Duration::from_secs(60));
+        let given_up = timeout(Duration::from_millis(50), store.query(ACCOUNT, &table, &scan)).await;
+        assert!(given_up.is_err());
+        assert_eq!(store.places.queue.available_permits(), free);
+        drop(taken);
+    }
+
+    #[test]
+    fn long_walks_keep_the_connection_no_longer_than_they_may() {
+        let places = ScanPlaces::new(Duration::ZERO);
+        let mut walk = places.walk(Duration::from_secs(60), None);
+        let rows = (0..ROWS).take_while(|_| walk.row() && walk.pass(1)).count();
+        assert_eq!(rows, SHORT_ROWS + CLOCK_EVERY, "the first look at the clock past a short walk");
+        drop(walk);
+        let mut large = places.walk(Duration::from_secs(60), None);
+        assert!(large.pass(SHORT_BYTES) && large.place.is_none());
+        assert!(large.pass(1) && large.place.is_some(), "large rows make a scan, too");
+    }
+}
