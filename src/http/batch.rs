@@ -1,5 +1,7 @@
 //! Batches: running them and printing their answers (protocol §8.3, §8.4).
 
+use std::time::Duration;
+
 use futures_util::future::join;
 use uuid::Uuid;
 
@@ -28,6 +30,8 @@ pub struct Run<'a, S> {
     pub target: &'a Target,
     pub identity: &'a Identity,
     pub occasion: Occasion<'a>,
+    /// What the rows of a page may take.
+    pub page_time: Duration,
     pub now: Ticks,
 }
 
@@ -79,7 +83,8 @@ impl<S: Backend> Run<'_, S> {
     }
 
     async fn query(&self, part: &mut BatchPart<Operation>) -> Result<Answer> {
-        let plan = permit(self.identity, self.target, plan::plan(&mut part.wanted)?)?;
+        let mut plan = permit(self.identity, self.target, plan::plan(&mut part.wanted)?)?;
+        plan.end_page_within(self.page_time);
         execute(self.store, &plan, &part.wanted, self.printer(&part.printing)).await
     }
 

@@ -300,14 +300,16 @@ impl Pipeline<'_> {
         request: &mut request::Request,
     ) -> Result<Answer> {
         let (Place { store, cors }, now) = (self.service.place(target), self.service.version_clock.now());
+        let page_time = page_time(time_allowed(self.options.any_case("timeout")));
         let operation = match &mut request.wanted {
             Wanted::One(operation) => operation,
             Wanted::Batch(batch) => {
-                let run = Run { store, target, identity, occasion: self.occasion, now };
+                let run = Run { store, target, identity, occasion: self.occasion, page_time, now };
                 return Box::pin(run.batch(batch)).await;
             }
         };
-        let plan = permit(identity, target, plan::plan(operation)?)?;
+        let mut plan = permit(identity, target, plan::plan(operation)?)?;
+        plan.end_page_within(page_time);
         let printer = Printer { target, format: request.format, prefer: request.prefer, now };
         let answer = execute(store, &plan, operation, printer).await?;
         if matches!(operation, Operation::SetProperties(_)) {
@@ -351,6 +353,12 @@ fn time_allowed(asked: Option<&str>) -> Duration {
     }
 }
 
+/// The part of that time which the rows of a page may take. The rest is for what comes
+/// before and after.
+fn page_time(allowed: Duration) -> Duration {
+    allowed.mul_f32(0.75)
+}
+
 #[cfg(test)]
 mod tests {
     use actix_web::http::header::ETAG;
@@ -361,6 +369,8 @@ mod tests {
     use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
     use crate::auth::issue::{Grant, Subject};
     use crate::model::Ticks;
+    use crate::plan::scan::MAX_TIME;
+    use crate::plan::{Plan, TableScan};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 
     const HOUR: Duration = Duration::from_secs(3600);
@@ -444,5 +454,21 @@ mod tests {
         assert_eq!(allowed(Some("900")), 30);
         assert_eq!(allowed(Some("0")), 30);
         assert_eq!(allowed(Some("x")), 30);
+    }
+
+    #[test]
+    fn pages_end_within_the_time_that_the_client_gives() {
+        let page = |timeout| {
+            let scan = TableScan { spans: Vec::new(), residual: None, rows: 1, time: MAX_TIME };
+            let mut plan = Plan::ListTables(scan);
+            plan.end_page_within(page_time(time_allowed(timeout)));
+            let Plan::ListTables(scan) = plan else { unreachable!() };
+            scan.time
+        };
+        for unlimited in [None, Some("30"), Some("7"), Some("900")] {
+            assert_eq!(page(unlimited), MAX_TIME, "{unlimited:?}");
+        }
+        assert_eq!(page(Some("4")), Duration::from_secs(3));
+        assert_eq!(page(Some("1")), Duration::from_millis(750));
     }
 }

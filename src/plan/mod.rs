@@ -16,6 +16,8 @@ pub use predicate::{Field, Predicate};
 pub use scan::{EntityPage, PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
 
+use std::time::Duration;
+
 use crate::codec::policies::Policy;
 use crate::codec::properties::{Layout, Properties};
 use crate::error::{Code, Result};
@@ -53,6 +55,17 @@ pub enum Plan {
     GetStats,
     /// To be refused, with an error that depends on whether the table exists.
     BelowTable(TableName),
+}
+
+impl Plan {
+    /// Has a page end after this time at most.
+    pub fn end_page_within(&mut self, most: Duration) {
+        match self {
+            Plan::ListTables(scan) => scan.time = scan.time.min(most),
+            Plan::Query { scan, .. } => scan.time = scan.time.min(most),
+            _ => {}
+        }
+    }
 }
 
 /// At least one write, to one partition of one table, done together.
