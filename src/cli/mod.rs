@@ -2,6 +2,7 @@
 
 mod account;
 mod azurite;
+mod backup;
 mod check;
 mod connection;
 mod endpoint;
@@ -23,6 +24,7 @@ use clap_complete::Shell;
 
 use account::AccountCommand;
 use azurite::Named;
+use backup::BackupArguments;
 use check::CheckArguments;
 use healthcheck::HealthcheckArguments;
 use migrate::MigrateArguments;
@@ -53,6 +55,9 @@ enum Command {
     /// Make or update the tables of the database, and end
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(Box<MigrateArguments>),
+    /// Copy a SQLite database to a new file, also while a server runs
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup(Box<BackupArguments>),
     /// Look for mistakes in the settings and at the database; ends with status 1 if there are any
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Box<CheckArguments>),
@@ -85,6 +90,9 @@ const EXAMPLES: &str = "Examples:
 Every command has its own --help.";
 const MIGRATE_EXAMPLES: &str = "Example:
   rowhouse migrate --database-url postgres://owner@localhost/rowhouse";
+const BACKUP_EXAMPLES: &str = "Examples:
+  rowhouse backup copy.db
+  rowhouse backup --json --database-url sqlite:///var/lib/rowhouse/tables.db /backups/monday.db";
 const CHECK_EXAMPLES: &str = "Examples:
   rowhouse check
   rowhouse check --json --database-url postgres://rowhouse@localhost/rowhouse";
@@ -132,6 +140,7 @@ pub fn run() -> ExitCode {
         Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
         Some(Command::Account(command)) => account::run(command),
         Some(Command::Migrate(arguments)) => migrate::run(arguments),
+        Some(Command::Backup(arguments)) => backup::run(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Sas(command)) => sas::run(command),
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),

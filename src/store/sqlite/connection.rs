@@ -47,7 +47,7 @@ impl Location {
 }
 
 /// How long a statement waits for another process that holds the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Page cache of the connection that writes, in KiB: what a commit has changed.
 /// More would cost time: SQLite looks through all of it after a page was split.
 const WRITER_CACHE_KIB: i64 = 4 * 1024;

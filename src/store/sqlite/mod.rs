@@ -5,6 +5,7 @@
 
 mod access;
 mod accounts;
+mod backup;
 mod checkpoint;
 mod connection;
 mod places;
@@ -29,6 +30,7 @@ use crate::metrics::seldom::{Seldom, Turn};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 pub use access::obstacle;
+pub use backup::{Backup, BackupError, Copied};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
 use places::{ScanPlaces, Walk, Walked};
 use readers::Readers;

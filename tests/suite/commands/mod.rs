@@ -2,6 +2,7 @@
 
 mod accounts;
 mod asking;
+mod backing_up;
 mod checking;
 mod document;
 mod resealing;

@@ -1,0 +1,91 @@
+//! `rowhouse backup`: a copy of a SQLite database while a server runs.
+
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::output::{Done, Form, Problem, block_on};
+use crate::app::AppError;
+use crate::config::{Database, Mistakes, StorageSettings};
+use crate::store::sqlite::{Backup, Copied, Location};
+
+/// Pause between two words about the progress.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// What to back up, and where to.
+#[derive(Debug, Args)]
+pub struct BackupArguments {
+    /// The new file; one that exists is not replaced
+    file: PathBuf,
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Copies the database to a new file and checks the copy.
+///
+/// # Errors
+/// [`Problem`], to be shown; there is no new file then.
+pub fn run(arguments: &BackupArguments) -> Done {
+    let mut mistakes = Mistakes::default();
+    let database = arguments.storage.read(&mut mistakes);
+    let database = mistakes.unless(database)?;
+    let source = source(&database)?;
+    let file = &arguments.file;
+    let Copied { bytes, tables, entities } = block_on(copy(source, file))?;
+    let (shown, file) = (database.shown(), file.display().to_string());
+    arguments.form.print(
+        &format!("{file} is a backup of {shown}: {tables} tables, {entities} entities, {bytes} bytes."),
+        &json!({ "database": shown, "file": file, "tables": tables, "entities": entities, "bytes": bytes }),
+    )
+}
+
+/// The file to back up.
+fn source(database: &Database) -> Done<&Path> {
+    match database {
+        Database::Postgres { .. } => Err(Problem(
+            "backup is for SQLite; use pg_dump for PostgreSQL, or base backups with WAL archiving".into(),
+        )),
+        Database::Sqlite(options) => match (&options.location, database.missing_file()) {
+            (Location::Memory, _) => {
+                Err(Problem("--database-url: a database in memory has no backup".into()))
+            }
+            (_, Some(path)) => Err(AppError::Missing(path.display().to_string()).into()),
+            (Location::File(path), None) => Ok(path),
+        },
+    }
+}
+
+/// Copies on another thread, until it is done or a signal stops it.
+async fn copy(source: &Path, file: &Path) -> Done<Copied> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let backup = Backup::new(source, file)?;
+    let (partial, stop) = (backup.partial(), backup.stop());
+    let mut work = tokio::task::spawn_blocking(|| backup.run());
+    let mut pause = tokio::time::interval(PROGRESS);
+    pause.tick().await;
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok(done??),
+            _ = interrupt.recv() => stop.store(true, Ordering::Relaxed),
+            _ = terminate.recv() => stop.store(true, Ordering::Relaxed),
+            _ = pause.tick() => tell_progress(&partial),
+        }
+    }
+}
+
+/// Says how much has been written, where somebody looks.
+fn tell_progress(partial: &Path) {
+    if stderr().is_terminal()
+        && let Ok(found) = partial.metadata()
+    {
+        let _ = writeln!(stderr(), "rowhouse: {} MiB are written", found.len() >> 20);
+    }
+}

@@ -1,0 +1,122 @@
+//! `rowhouse backup`.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::*;
+use crate::support::server::account;
+
+fn row(number: usize) -> String {
+    format!("{number:06}")
+}
+
+/// Names of the folder's files that begin like this.
+fn files(folder: &Path, prefix: &str) -> Vec<String> {
+    let names = std::fs::read_dir(folder).expect("a folder").flatten().map(|file| file.file_name());
+    names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(prefix)).collect()
+}
+
+#[test]
+fn a_backup_beside_writes_holds_all_that_was_acknowledged_before() {
+    let site = Site::sqlite();
+    let accounts = account(1).setting();
+    let server = site.server(&["--accounts", &accounts]);
+    let client = Client::path_style(server.address(), account(1));
+    let table = client.table();
+    let (acknowledged, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let copies = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let number = acknowledged.load(Ordering::Relaxed);
+                table.seed(with_keys("p", &row(number), json!({ "A": "x".repeat(1000) })));
+                acknowledged.store(number + 1, Ordering::Relaxed);
+            }
+        });
+        let copies = ["one.db", "two.db", "three.db"].map(|name| {
+            soon("a write", || acknowledged.load(Ordering::Relaxed) >= 50);
+            let before = acknowledged.load(Ordering::Relaxed);
+            (name, before, site.json(&["backup", name]))
+        });
+        over.store(true, Ordering::Relaxed);
+        copies
+    });
+    for (name, before, told) in copies {
+        let file = site.folder.join(name);
+        assert_eq!(told["bytes"].as_u64(), file.metadata().ok().map(|found| found.len()), "{told}");
+        assert_eq!((&told["tables"], &told["file"]), (&json!(1), &json!(name)));
+        assert!(told["entities"].as_u64().is_some_and(|entities| entities >= before as u64), "{told}");
+        let url = format!("sqlite://{}", file.display());
+        let copy = Site { folder: fresh_folder(), url };
+        let server = copy.server(&["--accounts", &accounts]);
+        let client = Client::path_style(server.address(), account(1));
+        let table = Table::new(&client, &table.name);
+        for number in 0..before {
+            table.get("p", &row(number)).expect(200);
+        }
+        table.seed(with_keys("q", "new", json!({})));
+    }
+    let left: Vec<String> =
+        files(&site.folder, "").into_iter().filter(|name| name.contains("partial")).collect();
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[test]
+fn a_backup_replaces_nothing_and_copies_only_what_is_there() {
+    let site = Site::sqlite();
+    site.fails(&["backup", "copy.db"], &["no file", "tables.db"]);
+    site.json(&["migrate"]);
+    std::fs::write(site.folder.join("copy.db"), "precious").expect("a file");
+    site.fails(&["backup", "copy.db"], &["copy.db", "exists"]);
+    site.fails(&["backup", "tables.db"], &["tables.db", "exists"]);
+    assert_eq!(std::fs::read_to_string(site.folder.join("copy.db")).expect("the file"), "precious");
+    site.fails(&["backup", "none/copy.db"], &["none/copy.db"]);
+    site.fails(&["backup", "copy2.db", "--database-url", "sqlite::memory:"], &["memory"]);
+    let other = site.folder.join("other.db");
+    rusqlite::Connection::open(&other)
+        .and_then(|db| db.execute_batch("CREATE TABLE a (b)"))
+        .expect("a database");
+    let other = format!("sqlite://{}", other.display());
+    site.fails(&["backup", "copy2.db", "--database-url", &other], &["other.db", "no database of Rowhouse"]);
+    assert_eq!(files(&site.folder, "copy"), ["copy.db"]);
+    let text = site.run(&["backup", "copy2.db"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("copy2.db is a backup of sqlite://"), "{text:?}");
+}
+
+#[test]
+fn a_backup_of_postgres_is_made_by_its_own_tools() {
+    let site = Site { folder: fresh_folder(), url: "postgres://somebody@localhost/rowhouse".into() };
+    site.fails(&["backup", "copy.db"], &["pg_dump", "base backups"]);
+    assert_eq!(files(&site.folder, ""), Vec::<String>::new());
+}
+
+#[test]
+fn a_backup_that_is_told_to_stop_leaves_nothing() {
+    let site = Site::sqlite();
+    site.json(&["migrate"]);
+    let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+                INSERT INTO entities SELECT 1, 'p', i, 0, '{}' FROM n";
+    let db = rusqlite::Connection::open(site.folder.join("tables.db")).expect("the database");
+    db.execute_batch(rows).expect("many rows");
+    for signal in ["INT", "TERM"] {
+        let child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
+            .args(["backup", "copy.db", "--database-url", &site.url])
+            .current_dir(&site.folder)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        soon("the copy", || !files(&site.folder, "copy").is_empty());
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        let output = child.wait_with_output().expect("an end");
+        let left = files(&site.folder, "copy");
+        if output.status.success() {
+            // Done before it was told.
+            assert_eq!(left, ["copy.db"], "{sent:?}");
+            std::fs::remove_file(site.folder.join("copy.db")).expect("the copy can go");
+        } else {
+            failed(&output, &["stopped", "no backup"]);
+            assert_eq!(left, Vec::<String>::new());
+        }
+    }
+}
