@@ -19,7 +19,7 @@ use crate::http::clock::VersionClock;
 use crate::http::{self, BodyMemory, Issuer, Place, Service, Throttle, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
 use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
-use crate::store::sqlite::{OpenError, SqliteStore};
+use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
 
@@ -64,6 +64,8 @@ struct Running {
     /// What answers operators, if anything does.
     admin: Option<(Server, Data<Admin>)>,
     up: Up,
+    /// Held until the server has ended.
+    lock: Option<ServerLock>,
 }
 
 /// A server that answers.
@@ -141,6 +143,14 @@ async fn tell_of_connections(config: Config, service: Data<Service>) {
     }
 }
 
+/// Keeps other servers from a SQLite file.
+fn lock(database: &Database) -> Result<Option<ServerLock>, AppError> {
+    match database {
+        Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => Ok(ServerLock::take(path)?),
+        _ => Ok(None),
+    }
+}
+
 /// Opens the database and, if there is one, its read replica.
 async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
     Ok(match database {
@@ -156,6 +166,7 @@ async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
 /// Opens the database and starts to listen.
 async fn start(config: &Config) -> Result<Running, AppError> {
     process::started();
+    let lock = lock(&config.database)?;
     let (primary, secondary) = open(&config.database).await?;
     let given = config.accounts.clone();
     let (follower, accounts) = match &config.master_key {
@@ -201,7 +212,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     }
     let admin = start_admin(config, &service, follower)?;
     let server = http::listen(server, listener, service.clone(), tls).map_err(listen)?.run();
-    Ok(Running { server, admin, up: Up { address, service } })
+    Ok(Running { server, admin, up: Up { address, service }, lock })
 }
 
 fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
@@ -270,7 +281,7 @@ async fn serve_until(
     ready: impl FnOnce(&Up),
 ) -> Result<(), AppError> {
     let mut stop = Box::pin(stop);
-    let Running { server, admin, up } = tokio::select! {
+    let Running { server, admin, up, lock } = tokio::select! {
         started = start(config) => started?,
         // A database that does not answer would be waited for.
         () = &mut stop => {
@@ -305,6 +316,7 @@ async fn serve_until(
         tracer.flush();
     }
     up.service.primary.store.close().await;
+    drop(lock);
     ended.map_err(AppError::Run)
 }
 

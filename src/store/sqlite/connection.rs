@@ -26,6 +26,8 @@ pub enum OpenError {
     Access(String, String),
     #[error("the SQLite database {0} can only be read: {1}")]
     ReadOnly(String, String),
+    #[error("another server has the SQLite database {0}: it holds a lock on {1}; end that server first")]
+    Served(String, String),
     #[error("cannot bring the SQLite database to the current schema: {0}")]
     Migrate(#[from] rusqlite_migration::Error),
     #[error("SQLite refused a setting: {0}")]
@@ -126,7 +128,11 @@ fn can_be_a_race(error: &OpenError) -> bool {
     match error {
         OpenError::Migrate(_) => true,
         OpenError::Configure(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy),
-        OpenError::Open(..) | OpenError::Access(..) | OpenError::ReadOnly(..) | OpenError::Thread(_) => false,
+        OpenError::Open(..)
+        | OpenError::Access(..)
+        | OpenError::ReadOnly(..)
+        | OpenError::Served(..)
+        | OpenError::Thread(_) => false,
     }
 }
 

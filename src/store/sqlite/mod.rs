@@ -8,6 +8,7 @@ mod accounts;
 mod backup;
 mod checkpoint;
 mod connection;
+mod lock;
 mod places;
 mod ranges;
 mod readers;
@@ -32,6 +33,7 @@ use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Writte
 pub use access::obstacle;
 pub use backup::{Backup, BackupError, Copied};
 pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
+pub use lock::ServerLock;
 use places::{ScanPlaces, Walk, Walked};
 use readers::Readers;
 use writer::Writer;

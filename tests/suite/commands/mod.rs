@@ -5,6 +5,7 @@ mod asking;
 mod backing_up;
 mod checking;
 mod document;
+mod locking;
 mod resealing;
 mod sas;
 

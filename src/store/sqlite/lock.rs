@@ -1,0 +1,90 @@
+//! Keeps two servers from one database file.
+
+use std::fs::{File, OpenOptions, TryLockError, canonicalize};
+use std::io;
+use std::path::{Path, PathBuf, absolute};
+
+use super::access::obstacle;
+use super::connection::OpenError;
+
+/// The right to serve a database file, until it is dropped. The system takes it back
+/// when the process ends, however it ends.
+pub struct ServerLock {
+    _file: File,
+}
+
+impl ServerLock {
+    /// Locks the file beside the database. `None`, with a warning, where the file
+    /// system does not allow that.
+    ///
+    /// # Errors
+    /// [`OpenError::Served`] where another server has it.
+    pub fn take(database: &Path) -> Result<Option<Self>, OpenError> {
+        let path = beside(database);
+        let locked = open(&path).map_err(TryLockError::Error).and_then(|file| {
+            file.try_lock()?;
+            Ok(Self { _file: file })
+        });
+        match locked {
+            Ok(lock) => Ok(Some(lock)),
+            Err(TryLockError::WouldBlock) => {
+                Err(OpenError::Served(database.display().to_string(), path.display().to_string()))
+            }
+            Err(TryLockError::Error(error)) => {
+                warn(database, &path, &error);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// A database that cannot be written is not served at all.
+fn warn(database: &Path, path: &Path, error: &io::Error) {
+    if obstacle(database).is_none() {
+        let file = path.display();
+        tracing::warn!(%error, "cannot lock {file}; see to it that no other server has this database");
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).open(path)
+}
+
+/// Beside the file itself, so that links to it share one lock.
+fn beside(database: &Path) -> PathBuf {
+    let real = canonicalize(database).or_else(|_| absolute(database)).unwrap_or_else(|_| database.to_owned());
+    let mut name = real.into_os_string();
+    name.push(".lock");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_by_whatever_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a.db"), folder.path().join("link.db"));
+        std::fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let held = ServerLock::take(&file).unwrap();
+        assert!(held.is_some());
+        for name in [&file, &link] {
+            assert!(
+                matches!(ServerLock::take(name), Err(OpenError::Served(_, lock)) if lock.ends_with("a.db.lock"))
+            );
+        }
+        drop(held);
+        assert!(ServerLock::take(&link).unwrap().is_some());
+    }
+
+    #[test]
+    fn where_there_can_be_no_lock_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.db");
+        std::fs::create_dir(folder.path().join("a.db.lock")).unwrap();
+        assert!(ServerLock::take(&file).unwrap().is_none());
+        assert!(ServerLock::take(&folder.path().join("none").join("a.db")).unwrap().is_none());
+    }
+}
