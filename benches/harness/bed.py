@@ -25,6 +25,7 @@ class Bed:
         self.options = options
         self.rowhouse, self.loader, self.relay, self.bare, self.still = programs
         self.folder = new_folder()
+        self.copies = 0
         say("starting a private PostgreSQL")
         self.cluster = Cluster()
         self.cluster.lengthen_log()
@@ -41,6 +42,15 @@ class Bed:
 
     def new_server(self, store):
         return Rowhouse(self.rowhouse, self.urls[store])
+
+    def server_beside(self, store, *more):
+        """Another server over what a store holds. A SQLite file has one server, so it gets a copy."""
+        if store != "sqlite":
+            return Rowhouse(self.rowhouse, self.urls[store], *more)
+        self.copies += 1
+        copy = self.folder / f"copy{self.copies}.db"
+        run([str(self.rowhouse), "backup", str(copy), "--database-url", self.urls[store]])
+        return Rowhouse(self.rowhouse, f"sqlite://{copy}", *more)
 
     def start_before(self, store):
         file = f"sqlite://{self.folder / 'before.db'}"

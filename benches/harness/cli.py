@@ -19,6 +19,7 @@ from heavy import heavy
 from hostile import hostile
 from processes import Failure, ROOT, end_all, end_with_us, say
 from profiled import release
+from scans import scans
 
 # Seconds after which everything ends, come what may.
 LIMIT = 3 * 3600
@@ -118,7 +119,7 @@ def measure(bed):
     if chosen.before:
         return
     kinds = {"floor": extra.floor, "memory": extra.memory, "hostile": hostile, "start": extra.start, "heavy": heavy,
-             "azurite": against_azurite, "growth": extra.growth, "purge": extra.purge}
+             "scans": scans, "azurite": against_azurite, "growth": extra.growth, "purge": extra.purge}
     for name, kind in kinds.items():
         if name in wanted:
             yield from kind(bed)

@@ -86,7 +86,7 @@ def memory(bed):
     for store in bed.options.stores:
         say(f"memory, {store}")
         bed.need("still", bed.servers[store])
-        server = bed.new_server(store)
+        server = bed.server_beside(store)
         look = Resident(server.pid)
         try:
             bed.load(server, "replace-any", "still", clients=64, requests=bed.options.requests // 20)
@@ -117,7 +117,7 @@ def start(bed):
         bed.need("still", bed.servers[store])
         times = []
         for _ in range(3 if bed.options.quick else 15):
-            server = bed.new_server(store)
+            server = bed.server_beside(store)
             times.append((server.ready_after + request(server, "GET", "/Tables")) * 1000)
             server.end()
         took = median(times)

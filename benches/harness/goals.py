@@ -67,7 +67,7 @@ AZURITE = (
     ("read", "point read, 10 k entities a partition", "deep", 60),
 )
 
-EXTRAS = ("floor", "memory", "hostile", "start", "heavy")
+EXTRAS = ("floor", "memory", "hostile", "start", "heavy", "scans")
 LARGE = ("growth", "purge")
 
 # Entities and partitions of each table.

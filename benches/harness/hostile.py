@@ -13,7 +13,7 @@ from email.utils import formatdate
 from bed import ACCOUNT, KEY
 from compare import Line
 from extra import MEBI, Resident
-from processes import ROOT, Rowhouse, say
+from processes import ROOT, say
 
 CERTIFICATES = ROOT / "tests" / "fixtures" / "tls"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -36,7 +36,7 @@ def hostile(bed):
         (f"{PAGES} pages of 1000", PAGES, "/still()", True, 160),
     ):
         say(f"hostile, {what}")
-        server = Rowhouse(bed.rowhouse, bed.urls[store], *encryption)
+        server = bed.server_beside(store, *encryption)
         look = Resident(server.pid)
         try:
             before = look.now()
