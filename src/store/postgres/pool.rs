@@ -141,6 +141,9 @@ impl Pool {
     /// Waits in the queue of all pools, and meanwhile tries to open a session by turns.
     async fn wait(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, Trouble> {
         let sessions = self.dial.sessions();
+        if sessions.is_away() {
+            return Err(Fault::Unavailable.into());
+        }
         self.owner.metrics.waits.one();
         let mut waiter = sessions.wait();
         loop {
@@ -149,6 +152,9 @@ impl Pool {
             }
             if Instant::now() >= until {
                 return Err(Fault::Busy.into());
+            }
+            if sessions.is_away() {
+                return Err(Fault::Unavailable.into());
             }
             let Some(_turn) = sessions.turn() else { continue };
             match self.open(wait, until).await {
@@ -172,8 +178,9 @@ impl Pool {
             }
             failed => {
                 self.owner.metrics.failures.one();
-                self.dial.sessions().refused();
-                Err(self.not_opened(failed.and_then(Result::err)))
+                let not_opened = self.not_opened(failed.and_then(Result::err));
+                self.dial.sessions().refused(!not_opened.may_wait);
+                Err(not_opened)
             }
         }
     }

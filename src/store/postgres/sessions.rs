@@ -74,6 +74,8 @@ struct State {
     retry_at: Option<Instant>,
     pause: Duration,
     is_opening: bool,
+    /// The last attempt failed, and there was no session to wait for.
+    is_away: bool,
 }
 
 impl Sessions {
@@ -165,6 +167,12 @@ impl Sessions {
         }
     }
 
+    /// Whether there is nothing to wait for until somebody tries again.
+    pub fn is_away(&self) -> bool {
+        let state = self.state();
+        state.is_away && state.retry_at.is_some_and(|at| Instant::now() < at)
+    }
+
     /// The turn to try to open a session, unless somebody else has it or it is too early.
     pub fn turn(&self) -> Option<Turn<'_>> {
         let mut state = self.state();
@@ -177,11 +185,13 @@ impl Sessions {
 
     pub fn opened(&self) {
         let mut state = self.state();
-        (state.retry_at, state.pause) = (None, Duration::ZERO);
+        (state.retry_at, state.pause, state.is_away) = (None, Duration::ZERO, false);
     }
 
-    pub fn refused(&self) {
+    /// Notes a failed attempt; `is_away` if there is no session to wait for either.
+    pub fn refused(&self, is_away: bool) {
         let mut state = self.state();
+        state.is_away = is_away;
         if state.retry_at.is_none_or(|at| at <= Instant::now()) {
             state.pause = (state.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             state.retry_at = Some(Instant::now() + state.pause);

@@ -4,22 +4,24 @@
 //! without one. Those that wait long for a lock are few in all, so that the rest of
 //! the pool stays free.
 
-use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::store::Fault;
 
-/// Queues for rows. Rows whose hashes meet share one.
-const QUEUES: usize = 256;
 /// The part of a pool that may wait for locks.
 const PART: usize = 4;
 
 /// The turns of one store.
 pub struct Turns {
-    rows: Vec<Semaphore>,
+    /// A queue for each row that has a turn or that somebody waits for, by its hash.
+    rows: Mutex<HashMap<u64, Arc<Semaphore>>>,
+    hasher: RandomState,
     waits: Semaphore,
     limit: Duration,
 }
@@ -27,21 +29,27 @@ pub struct Turns {
 impl Turns {
     /// For a pool of so many connections; nobody waits longer than `limit` for a turn.
     pub fn new(connections: usize, limit: Duration) -> Self {
-        let rows = (0..QUEUES).map(|_| Semaphore::new(1)).collect();
-        Self { rows, waits: Semaphore::new((connections / PART).max(1)), limit }
+        let waits = Semaphore::new((connections / PART).max(1));
+        Self { rows: Mutex::default(), hasher: RandomState::new(), waits, limit }
     }
 
     /// Whether a write of the row has the turn.
     pub fn is_taken(&self, row: impl Hash) -> bool {
-        self.queue(row).is_some_and(|queue| queue.available_permits() == 0)
+        let rows = self.rows();
+        !rows.is_empty() && rows.contains_key(&self.hasher.hash_one(row))
     }
 
     /// Waits for the turn of the row.
     ///
     /// # Errors
     /// [`Fault::Busy`] if that takes too long.
-    pub async fn of_row(&self, row: impl Hash) -> Result<SemaphorePermit<'_>, Fault> {
-        self.turn(self.queue(row).ok_or(Fault::Other)?).await
+    pub async fn of_row(&self, row: impl Hash) -> Result<RowTurn<'_>, Fault> {
+        let hash = self.hasher.hash_one(row);
+        let queue = Arc::clone(self.rows().entry(hash).or_insert_with(|| Arc::new(Semaphore::new(1))));
+        let mut turn = RowTurn { turns: self, hash, permit: None, queue };
+        let waiting = timeout(self.limit, Arc::clone(&turn.queue).acquire_owned()).await;
+        turn.permit = Some(waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)?);
+        Ok(turn)
     }
 
     /// Waits for the right to wait for a lock on a connection.
@@ -49,17 +57,48 @@ impl Turns {
     /// # Errors
     /// [`Fault::Busy`] if that takes too long.
     pub async fn to_wait(&self) -> Result<SemaphorePermit<'_>, Fault> {
-        self.turn(&self.waits).await
+        let waiting = timeout(self.limit, self.waits.acquire()).await;
+        waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)
     }
 
-    async fn turn<'t>(&self, queue: &'t Semaphore) -> Result<SemaphorePermit<'t>, Fault> {
-        timeout(self.limit, queue.acquire()).await.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)
+    fn rows(&self) -> MutexGuard<'_, HashMap<u64, Arc<Semaphore>>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn queue(&self, row: impl Hash) -> Option<&Semaphore> {
-        let mut hasher = DefaultHasher::new();
-        row.hash(&mut hasher);
-        // The remainder is less than the number of queues.
-        self.rows.get((hasher.finish() % QUEUES as u64) as usize)
+/// The turn of a row, or a place in its queue.
+pub struct RowTurn<'t> {
+    turns: &'t Turns,
+    hash: u64,
+    permit: Option<OwnedSemaphorePermit>,
+    queue: Arc<Semaphore>,
+}
+
+impl Drop for RowTurn<'_> {
+    fn drop(&mut self) {
+        self.permit = None;
+        let mut rows = self.turns.rows();
+        // The map has one, and this is the other: nobody else waits.
+        if Arc::strong_count(&self.queue) == 2 {
+            rows.remove(&self.hash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rows_have_queues_of_their_own_while_somebody_needs_them() {
+        let turns = Turns::new(8, Duration::from_millis(20));
+        assert!(!turns.is_taken(1));
+        let first = turns.of_row(1).await.unwrap();
+        let others: Vec<_> = (2..1000).collect();
+        assert!(turns.is_taken(1) && !others.iter().any(|row| turns.is_taken(row)));
+        assert_eq!(turns.of_row(1).await.err(), Some(Fault::Busy));
+        turns.of_row(2).await.unwrap();
+        drop(first);
+        assert!(turns.rows().is_empty());
     }
 }

@@ -169,6 +169,7 @@ fn without_a_master_key_and_with_another_nothing_is_changed() {
         refused(&call(&admin, "GET", "/accounts", ""), 409, "NoMasterKey");
         refused(&post(&admin, "/accounts", &json!({ "name": "another" })), 409, "NoMasterKey");
         assert_eq!(site.json(&["account", "list"]), before);
+        drop(server);
         // Stored under another key while a server runs.
         let (server, admin, _) = servers(&site);
         site.json(&["account", "remove", "myaccount"]);
@@ -193,6 +194,7 @@ fn only_who_has_a_token_changes_accounts() {
     for (verb, path) in [("POST", "/disable"), ("POST", "/enable"), ("DELETE", "")] {
         refused(&call(&admin, verb, &format!("/accounts/myaccount{path}"), ""), 403, "TokenNeeded");
     }
+    drop(server);
     let server = site.server(&ADMIN);
     refused(&ask(&admin_of(&server), "DELETE", "/accounts/myaccount", ""), 401, "Unauthorized");
     assert_eq!(site.json(&["account", "list"])[0]["disabled"], false);
