@@ -26,6 +26,7 @@ mod operators;
 mod process;
 mod promises;
 mod replay;
+mod replay_clients;
 mod rewind;
 mod secondary;
 mod store;

@@ -41,9 +41,14 @@ pub struct RecordedResponse {
     pub body: Option<String>,
 }
 
-/// All exchanges in the order of the file.
+/// All exchanges of the service, in the order of the file.
 pub fn recordings() -> Vec<Exchange> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/service.jsonl");
+    recordings_of("service.jsonl")
+}
+
+/// All exchanges of a file of `tests/fixtures`, in their order.
+pub fn recordings_of(file: &str) -> Vec<Exchange> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(file);
     let text = std::fs::read_to_string(path).expect("the fixture is readable");
     text.lines().map(|line| serde_json::from_str(line).expect("a line is an exchange")).collect()
 }

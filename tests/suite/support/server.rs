@@ -16,7 +16,7 @@ use super::postgres::{fresh_database, partition_entities};
 
 /// Accounts that a server knows: more than there are cases, so that each case
 /// has one to itself.
-pub const ACCOUNTS: usize = 1000;
+pub const ACCOUNTS: usize = 1300;
 
 /// How long a server may take to come up.
 const START: Duration = Duration::from_secs(60);
