@@ -125,11 +125,8 @@ pub fn parse_double(text: &str) -> Option<f64> {
 
 /// Reads `true` or `false`, also with a capital first letter.
 pub fn parse_boolean(text: &str) -> Option<bool> {
-    match text {
-        "true" | "True" => Some(true),
-        "false" | "False" => Some(false),
-        _ => None,
-    }
+    let is = |word: &str| text.eq_ignore_ascii_case(word);
+    if is("true") { Some(true) } else { is("false").then_some(false) }
 }
 
 /// Reads a decimal integer; no leading plus, no white space.

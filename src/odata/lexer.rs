@@ -12,9 +12,11 @@ pub enum Token {
     /// A property, an operator or the name of a function: where it stands says which.
     Word(String),
     Literal(EdmValue),
-    /// Something that OData has and the Table service does not: `null`, negated
+    /// Something that OData has and the Table service does not: negated
     /// operands, member paths.
     Unsupported,
+    /// `null`, which nothing can be compared with.
+    Null,
     End,
 }
 
@@ -145,7 +147,7 @@ impl Lexer {
             "false" | "False" => Token::Literal(EdmValue::Boolean(false)),
             "NaN" => Token::Literal(EdmValue::Double(f64::NAN)),
             "INF" => Token::Literal(EdmValue::Double(f64::INFINITY)),
-            "null" => Token::Unsupported,
+            "null" => Token::Null,
             _ => Token::Word(word),
         })
     }

@@ -36,7 +36,7 @@ pub enum Operand {
 /// # Errors
 /// [`Code::FilterSyntax`] with the offset, in UTF-16 units, just past the offending
 /// token, also for too deep or too long expressions; [`Code::NotImplemented`] for functions,
-/// arithmetic, `null` and member paths (UNVERIFIED 11).
+/// arithmetic and member paths (UNVERIFIED 11); [`Code::InvalidInput`] for `null`.
 pub fn parse(text: &str, max_comparisons: usize) -> Result<Expr> {
     let mut parser = Parser {
         text,
@@ -159,6 +159,7 @@ impl Parser<'_> {
             }
             Token::Word(_) | Token::Literal(_) => self.operand(),
             Token::Unsupported => Err(Code::NotImplemented.into()),
+            Token::Null => Err(Code::InvalidInput.into()),
             _ => Err(self.unexpected()),
         }
     }
@@ -315,15 +316,16 @@ mod tests {
             "startswith(a,'x')",
             "substringof('x',a) eq true",
             "year(a) eq 2000",
-            "a eq null",
             "a add 1 eq 2",
             "a/b eq 1",
             "(a eq 1) eq true",
             "a eq tolower(b)",
             "-a eq 1",
-            "null eq a",
         ] {
             assert_eq!(refused(text).0, Code::NotImplemented, "{text}");
+        }
+        for text in ["a eq null", "null eq a"] {
+            assert_eq!(refused(text).0, Code::InvalidInput, "{text}");
         }
     }
 

@@ -126,8 +126,8 @@ fn int32_is_read_from_number_and_text(client: &Client) {
 
 fn boolean_is_read_from_literal_and_text(client: &Client) {
     // UNVERIFIED 8 for text
-    let members = r#""A@odata.type":"Edm.Boolean","A":true,"B@odata.type":"Edm.Boolean","B":"False","C@odata.type":"Edm.Boolean","C":"true""#;
-    assert_eq!(stored(client, members), json!({ "A": true, "B": false, "C": true }));
+    let members = r#""A@odata.type":"Edm.Boolean","A":true,"B@odata.type":"Edm.Boolean","B":"False","C@odata.type":"Edm.Boolean","C":"true","D@odata.type":"Edm.Boolean","D":"TRUE""#;
+    assert_eq!(stored(client, members), json!({ "A": true, "B": false, "C": true, "D": true }));
 }
 
 fn double_is_read_from_number_and_text(client: &Client) {
