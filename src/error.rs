@@ -45,6 +45,7 @@ pub enum Code {
     InvalidDuplicateRow,
     // 401, 403
     NoCredentials,
+    TokenRefused,
     AccountIsDisabled,
     AuthenticationFailed,
     AuthorizationFailure,
@@ -64,6 +65,7 @@ pub enum Code {
     TableAlreadyExists,
     EntityAlreadyExists,
     UpdateConditionNotSatisfied,
+    ConditionNotMet,
     RequestBodyTooLarge,
     AtomFormatNotSupported,
     JsonFormatNotSupported,
@@ -128,6 +130,7 @@ impl Code {
         Code::CommandsInBatchActOnDifferentPartitions,
         Code::InvalidDuplicateRow,
         Code::NoCredentials,
+        Code::TokenRefused,
         Code::AccountIsDisabled,
         Code::AuthenticationFailed,
         Code::AuthorizationFailure,
@@ -146,6 +149,7 @@ impl Code {
         Code::TableAlreadyExists,
         Code::EntityAlreadyExists,
         Code::UpdateConditionNotSatisfied,
+        Code::ConditionNotMet,
         Code::RequestBodyTooLarge,
         Code::AtomFormatNotSupported,
         Code::JsonFormatNotSupported,
@@ -197,7 +201,8 @@ impl Code {
             Code::CommandsInBatchActOnDifferentPartitions => (400, "CommandsInBatchActOnDifferentPartitions", "All commands in a batch must operate on same entity group."),
             Code::InvalidDuplicateRow => (400, "InvalidDuplicateRow", "The batch request contains multiple changes with same row key. An entity can appear only once in a batch request."),
             Code::AccountIsDisabled => (403, "AccountIsDisabled", "The specified account is disabled."),
-            Code::NoCredentials => (401, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."),
+            Code::NoCredentials => (401, "NoAuthenticationInformation", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."),
+            Code::TokenRefused => (401, "InvalidAuthenticationInfo", "Server failed to authenticate the request. Please refer to the information in the www-authenticate header."),
             Code::AuthenticationFailed => (403, "AuthenticationFailed", "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly including the signature."),
             Code::AuthorizationFailure => (403, "AuthorizationFailure", "This request is not authorized to perform this operation."),
             Code::AuthorizationPermissionMismatch => (403, "AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission."),
@@ -215,6 +220,7 @@ impl Code {
             Code::TableAlreadyExists => (409, "TableAlreadyExists", "The table specified already exists."),
             Code::EntityAlreadyExists => (409, "EntityAlreadyExists", "The specified entity already exists."),
             Code::UpdateConditionNotSatisfied => (412, "UpdateConditionNotSatisfied", "The update condition specified in the request was not satisfied."),
+            Code::ConditionNotMet => (412, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met."),
             Code::RequestBodyTooLarge => (413, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit."),
             Code::AtomFormatNotSupported => (415, "AtomFormatNotSupported", "Atom format is not supported."),
             Code::JsonFormatNotSupported => (415, "JsonFormatNotSupported", "JSON format is not supported."),
@@ -232,7 +238,13 @@ impl Code {
     /// the request: a change set of one operation reports these without an
     /// index prefix (protocol §8.4).
     pub const fn is_storage_outcome(self) -> bool {
-        matches!(self, Code::EntityAlreadyExists | Code::UpdateConditionNotSatisfied | Code::ResourceNotFound)
+        matches!(
+            self,
+            Code::EntityAlreadyExists
+                | Code::UpdateConditionNotSatisfied
+                | Code::ConditionNotMet
+                | Code::ResourceNotFound
+        )
     }
 }
 

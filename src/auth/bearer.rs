@@ -137,7 +137,7 @@ impl Claims {
 ///
 /// # Errors
 /// [`Code::InvalidAuthenticationInfo`] for what is no signed token;
-/// [`Code::NoCredentials`] for one without a key id, with an algorithm that is not
+/// [`Code::TokenRefused`] for one without a key id, with an algorithm that is not
 /// accepted, or with a header that must be understood, of which there are none.
 pub fn key_id(token: &str) -> Result<String> {
     if token.len() > MAX_TOKEN {
@@ -146,17 +146,17 @@ pub fn key_id(token: &str) -> Result<String> {
     let header = decode_header(token).map_err(|_| Error::from(Code::InvalidAuthenticationInfo))?;
     match header.kid {
         Some(kid) if ALGORITHMS.contains(&header.alg) && header.crit.is_none() => Ok(kid),
-        _ => Err(Code::NoCredentials.into()),
+        _ => Err(Code::TokenRefused.into()),
     }
 }
 
 /// Verifies a token and says what its bearer may do in an account.
 ///
 /// # Errors
-/// [`Code::NoCredentials`] for a token that does not verify, is expired, not
+/// [`Code::TokenRefused`] for a token that does not verify, is expired, not
 /// yet valid, or meant for somebody else.
 pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Ticks) -> Result<Identity> {
-    let refused = || Error::from(Code::NoCredentials);
+    let refused = || Error::from(Code::TokenRefused);
     let header = decode_header(token).map_err(|_| refused())?;
     let jwk = header.kid.as_deref().and_then(|kid| keys.find(kid)).ok_or_else(refused)?;
     let key = DecodingKey::from_jwk(jwk).map_err(|_| refused())?;
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn whatever_is_wrong_with_a_token_is_refused() {
-        let refused = Err(Code::NoCredentials);
+        let refused = Err(Code::TokenRefused);
         for (name, value) in [
             ("exp", json!(NOW - 61)),
             ("exp", Value::Null),
@@ -323,7 +323,7 @@ mod tests {
     fn shared_secrets_and_unsigned_tokens_never_pass() {
         let secret = EncodingKey::from_secret(include_bytes!("../../tests/fixtures/issuer/first.rsa.der"));
         let hmac = token(Algorithm::HS256, "rsa", &secret, &claims());
-        assert_eq!(outcome(&hmac, "acct"), Err(Code::NoCredentials));
+        assert_eq!(outcome(&hmac, "acct"), Err(Code::TokenRefused));
         let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let unsigned = format!("{}.{}.", part(json!({"alg": "none", "kid": "rsa"})), part(claims()));
         assert!(outcome(&unsigned, "acct").is_err());

@@ -32,8 +32,8 @@ pub enum Credentials {
 /// stored.
 ///
 /// # Errors
-/// [`Code::AccountIsDisabled`]; [`Code::NoCredentials`] or [`Code::AuthenticationFailed`] without
-/// credentials, depending on the version; [`Code::InvalidAuthenticationInfo`]
+/// [`Code::AccountIsDisabled`]; [`Code::NoCredentials`], [`Code::TokenRefused`] or
+/// [`Code::AuthenticationFailed`] without credentials, depending on the version; [`Code::InvalidAuthenticationInfo`]
 /// for a header of no known form; [`Code::AuthenticationFailed`] for a wrong
 /// signature or a date off by more than 15 minutes.
 pub fn credentials(
@@ -63,13 +63,18 @@ pub fn credentials(
 fn signature(head: &Head, options: &Options) -> Result<Credentials> {
     match sas::Claim::read(options)? {
         Some(claim) => Ok(Credentials::Signature(claim)),
-        None => Err(without_credentials(head)),
+        None => Err(without_credentials(head, options)),
     }
 }
 
-fn without_credentials(head: &Head) -> Error {
+/// As recorded: operations that speak XML name another code than those of tables and
+/// entities (recorded of `comp=stats` alone).
+fn without_credentials(head: &Head, options: &Options) -> Error {
     match head.version() {
-        Ok(version) if version.is_named() && version.at_least(CHALLENGE) => Code::NoCredentials.into(),
+        Ok(version) if version.is_named() && version.at_least(CHALLENGE) => match options.any_case("comp") {
+            None => Code::NoCredentials.into(),
+            Some(_) => Code::TokenRefused.into(),
+        },
         _ => Error::from(Code::AuthenticationFailed)
             .because("there is neither an Authorization header nor a signature in the query"),
     }

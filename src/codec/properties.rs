@@ -74,7 +74,7 @@ const METHODS: [&str; 10] =
     ["DELETE", "GET", "HEAD", "MERGE", "POST", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
 
 /// Reads what a request sets; elements that are absent stay as they are, but in
-/// the old layout, which sets everything, have their defaults (protocol §3.6).
+/// the old layout, which sets everything, are off then (protocol §3.6).
 ///
 /// # Errors
 /// [`Code::InvalidXmlDocument`] for what is no such document, for an element
@@ -101,7 +101,7 @@ pub fn read(body: &[u8], layout: Layout) -> Result<Properties> {
     }
     Ok(match layout {
         Layout::Cors => properties,
-        Layout::Metrics => properties.with_defaults(),
+        Layout::Metrics => properties.completed_by(Metrics::off()),
     })
 }
 
@@ -114,11 +114,11 @@ fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
 }
 
 impl Properties {
-    /// Everything set, what was not so far to its default.
-    fn with_defaults(self) -> Self {
+    /// Everything set, what was not so far to these metrics of hours and nothing else.
+    fn completed_by(self, hour_metrics: Metrics) -> Self {
         Self {
             logging: Some(self.logging.unwrap_or_else(Logging::off)),
-            hour_metrics: Some(self.hour_metrics.unwrap_or_else(Metrics::off)),
+            hour_metrics: Some(self.hour_metrics.unwrap_or(hour_metrics)),
             minute_metrics: Some(self.minute_metrics.unwrap_or_else(Metrics::off)),
             cors: Some(self.cors.unwrap_or_default()),
         }
@@ -135,6 +135,11 @@ impl Logging {
 }
 
 impl Metrics {
+    /// What hours are counted of an account that nobody set, as recorded.
+    fn hourly() -> Self {
+        Self { version: ANALYTICS.into(), include_apis: Some(true), retention: Some(7) }
+    }
+
     fn off() -> Self {
         Self { version: ANALYTICS.into(), ..Self::default() }
     }
@@ -234,20 +239,16 @@ fn headers_fit(headers: &[String]) -> bool {
 pub fn write(properties: &Properties, layout: Layout) -> String {
     let mut out = String::from(DECLARATION);
     out.push_str("<StorageServiceProperties>");
-    let logging = properties.logging.clone().unwrap_or_else(Logging::off);
-    out.push_str("<Logging>");
-    push(&mut out, "Version", &logging.version);
-    push(&mut out, "Read", &logging.read.to_string());
-    push(&mut out, "Write", &logging.write.to_string());
-    push(&mut out, "Delete", &logging.delete.to_string());
-    push_retention(&mut out, logging.retention);
-    out.push_str("</Logging>");
+    let Properties { logging, hour_metrics, minute_metrics, cors } =
+        properties.clone().completed_by(Metrics::hourly());
+    push_logging(&mut out, &logging.unwrap_or_default());
+    let hourly = hour_metrics.unwrap_or_default();
     match layout {
-        Layout::Metrics => push_metrics(&mut out, "Metrics", properties.hour_metrics.as_ref()),
+        Layout::Metrics => push_metrics(&mut out, "Metrics", &hourly),
         Layout::Cors => {
-            push_metrics(&mut out, "HourMetrics", properties.hour_metrics.as_ref());
-            push_metrics(&mut out, "MinuteMetrics", properties.minute_metrics.as_ref());
-            push_cors(&mut out, properties.cors.as_deref().unwrap_or_default());
+            push_metrics(&mut out, "HourMetrics", &hourly);
+            push_metrics(&mut out, "MinuteMetrics", &minute_metrics.unwrap_or_default());
+            push_cors(&mut out, &cors.unwrap_or_default());
         }
     }
     out.push_str("</StorageServiceProperties>");
@@ -273,8 +274,17 @@ fn push_retention(out: &mut String, days: Option<u32>) {
     out.push_str("</RetentionPolicy>");
 }
 
-fn push_metrics(out: &mut String, name: &str, metrics: Option<&Metrics>) {
-    let metrics = metrics.cloned().unwrap_or_else(Metrics::off);
+fn push_logging(out: &mut String, logging: &Logging) {
+    out.push_str("<Logging>");
+    push(out, "Version", &logging.version);
+    push(out, "Read", &logging.read.to_string());
+    push(out, "Write", &logging.write.to_string());
+    push(out, "Delete", &logging.delete.to_string());
+    push_retention(out, logging.retention);
+    out.push_str("</Logging>");
+}
+
+fn push_metrics(out: &mut String, name: &str, metrics: &Metrics) {
     out.push_str(&format!("<{name}>"));
     push(out, "Version", &metrics.version);
     push(out, "Enabled", &metrics.include_apis.is_some().to_string());
@@ -360,8 +370,8 @@ mod tests {
     const FRESH: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?><StorageServiceProperties>\
         <Logging><Version>1.0</Version><Read>false</Read><Write>false</Write><Delete>false</Delete>\
         <RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></Logging>\
-        <HourMetrics><Version>1.0</Version><Enabled>false</Enabled><RetentionPolicy><Enabled>false</Enabled>\
-        </RetentionPolicy></HourMetrics><MinuteMetrics><Version>1.0</Version><Enabled>false</Enabled>\
+        <HourMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>\
+        <RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy></HourMetrics><MinuteMetrics><Version>1.0</Version><Enabled>false</Enabled>\
         <RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></MinuteMetrics><Cors /></StorageServiceProperties>";
 
     fn document(inner: &str) -> String {

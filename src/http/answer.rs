@@ -22,6 +22,8 @@ pub struct Answer {
 }
 
 pub const CONTENT_TYPE: &str = "Content-Type";
+/// The type of the documents of operations that speak XML.
+pub const XML: &str = "application/xml";
 pub const ETAG: &str = "ETag";
 pub const LOCATION: &str = "Location";
 pub const DATA_SERVICE_ID: &str = "DataServiceId";
@@ -52,7 +54,7 @@ impl Answer {
 
     /// A document of an operation that speaks XML.
     pub fn xml(status: u16, body: String) -> Self {
-        Self::bare(status).with(CONTENT_TYPE, "application/xml").with_body(body.into_bytes())
+        Self::bare(status).with(CONTENT_TYPE, XML).with_body(body.into_bytes())
     }
 
     /// A refusal by an operation that speaks XML.
@@ -106,8 +108,9 @@ impl Answer {
         if is_early(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         }
-        // As recorded: a missing table is found out before the preference is read.
-        if let Some(prefer) = prefer.filter(|_| error.code != Code::TableNotFound) {
+        // As recorded: these are found out before the preference is read.
+        let found_out_before = matches!(error.code, Code::TableNotFound | Code::ConditionNotMet);
+        if let Some(prefer) = prefer.filter(|_| !found_out_before) {
             answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
         }
         answer.with_pause(error)
@@ -141,7 +144,7 @@ impl Answer {
             .with("x-ms-error-code", facts.code)
             .with_pause(error);
         match error.code {
-            Code::NoCredentials => {
+            Code::NoCredentials | Code::TokenRefused => {
                 answer.with("WWW-Authenticate", challenge.unwrap_or_else(|| CHALLENGE.to_owned()))
             }
             _ => answer,
@@ -179,5 +182,15 @@ const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.
                          resource_id=https://storage.azure.com";
 
 const fn is_early(code: Code) -> bool {
-    matches!(code, Code::FilterSyntax | Code::TableNotFound | Code::OutOfRangeInput | Code::QuerySyntax)
+    matches!(
+        code,
+        Code::FilterSyntax
+            | Code::TableNotFound
+            | Code::OutOfRangeInput
+            | Code::QuerySyntax
+            | Code::KeyCountMismatch
+            | Code::BodyNotUnderstood
+            | Code::MethodNotAllowed
+            | Code::ConditionNotMet
+    )
 }

@@ -121,7 +121,9 @@ impl<S: Backend> Run<'_, S> {
         let mut answers = Vec::with_capacity(parts.len());
         for ((part, write), written) in parts.iter().zip(&set.writes).zip(written) {
             let answer = self.printer(&part.printing).written(&part.wanted.table, write, *written)?;
-            let version = if write.kind == WriteKind::Insert { VERSION_3 } else { VERSION_1 };
+            // As recorded: an update has that of an insert once it has a preference.
+            let is_3 = write.kind == WriteKind::Insert || part.printing.prefer.is_some();
+            let version = if is_3 { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, part.printing.content_id.as_deref()));
         }
         Ok(change_set_answer(None, &answers))

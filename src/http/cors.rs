@@ -149,6 +149,8 @@ impl Known {
 /// Headers to add to an answer.
 pub type Headers = Vec<(&'static str, String)>;
 
+/// What a rule names that allows every origin.
+const ANY: &str = "*";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 const ALLOW_CREDENTIALS: &str = "Access-Control-Allow-Credentials";
 
@@ -181,18 +183,21 @@ pub fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Headers> {
 }
 
 /// What is added to the answer of any other request. `sent` names the headers
-/// that the answer carries.
+/// that the answer carries. As recorded, a GET without an origin is answered as one by
+/// whatever origin, where a rule allows all; then nothing varies.
 pub fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> Headers {
     let mut headers = Headers::new();
     if rules.is_empty() {
         return headers;
     }
-    let rule =
-        head.header("origin").and_then(|origin| Some((origin, find(rules, origin, &head.method).next()?)));
-    let mut varies = head.method == "GET";
+    let is_get = head.method == "GET";
+    let origin = head.header("origin").or(is_get.then_some(ANY));
+    let rule = origin.and_then(|origin| Some((origin, find(rules, origin, &head.method).next()?)));
+    let mut varies = is_get;
     if let Some((origin, rule)) = rule {
-        if rule.origins.iter().any(|o| o == "*") {
-            headers.push((ALLOW_ORIGIN, "*".to_owned()));
+        if rule.origins.iter().any(|o| o == ANY) {
+            headers.push((ALLOW_ORIGIN, ANY.to_owned()));
+            varies = false;
         } else {
             headers.push((ALLOW_ORIGIN, origin.to_owned()));
             headers.push((ALLOW_CREDENTIALS, "true".to_owned()));
@@ -213,7 +218,7 @@ pub fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> Headers {
 /// Rules for an origin, compared with case, and a method.
 fn find<'a>(rules: &'a [CorsRule], origin: &'a str, method: &'a str) -> impl Iterator<Item = &'a CorsRule> {
     rules.iter().filter(move |rule| {
-        rule.origins.iter().any(|o| o == "*" || o == origin) && rule.methods.iter().any(|m| m == method)
+        rule.origins.iter().any(|o| o == ANY || o == origin) && rule.methods.iter().any(|m| m == method)
     })
 }
 

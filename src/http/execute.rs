@@ -59,7 +59,7 @@ pub async fn execute<'a>(
         Plan::GetProperties(layout) => get_properties(store, account, *layout).await,
         Plan::SetProperties(new) => set_properties(store, account, new).await,
         Plan::GetStats => stats(store, printer).await,
-        Plan::BelowTable(table) => Err(below_table(store, account, table).await?),
+        Plan::BelowTable { table, is_query } => Err(below_table(store, account, table, *is_query).await?),
     }
 }
 
@@ -73,7 +73,7 @@ async fn list(store: &impl Backend, account: &str, scan: &TableScan) -> Result<T
 }
 
 async fn get_policies(store: &impl Backend, account: &str, table: &TableName) -> Result<Answer> {
-    let stored = store.policies(account, table).await.map_err(no_such_resource)?;
+    let stored = store.policies(account, table).await?;
     let found = stored.map(|text| policies::from_stored(&text)).transpose()?.unwrap_or_default();
     Ok(Answer::xml(200, policies::write(&found)))
 }
@@ -85,7 +85,7 @@ async fn set_policies(
     new: &[policies::Policy],
 ) -> Result<Answer> {
     let new = policies::to_stored(new)?;
-    store.set_policies(account, table, &new).await.map_err(no_such_resource)?;
+    store.set_policies(account, table, &new).await?;
     Ok(Answer::bare(204))
 }
 
@@ -115,19 +115,17 @@ async fn stats(store: &impl Backend, printer: Printer<'_>) -> Result<Answer> {
 }
 
 /// The error that a path below a table is, as recorded.
-async fn below_table(store: &impl Backend, account: &str, table: &TableName) -> Result<Error> {
+async fn below_table(
+    store: &impl Backend,
+    account: &str,
+    table: &TableName,
+    is_query: bool,
+) -> Result<Error> {
     Ok(match store.get_table(account, table).await? {
         None => Code::TableNotFound.into(),
+        Some(_) if is_query => Code::NotImplemented.into(),
         Some(_) => key_count_mismatch(account, table.as_given()),
     })
-}
-
-/// As recorded: for policies a missing table is a missing resource.
-fn no_such_resource(failure: Failure) -> Failure {
-    match failure {
-        Failure::Refused(error) if error.code == Code::TableNotFound => Code::ResourceNotFound.into(),
-        other => other,
-    }
 }
 
 /// A page of no rows still needs a table, and promises no next page: a client

@@ -19,7 +19,7 @@ pub fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> 
         Plan::GetTable(table) => check(Action::ListTables, Some(table), None)?,
         Plan::CreateTable(table) => check(Action::CreateTable, Some(table), None)?,
         Plan::DeleteTable(table) => check(Action::DeleteTable, Some(table), None)?,
-        Plan::Query { table, .. } | Plan::BelowTable(table) => {
+        Plan::Query { table, .. } | Plan::BelowTable { table, .. } => {
             check(Action::ReadEntities, Some(table), None)?;
         }
         Plan::Get { table, key } => check(Action::ReadEntities, Some(table), Some(key))?,

@@ -166,7 +166,7 @@ impl<'a> Printer<'a> {
     pub fn written(&self, table: &'a str, write: &Write, written: Written) -> Result<Answer> {
         let Some(modified) = written.modified else { return Ok(Answer::empty(204)) };
         if write.kind != WriteKind::Insert {
-            return Ok(Answer::empty(204).with(ETAG, etag(modified)));
+            return Ok(self.preferring(Answer::empty(204)).with(ETAG, etag(modified)));
         }
         let location =
             [&self.target.base, "/", &uri::entity_address(table, &write.key.partition, &write.key.row)]
@@ -186,10 +186,14 @@ impl<'a> Printer<'a> {
             }
             _ => document()?.with(LOCATION, location),
         };
-        Ok(match self.prefer {
+        Ok(self.preferring(answer))
+    }
+
+    fn preferring(&self, answer: Answer) -> Answer {
+        match self.prefer {
             Some(prefer) => answer.with(PREFERENCE_APPLIED, prefer.applied()),
             None => answer,
-        })
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
 
-use super::answer::Answer;
+use super::answer::{Answer, XML};
 use super::cors;
 use super::wire::{LENGTH_OF_NOTHING, announces_body};
 use crate::codec::properties::CorsRule;
@@ -63,14 +63,15 @@ pub fn respond(answer: Answer, rules: &[CorsRule], head: &Head<'_>, request_id: 
     response
 }
 
-/// The names of all headers that an answer will carry.
+/// The names of all headers that an answer will carry; the type of an XML document is
+/// never among them, as recorded.
 fn names_sent<'a>(answer: &'a Answer, head: &Head<'_>) -> Vec<&'a str> {
     let client_id = head.header(CLIENT_REQUEST_ID).map(|_| CLIENT_REQUEST_ID);
     [REQUEST_ID]
         .into_iter()
         .chain(client_id)
         .chain(["Server", VERSION])
-        .chain(answer.headers.iter().map(|(name, _)| *name))
+        .chain(answer.headers.iter().filter(|(_, value)| value != XML).map(|(name, _)| *name))
         .chain(["Content-Length", "Date"])
         .collect()
 }

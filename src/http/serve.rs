@@ -35,11 +35,12 @@ use crate::codec::properties::CorsRule;
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::metrics::{METRICS, spent};
+use crate::model::TableName;
 use crate::plan;
 use crate::request::allow;
 use crate::request::operation::Context;
 use crate::request::options::Options;
-use crate::request::target::{self, Target};
+use crate::request::target::{self, Resource, Target};
 use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
 use crate::store::{Backend, Store};
 use crate::trace::Tracer;
@@ -219,7 +220,7 @@ impl Pipeline<'_> {
             Credentials::Verified(identity) => return Ok(identity),
             Credentials::Signature(claim) => claim,
             Credentials::Token(token) => {
-                let issuer = service.issuer.as_ref().ok_or(Code::NoCredentials)?;
+                let issuer = service.issuer.as_ref().ok_or(Code::TokenRefused)?;
                 return Box::pin(issuer.identify(&token, &target.account, self.head.secure, now)).await;
             }
         };
@@ -308,7 +309,13 @@ impl Pipeline<'_> {
                 return Box::pin(run.batch(batch)).await;
             }
         };
-        let mut plan = permit(identity, target, plan::plan(operation)?)?;
+        let planned = match plan::plan(operation) {
+            Err(error) if matches!(target.resource, Resource::BelowTable { .. }) => {
+                return Err(below_missing_table(store, target, identity, error).await?);
+            }
+            planned => planned?,
+        };
+        let mut plan = permit(identity, target, planned)?;
         plan.end_page_within(page_time);
         let printer = Printer { target, format: request.format, prefer: request.prefer, now };
         let answer = execute(store, &plan, operation, printer).await?;
@@ -343,6 +350,22 @@ impl Pipeline<'_> {
         let format = Format::negotiate(self.head, &self.options);
         Answer::refusal(error, format.for_errors(), Prefer::of(self.head), &self.occasion)
     }
+}
+
+/// The error of an insert below a table that has no keys, as that of a client that takes
+/// the table's address for the service's: as recorded, a missing table comes first.
+async fn below_missing_table(
+    store: &Store,
+    target: &Target,
+    identity: &Identity,
+    error: Error,
+) -> Result<Error> {
+    let table = TableName::parse(target.resource.table().unwrap_or_default())?;
+    auth::allows(identity, auth::Action::InsertEntity, Some(&table), None)?;
+    Ok(match store.get_table(&target.account, &table).await? {
+        None => Code::TableNotFound.into(),
+        Some(_) => error,
+    })
 }
 
 /// The time that the client allows, up to ours.

@@ -42,6 +42,15 @@ impl IfMatch {
         }
     }
 
+    /// How a write is refused whose condition does not hold. Another code for a tag that
+    /// names no version, as recorded of `W/"datetime''…''"`.
+    pub const fn refusal(self) -> Code {
+        match self {
+            IfMatch::Version(None) => Code::ConditionNotMet,
+            _ => Code::UpdateConditionNotSatisfied,
+        }
+    }
+
     /// Reads the header's value: `*` or one weak tag.
     ///
     /// # Errors

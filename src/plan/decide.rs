@@ -83,8 +83,8 @@ pub struct Written {
 ///
 /// # Errors
 /// [`Code::EntityAlreadyExists`], [`Code::ResourceNotFound`],
-/// [`Code::UpdateConditionNotSatisfied`]; a missing entity wins over an ETag
-/// that differs. Of a merge's union [`Code::TooManyProperties`],
+/// [`Code::UpdateConditionNotSatisfied`], or [`Code::ConditionNotMet`] for an ETag
+/// that no entity can have; a missing entity wins over an ETag that differs. Of a merge's union [`Code::TooManyProperties`],
 /// [`Code::EntityTooLarge`].
 pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Result<Change<'w>> {
     let properties = match judge(write.kind, found)? {
@@ -115,7 +115,7 @@ fn judge(kind: WriteKind, found: Option<&Stored>) -> Result<Verdict<'_>> {
         (
             WriteKind::Replace(condition) | WriteKind::Merge(condition) | WriteKind::Delete(condition),
             Some(old),
-        ) if !condition.admits(old.modified) => Err(Code::UpdateConditionNotSatisfied.into()),
+        ) if !condition.admits(old.modified) => Err(condition.refusal().into()),
         (WriteKind::Replace(_), Some(_)) => Ok(Verdict::Put),
         (WriteKind::Merge(_), Some(old)) => Ok(Verdict::Merge(&old.properties)),
         (WriteKind::Delete(_), Some(_)) => Ok(Verdict::Delete),
@@ -190,22 +190,23 @@ mod tests {
         let merged = Ok(Some(props(&[("A", 1), ("B", 2), ("C", 3)])));
         let missing = Err(Code::ResourceNotFound);
         let differs = Err(Code::UpdateConditionNotSatisfied);
+        let no_version = Err(Code::ConditionNotMet);
         for (kind, on_nothing, on_stored) in [
             (Insert, new.clone(), Err(Code::EntityAlreadyExists)),
             (Replace(Absent), new.clone(), new.clone()),
             (Replace(Any), missing.clone(), new.clone()),
             (Replace(same), missing.clone(), new.clone()),
             (Replace(other), missing.clone(), differs.clone()),
-            (Replace(foreign), missing.clone(), differs.clone()),
+            (Replace(foreign), missing.clone(), no_version.clone()),
             (Merge(Absent), new.clone(), merged.clone()),
             (Merge(Any), missing.clone(), merged.clone()),
             (Merge(same), missing.clone(), merged.clone()),
             (Merge(other), missing.clone(), differs.clone()),
-            (Merge(foreign), missing.clone(), differs.clone()),
+            (Merge(foreign), missing.clone(), no_version.clone()),
             (Delete(Any), missing.clone(), Ok(None)),
             (Delete(same), missing.clone(), Ok(None)),
-            (Delete(other), missing.clone(), differs.clone()),
-            (Delete(foreign), missing, differs),
+            (Delete(other), missing.clone(), differs),
+            (Delete(foreign), missing, no_version),
         ] {
             assert_eq!(result(kind, None), on_nothing, "{kind:?} on nothing");
             assert_eq!(result(kind, Some(&old())), on_stored, "{kind:?} on a stored entity");

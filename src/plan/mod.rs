@@ -53,8 +53,12 @@ pub enum Plan {
     GetProperties(Layout),
     SetProperties(Properties),
     GetStats,
-    /// To be refused, with an error that depends on whether the table exists.
-    BelowTable(TableName),
+    /// To be refused, with an error that depends on whether the table exists, and on
+    /// whether a set is queried below it.
+    BelowTable {
+        table: TableName,
+        is_query: bool,
+    },
 }
 
 impl Plan {
@@ -109,7 +113,9 @@ pub fn plan(operation: &mut Operation) -> Result<Plan> {
         Operation::GetProperties(layout) => Plan::GetProperties(*layout),
         Operation::SetProperties(properties) => Plan::SetProperties(properties.clone()),
         Operation::GetStats => Plan::GetStats,
-        Operation::BelowTable { table } => Plan::BelowTable(TableName::parse(table)?),
+        Operation::BelowTable { table, is_query } => {
+            Plan::BelowTable { table: TableName::parse(table)?, is_query: *is_query }
+        }
     })
 }
 

@@ -6,10 +6,11 @@ use super::format::{Format, Prefer};
 use super::head::Head;
 use super::operation::{self, Context, EntityWrite, Operation};
 use super::options::Options;
-use super::target::{self, Target};
+use super::target::{self, Resource, Target};
 use super::verb::Verb;
 use crate::codec::multipart::{self, Headers, InnerRequest, Part};
 use crate::error::{Code, Error, Result};
+use crate::model::TableName;
 
 /// Operations of a change set at most.
 pub const MAX_OPERATIONS: usize = 100;
@@ -159,6 +160,9 @@ fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &He
     let resource = target::resolve_inner(&head.path, outer)?;
     let options = Options::parse(&head.query)?;
     let verb = Verb::of(head)?;
+    if (&resource, verb) == (&Resource::Service, Verb::Post) {
+        return Err(Code::MethodNotAllowed.into());
+    }
     let inner = Context { head, options: &options, body, max_comparisons: context.max_comparisons };
     operation::on_resource(&inner, verb, &resource)
 }
@@ -169,15 +173,24 @@ fn only_write(operation: Operation) -> Result<EntityWrite> {
     match operation {
         Operation::Write(write) => Ok(write),
         Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Err(Code::InvalidInput.into()),
-        _ => Err(Code::NotImplemented.into()),
+        other => Err(not_in_a_batch(&other)),
     }
+}
+
+/// As recorded: what is no table's name is found out first.
+fn not_in_a_batch(operation: &Operation) -> Error {
+    match operation {
+        Operation::BelowTable { table, .. } => TableName::parse(table).err(),
+        _ => None,
+    }
+    .unwrap_or_else(|| Code::NotImplemented.into())
 }
 
 /// What may stand outside a change set.
 fn only_query(operation: Operation) -> Result<Operation> {
     match operation {
         Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Ok(operation),
-        _ => Err(Code::NotImplemented.into()),
+        other => Err(not_in_a_batch(&other)),
     }
 }
 

@@ -162,13 +162,17 @@ pub enum Prefer {
 }
 
 impl Prefer {
-    /// Reads the Prefer header, which means something since 2013-08-15, and only
-    /// for what is posted.
+    /// Reads the Prefer header, which means something since 2013-08-15. For what is posted
+    /// it decides whether there is content; for updates, which have none, that they have
+    /// none is confirmed, as recorded.
     pub fn of(head: &Head) -> Option<Self> {
         let prefer = head.list("prefer")?;
-        let applies = head.version().is_ok_and(|version| version.at_least(JSON))
-            && matches!(Verb::of(head), Ok(Verb::Post));
-        Self::parse(&prefer).filter(|_| applies)
+        let is_known = head.version().is_ok_and(|version| version.at_least(JSON));
+        Self::parse(&prefer).filter(|prefer| match Verb::of(head) {
+            Ok(Verb::Post) => is_known,
+            Ok(Verb::Put | Verb::Merge) => is_known && *prefer == Self::NoContent,
+            _ => false,
+        })
     }
 
     /// Reads a Prefer header's value; unknown preferences are ignored.

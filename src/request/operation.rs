@@ -50,9 +50,11 @@ pub enum Operation {
     GetProperties(Layout),
     SetProperties(Properties),
     GetStats,
-    /// A path below a table; the table decides which error it is.
+    /// A path below a table; the table, and whether a set is queried there, decide which
+    /// error it is.
     BelowTable {
         table: String,
+        is_query: bool,
     },
 }
 
@@ -141,13 +143,7 @@ pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Re
         (Resource::EntitySet(table), Verb::Get) => {
             Operation::QueryEntities { table: name(table), partition: None, query: query()? }
         }
-        (Resource::EntitySet(table), Verb::Post) => Operation::Write(EntityWrite {
-            table: name(table),
-            verb: WriteVerb::Insert,
-            key: None,
-            body: Some(entity(context, None)?),
-            if_match: IfMatch::Absent,
-        }),
+        (Resource::EntitySet(table), Verb::Post) => Operation::Write(insert(context, table)?),
         (Resource::Partition { table, partition }, Verb::Get) => Operation::QueryEntities {
             table: name(table),
             partition: Some(partition.clone()),
@@ -164,7 +160,13 @@ pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Re
         (Resource::BelowTable { rest, .. }, Verb::Post) if rest == "$batch" => {
             return Err(Code::MediaTypeNotSupported.into());
         }
-        (Resource::BelowTable { table, .. }, _) => Operation::BelowTable { table: name(table) },
+        // As recorded: an insert into the table whose address is taken for the service's.
+        (Resource::BelowTable { table, rest }, Verb::Post) if is_name(rest) => {
+            Operation::Write(insert(context, table)?)
+        }
+        (Resource::BelowTable { table, rest }, _) => {
+            Operation::BelowTable { table: name(table), is_query: verb == Verb::Get && is_name(rest) }
+        }
         _ => return Err(Code::MethodNotAllowed.into()),
     })
 }
@@ -209,6 +211,22 @@ fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation>
         }
         _ => Err(Code::MethodNotAllowed.into()),
     }
+}
+
+fn insert(context: &Context<'_>, table: &str) -> Result<EntityWrite> {
+    Ok(EntityWrite {
+        table: table.to_owned(),
+        verb: WriteVerb::Insert,
+        key: None,
+        body: Some(entity(context, None)?),
+        if_match: IfMatch::Absent,
+    })
+}
+
+/// Whether a path is the name of a set of entities and nothing more.
+fn is_name(path: &str) -> bool {
+    let name = path.strip_suffix("()").unwrap_or(path);
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 fn write(context: &Context<'_>, verb: Verb, table: &str, key: &Key) -> Result<EntityWrite> {
@@ -261,6 +279,9 @@ fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<SentEntity> {
         BodyForm::Json => json::entity(context.body),
         BodyForm::Atom => atom::entity(context.body),
     }?;
+    if key.is_none() && body.has_key_of_other_type {
+        return Err(Code::InvalidInput.into());
+    }
     let properties = match key {
         None => Sent::new(body.counted_keys(), &body.properties, body.flaw),
         Some(key) => Sent::in_ordinal_order(key.counted_size(), &mut body.properties, body.flaw),

@@ -124,12 +124,13 @@ fn check_host(head: &Head) -> Result<()> {
 /// # Errors
 /// As [`resolve`].
 pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
-    let path = match without_scheme(target) {
-        Some(after) => after.split_once('/').map_or("", |(_, path)| path),
-        None => target.strip_prefix('/').unwrap_or(target),
-    };
+    let absolute = without_scheme(target).map(|after| after.split_once('/').map_or("", |(_, path)| path));
+    let path = absolute.unwrap_or(target.strip_prefix('/').unwrap_or(target));
+    let is_account = |segment: &str| outer.path_style && split_secondary(segment).0 == outer.account;
     let path = match path.split_once('/') {
-        Some((segment, rest)) if outer.path_style && split_secondary(segment).0 == outer.account => rest,
+        Some((segment, rest)) if is_account(segment) => rest,
+        // Without a host, a table could have this name.
+        None if absolute.is_some() && is_account(path) => "",
         _ => path,
     };
     resource(path, &outer.account)
@@ -167,7 +168,8 @@ fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool
 }
 
 /// Reads the path below the account. Decoding comes first, so that `%27%27`
-/// is a doubled quote; quotes protect every other character.
+/// is a doubled quote; quotes protect every other character. A slash at the end
+/// changes nothing, as recorded.
 fn resource(path: &str, account: &str) -> Result<Resource> {
     // The SDK for Java adds one to an endpoint that ends with a slash.
     let path = path.strip_prefix('/').unwrap_or(path);
@@ -179,10 +181,10 @@ fn resource(path: &str, account: &str) -> Result<Resource> {
     }
     let is_tables = name.eq_ignore_ascii_case("tables");
     match rest {
-        "" | "()" if is_tables => Ok(Resource::Tables),
-        "" if name == "$batch" => Ok(Resource::Batch),
-        "" if name == "$metadata" => Ok(Resource::Metadata),
-        "" | "()" => Ok(Resource::EntitySet(name.to_owned())),
+        "" | "()" | "/" | "()/" if is_tables => Ok(Resource::Tables),
+        "" | "/" if name == "$batch" => Ok(Resource::Batch),
+        "" | "/" if name == "$metadata" => Ok(Resource::Metadata),
+        "" | "()" | "/" | "()/" => Ok(Resource::EntitySet(name.to_owned())),
         _ if rest.starts_with('/') => {
             Ok(Resource::BelowTable { table: name.to_owned(), rest: rest[1..].to_owned() })
         }
@@ -204,7 +206,7 @@ pub fn key_count_mismatch(account: &str, table: &str) -> Error {
 /// `None` for keys that are not those of an entity.
 fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
     let (keys, tail) = key_predicate(rest)?;
-    if !tail.is_empty() {
+    if !matches!(tail, "" | "/") {
         return Err(Code::QuerySyntax.into());
     }
     if is_tables {
@@ -328,6 +330,11 @@ mod tests {
             ("Tables", Resource::Tables),
             ("/Tables", Resource::Tables),
             ("tables()", Resource::Tables),
+            ("Tables/", Resource::Tables),
+            ("T/", Resource::EntitySet("T".into())),
+            ("T()/", Resource::EntitySet("T".into())),
+            ("Tables('abc')/", Resource::Table("abc".into())),
+            ("$batch/", Resource::Batch),
             ("Tables('abc')", Resource::Table("abc".into())),
             ("Tables(%27abc%27)", Resource::Table("abc".into())),
             ("T", Resource::EntitySet("T".into())),
@@ -335,6 +342,7 @@ mod tests {
             ("$batch", Resource::Batch),
             ("$metadata", Resource::Metadata),
             ("T(PartitionKey='p')", Resource::Partition { table: "T".into(), partition: "p".into() }),
+            ("T//", Resource::BelowTable { table: "T".into(), rest: "/".into() }),
             ("T/$batch", Resource::BelowTable { table: "T".into(), rest: "$batch".into() }),
             ("T/Tables('T')", Resource::BelowTable { table: "T".into(), rest: "Tables('T')".into() }),
         ] {
@@ -396,6 +404,10 @@ mod tests {
         ] {
             assert_eq!(resolve_inner(inner, &outer), Ok(Resource::EntitySet("T".into())), "{inner}");
         }
+        for root in ["http://127.0.0.1:10002/acct", "http://127.0.0.1:10002/acct/", "/"] {
+            assert_eq!(resolve_inner(root, &outer), Ok(Resource::Service), "{root}");
+        }
+        assert_eq!(resolve_inner("/acct", &outer), Ok(Resource::EntitySet("acct".into())));
         let host_style = at("acct.table.x", "/$batch").unwrap();
         assert_eq!(
             resolve_inner("http://acct.table.x/acct/T", &host_style),

@@ -114,7 +114,7 @@ fn a_contributor_works_with_tables_and_entities_and_leaves_policies_alone() {
     assert_eq!(found["value"][0]["A"], 1);
     for verb in ["GET", "PUT"] {
         let request = client.request(verb, "/People?comp=acl").header("Accept", "application/xml");
-        request.auth(auth()).send().expect(404);
+        request.auth(auth()).send().refused_in_xml(NOT_FOUND);
     }
     client.request("DELETE", "/Tables('People')").auth(auth()).send().expect(204);
     assert_eq!(issuer.asked.load(Ordering::SeqCst), 1, "keys are remembered");

@@ -22,8 +22,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
             return Err(given_twice(&element.name).into());
         }
         match element.name.as_str() {
-            "PartitionKey" => entity.partition = key(element)?,
-            "RowKey" => entity.row = key(element)?,
+            "PartitionKey" | "RowKey" => take_key(&mut entity, element)?,
             "Timestamp" => {}
             _ if !element.children.is_empty() => return Err(Code::BodyNotUnderstood.into()),
             name => entity.push(name.to_owned().into(), value(element).map(|value| value.map(Given::Read))),
@@ -91,12 +90,15 @@ fn edm_type(element: &Element) -> Result<EdmType> {
     }
 }
 
-fn key(element: &Element) -> Result<Option<String>> {
-    match edm_type(element)? {
-        _ if is_null(element)? => Ok(None),
-        EdmType::String => Ok(Some(element.text.clone())),
-        _ => Err(Code::InvalidInput.into()),
+fn take_key(entity: &mut EntityBody<'_>, element: &Element) -> Result<()> {
+    let edm_type = edm_type(element)?;
+    if is_null(element)? {
+        return Ok(());
     }
+    entity.has_key_of_other_type |= edm_type != EdmType::String;
+    let key = if element.name == "RowKey" { &mut entity.row } else { &mut entity.partition };
+    *key = Some(element.text.clone());
+    Ok(())
 }
 
 fn value(element: &Element) -> Result<Option<EdmValue>> {
@@ -172,7 +174,6 @@ mod tests {
             ("<d:A m:type=\"Edm.Decimal\">1</d:A>", Code::BodyNotUnderstood),
             ("<d:A m:type=\"Edm.Int32\">x</d:A>", Code::BodyNotUnderstood),
             ("<d:A><d:B/></d:A>", Code::BodyNotUnderstood),
-            ("<d:PartitionKey m:type=\"Edm.Int32\">1</d:PartitionKey>", Code::InvalidInput),
             ("<d:T m:type=\"Edm.DateTime\">0001-01-01T00:00:00Z</d:T>", Code::OutOfRangeInput),
         ] {
             assert_eq!(read(properties), Err(code), "{properties}");

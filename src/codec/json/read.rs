@@ -22,6 +22,9 @@ use crate::model::{EdmType, EdmValue, Ticks, lexical};
 pub struct EntityBody<'a> {
     pub partition: Option<String>,
     pub row: Option<String>,
+    /// Whether a key is annotated as another type than String. An insert is refused
+    /// then; an update takes its keys from the URL, as recorded.
+    pub has_key_of_other_type: bool,
     /// Custom properties that are not null, in order.
     pub properties: GivenProperties<'a>,
     /// What is wrong with the first value that is not of its type. Keys, number
@@ -82,9 +85,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
         }
     }
     for part in ["PartitionKey", "RowKey"] {
-        if members.annotation(part)?.is_some_and(|t| t != EdmType::String) {
-            return Err(Code::InvalidInput.into());
-        }
+        entity.has_key_of_other_type |= members.annotation(part)?.is_some_and(|t| t != EdmType::String);
     }
     Ok(entity)
 }
@@ -441,7 +442,8 @@ mod tests {
             Code::DuplicateKeyPropertySpecified
         );
         assert_eq!(refused(r#"{"PartitionKey":5}"#), Code::InvalidInput);
-        assert_eq!(refused(r#"{"RowKey":"5","RowKey@odata.type":"Edm.Int32"}"#), Code::InvalidInput);
+        assert!(entity(br#"{"RowKey":"5","RowKey@odata.type":"Edm.Int32"}"#).unwrap().has_key_of_other_type);
+        assert_eq!(refused(r#"{"RowKey":"5","RowKey@odata.type":"Edm.None"}"#), Code::BodyNotUnderstood);
         assert!(entity(b"{\"a\":\"\xff\"}").is_err());
     }
 

@@ -23,6 +23,10 @@ cases![
     parameters_without_dollar_are_ignored,
     a_batch_under_a_table_is_an_unsupported_media_type,
     tables_below_a_table_is_an_operation_on_that_table,
+    a_set_below_a_table_is_inserted_into_and_never_queried,
+    what_is_found_out_before_the_table_layer_has_no_cache_control,
+    a_slash_at_the_end_changes_nothing,
+    properties_of_a_table_are_no_resource,
     a_wrong_verb_on_a_known_resource_is_not_allowed,
     a_preflight_tells_no_methods_of_the_resource,
     the_service_document_and_metadata_are_not_implemented,
@@ -246,6 +250,60 @@ fn tables_below_a_table_is_an_operation_on_that_table(client: &Client) {
         client.get(&format!("/{}({keys})", t.name)).expect_error(400, "InvalidInput", &message);
     }
     client.get(&format!("/Tables('{}')", t.name)).expect(200);
+}
+
+fn a_set_below_a_table_is_inserted_into_and_never_queried(client: &Client) {
+    let missing = fresh_name();
+    let post = |table: &str, set: &str, body: serde_json::Value| {
+        let request = client.request("POST", &format!("/{table}/{set}")).json(&body);
+        request.header("Prefer", "return-no-content").send()
+    };
+    post(&missing, "Tables", json!({ "TableName": missing })).refused(NO_TABLE);
+    let t = client.table();
+    for set in ["Tables", "Tables()", &t.name] {
+        let answer = post(&t.name, set, json!({ "TableName": t.name })).refused(NEED_VALUE);
+        assert_eq!(answer.need("Preference-Applied"), "return-no-content", "{answer}");
+        for query in ["", "?$filter=TableName%20eq%20'x'"] {
+            client.get(&format!("/{}/{set}{query}", t.name)).refused(NOT_IMPLEMENTED);
+            client.get(&format!("/{missing}/{set}{query}")).refused(NO_TABLE);
+        }
+    }
+    let answer = post(&t.name, &t.name, with_keys("p", "r", json!({ "n": 1 }))).expect(204);
+    assert!(answer.need("Location").ends_with(&t.path("p", "r")), "{answer}");
+    assert_eq!(t.entity("p", "r")["n"], 1);
+}
+
+fn what_is_found_out_before_the_table_layer_has_no_cache_control(client: &Client) {
+    let t = client.table();
+    let answer = client.request("POST", "/Tables").header("Content-Type", "application/json").send();
+    let answer = answer.refused(BAD_BODY);
+    assert_eq!(answer.header("Cache-Control"), None);
+    let below = format!("/{0}/Tables('{0}')", t.name);
+    let answer = client.request("DELETE", &below).header("If-Match", "*").send().expect(400);
+    assert_eq!(answer.header("Cache-Control"), None, "{answer}");
+}
+
+fn a_slash_at_the_end_changes_nothing(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    assert_eq!(rows(client.get(&format!("{}/", t.set())).expect_json()).len(), 1);
+    assert_eq!(rows(client.get(&format!("{}()/", t.set())).expect_json()).len(), 1);
+    client.get(&format!("{}/", t.path("p", "r"))).expect(200);
+    client.get(&format!("/Tables('{}')/", t.name)).expect(200);
+    let name = fresh_name();
+    client.request("POST", "/Tables/").json(&json!({ "TableName": name })).send().expect(201);
+    assert!(client.get("/Tables/").expect(200).text().contains(&name));
+}
+
+fn properties_of_a_table_are_no_resource(client: &Client) {
+    let t = client.table();
+    for slash in ["", "/"] {
+        for verb in ["GET", "PUT"] {
+            let path = format!("/{}{slash}?restype=service&comp=properties", t.name);
+            let request = client.request(verb, &path).header("Accept", "application/xml");
+            request.header("Content-Type", "application/xml").send().refused_in_xml(QUERY_VALUE);
+        }
+    }
 }
 
 fn a_wrong_verb_on_a_known_resource_is_not_allowed(client: &Client) {

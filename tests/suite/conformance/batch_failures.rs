@@ -14,6 +14,7 @@ cases![
     a_lone_validation_failure_has_index_zero,
     a_missing_table_fails_with_index_zero,
     forbidden_characters_in_addresses_fail_with_an_index,
+    addresses_of_no_entity_fail_as_recorded,
     a_bad_body_fails_at_its_index,
     a_bad_entity_fails_at_its_index,
     a_malformed_etag_fails_at_its_index,
@@ -127,6 +128,23 @@ fn forbidden_characters_in_addresses_fail_with_an_index(client: &Client) {
         batch.send(client).refused(0, refusal);
     }
     assert_eq!(t.count(), 0);
+}
+
+fn addresses_of_no_entity_fail_as_recorded(client: &Client) {
+    let t = client.table();
+    let send = |verb, url: &str| {
+        let batch = Batch::new().operation(verb, url, &["Content-Type: application/json"], "{}");
+        batch.send(client)
+    };
+    let below = client.url("/a%2F%2F(PartitionKey='p',RowKey='r')");
+    send("PUT", &below).expect_failure_code(400, "OutOfRangeInput", 0);
+    for root in [client.url(""), client.url("/")] {
+        let answer = send("POST", &root);
+        let part = answer.refused(0, METHOD_NOT_ALLOWED).as_answer(&answer.outer);
+        assert_eq!(part.header("Cache-Control"), None, "{part}");
+    }
+    let below = client.url(&format!("/{0}/Tables('{0}')", t.name));
+    send("PUT", &below).refused(0, NOT_IMPLEMENTED);
 }
 
 fn a_bad_body_fails_at_its_index(client: &Client) {

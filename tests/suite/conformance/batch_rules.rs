@@ -250,6 +250,6 @@ fn an_inner_address_of_another_account_is_not_followed(client: &Client) {
     let theirs = stranger.table();
     let body = Batch::new().insert(&theirs, &with_keys("p", "r", json!({}))).body();
     // A name that is not ours is a table with something below it.
-    BatchAnswer::of(post(client, body).send()).refused(0, NOT_IMPLEMENTED);
+    BatchAnswer::of(post(client, body).send()).refused(0, NO_TABLE);
     assert_eq!(theirs.count(), 0);
 }

@@ -167,6 +167,10 @@ rows! {
     NoCredentials => By(NO_CREDENTIALS, |c| {
         c.request("GET", "/Tables").version("2020-12-06").auth(Auth::None).send()
     }),
+    TokenRefused => By(TOKEN_REFUSED, |c| {
+        let stats = c.request("GET", "/?restype=service&comp=stats");
+        stats.version("2020-12-06").auth(Auth::None).header("Accept", "application/xml").send()
+    }),
     AuthenticationFailed => By(NOT_AUTHENTICATED, |c| {
         let forged = format!("SharedKey {}:AAAA", c.account.name);
         c.request("GET", "/Tables").auth(Auth::Header(forged)).send()
@@ -203,6 +207,11 @@ rows! {
         t.insert(&with_keys("p", "r", json!({})))
     }),
     UpdateConditionNotSatisfied => By(CONDITION_FAILED, |c| {
+        let t = c.table();
+        t.seed_one(json!({}));
+        t.delete("p", "r", Some("W/\"datetime'2012-06-15T22%3A51%3A44.9662825Z'\""))
+    }),
+    ConditionNotMet => By(CONDITION_NOT_MET, |c| {
         let t = c.table();
         t.seed_one(json!({}));
         t.delete("p", "r", Some("W/\"x\""))

@@ -22,6 +22,7 @@ cases![
     errors_carry_the_headers_too,
     other_origins_are_served_without_the_headers,
     answers_vary_on_gets_where_rules_exist,
+    a_get_without_an_origin_is_answered_as_one_by_anyone,
     without_rules_nothing_is_added,
     changed_rules_take_effect,
 ];
@@ -251,6 +252,32 @@ fn answers_vary_on_gets_where_rules_exist(client: &Client) {
     assert_eq!(client.get("/nosuchtable()").expect(404).need("Vary"), "Origin");
     let answer = t.insert(&with_keys("p", "r", json!({})));
     assert_eq!(answer.header("Vary"), None, "{answer}");
+}
+
+fn a_get_without_an_origin_is_answered_as_one_by_anyone(client: &Client) {
+    let t = client.table();
+    set(client, &[("GET,PUT", "*", "", "x-ms-*,content-type", 1)]);
+    let properties = "/?restype=service&comp=properties";
+    for (path, exposed) in [
+        ("/Tables", "x-ms-request-id,x-ms-version,Content-Type"),
+        (properties, "x-ms-request-id,x-ms-version"),
+    ] {
+        for origin in [None, Some("http://a")] {
+            let mut request =
+                client.request("GET", path).header("Accept", "application/json,application/xml");
+            if let Some(origin) = origin {
+                request = request.header("Origin", origin);
+            }
+            let answer = request.without("x-ms-client-request-id").send().expect(200);
+            assert_eq!((answer.need(GRANT), answer.header("Vary")), ("*", None), "{answer}");
+            assert_eq!(answer.need("Access-Control-Expose-Headers"), exposed, "{answer}");
+        }
+    }
+    // Only what is got: whoever writes says from where.
+    let answer = t.insert(&with_keys("p", "r", json!({}))).expect(201);
+    assert_eq!(answer.header(GRANT), None, "{answer}");
+    let answer = t.on("PUT", "p", "r").json(&json!({})).send().expect(204);
+    assert_eq!(answer.header(GRANT), None, "{answer}");
 }
 
 fn without_rules_nothing_is_added(client: &Client) {

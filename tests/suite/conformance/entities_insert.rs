@@ -11,7 +11,8 @@ cases![
     insert_twice_is_a_conflict,
     a_conflict_repeats_the_preference,
     a_validation_error_repeats_the_preference,
-    a_refused_update_has_no_preference,
+    an_update_confirms_that_it_has_no_content,
+    a_deletion_has_no_preference,
     headers_of_one_name_are_one_list,
     an_unknown_preference_is_not_applied,
     keys_that_differ_in_case_are_different,
@@ -107,20 +108,55 @@ fn a_validation_error_repeats_the_preference(client: &Client) {
     assert_eq!(answer.need("Preference-Applied"), "return-no-content");
 }
 
-fn a_refused_update_has_no_preference(client: &Client) {
+/// Sends a write of `p`, `r` that prefers something plainly, tunnelled and in a batch.
+fn each_way(t: &Table, verb: &str, prefer: &str, if_match: Option<&str>) -> [Answer; 3] {
+    let plain = |verb| t.on(verb, "p", "r").json(&json!({})).if_match(if_match).header("Prefer", prefer);
+    let tunnelled = plain("POST").header("X-HTTP-Method", if verb == "PATCH" { "MERGE" } else { verb });
+    let if_match = if_match.map_or("X-None: 1".to_owned(), |tag| format!("If-Match: {tag}"));
+    let headers = ["Content-Type: application/json", &format!("Prefer: {prefer}"), &if_match];
+    let url = t.client.url(&t.path("p", "r"));
+    let inside = Batch::new().operation(verb, &url, &headers, "{}").send(t.client);
+    [plain(verb).send(), tunnelled.send(), inside.parts[0].as_answer(&inside.outer)]
+}
+
+fn an_update_confirms_that_it_has_no_content(client: &Client) {
     let t = client.table();
-    let prefer = ["Content-Type: application/json", "Prefer: return-no-content", "If-Match: *"];
-    let plain = |verb| t.on(verb, "p", "r").json(&json!({})).if_match(Some("*"));
-    for verb in ["PUT", "MERGE", "PATCH", "DELETE"] {
-        let tunnelled = plain("POST").header("X-HTTP-Method", if verb == "PATCH" { "MERGE" } else { verb });
-        for request in [plain(verb), tunnelled] {
-            let answer = request.header("Prefer", "return-no-content").send().refused(NOT_FOUND);
-            assert_eq!(answer.header("Preference-Applied"), None, "{verb}");
+    for verb in ["PUT", "MERGE", "PATCH"] {
+        for answer in each_way(&t, verb, "return-no-content", Some("*")) {
+            assert_eq!(
+                (answer.status, answer.need("Preference-Applied")),
+                (404, "return-no-content"),
+                "{answer}"
+            );
         }
-        let inside = Batch::new().operation(verb, &client.url(&t.path("p", "r")), &prefer, "{}").send(client);
-        let part = inside.parts[0].as_answer(&inside.outer);
-        assert_eq!((part.status, part.header("Preference-Applied")), (404, None), "{verb} {part}");
     }
+    for verb in ["PUT", "MERGE", "PATCH"] {
+        let done = each_way(&t, verb, "return-no-content", None);
+        for answer in &done {
+            assert_eq!(
+                (answer.status, answer.need("Preference-Applied")),
+                (204, "return-no-content"),
+                "{answer}"
+            );
+        }
+        assert_eq!(done[2].need("DataServiceVersion"), "3.0;", "{}", done[2]);
+        // It never has content, so nothing else is confirmed.
+        let done = each_way(&t, verb, "return-content", None);
+        for answer in &done {
+            assert_eq!((answer.status, answer.header("Preference-Applied")), (204, None), "{answer}");
+        }
+        assert_eq!(done[2].need("DataServiceVersion"), "1.0;", "{}", done[2]);
+    }
+}
+
+fn a_deletion_has_no_preference(client: &Client) {
+    let t = client.table();
+    for answer in each_way(&t, "DELETE", "return-no-content", Some("*")) {
+        assert_eq!((answer.status, answer.header("Preference-Applied")), (404, None), "{answer}");
+    }
+    t.seed_one(json!({}));
+    let request = t.on("DELETE", "p", "r").if_match(Some("*")).header("Prefer", "return-no-content");
+    assert_eq!(request.send().expect(204).header("Preference-Applied"), None);
 }
 
 fn headers_of_one_name_are_one_list(client: &Client) {
@@ -199,6 +235,18 @@ fn a_key_annotated_with_another_type_is_refused(client: &Client) {
     let t = client.table();
     let entity = json!({ "PartitionKey": "1", "PartitionKey@odata.type": "Edm.Int64", "RowKey": "r" });
     t.insert(&entity).refused(INVALID_INPUT);
+    // An update takes its keys from the address, as recorded.
+    for (at, verb) in ["PUT", "MERGE", "PATCH"].into_iter().enumerate() {
+        for (kind, text) in [("DateTime", "2020-01-01T00:00:00Z"), ("Guid", "x"), ("Binary", "eA==")] {
+            let entity = json!({
+                "PartitionKey": text, "PartitionKey@odata.type": format!("Edm.{kind}"),
+                "RowKey": text, "RowKey@odata.type": format!("Edm.{kind}"), "At": at,
+            });
+            t.on(verb, "p", "r").json(&entity).send().expect(204);
+            assert_eq!(custom(t.entity("p", "r")), json!({ "At": at }), "{verb} {kind}");
+        }
+    }
+    assert_eq!(t.count(), 1);
 }
 
 fn a_key_annotated_as_string_is_accepted(client: &Client) {

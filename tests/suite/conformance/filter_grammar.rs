@@ -7,6 +7,7 @@ cases![
     sample,
     every_operator_compares,
     every_literal_is_read,
+    booleans_are_read_in_lower_case_alone,
     hexadecimal_digits_are_read_in_any_case,
     quotes_in_strings_are_doubled,
     strings_hold_anything_that_can_be_encoded,
@@ -128,6 +129,13 @@ fn every_literal_is_read(client: &Client) {
             ("B eq binary'02'", "2"),
         ],
     );
+}
+
+fn booleans_are_read_in_lower_case_alone(client: &Client) {
+    let t = client.table();
+    t.seed(with_keys("p", "r", json!({ "Flag": true, "truE": "x" })));
+    t.filter("Flag eq truE").refused(NOT_IMPLEMENTED);
+    assert_eq!(t.matching_rows("truE eq 'x' and Flag eq true"), "r");
 }
 
 fn hexadecimal_digits_are_read_in_any_case(client: &Client) {

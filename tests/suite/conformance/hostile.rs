@@ -150,7 +150,7 @@ fn poison_in_etags_and_ids_is_only_text(client: &Client) {
     let t = client.table();
     t.seed_one(json!({ "A": 1 }));
     for text in POISON.iter().filter(|t| t.is_ascii() && !t.contains('"')) {
-        t.replace("p", "r", &json!({}), Some(&format!("W/\"{text}\""))).refused(CONDITION_FAILED);
+        t.replace("p", "r", &json!({}), Some(&format!("W/\"{text}\""))).refused(CONDITION_NOT_MET);
         let request = t.on("GET", "p", "r").header("x-ms-client-request-id", text);
         assert_eq!(request.send().expect(200).need("x-ms-client-request-id"), *text);
     }

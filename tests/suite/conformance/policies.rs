@@ -233,12 +233,11 @@ fn a_refused_document_changes_nothing(client: &Client) {
 }
 
 fn a_missing_table_is_not_found(client: &Client) {
-    // As recorded; documents speak of TableNotFound.
     let t = Table::new(client, fresh_name());
     let get = client.request("GET", &path(&t)).header("Accept", "application/xml");
-    get.send().refused_in_xml(NOT_FOUND);
-    put(&t, "").refused_in_xml(NOT_FOUND);
-    put(&t, list(&policy("id", ""))).refused_in_xml(NOT_FOUND);
+    get.send().refused_in_xml(NO_TABLE);
+    put(&t, "").refused_in_xml(NO_TABLE);
+    put(&t, list(&policy("id", ""))).refused_in_xml(NO_TABLE);
 }
 
 fn policies_go_with_their_table(client: &Client) {

@@ -49,6 +49,10 @@ const RULE: &str = "<CorsRule><AllowedMethods>GET,PUT</AllowedMethods><AllowedOr
 const NO_LOGGING: &str = "<Logging><Version>1.0</Version><Read>false</Read><Write>false</Write><Delete>false</Delete>\
     <RetentionPolicy><Enabled>false</Enabled></RetentionPolicy></Logging>";
 
+/// What an account has that nobody set.
+const DEFAULT_HOURS: &str = "<HourMetrics><Version>1.0</Version><Enabled>true</Enabled>\
+    <IncludeAPIs>true</IncludeAPIs><RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy></HourMetrics>";
+
 fn no_metrics(name: &str) -> String {
     format!(
         "<{name}><Version>1.0</Version><Enabled>false</Enabled>\
@@ -82,8 +86,8 @@ fn rule(name: &str, value: &str) -> String {
 }
 
 fn a_fresh_account_has_the_recorded_defaults(client: &Client) {
-    let metrics = no_metrics("HourMetrics") + &no_metrics("MinuteMetrics");
-    assert_eq!(get(client), document(&format!("{NO_LOGGING}{metrics}<Cors />")));
+    let minutes = no_metrics("MinuteMetrics");
+    assert_eq!(get(client), document(&format!("{NO_LOGGING}{DEFAULT_HOURS}{minutes}<Cors />")));
 }
 
 fn setting_is_accepted_without_content(client: &Client) {

@@ -73,6 +73,11 @@ pub const TOO_MANY_OPERATIONS: Refusal =
     (400, "InvalidInput", "The batch request operation exceeds the maximum 100 changes per change set.");
 pub const NO_CREDENTIALS: Refusal = (
     401,
+    "NoAuthenticationInformation",
+    "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.",
+);
+pub const TOKEN_REFUSED: Refusal = (
+    401,
     "InvalidAuthenticationInfo",
     "Server failed to authenticate the request. Please refer to the information in the www-authenticate header.",
 );
@@ -91,6 +96,8 @@ pub const UNKNOWN_VERB: Refusal =
     (405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.");
 pub const TABLE_EXISTS: Refusal = (409, "TableAlreadyExists", "The table specified already exists.");
 pub const ENTITY_EXISTS: Refusal = (409, "EntityAlreadyExists", "The specified entity already exists.");
+pub const CONDITION_NOT_MET: Refusal =
+    (412, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.");
 pub const CONDITION_FAILED: Refusal =
     (412, "UpdateConditionNotSatisfied", "The update condition specified in the request was not satisfied.");
 pub const BODY_TOO_LARGE: Refusal =
