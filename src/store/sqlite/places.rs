@@ -115,6 +115,11 @@ impl Walk {
         if self.is_long() { self.time.min(self.places.longest) } else { self.time }
     }
 
+    /// Whether nothing more has to be counted of rows that are passed over.
+    pub const fn has_place(&self) -> bool {
+        self.place.is_some()
+    }
+
     /// Passes over a row that does not match; false if the walk needs a place.
     pub fn pass(&mut self, bytes: usize) -> bool {
         self.passed_rows += 1;
@@ -127,7 +132,7 @@ impl Walk {
     }
 
     const fn is_long(&self) -> bool {
-        self.passed_rows > SHORT_ROWS || self.passed_bytes > SHORT_BYTES
+        self.place.is_some() || self.passed_rows > SHORT_ROWS || self.passed_bytes > SHORT_BYTES
     }
 }
 

@@ -70,6 +70,7 @@ impl<'a> Page<'a> {
             }
             match self.matches(row)? {
                 Ok(true) => {}
+                Ok(false) if self.walk.has_place() => continue,
                 Ok(false) if self.walk.pass(row.get_ref(PROPERTIES)?.as_bytes()?.len()) => continue,
                 Ok(false) => {
                     self.needs_place = true;
