@@ -187,6 +187,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         proxies: config.proxies.clone(),
         throttle: config.max_requests_per_second.map(Throttle::new),
         max_comparisons: config.max_filter_comparisons,
+        busy_poll: config.busy_poll,
         slow: config.slow_request,
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });

@@ -80,6 +80,11 @@ pub struct Settings {
     #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
+    /// Poll instead of sleeping between the requests of a single client: it waits less, for up
+    /// to a whole processor
+    #[arg(long, env = "ROWHOUSE_BUSY_POLL")]
+    pub busy_poll: bool,
+
     /// Client connections at most, for each thread
     #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_clients: u32,
@@ -176,6 +181,8 @@ pub struct Config {
     /// Whose tokens are trusted, if any are.
     pub trust: Option<Trust>,
     pub workers: Option<u16>,
+    /// Whether worker threads poll for a single client.
+    pub busy_poll: bool,
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
     pub limits: Limits,
@@ -325,6 +332,7 @@ impl Settings {
                 master_key,
                 trust: trust?,
                 workers: self.workers,
+                busy_poll: self.busy_poll,
                 max_clients: self.max_clients,
                 max_filter_comparisons: self.max_filter_comparisons as usize,
                 limits: Limits {

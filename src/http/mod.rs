@@ -2,6 +2,7 @@
 
 mod answer;
 mod batch;
+mod busy_poll;
 pub mod clock;
 mod connection;
 mod cors;
@@ -12,7 +13,6 @@ mod forwarded;
 mod http2;
 mod issuer;
 mod limits;
-mod linger;
 mod listen;
 mod observe;
 mod patience;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::batch::Run;
+use super::busy_poll;
 use super::clock::{VersionClock, system_time};
 use super::cors::{self, CorsCache, Memory};
 use super::execute::execute;
@@ -22,7 +23,6 @@ use super::explain::explain;
 use super::forwarded::Proxies;
 use super::issuer::Issuer;
 use super::limits::{BodyMemory, Limits};
-use super::linger;
 use super::observe::{self, Observed};
 use super::permit::permit;
 use super::print::Printer;
@@ -70,6 +70,8 @@ pub struct Service {
     pub throttle: Option<Throttle>,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
+    /// Whether worker threads poll for a single client.
+    pub busy_poll: bool,
     /// Requests that take longer are logged as slow.
     pub slow: Duration,
     /// Where traces go, if anywhere.
@@ -115,7 +117,7 @@ impl Service {
 /// Answers one request.
 pub async fn serve(service: Data<Service>, http: HttpRequest, mut body: Payload) -> HttpResponse {
     let record = METRICS.requests.begin();
-    let _presence = linger::arrived();
+    let _in_flight = service.busy_poll.then(busy_poll::begin);
     let request_id = Uuid::new_v4().to_string();
     let head = head_of(&http, &service.proxies);
     let (options, flaw) = Options::read(&head.query);
@@ -411,6 +413,7 @@ mod tests {
             proxies: Proxies::default(),
             throttle: None,
             max_comparisons: 1,
+            busy_poll: false,
             slow: HOUR,
             tracer: None,
         })

@@ -131,6 +131,7 @@ impl Builder {
             proxies: Proxies::default(),
             max_requests_per_second: None,
             workers: Some(1),
+            busy_poll: false,
             max_clients: 10_000,
             max_filter_comparisons: 1000,
             limits: Limits {

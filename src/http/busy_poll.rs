@@ -1,0 +1,151 @@
+//! Busy-poll: a worker thread with a single client polls instead of sleeping between
+//! its events, because waking a thread takes longer than a point read. Off by default:
+//! it takes up to a whole processor while the client keeps asking. docs/performance.md
+//! has what it gains and costs.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use actix_web::rt::spawn;
+
+/// How long to poll for the next event: longer than a point read takes, shorter than a
+/// write to a disk.
+const POLL_TIME: Duration = Duration::from_micros(120);
+/// Requests in a row, none while another was in flight, before a thread polls.
+const LONE_REQUESTS: u32 = 64;
+
+/// The thread that had the last request.
+static LAST_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static POLLER: Poller = const {
+        Poller { in_flight: Cell::new(0), lone: Cell::new(0), poll_until: Cell::new(None) }
+    };
+}
+
+/// The requests of a thread.
+struct Poller {
+    in_flight: Cell<u32>,
+    /// Requests in a row, up to [`LONE_REQUESTS`].
+    lone: Cell<u32>,
+    /// When the thread stops polling, if it polls.
+    poll_until: Cell<Option<Instant>>,
+}
+
+/// A request in flight.
+pub struct InFlight(());
+
+/// Counts a request, and polls if it is one of a single client's.
+pub fn begin() -> InFlight {
+    POLLER.with(|poller| {
+        poller.in_flight.set(poller.in_flight.get() + 1);
+        if poller.in_flight.get() > 1 || !had_last_request(poller) {
+            poller.lone.set(0);
+        } else {
+            poller.lone.set((poller.lone.get() + 1).min(LONE_REQUESTS));
+        }
+        poller.poll_if_lone();
+    });
+    InFlight(())
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        POLLER.with(|poller| {
+            poller.in_flight.set(poller.in_flight.get().saturating_sub(1));
+            if poller.poll_until.get().is_some() {
+                poller.poll_until.set(Some(Instant::now() + POLL_TIME));
+            }
+        });
+    }
+}
+
+/// Whether this thread had the request before this one, too.
+fn had_last_request(poller: &Poller) -> bool {
+    let id = ptr::from_ref(poller).addr();
+    let is_last = LAST_THREAD.load(Ordering::Relaxed) == id;
+    if !is_last {
+        LAST_THREAD.store(id, Ordering::Relaxed);
+    }
+    is_last
+}
+
+impl Poller {
+    fn poll_if_lone(&self) {
+        if self.lone.get() < LONE_REQUESTS {
+            self.poll_until.set(None);
+        } else if self.poll_until.replace(Some(Instant::now() + POLL_TIME)).is_none() {
+            spawn(poll());
+        }
+    }
+
+    /// Whether to go on polling; starts to count anew once nothing came in time.
+    fn is_polling(&self, now: Instant) -> bool {
+        let Some(until) = self.poll_until.get() else { return false };
+        if now < until {
+            return true;
+        }
+        self.poll_until.set(None);
+        self.lone.set(0);
+        false
+    }
+}
+
+async fn poll() {
+    while POLLER.with(|poller| poller.is_polling(Instant::now())) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lone() -> u32 {
+        POLLER.with(|poller| poller.lone.get())
+    }
+
+    fn is_polling() -> bool {
+        POLLER.with(|poller| poller.poll_until.get().is_some())
+    }
+
+    #[actix_web::test]
+    async fn a_thread_polls_for_a_single_client_until_nothing_comes() {
+        // Other tests have threads of their own, and may be asked between two of these.
+        while !is_polling() {
+            drop(begin());
+        }
+        assert_eq!(lone(), LONE_REQUESTS);
+        while is_polling() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lone(), 0);
+        drop(begin());
+        assert!(!is_polling());
+    }
+
+    #[actix_web::test]
+    async fn requests_in_flight_at_once_end_polling() {
+        while !is_polling() {
+            drop(begin());
+        }
+        let first = begin();
+        let second = begin();
+        assert!(!is_polling());
+        drop(first);
+        drop(second);
+        assert!(!is_polling() && lone() == 0);
+    }
+
+    #[actix_web::test]
+    async fn requests_of_several_threads_end_polling() {
+        while !is_polling() {
+            drop(begin());
+        }
+        std::thread::spawn(|| POLLER.with(had_last_request)).join().unwrap();
+        drop(begin());
+        assert!(!is_polling());
+    }
+}
