@@ -15,9 +15,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::accounts::{Follower, LoadError};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
-use crate::http::clock::VersionClock;
-use crate::http::{self, BodyMemory, Issuer, Place, Service, Throttle, Tls, TlsError, TlsFiles};
+use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
+use crate::service::{BodyMemory, CachedStore, Issuer, Service, Throttle, VersionClock};
 use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
@@ -74,7 +74,7 @@ pub struct Up {
     /// Where it listens, the port being the real one.
     pub address: SocketAddr,
     /// What it answers with.
-    pub service: Data<Service>,
+    pub service: Arc<Service>,
 }
 
 /// Opens the database without its replica, and brings its schema up to date.
@@ -130,7 +130,7 @@ pub fn connection_demand(config: &Config, allowed: u32) -> Option<ConnectionDema
 }
 
 /// Logs how many connections this server may open of those that there are.
-async fn tell_of_connections(config: Config, service: Data<Service>) {
+async fn tell_of_connections(config: Config, service: Arc<Service>) {
     let Store::Postgres(store) = &service.primary.store else { return };
     let demand = match store.allowed_connections().await {
         Ok(allowed) => connection_demand(&config, allowed),
@@ -176,18 +176,16 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         }
         None => (None, given),
     };
-    let service = Data::new(Service {
+    let service = Arc::new(Service {
         primary: primary.into(),
-        secondary: secondary.map(Place::from),
+        secondary: secondary.map(CachedStore::from),
         accounts: ArcSwap::from_pointee(accounts),
         version_clock: VersionClock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
-        proxies: config.proxies.clone(),
         throttle: config.max_requests_per_second.map(Throttle::new),
         max_comparisons: config.max_filter_comparisons,
-        busy_poll: config.busy_poll,
         slow: config.slow_request,
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
@@ -212,7 +210,9 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
     let admin = start_admin(config, &service, follower)?;
-    let server = http::listen(server, listener, service.clone(), tls).map_err(listen)?.run();
+    let edge =
+        Edge { service: Arc::clone(&service), proxies: config.proxies.clone(), busy_poll: config.busy_poll };
+    let server = http::listen(server, listener, edge, tls).map_err(listen)?.run();
     Ok(Running { server, admin, up: Up { address, service }, lock })
 }
 
@@ -224,7 +224,7 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
 /// Starts to answer operators, where the settings say so.
 fn start_admin(
     config: &Config,
-    service: &Data<Service>,
+    service: &Arc<Service>,
     follower: Option<Arc<Follower>>,
 ) -> Result<Option<(Server, Data<Admin>)>, AppError> {
     let Some(settings) = &config.admin else { return Ok(None) };
@@ -322,7 +322,7 @@ async fn serve_until(
 }
 
 /// Says so where the replica cannot be asked. The primary is served anyway.
-async fn look_for_replica(service: Data<Service>) {
+async fn look_for_replica(service: Arc<Service>) {
     let Some(replica) = &service.secondary else { return };
     if let Err(failure) = replica.store.current_until(service.version_clock.now()).await {
         tracing::warn!(?failure, "the secondary database does not answer yet");
@@ -331,7 +331,7 @@ async fn look_for_replica(service: Data<Service>) {
 
 /// Serves the stored accounts as they are changed. While the database does not
 /// answer, those that are known stay.
-async fn follow_accounts(service: Data<Service>, follower: Arc<Follower>) {
+async fn follow_accounts(service: Arc<Service>, follower: Arc<Follower>) {
     let mut away = false;
     loop {
         tokio::time::sleep(FOLLOW_PAUSE).await;
@@ -353,7 +353,7 @@ async fn follow_accounts(service: Data<Service>, follower: Arc<Follower>) {
 
 /// Removes the entities of deleted tables, a few at a time, for as long as the
 /// server runs. Several replicas may do so at once.
-async fn purge_forever(service: Data<Service>) {
+async fn purge_forever(service: Arc<Service>) {
     let mut counted: Option<Instant> = None;
     loop {
         let store = &service.primary.store;

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 pub use identity::{AccountSettings, Keyholders, ListenSettings, MasterKeySettings};
 pub use operators::AdminAddress;
 pub use secret::secret;
@@ -25,7 +25,8 @@ use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{AssignmentError, Trust};
 use crate::auth::seal::MasterKeys;
-use crate::http::{Limits, Proxies, TlsFiles};
+use crate::http::{Proxies, TlsFiles};
+use crate::service::Limits;
 use crate::trace::TraceSettings;
 
 /// How to run the server.
@@ -81,8 +82,8 @@ pub struct Settings {
     pub workers: Option<u16>,
 
     /// Poll instead of sleeping between the requests of a single client: it waits less, for up
-    /// to a whole processor
-    #[arg(long, env = "ROWHOUSE_BUSY_POLL")]
+    /// to a whole processor while it keeps asking
+    #[arg(long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub busy_poll: bool,
 
     /// Client connections at most, for each thread

@@ -16,7 +16,7 @@ use super::{Call, Refusal, Reply};
 use crate::accounts::{self, AccountsError, Follower};
 use crate::auth::seal::KeySlot;
 use crate::error::{Code, Error};
-use crate::http::clock::system_time;
+use crate::service::clock::system_time;
 use crate::store::{Failure, Store};
 
 /// Time that a call may take; what is found out later is not told.

@@ -20,18 +20,16 @@ mod tables;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use actix_web::web::Data;
-
 pub use call::{Call, Refusal, Reply};
 pub use guard::Token;
 pub use listen::listen;
 
 use crate::accounts::Follower;
-use crate::http::Service;
+use crate::service::Service;
 
 /// What answering operators takes.
 pub struct Admin {
-    pub service: Data<Service>,
+    pub service: Arc<Service>,
     /// What an operator has to know, if anything.
     pub token: Option<Token>,
     /// Whether test suites may reset and restore what is stored.
@@ -44,7 +42,7 @@ pub struct Admin {
 impl Admin {
     /// For a server that serves.
     pub fn new(
-        service: Data<Service>,
+        service: Arc<Service>,
         token: Option<Token>,
         follower: Option<Arc<Follower>>,
         test_mode: bool,

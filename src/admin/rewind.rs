@@ -1,15 +1,15 @@
 //! `/test/…`: beginning anew and going back, in test mode only.
 
 use std::future::Future;
+use std::sync::Arc;
 
-use actix_web::web::Data;
 use serde_json::json;
 
 use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::error::Result;
-use crate::http::Service;
 use crate::request::target::Accounts as _;
+use crate::service::Service;
 use crate::store::rewind::MAX_SNAPSHOTS;
 
 /// Empties the account of the query, or all of them.
@@ -95,7 +95,7 @@ fn found(found: bool, status: &str) -> Outcome {
 /// middle of something is closed, and PostgreSQL's has the snapshots.
 async fn to_the_end<T: 'static, W: Future<Output = Result<T>> + 'static>(
     call: &Call<'_>,
-    work: impl FnOnce(Data<Service>) -> W,
+    work: impl FnOnce(Arc<Service>) -> W,
 ) -> std::result::Result<T, Refusal> {
     let done = actix_web::rt::spawn(work(call.admin.service.clone())).await;
     let done = done.map_err(|_| Refusal::new(500, "InternalError", "The work did not come to its end."))?;

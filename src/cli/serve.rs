@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 use crate::app::{self, AppError, READY};
 use crate::auth::accounts::connection_string;
 use crate::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
-use crate::http::EXPLANATIONS;
+use crate::service::EXPLANATIONS;
 
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]

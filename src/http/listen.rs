@@ -24,7 +24,7 @@ use actix_web::{App, Error};
 use super::connection::Connection;
 use super::http2::serve_connection;
 use super::patience::Impatient;
-use super::serve::{Service, serve};
+use super::serve::{Edge, serve};
 use super::tls::Tls;
 use super::wire::WireCase;
 
@@ -64,15 +64,16 @@ pub fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
 pub fn listen(
     server: ServerBuilder,
     listener: TcpListener,
-    service: Data<Service>,
+    edge: Edge,
     tls: Option<Arc<Tls>>,
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
-    let limits = service.limits;
+    let limits = edge.service.limits;
+    let edge = Data::new(edge);
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
         let app = || {
-            let app = App::new().app_data(service.clone()).default_service(web::to(serve)).into_factory();
+            let app = App::new().app_data(edge.clone()).default_service(web::to(serve)).into_factory();
             // Hidden, but the only one that tells whether a connection is secure.
             let secure = tls.is_some();
             let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);

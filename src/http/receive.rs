@@ -5,53 +5,66 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::Method;
 use actix_web::http::header::HeaderValue;
 use actix_web::web::{Bytes, BytesMut, Payload};
+use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt as _;
 
 use super::forwarded::Proxies;
-use super::limits::{BodyMemory, Share};
 use crate::error::{Code, Result};
 use crate::request::Head;
+use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
 
-/// Bytes of a body at most (protocol §5.7, §8.1).
-pub const MAX_BODY: usize = 4 * 1024 * 1024;
 /// Bytes of a body that are made room for before they come, and that count for
 /// nothing: requests of usual size go on when others have taken all memory.
 const FREE_ROOM: usize = 64 * 1024;
 
-/// A body, and the memory that it counts for.
-pub struct Body<'a> {
-    pub bytes: Bytes,
-    _share: Share<'a>,
+/// The body of a request as it comes in.
+pub struct Incoming {
+    payload: Payload,
+    /// Whether a body in chunks has not been read to its end.
+    is_unread: bool,
 }
 
-/// Reads a body, refusing it while it streams once it is too long, takes too
-/// long, or finds no memory.
-///
-/// # Errors
-/// [`Code::RequestBodyTooLarge`], [`Code::RequestTimedOut`], [`Code::ServerBusy`],
-/// and [`Code::InvalidInput`] for framing that makes no sense.
-pub async fn receive<'a>(
-    head: &Head<'_>,
-    payload: &mut Payload,
-    memory: &'a BodyMemory,
-    limit: Duration,
-) -> Result<Body<'a>> {
-    let mut share = memory.share();
-    // Before the client has sent all of it, nothing can have been done.
-    let bytes = tokio::time::timeout(limit, read_body(head, payload, &mut share))
-        .await
-        .map_err(|_| Code::RequestTimedOut)??;
-    Ok(Body { bytes, _share: share })
+impl Incoming {
+    /// Nothing has been read of it.
+    pub fn new(payload: Payload, head: &Head<'_>) -> Self {
+        Self { payload, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
+    }
+
+    /// The response, behind which the connection closes if the body was not read.
+    pub fn close(self, response: HttpResponse) -> HttpResponse {
+        if self.is_unread {
+            return response.map_body(|_, answer| hang_up(answer, self.payload));
+        }
+        response
+    }
+}
+
+impl ReceiveBody for Incoming {
+    /// Refuses a body while it streams once it is too long, takes too long, or finds no
+    /// memory.
+    async fn receive<'m>(
+        &mut self,
+        head: &Head<'_>,
+        memory: &'m BodyMemory,
+        within: Duration,
+    ) -> Result<Body<'m>> {
+        let mut share = memory.share();
+        // Before the client has sent all of it, nothing can have been done.
+        let bytes = tokio::time::timeout(within, read_body(head, &mut self.payload, &mut share))
+            .await
+            .map_err(|_| Code::RequestTimedOut)??;
+        self.is_unread = is_endless(head);
+        Ok(Body::new(bytes, share))
+    }
 }
 
 /// Whether actix takes all that is sent on the connection after this head for its
 /// body: it would speak another protocol then, as we never do.
-pub fn is_endless(head: &Head<'_>) -> bool {
+fn is_endless(head: &Head<'_>) -> bool {
     let is_websocket = |upgrade: &str| upgrade.trim().eq_ignore_ascii_case("websocket");
     head.method == "CONNECT" || head.all("upgrade").any(is_websocket)
 }
@@ -115,7 +128,7 @@ fn limited(body: Bytes) -> Result<Bytes> {
 /// The answer to a request whose body nobody reads to its end. The connection
 /// closes behind it: actix would otherwise read a body in chunks, without end if
 /// it has none, once its reader is dropped, so it is kept for as long as the answer.
-pub fn hang_up(answer: BoxBody, unread: Payload) -> BoxBody {
+fn hang_up(answer: BoxBody, unread: Payload) -> BoxBody {
     BoxBody::new(Unread { answer, _body: unread })
 }
 

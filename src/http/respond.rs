@@ -10,12 +10,10 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
 
-use super::answer::{Answer, XML};
-use super::cors;
 use super::wire::{LENGTH_OF_NOTHING, announces_body};
-use crate::codec::properties::CorsRule;
 use crate::request::Head;
 use crate::request::head::DEFAULT;
+use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
 
 /// Characters of a client request id that are echoed.
 const MAX_CLIENT_REQUEST_ID: usize = 1024;
@@ -26,12 +24,13 @@ const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
 const VERSION: &str = "x-ms-version";
 
 /// Turns an answer into a response.
-pub fn respond(answer: Answer, rules: &[CorsRule], head: &Head<'_>, request_id: String) -> HttpResponse {
+pub fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
+    let Served { answer, cors_rules, request_id } = served;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let cors = if rules.is_empty() {
-        cors::Headers::new()
+    let cors = if cors_rules.is_empty() {
+        CorsHeaders::new()
     } else {
-        cors::actual(head, rules, &names_sent(&answer, head))
+        cors_headers(head, &cors_rules, &names_sent(&answer, head))
     };
     let mut response = HttpResponse::new(status).set_body(BoxBody::new(answer.body));
     if let Some(reason) = answer.reason {

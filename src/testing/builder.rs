@@ -11,7 +11,8 @@ use super::{Error, Server};
 use crate::auth::AccountSet;
 use crate::auth::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use crate::config::{Config, Mistakes, StorageSettings};
-use crate::http::{Limits, Proxies};
+use crate::http::Proxies;
+use crate::service::Limits;
 
 /// An account of a server of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl Builder {
             proxies: Proxies::default(),
             max_requests_per_second: None,
             workers: Some(1),
-            busy_poll: false,
+            busy_poll: true,
             max_clients: 10_000,
             max_filter_comparisons: 1000,
             limits: Limits {

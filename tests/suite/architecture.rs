@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
     "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "store", "accounts",
-    "http", "admin", "config", "app", "testing", "cli",
+    "service", "http", "admin", "config", "app", "testing", "cli",
 ];
 
 /// Crates that only some modules may name.

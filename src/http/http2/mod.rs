@@ -26,8 +26,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use self::exchange::{Stalled, exchange};
-use super::limits::Limits;
 use super::listen::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
+use crate::service::Limits;
 
 /// Streams that a client may have open at once.
 const MAX_STREAMS: usize = 100;

@@ -106,10 +106,7 @@ pub async fn group_errors<B: Backend>(store: &B) {
         (write(WriteKind::Merge(IfMatch::Any), "p", "x", vec![]), Code::ResourceNotFound),
         (write(DELETE, "p", "x", vec![]), Code::ResourceNotFound),
         (write(stale, "p", "a", vec![]), Code::UpdateConditionNotSatisfied),
-        (
-            write(WriteKind::Delete(IfMatch::Version(None)), "p", "a", vec![]),
-            Code::UpdateConditionNotSatisfied,
-        ),
+        (write(WriteKind::Delete(IfMatch::Version(None)), "p", "a", vec![]), Code::ConditionNotMet),
         (insert("p", "a"), Code::EntityAlreadyExists),
     ] {
         let group = [insert("p", "n"), failing, write(DELETE, "p", "missing", vec![])];

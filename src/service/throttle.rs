@@ -7,11 +7,23 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 
+use super::Service;
 use crate::error::{Code, Error, Result};
 use crate::metrics::METRICS;
+use crate::request::Target;
 
 /// Nanoseconds of requests that an account may be ahead of the clock.
 const BURST: u64 = 1_000_000_000;
+
+impl Service {
+    /// Counts a request of an account that has proven itself, where that is limited.
+    ///
+    /// # Errors
+    /// [`Code::ServerBusy`] where the account has had its share.
+    pub(super) fn admit(&self, target: &Target) -> Result<()> {
+        self.throttle.as_ref().map_or(Ok(()), |throttle| throttle.admit(&target.account))
+    }
+}
 
 /// The allowances of the accounts in this process. Each is one number: when the
 /// requests so far would have ended if they had come evenly spread. That is as a

@@ -1,0 +1,70 @@
+//! Who asks: the credentials of a request, proven with what the issuer and the database
+//! know.
+
+use super::Service;
+use crate::auth::{self, AccountSet, Credentials, Identity, sas};
+use crate::codec::policies::{self, Policy};
+use crate::error::{Code, Error, Result};
+use crate::model::{TableName, Ticks};
+use crate::request::options::Options;
+use crate::request::{Head, Target};
+use crate::store::Backend as _;
+
+impl Service {
+    /// Proves who sent a request.
+    ///
+    /// # Errors
+    /// Those of [`auth::credentials`], of tokens and of signatures.
+    pub(super) async fn authenticate(
+        &self,
+        head: &Head<'_>,
+        options: &Options<'_>,
+        target: &Target,
+        accounts: &AccountSet,
+        now: Ticks,
+    ) -> Result<Identity> {
+        match auth::credentials(head, options, target, accounts, now)? {
+            Credentials::Verified(identity) => Ok(identity),
+            Credentials::Signature(claim) => {
+                let usage = sas::Use { now, secure: head.secure, peer: head.peer };
+                self.verify(&claim, target, accounts, &usage).await
+            }
+            Credentials::Token(token) => {
+                let issuer = self.issuer.as_ref().ok_or(Code::TokenRefused)?;
+                Box::pin(issuer.identify(&token, &target.account, head.secure, now)).await
+            }
+        }
+    }
+
+    /// Verifies a signature, which may need the policies of its table.
+    async fn verify(
+        &self,
+        claim: &sas::Claim,
+        target: &Target,
+        accounts: &AccountSet,
+        usage: &sas::Use,
+    ) -> Result<Identity> {
+        let policies = match claim.policy() {
+            None => Vec::new(),
+            Some((table, _)) => Box::pin(self.policies(target, table)).await?,
+        };
+        let keys = accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
+        let identity = claim.verify(&target.account, keys, &policies, usage)?;
+        match target.resource.table() {
+            Some(table) if !identity.is_of(table) => {
+                Err(Error::from(Code::AuthenticationFailed)
+                    .because("tn names another table than the address"))
+            }
+            _ => Ok(identity),
+        }
+    }
+
+    /// The policies of a table; none of one that is not there.
+    async fn policies(&self, target: &Target, table: &TableName) -> Result<Vec<Policy>> {
+        match self.store_of(target).store.policies(&target.account, table).await.map_err(Error::from) {
+            Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),
+            Err(error) if error.code == Code::TableNotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The body of a request, whatever it comes by.
+
+use std::future::{Future, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::limits::{BodyMemory, Share};
+use crate::error::{Code, Result};
+use crate::request::Head;
+
+/// Bytes of a body at most (protocol §5.7, §8.1).
+pub const MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// A body, and the memory that it counts for.
+pub struct Body<'a> {
+    pub bytes: Bytes,
+    _share: Share<'a>,
+}
+
+impl<'a> Body<'a> {
+    /// A body that counts for this share of the memory, until it is dropped.
+    pub const fn new(bytes: Bytes, share: Share<'a>) -> Self {
+        Self { bytes, _share: share }
+    }
+}
+
+/// A body that has not been received yet: its sender may not be allowed to send one.
+pub trait ReceiveBody {
+    /// Receives all of it within a time.
+    ///
+    /// # Errors
+    /// [`Code::RequestBodyTooLarge`] beyond [`MAX_BODY`], [`Code::RequestTimedOut`],
+    /// [`Code::ServerBusy`] without memory for it, and [`Code::InvalidInput`] for framing
+    /// that makes no sense.
+    fn receive<'m>(
+        &mut self,
+        head: &Head<'_>,
+        memory: &'m BodyMemory,
+        within: Duration,
+    ) -> impl Future<Output = Result<Body<'m>>>;
+}
+
+/// A body of the process itself, which is there already.
+impl ReceiveBody for Bytes {
+    fn receive<'m>(
+        &mut self,
+        _: &Head<'_>,
+        memory: &'m BodyMemory,
+        _: Duration,
+    ) -> impl Future<Output = Result<Body<'m>>> {
+        ready(match self.len() {
+            ..=MAX_BODY => Ok(Body::new(std::mem::take(self), memory.share())),
+            _ => Err(Code::RequestBodyTooLarge.into()),
+        })
+    }
+}

@@ -1,0 +1,341 @@
+//! From the head and body of a request to its answer, read top to bottom: address, version,
+//! credentials, body, request, permission, plan, store, answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::batch::Run;
+use super::body::ReceiveBody;
+use super::clock::system_time;
+use super::execute::execute;
+use super::explain::explain;
+use super::observe::{self, Observed};
+use super::permit::permit;
+use super::print::Printer;
+use super::{CachedStore, Issuer, Served, Service, cors};
+use crate::auth::{self, AccountSet, Identity};
+use crate::codec::failure::Occasion;
+use crate::codec::properties::CorsRule;
+use crate::error::{Code, Error, Result};
+use crate::metrics::{METRICS, spent};
+use crate::model::TableName;
+use crate::plan;
+use crate::request::allow;
+use crate::request::operation::Context;
+use crate::request::options::Options;
+use crate::request::target::{self, Resource, Target};
+use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
+use crate::store::{Backend, Store};
+
+/// Time that an operation may take in all (protocol §2.3).
+pub const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
+
+impl Service {
+    /// Answers one request, counts it, and writes it to the log and the traces.
+    pub async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
+        let record = METRICS.requests.begin();
+        let request_id = Uuid::new_v4().to_string();
+        let (options, flaw) = Options::read(&head.query);
+        let occasion = Occasion { request_id: &request_id, now: system_time() };
+        let observed = Observed::new();
+        let accounts = self.accounts.load_full();
+        let pipeline = Pipeline {
+            service: self,
+            accounts: &accounts,
+            head,
+            options,
+            flaw,
+            occasion,
+            observed: &observed,
+        };
+        let trace = self.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
+        let ((answer, cors_rules), spent) = {
+            let answering = std::pin::pin!(pipeline.answer(body));
+            spent::measured(answering, trace.is_some()).await
+        };
+        observed.finish(record, &answer, &request_id, spent.total(), self.slow);
+        if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
+            tracer.finish(trace, observed.facts(head, &answer, &request_id, spent));
+        }
+        Served { answer, cors_rules, request_id }
+    }
+}
+
+struct Pipeline<'a> {
+    service: &'a Arc<Service>,
+    accounts: &'a AccountSet,
+    head: &'a Head<'a>,
+    /// What was understood of the query string.
+    options: Options<'a>,
+    /// Why the rest was not, which is told once the sender is known.
+    flaw: Option<Error>,
+    occasion: Occasion<'a>,
+    observed: &'a Observed,
+}
+
+impl Pipeline<'_> {
+    /// The answer, and the CORS rules that apply to it.
+    async fn answer(&self, body: &mut impl ReceiveBody) -> (Answer, Arc<[CorsRule]>) {
+        let head = self.head;
+        let target = match self.target() {
+            Ok(target) => self.observed.target.get_or_init(|| target),
+            Err(error) => return (self.refuse(&error), Arc::default()),
+        };
+        let until = Instant::now() + time_allowed(self.options.any_case("timeout"));
+        if head.method == "OPTIONS" {
+            self.observed.is_preflight();
+            return (Box::pin(self.preflight(target, until)).await, Arc::default());
+        }
+        let timely = timeout_at(until, self.authenticated(target, body)).await;
+        let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
+        // Not within that time: what has been done must not be called a failure for their sake.
+        (answer, self.service.cors_rules(head, target, until).await)
+    }
+
+    /// The address, under a version that is known.
+    fn target(&self) -> Result<Target> {
+        let target = target::resolve(self.head, self.accounts)?;
+        self.head.version()?;
+        Ok(target)
+    }
+
+    async fn preflight(&self, target: &Target, until: Instant) -> Answer {
+        // Nobody has proven anything here, so not every such request may cost a query.
+        let rules = self.service.cors_rules(self.head, target, until).await;
+        match cors::preflight(self.head, &rules) {
+            Ok(headers) => {
+                headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
+            }
+            Err(error) => self.front_door(&error),
+        }
+    }
+
+    async fn authenticated(&self, target: &Target, body: &mut impl ReceiveBody) -> Answer {
+        let (head, now) = (self.head, self.occasion.now);
+        let identity = match self.service.authenticate(head, &self.options, target, self.accounts, now).await
+        {
+            Ok(identity) => identity,
+            Err(error) => {
+                observe::not_let_in(head, &error);
+                return self.front_door(&error);
+            }
+        };
+        let answer = self.received(target, &identity, body).await;
+        answer.unwrap_or_else(|error| self.refuse_at(target, &error))
+    }
+
+    async fn received(
+        &self,
+        target: &Target,
+        identity: &Identity,
+        body: &mut impl ReceiveBody,
+    ) -> Result<Answer> {
+        let (service, head) = (self.service, self.head);
+        // Not before: strangers must not use up what an account has.
+        service.admit(target)?;
+        // Held until the answer is there: what was read from it may borrow.
+        let body = body.receive(head, &service.body_memory, service.limits.body).await?;
+        self.observed.received(body.bytes.len());
+        if let Some(flaw) = &self.flaw {
+            return Err(flaw.clone());
+        }
+        let (options, max_comparisons) = (&self.options, service.max_comparisons);
+        let context = Context { head, options, body: &body.bytes, max_comparisons };
+        let mut request = request::read(&context, target)?;
+        self.observed.wants(&request.wanted);
+        self.operate(target, identity, &mut request).await
+    }
+
+    async fn operate(
+        &self,
+        target: &Target,
+        identity: &Identity,
+        request: &mut request::Request,
+    ) -> Result<Answer> {
+        let CachedStore { store, cors } = self.service.store_of(target);
+        let now = self.service.version_clock.now();
+        let page_time = page_time(time_allowed(self.options.any_case("timeout")));
+        let operation = match &mut request.wanted {
+            Wanted::One(operation) => operation,
+            Wanted::Batch(batch) => {
+                let run = Run { store, target, identity, occasion: self.occasion, page_time, now };
+                return Box::pin(run.batch(batch)).await;
+            }
+        };
+        let planned = match plan::plan(operation) {
+            Err(error) if matches!(target.resource, Resource::BelowTable { .. }) => {
+                return Err(below_missing_table(store, target, identity, error).await?);
+            }
+            planned => planned?,
+        };
+        let mut plan = permit(identity, target, planned)?;
+        plan.end_page_within(page_time);
+        let printer = Printer { target, format: request.format, prefer: request.prefer, now };
+        let answer = execute(store, &plan, operation, printer).await?;
+        if matches!(operation, Operation::SetProperties(_)) {
+            cors.forget(&target.account);
+        }
+        Ok(answer)
+    }
+
+    fn front_door(&self, error: &Error) -> Answer {
+        explain(error, &self.occasion);
+        let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
+        Answer::front_door(error, self.head, challenge, &self.occasion)
+    }
+
+    /// A refusal by a resource that is known: a method that it does not answer
+    /// is told those that it does.
+    fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
+        let answer = self.refuse(error);
+        if answer.status != 405 {
+            return answer;
+        }
+        answer.with("Allow", allow::methods(&target.resource, &self.options))
+    }
+
+    /// The one door that errors of the table layer leave through.
+    fn refuse(&self, error: &Error) -> Answer {
+        explain(error, &self.occasion);
+        if self.options.any_case("comp").is_some() {
+            return Answer::xml_refusal(error, &self.occasion);
+        }
+        let format = Format::negotiate(self.head, &self.options);
+        Answer::refusal(error, format.for_errors(), Prefer::of(self.head), &self.occasion)
+    }
+}
+
+/// The error of an insert below a table that has no keys, as that of a client that takes
+/// the table's address for the service's: as recorded, a missing table comes first.
+async fn below_missing_table(
+    store: &Store,
+    target: &Target,
+    identity: &Identity,
+    error: Error,
+) -> Result<Error> {
+    let table = TableName::parse(target.resource.table().unwrap_or_default())?;
+    auth::allows(identity, auth::Action::InsertEntity, Some(&table), None)?;
+    Ok(match store.get_table(&target.account, &table).await? {
+        None => Code::TableNotFound.into(),
+        Some(_) => error,
+    })
+}
+
+/// The time that the client allows, up to ours.
+fn time_allowed(asked: Option<&str>) -> Duration {
+    match asked.and_then(|seconds| seconds.parse().ok()) {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_OPERATION_TIME),
+        _ => MAX_OPERATION_TIME,
+    }
+}
+
+/// The part of that time which the rows of a page may take. The rest is for what comes
+/// before and after.
+fn page_time(allowed: Duration) -> Duration {
+    allowed.mul_f32(0.75)
+}
+
+#[cfg(test)]
+mod tests {
+    use arc_swap::ArcSwap;
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+    use crate::auth::issue::{Grant, Subject};
+    use crate::model::Ticks;
+    use crate::plan::scan::MAX_TIME;
+    use crate::plan::{Plan, TableScan};
+    use crate::service::{BodyMemory, Limits, VersionClock};
+    use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn service_whose_clock_was_ahead() -> Arc<Service> {
+        let store = SqliteStore::open(&SqliteOptions::new(Location::Memory)).unwrap();
+        Arc::new(Service {
+            primary: Store::Sqlite(store).into(),
+            secondary: None,
+            accounts: ArcSwap::from_pointee(AccountSet::development(Vec::new())),
+            version_clock: VersionClock::ahead(HOUR),
+            issuer: None,
+            limits: Limits { head: HOUR, body: HOUR, body_memory: 1 << 20 },
+            body_memory: BodyMemory::new(1 << 20),
+            throttle: None,
+            max_comparisons: 1,
+            slow: HOUR,
+            tracer: None,
+        })
+    }
+
+    /// A signature that holds for ten minutes from now on.
+    fn signature(accounts: &AccountSet) -> String {
+        let subject = Subject::Account { services: "t".into(), resources: "sco".into() };
+        let until = chrono::Utc::now() + Duration::from_secs(600);
+        let grant = Grant {
+            subject,
+            permissions: Some("rwdlacu".into()),
+            start: None,
+            expiry: Some(until.format("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            ip: None,
+            protocol: None,
+            version: "2019-02-02".into(),
+        };
+        grant.sign(DEVELOPMENT_ACCOUNT, &accounts.keys(DEVELOPMENT_ACCOUNT).unwrap()[0]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_was_ahead_and_was_set_right_locks_nobody_out() {
+        let service = service_whose_clock_was_ahead();
+        let signature = signature(&service.accounts.load());
+        let post = async |path: &str, body: &'static str| {
+            let headers =
+                [("content-type", "application/json"), ("host", "localhost"), ("x-ms-version", "2019-02-02")];
+            let head = Head {
+                method: "POST".into(),
+                path: format!("/{DEVELOPMENT_ACCOUNT}/{path}").into(),
+                query: signature.as_str().into(),
+                headers: headers.map(|(name, value)| (name.into(), value.into())).into(),
+                ..Head::default()
+            };
+            service.serve(&head, &mut Bytes::from_static(body.as_bytes())).await.answer
+        };
+        assert_eq!(post("Tables", r#"{"TableName":"People"}"#).await.status, 201);
+        let inserted = post("People", r#"{"PartitionKey":"p","RowKey":"r"}"#).await;
+        assert_eq!(inserted.status, 201);
+        // The version is later than those that were given while the clock was ahead.
+        let etag = inserted.headers.iter().find(|(name, _)| *name == "ETag").unwrap().1.replace("%3A", ":");
+        let version = etag.trim_start_matches("W/\"datetime'").trim_end_matches("'\"");
+        assert!(Ticks::parse(version).unwrap().raw() > system_time().raw() + 30 * 60 * 10_000_000);
+    }
+
+    #[test]
+    fn clients_may_shorten_the_time_but_not_lengthen_it() {
+        let allowed = |timeout| time_allowed(timeout).as_secs();
+        assert_eq!(allowed(None), 30);
+        assert_eq!(allowed(Some("5")), 5);
+        assert_eq!(allowed(Some("900")), 30);
+        assert_eq!(allowed(Some("0")), 30);
+        assert_eq!(allowed(Some("x")), 30);
+    }
+
+    #[test]
+    fn pages_end_within_the_time_that_the_client_gives() {
+        let page = |timeout| {
+            let scan = TableScan { spans: Vec::new(), residual: None, rows: 1, time: MAX_TIME };
+            let mut plan = Plan::ListTables(scan);
+            plan.end_page_within(page_time(time_allowed(timeout)));
+            let Plan::ListTables(scan) = plan else { unreachable!() };
+            scan.time
+        };
+        for unlimited in [None, Some("30"), Some("7"), Some("900")] {
+            assert_eq!(page(unlimited), MAX_TIME, "{unlimited:?}");
+        }
+        assert_eq!(page(Some("4")), Duration::from_secs(3));
+        assert_eq!(page(Some("1")), Duration::from_millis(750));
+    }
+}
