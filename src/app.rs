@@ -244,11 +244,11 @@ fn start_admin(
 }
 
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight. `ready` is
-/// called once requests are answered.
+/// called once requests are answered; its error ends the server.
 ///
 /// # Errors
 /// [`AppError`], to be shown to whoever starts the server.
-pub fn run(config: &Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppError> {
+pub fn run(config: &Config, ready: impl FnOnce(SocketAddr) -> Result<(), AppError>) -> Result<(), AppError> {
     System::new().block_on(async {
         // Before anyone can know that there is something to stop.
         let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Run)?;
@@ -273,13 +273,16 @@ pub fn run_until(
     stop: impl Future<Output = ()> + 'static,
     ready: impl FnOnce(&Up),
 ) -> Result<(), AppError> {
-    System::new().block_on(serve_until(config, stop, ready))
+    System::new().block_on(serve_until(config, stop, |up| {
+        ready(up);
+        Ok(())
+    }))
 }
 
 async fn serve_until(
     config: &Config,
     stop: impl Future<Output = ()> + 'static,
-    ready: impl FnOnce(&Up),
+    ready: impl FnOnce(&Up) -> Result<(), AppError>,
 ) -> Result<(), AppError> {
     let mut stop = Box::pin(stop);
     let Running { server, admin, up, lock } = tokio::select! {
@@ -296,7 +299,7 @@ async fn serve_until(
         actix_web::rt::spawn(server);
         (handle, admin)
     });
-    ready(&up);
+    ready(&up)?;
     let probes = admin.as_ref().map(|(_, admin)| admin.clone());
     let patient = config.shutdown_seconds > 0;
     actix_web::rt::spawn(async move {

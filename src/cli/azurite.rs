@@ -2,17 +2,16 @@
 //! names, the flags and the lines that they know.
 
 use std::ffi::OsString;
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use super::parse::weigh;
 use super::serve::{ServeError, start_logging, warn_of_idle};
-use crate::app;
+use crate::app::{self, AppError};
 use crate::config::Settings;
-use crate::http::{Absent, Pfx, TlsFiles};
+use crate::http::{Absent, Pfx, StandIn, TlsFiles};
 use crate::store::sqlite::obstacle;
 
 /// Answers to Azurite's command line: tables in full, blobs and queues only so
@@ -147,22 +146,26 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
     if !line.in_memory_persistence {
         std::fs::create_dir_all(&line.location).map_err(|error| line.not_made(&error))?;
     }
-    let mut lines = Vec::new();
-    if named == Named::Azurite {
-        for (absent, host, port) in [
-            (Absent::Blob, &line.blob_host, line.blob_port),
-            (Absent::Queue, &line.queue_host, line.queue_port),
-        ] {
-            let address = stand_in(absent, host, port)?;
-            lines.push(named.ready(&format!("{absent:?}"), "http", host, address.port()));
-        }
-    }
+    let stand_ins = match named {
+        Named::Azurite => vec![
+            (&line.blob_host, reserve(Absent::Blob, &line.blob_host, line.blob_port)?),
+            (&line.queue_host, reserve(Absent::Queue, &line.queue_host, line.queue_port)?),
+        ],
+        Named::AzuriteTable => Vec::new(),
+    };
     app::run(&config, |address| {
+        let mut lines = String::new();
+        for (host, stand_in) in stand_ins {
+            let (service, address) = (format!("{:?}", stand_in.absent), stand_in.address);
+            stand_in.answer().map_err(|error| AppError::Listen(address, error))?;
+            lines.push_str(&named.ready(&service, "http", host, address.port()));
+        }
         let scheme = if line.cert.is_some() { "https" } else { "http" };
-        lines.push(named.ready("Table", scheme, &line.table_host, address.port()));
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(lines.concat().as_bytes());
+        lines.push_str(&named.ready("Table", scheme, &line.table_host, address.port()));
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(lines.as_bytes());
         let _ = out.flush();
+        Ok(())
     })
     .map_err(ServeError::from)?;
     Ok(())
@@ -170,7 +173,7 @@ pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<()
 
 impl Line {
     /// Why the folder of the data cannot be made.
-    fn not_made(&self, error: &std::io::Error) -> ServeError {
+    fn not_made(&self, error: &io::Error) -> ServeError {
         let missing = self.location.ancestors().take_while(|path| !path.exists()).last();
         let cause = missing.and_then(obstacle).unwrap_or_else(|| error.to_string());
         ServeError::Folder(self.location.display().to_string(), cause)
@@ -208,14 +211,8 @@ impl Line {
     }
 }
 
-fn stand_in(absent: Absent, host: &str, port: u16) -> Result<SocketAddr, ServeError> {
-    let listen = || {
-        let listener = TcpListener::bind((host, port))?;
-        let address = listener.local_addr()?;
-        absent.answer_on(listener)?;
-        Ok(address)
-    };
-    listen().map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
+fn reserve(absent: Absent, host: &str, port: u16) -> Result<StandIn, ServeError> {
+    absent.reserve(host, port).map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
 }
 
 impl Named {

@@ -31,7 +31,10 @@ pub fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;
     warn_of_idle(settings, &config);
-    Ok(app::run(&config, |address| announce(&config, address))?)
+    Ok(app::run(&config, |address| {
+        announce(&config, address);
+        Ok(())
+    })?)
 }
 
 /// Has messages go where the settings say.

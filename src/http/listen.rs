@@ -41,10 +41,18 @@ const BACKLOG: u32 = 1024;
 /// # Errors
 /// Those of the operating system.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    reserve(address)?.listen(BACKLOG)?.into_std()
+    accept(reserve(address)?)
 }
 
-/// Takes an address without accepting connections: whether [`bind`] would.
+/// Accepts connections on an address that was reserved. Only within a runtime.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn accept(socket: TcpSocket) -> io::Result<TcpListener> {
+    socket.listen(BACKLOG)?.into_std()
+}
+
+/// Takes an address, where connections are refused until [`accept`].
 ///
 /// # Errors
 /// Those of the operating system.

@@ -20,5 +20,5 @@ pub use forwarded::Proxies;
 pub use listen::{bind, listen, reserve};
 pub use pfx::Pfx;
 pub use serve::Edge;
-pub use stub::Absent;
+pub use stub::{Absent, StandIn};
 pub use tls::{Tls, TlsError, TlsFiles};

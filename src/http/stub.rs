@@ -3,12 +3,15 @@
 //! not implemented.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use actix_web::rt::System;
+use actix_web::rt::net::TcpSocket;
 use actix_web::web::{self, Data};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use uuid::Uuid;
+
+use super::listen::{accept, reserve};
 
 /// A service that is not here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,20 +29,48 @@ impl Absent {
         }
     }
 
-    /// Answers on this socket from a thread of its own, until the process ends.
+    /// Takes the first address of the host that can be had.
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn answer_on(self, listener: TcpListener) -> io::Result<()> {
+    pub fn reserve(self, host: &str, port: u16) -> io::Result<StandIn> {
+        let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in (host, port).to_socket_addrs()? {
+            match reserve(address).and_then(|socket| Ok((socket.local_addr()?, socket))) {
+                Ok((address, socket)) => return Ok(StandIn { absent: self, address, socket }),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}
+
+/// A stand-in that has an address, where connections are refused until it answers:
+/// tools that wait for its port take tables as served.
+pub struct StandIn {
+    pub absent: Absent,
+    /// The port is the real one.
+    pub address: SocketAddr,
+    socket: TcpSocket,
+}
+
+impl StandIn {
+    /// Answers from a thread of its own, until the process ends. Only within a runtime.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn answer(self) -> io::Result<()> {
+        let Self { absent, socket, .. } = self;
+        let listener = accept(socket)?;
         let serve = move || {
             System::new().block_on(async move {
-                let app = move || App::new().app_data(Data::new(self)).default_service(web::to(answer));
+                let app = move || App::new().app_data(Data::new(absent)).default_service(web::to(answer));
                 HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run().await
             })
         };
-        std::thread::Builder::new().name(format!("no-{self:?}")).spawn(move || {
+        std::thread::Builder::new().name(format!("no-{absent:?}")).spawn(move || {
             if let Err(error) = serve() {
-                tracing::error!(%error, service = ?self, "a stand-in ended");
+                tracing::error!(%error, service = ?absent, "a stand-in ended");
             }
         })?;
         Ok(())

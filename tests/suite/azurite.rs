@@ -2,13 +2,18 @@
 //! case is the line that one of them passes, and the test of readiness that it
 //! makes. Ports are free ones; the hosts of containers are ours.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::fs::OFlags;
 use serde_json::json;
+use tokio::net::TcpSocket;
 
+use crate::process::free_port;
 use crate::support::client::Account;
 use crate::support::server::{account, fresh_folder};
 use crate::support::*;
@@ -24,11 +29,17 @@ struct Emulator {
 
 impl Emulator {
     fn start(name: &str, folder: &Path, arguments: &[&str], accounts: Option<&str>) -> Self {
+        let mut started = Self::spawn(name, folder, arguments, accounts);
+        started.wait();
+        started
+    }
+
+    fn spawn(name: &str, folder: &Path, arguments: &[&str], accounts: Option<&str>) -> Self {
         let program = folder.join(name);
         if !program.exists() {
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rowhouse"), &program).expect("a link can be made");
         }
-        let mut child = Command::new("timeout")
+        let child = Command::new("timeout")
             .args(["--foreground", "300"])
             .arg(&program)
             .args(arguments)
@@ -37,19 +48,22 @@ impl Emulator {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .envs(accounts.map(|accounts| ("AZURITE_ACCOUNTS", accounts)))
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(File::create(folder.join("log")).expect("the folder is writable"))
             .spawn()
             .expect("the binary starts");
-        let mut output = BufReader::new(child.stdout.take().expect("the output is piped"));
-        let mut lines = Vec::new();
-        let ready = ready(name, "Table");
-        while !lines.iter().any(|line: &String| line.starts_with(&ready)) {
+        Self { child, name: name.to_owned(), lines: Vec::new() }
+    }
+
+    /// Reads up to the line that says that tables are served.
+    fn wait(&mut self) {
+        let mut output = BufReader::new(self.child.stdout.take().expect("the output is piped"));
+        let ready = ready(&self.name, "Table");
+        while !self.lines.iter().any(|line| line.starts_with(&ready)) {
             let mut line = String::new();
             let length = output.read_line(&mut line).expect("the output is text");
-            assert!(length > 0, "{arguments:?} ended after {lines:?}");
-            lines.push(line.trim_end().to_owned());
+            assert!(length > 0, "{} ended after {:?}", self.name, self.lines);
+            self.lines.push(line.trim_end().to_owned());
         }
-        Self { child, name: name.to_owned(), lines }
     }
 
     /// The port at the end of the line that says that a service listens.
@@ -274,4 +288,85 @@ fn a_pfx_file_that_is_of_no_use_is_refused_in_one_line() {
         assert!(said.contains("--cert") && !said.contains(password), "{said}");
         std::fs::remove_dir_all(folder).expect("the folder can go");
     }
+}
+
+/// An emulator that has taken its ports and waits for its certificate, which is a pipe.
+struct Starting {
+    folder: PathBuf,
+    blob: u16,
+    queue: u16,
+    // Before the emulator, which does not end as long as it reads.
+    pipe: File,
+    emulator: Emulator,
+}
+
+impl Starting {
+    fn new() -> Self {
+        let folder = fresh_folder();
+        let path = folder.join("c.pfx");
+        assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+        let (blob, queue) = (free_port(), free_port());
+        let (b, q) = (blob.to_string(), queue.to_string());
+        let ports = ["--blobPort", b.as_str(), "--queuePort", q.as_str(), "--tablePort", "0"];
+        let arguments =
+            [&["--inMemoryPersistence", "--cert", "c.pfx", "--pwd", "secret"][..], &ports].concat();
+        let mut emulator = Emulator::spawn("azurite", &folder, &arguments, Some(&account(1).setting()));
+        // That can be opened once there is a reader.
+        let mut writing = OpenOptions::new();
+        writing.write(true).custom_flags(i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag"));
+        let pipe = loop {
+            match writing.open(&path) {
+                Ok(pipe) => break pipe,
+                Err(_) => assert!(emulator.child.try_wait().expect("a child").is_none(), "it ended"),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        Self { folder, emulator, blob, queue, pipe }
+    }
+
+    /// Gives it its certificate, which it also finds when it looks again.
+    fn go_on(mut self) -> (PathBuf, Emulator) {
+        let certificate = fixture("modern.pfx");
+        let copy = self.folder.join("copy.pfx");
+        std::fs::copy(&certificate, &copy).expect("the folder is writable");
+        std::fs::rename(copy, self.folder.join("c.pfx")).expect("the folder is writable");
+        self.pipe.write_all(&std::fs::read(certificate).expect("a file")).expect("there is a reader");
+        (self.folder, self.emulator)
+    }
+}
+
+fn connect(port: u16) -> Result<TcpStream, ErrorKind> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(|error| error.kind())
+}
+
+#[test]
+fn stand_ins_refuse_connections_until_tables_are_served() {
+    let starting = Starting::new();
+    let ports = [starting.blob, starting.queue];
+    for port in ports {
+        let other = TcpSocket::new_v4().expect("a socket");
+        let taken = other.bind((Ipv4Addr::LOCALHOST, port).into()).map_err(|error| error.kind());
+        assert_eq!(taken, Err(ErrorKind::AddrInUse), "the port is taken");
+        assert_eq!(connect(port).err(), Some(ErrorKind::ConnectionRefused));
+    }
+    let (folder, mut emulator) = starting.go_on();
+    emulator.wait();
+    for port in ports {
+        connect(port).expect("the port is open");
+    }
+    end(folder, emulator);
+}
+
+#[test]
+fn a_port_of_a_stand_in_that_is_taken_ends_the_start() {
+    let starting = Starting::new();
+    let port = starting.queue;
+    // Sockets that may reuse an address may share it until one of them listens.
+    let _other = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("nobody listens");
+    let (folder, mut emulator) = starting.go_on();
+    let status = emulator.child.wait().expect("it ends");
+    let log = std::fs::read_to_string(folder.join("log")).expect("a log");
+    let message = format!("cannot listen on 127.0.0.1:{port}: Address already in use");
+    assert!(status.code() == Some(1) && log.contains(&message), "{status} {log}");
+    std::fs::remove_dir_all(folder).expect("the folder can go");
 }

@@ -378,7 +378,7 @@ fn serve_is_what_is_meant_without_a_command() {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it listens").port()
 }
