@@ -8,6 +8,7 @@ ip link set lo up
 mount -t tmpfs tmpfs /opt
 cp -a /etc "$folder/etc"
 mount --bind "$folder/etc" /etc
-echo '{}' >"$folder/daemon.json"
+# The engine's proxy would accept connections that the container does not.
+echo '{"userland-proxy": false}' >"$folder/daemon.json"
 exec dockerd --config-file "$folder/daemon.json" --host "unix://$folder/docker.sock" --pidfile "$folder/docker.pid" \
     --data-root "$folder/data" --exec-root "$folder/exec" --cgroup-parent "$cgroup" >"$folder/engine.log" 2>&1
