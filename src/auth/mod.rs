@@ -15,7 +15,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::request::head::CHALLENGE;
 use crate::request::options::Options;
-use crate::request::{Head, Target};
+use crate::request::{Head, Resource, Target};
 
 /// What a request shows to prove who sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn credentials(
         return Err(Code::AccountIsDisabled.into());
     }
     let Some(header) = head.header("authorization") else {
-        return signature(head, options);
+        return signature(head, options, target);
     };
     if let Some((scheme, token)) = header.trim().split_once(' ')
         && scheme.eq_ignore_ascii_case("bearer")
@@ -60,21 +60,24 @@ pub fn credentials(
     Ok(Credentials::Verified(Identity::AccountKey))
 }
 
-fn signature(head: &Head, options: &Options) -> Result<Credentials> {
+fn signature(head: &Head, options: &Options, target: &Target) -> Result<Credentials> {
     match sas::Claim::read(options)? {
         Some(claim) => Ok(Credentials::Signature(claim)),
-        None => Err(without_credentials(head, options)),
+        None => Err(without_credentials(head, options, target)),
     }
 }
 
 /// As recorded: operations that speak XML name another code than those of tables and
 /// entities (recorded of `comp=stats` alone).
-fn without_credentials(head: &Head, options: &Options) -> Error {
+fn without_credentials(head: &Head, options: &Options, target: &Target) -> Error {
     match head.version() {
         Ok(version) if version.is_named() && version.at_least(CHALLENGE) => match options.any_case("comp") {
             None => Code::NoCredentials.into(),
             Some(_) => Code::TokenRefused.into(),
         },
+        // As recorded of one whose parts alone had signatures.
+        _ if target.resource == Resource::Batch => Error::from(Code::ResourceNotFound)
+            .because("a batch has neither an Authorization header nor a signature in its own query"),
         _ => Error::from(Code::AuthenticationFailed)
             .because("there is neither an Authorization header nor a signature in the query"),
     }

@@ -46,6 +46,28 @@ pub fn xml(error: &Error, occasion: &Occasion<'_>) -> String {
     )
 }
 
+/// `<error>`, the form of errors of the table layer in XML since 2013-08-15.
+pub fn table_xml(error: &Error, occasion: &Occasion<'_>) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
+         xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
+         <message xml:lang=\"en-US\">{}</message></error>",
+        error.code.facts().code,
+        escaped(&message(error, occasion)),
+    )
+}
+
+/// `<error>` in lines, the form in which the front end refuses versions.
+pub fn front_end_xml(error: &Error, occasion: &Occasion<'_>) -> String {
+    format!(
+        "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error \
+         xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>{}</code>\r\n  \
+         <message xml:lang=\"en-US\">{}</message>\r\n</error>",
+        error.code.facts().code,
+        escaped(&message(error, occasion)),
+    )
+}
+
 /// `<error>`, the form of errors in Atom before 2013-08-15: the message alone.
 pub fn atom(error: &Error) -> String {
     let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();

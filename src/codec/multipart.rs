@@ -9,6 +9,15 @@ use crate::error::{Code, Result};
 /// Headers in the order sent, names in lower case.
 pub type Headers<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
+impl Part<'_> {
+    const EMPTY: Self = Self { headers: Vec::new(), content: &[] };
+
+    /// Whether there is nothing between its delimiters.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::EMPTY
+    }
+}
+
 /// One part of a multipart body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
@@ -59,7 +68,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     for at in memmem::find_iter(body, &dashed) {
         let Some(delimiter) = delimiter(body, at, dashed.len()) else { continue };
         if let Some(start) = open {
-            parts.extend(part(&body[start..content_end(body, at).max(start)])?);
+            add(&mut parts, part(&body[start..content_end(body, at).max(start)])?);
             if parts.len() == MAX_PARTS {
                 return Ok(parts);
             }
@@ -77,6 +86,20 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
             parts.extend(part(&body[start.min(body.len())..])?);
             Ok(parts)
         }
+    }
+}
+
+/// Parts with nothing in them count only where there are no others.
+fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
+    match part {
+        Some(part) => {
+            if parts.first().is_some_and(Part::is_empty) {
+                parts.clear();
+            }
+            parts.push(part);
+        }
+        None if parts.is_empty() => parts.push(Part::EMPTY),
+        None => {}
     }
 }
 

@@ -58,6 +58,13 @@ pub struct Spanned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadToken {
     pub end: usize,
+    /// The last character of it, where no token begins with that.
+    pub invalid: Option<char>,
+}
+
+/// Whether no token of the service's grammar begins with a character.
+fn is_invalid(c: char) -> bool {
+    !matches!(c, ',' | '=' | '?' | '*' | ':' | '@' | '$' | '-' | '+')
 }
 
 /// Reads tokens off a filter text.
@@ -92,7 +99,7 @@ impl Lexer {
             '-' if self.following(|c| c == '(' || is_identifier_start(c)) => self.single(Token::Unsupported),
             '/' => self.single(Token::Unsupported),
             c if is_identifier_start(c) => self.word()?,
-            _ => return Err(BadToken { end: self.at + 1 }),
+            c => return Err(BadToken { end: self.at + 1, invalid: is_invalid(c).then_some(c) }),
         };
         Ok(self.spanned(token))
     }
@@ -129,7 +136,7 @@ impl Lexer {
                 return Ok(text);
             }
         }
-        Err(BadToken { end: self.at })
+        Err(BadToken { end: self.at, invalid: None })
     }
 
     fn word(&mut self) -> Result<Token, BadToken> {
@@ -167,7 +174,7 @@ impl Lexer {
             "x" | "binary" => lexical::parse_hex(&text).map(EdmValue::Binary),
             _ => None,
         };
-        value.map(Token::Literal).ok_or(BadToken { end: self.at })
+        value.map(Token::Literal).ok_or(BadToken { end: self.at, invalid: None })
     }
 
     /// Digits with an optional sign, fraction, exponent and suffix `L` or `D`.
@@ -201,7 +208,7 @@ impl Lexer {
                 .or_else(|| lexical::parse_integer(text).map(EdmValue::Int64)),
         };
         let glued = self.peek().is_some_and(unicode_ident::is_xid_continue);
-        if glued { Err(BadToken { end: self.at + 1 }) } else { Ok(()) }?;
-        value.map(Token::Literal).ok_or(BadToken { end: self.at })
+        if glued { Err(BadToken { end: self.at + 1, invalid: None }) } else { Ok(()) }?;
+        value.map(Token::Literal).ok_or(BadToken { end: self.at, invalid: None })
     }
 }

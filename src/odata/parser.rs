@@ -60,13 +60,28 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     fn advance(&mut self) -> Result<Token> {
-        let next = self.lexer.token().map_err(|BadToken { end }| self.syntax_error(end))?;
+        let next = self.lexer.token().map_err(|bad| self.bad_token(&bad))?;
         Ok(std::mem::replace(&mut self.current, next).token)
+    }
+
+    /// An invalid character is named, as recorded.
+    fn bad_token(&self, bad: &BadToken) -> Error {
+        let Some(c) = bad.invalid else { return self.syntax_error(bad.end) };
+        let position = self.position(bad.end - 1);
+        Error::with_message(
+            Code::FilterSyntax,
+            format!("Syntax error: character '{c}' is not valid at position {position} in '{}'.", self.text),
+        )
+    }
+
+    /// An offset in characters as clients count: in UTF-16 units.
+    fn position(&self, at: usize) -> usize {
+        self.text.chars().take(at).map(char::len_utf16).sum()
     }
 
     /// An error at an offset in characters.
     fn syntax_error(&self, at: usize) -> Error {
-        let position: usize = self.text.chars().take(at).map(char::len_utf16).sum();
+        let position = self.position(at);
         Error::with_message(
             Code::FilterSyntax,
             format!("Syntax error at position {position} in '{}'.", self.text),
@@ -273,7 +288,6 @@ mod tests {
             ("(a eq 1", 7),
             ("a eq 1)", 7),
             ("a eq 'x", 7),
-            ("a eq \"x\"", 6),
             ("a Eq 1", 4),
             ("a eq 1 OR b eq 2", 9),
             ("a eq guid'zz'", 13),
@@ -290,6 +304,15 @@ mod tests {
                 refused(text),
                 (Code::FilterSyntax, format!("Syntax error at position {position} in '{text}'.")),
             );
+        }
+    }
+
+    #[test]
+    fn characters_that_begin_no_token_are_named() {
+        for (text, c, position) in [("<a", '<', 0), ("a eq \"x\"", '"', 5), ("é eq '😀' & b", '&', 10)] {
+            let message =
+                format!("Syntax error: character '{c}' is not valid at position {position} in '{text}'.");
+            assert_eq!(refused(text), (Code::FilterSyntax, message));
         }
     }
 

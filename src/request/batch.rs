@@ -97,6 +97,10 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
     let mut understood = Vec::with_capacity(parts.len());
     let mut formats = Formats::default();
     for (index, part) in parts.iter().take(MAX_OPERATIONS).enumerate() {
+        if part.is_empty() {
+            let failure = Some(empty_part(context.head));
+            return Ok(Batch::ChangeSet { parts: understood, failure });
+        }
         let request = multipart::request(part.content).map_err(|e| e.at(index))?;
         match read_part(context, outer, &request, index, &mut formats, only_write) {
             Ok(part) => understood.push(part),
@@ -114,6 +118,12 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
         understood.clear();
     }
     Ok(Batch::ChangeSet { parts: understood, failure })
+}
+
+/// As recorded: a part in which there is nothing fails without an index.
+fn empty_part(head: &Head) -> FailedPart {
+    let printing = Printing { format: format_of(head), prefer: None, content_id: None };
+    FailedPart { error: Code::BodyNotUnderstood.into(), printing }
 }
 
 fn format_of(head: &Head) -> Format {

@@ -1,6 +1,6 @@
 //! Which form the answer takes (protocol §4.1).
 
-use super::head::{ApiVersion, Head, JSON, JSON_ONLY};
+use super::head::{ApiVersion, Head, JSON, JSON_ONLY, MINIMAL_ETAG};
 use super::options::Options;
 use super::verb::Verb;
 use crate::codec::atom::write::Style;
@@ -12,8 +12,10 @@ use crate::error::Code;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
     chosen: Result<Representation, Code>,
-    /// How errors are printed when nothing acceptable was found.
+    /// How errors are printed when nothing acceptable was found, or anything would be.
     fallback: Representation,
+    /// Whether errors are printed so although documents are not.
+    prefers_fallback: bool,
 }
 
 /// A form that documents can have.
@@ -31,16 +33,24 @@ impl Format {
             Err(error) => return Self::refused(error.code),
         };
         let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
-        let chosen = match (wanted, head.list("accept")) {
+        let accept = head.list("accept");
+        // As recorded: whoever takes anything gets documents in JSON, and errors in XML.
+        let takes_anything = wanted.is_none()
+            && version.is_named()
+            && version.at_least(JSON_ONLY)
+            && accept.as_deref().is_some_and(|accept| accept.trim() == "*/*");
+        let fallback = if takes_anything { Representation::Atom(Style::Modern) } else { default(version) };
+        let chosen = match (wanted, accept) {
             (Some(format), _) => choose(version, format),
             (None, Some(accept)) if !accept.trim().is_empty() => choose(version, &accept),
             (None, _) => Ok(default(version)),
         };
-        Self { chosen, fallback: default(version) }
+        Self { chosen, fallback, prefers_fallback: takes_anything }
     }
 
     const fn refused(code: Code) -> Self {
-        Self { chosen: Err(code), fallback: Representation::Json(Metadata::Minimal) }
+        let fallback = Representation::Json(Metadata::Minimal);
+        Self { chosen: Err(code), fallback, prefers_fallback: false }
     }
 
     /// The form of a successful answer.
@@ -53,7 +63,10 @@ impl Format {
 
     /// The form of errors.
     pub fn for_errors(self) -> Representation {
-        self.chosen.unwrap_or(self.fallback)
+        match self.chosen {
+            Ok(chosen) if !self.prefers_fallback => chosen,
+            _ => self.fallback,
+        }
     }
 }
 
@@ -142,11 +155,15 @@ pub fn knows_json(version: ApiVersion) -> Result<(), Code> {
     if version.at_least(JSON) { Ok(()) } else { Err(Code::JsonFormatNotSupported) }
 }
 
+fn minimal(version: ApiVersion) -> Metadata {
+    if version.at_least(MINIMAL_ETAG) { Metadata::Minimal } else { Metadata::MinimalWithoutEtag }
+}
+
 fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
     knows_json(version)?;
     match level {
-        None => Ok(Metadata::Minimal),
-        Some(level) if is_any(level, &["minimalmetadata"]) => Ok(Metadata::Minimal),
+        None => Ok(minimal(version)),
+        Some(level) if is_any(level, &["minimalmetadata"]) => Ok(minimal(version)),
         Some(level) if is_any(level, &["nometadata"]) => Ok(Metadata::None),
         Some(level) if is_any(level, &["fullmetadata"]) => Ok(Metadata::Full),
         Some(level) if is_any(level, &["verbose"]) => Err(Code::JsonVerboseFormatNotSupported),
@@ -227,7 +244,8 @@ mod tests {
             (v, None, "", minimal),
             (v, Some("text/html"), "$format=json", minimal),
             (v, None, "$format=application%2Fjson%3Bodata%3Dfullmetadata", full),
-            (old, Some("application/json"), "", minimal),
+            (old, Some("application/json"), "", json(Metadata::MinimalWithoutEtag)),
+            (Some("2015-04-05"), Some("application/json"), "", minimal),
             (old, None, "", modern),
             (old, Some("application/atom+xml,application/xml"), "", modern),
             (old, Some("application/json;odata=nometadata"), "$format=atom", modern),
@@ -240,6 +258,23 @@ mod tests {
             (None, None, "", classic),
         ] {
             assert_eq!(negotiated(version, accept, format), result, "{version:?} {accept:?} {format}");
+        }
+    }
+
+    #[test]
+    fn whoever_takes_anything_gets_errors_in_xml() {
+        let json = Representation::Json(Metadata::Minimal);
+        let xml = Representation::Atom(Style::Modern);
+        for (version, accept, format, for_errors) in [
+            ("2019-02-02", "*/*", "", xml),
+            ("2019-02-02", "*/*", "$format=json", json),
+            ("2019-02-02", "application/json,*/*", "", json),
+            ("2015-04-05", "application/json", "", json),
+        ] {
+            let headers = vec![("x-ms-version".into(), version.into()), ("accept".into(), accept.into())];
+            let head = Head { headers, ..Head::default() };
+            let negotiated = Format::negotiate(&head, &Options::parse(format).unwrap());
+            assert_eq!((negotiated.for_body(), negotiated.for_errors()), (Ok(json), for_errors), "{accept}");
         }
     }
 

@@ -82,6 +82,9 @@ type Date = [u8; 10];
 
 /// First version with JSON, Prefer and `$format`.
 pub const JSON: &str = "2013-08-15";
+/// First version with `odata.etag` in minimal metadata (recorded of 2015-04-05, and missing
+/// in 2015-02-21).
+pub const MINIMAL_ETAG: &str = "2015-04-05";
 /// First version without Atom.
 pub const JSON_ONLY: &str = "2015-12-11";
 /// First version with upserts and `$select`.

@@ -24,6 +24,8 @@ pub struct Answer {
 pub const CONTENT_TYPE: &str = "Content-Type";
 /// The type of the documents of operations that speak XML.
 pub const XML: &str = "application/xml";
+/// The type of XML errors of the table layer.
+const TABLE_XML: &str = "application/xml;charset=utf-8";
 pub const ETAG: &str = "ETag";
 pub const LOCATION: &str = "Location";
 pub const DATA_SERVICE_ID: &str = "DataServiceId";
@@ -68,6 +70,13 @@ impl Answer {
             .with_pause(error)
     }
 
+    /// The refusal of a version that is none, by a front end that does not look at Accept.
+    pub fn unknown_version(error: &Error, occasion: &Occasion<'_>) -> Self {
+        let facts = error.code.facts();
+        let answer = Self::xml(facts.status, failure::front_end_xml(error, occasion));
+        Self { reason: Some(facts.message), refusal: Some(error.code), ..answer }
+    }
+
     /// The status that says what became of the request: where a batch was refused,
     /// that of the part inside.
     pub fn outcome(&self) -> u16 {
@@ -100,7 +109,7 @@ impl Answer {
     ) -> Self {
         let (content_type, body) = match representation {
             Representation::Json(metadata) => (metadata.content_type(), failure::json(error, occasion)),
-            Representation::Atom(Style::Modern) => ("application/xml", failure::xml(error, occasion)),
+            Representation::Atom(Style::Modern) => (TABLE_XML, failure::table_xml(error, occasion)),
             Representation::Atom(Style::Classic) => ("application/xml", failure::atom(error)),
         };
         let mut answer = Self::document(error.code.facts().status, content_type, body);
@@ -109,7 +118,8 @@ impl Answer {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         }
         // As recorded: these are found out before the preference is read.
-        let found_out_before = matches!(error.code, Code::TableNotFound | Code::ConditionNotMet);
+        let found_out_before =
+            matches!(error.code, Code::TableNotFound | Code::ConditionNotMet | Code::InvalidEtag);
         if let Some(prefer) = prefer.filter(|_| !found_out_before) {
             answer = answer.with(PREFERENCE_APPLIED, prefer.applied());
         }
@@ -189,6 +199,7 @@ const fn is_early(code: Code) -> bool {
             | Code::OutOfRangeInput
             | Code::QuerySyntax
             | Code::KeyCountMismatch
+            | Code::InvalidEtag
             | Code::BodyNotUnderstood
             | Code::MethodNotAllowed
             | Code::ConditionNotMet

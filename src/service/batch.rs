@@ -17,6 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::plan::{self, ChangeSet, WriteKind, Written};
 use crate::request::batch::{Batch, BatchPart, FailedPart, Printing};
+use crate::request::head::{ApiVersion, JSON_ONLY};
 use crate::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::{Backend, Failure, Fault, StoreResult};
 
@@ -29,6 +30,7 @@ pub struct Run<'a, S> {
     pub store: &'a S,
     pub target: &'a Target,
     pub identity: &'a Identity,
+    pub version: ApiVersion,
     pub occasion: Occasion<'a>,
     /// What the rows of a page may take.
     pub page_time: Duration,
@@ -68,7 +70,7 @@ impl<S: Backend> Run<'_, S> {
             Batch::ChangeSet { parts, failure } => {
                 let error = match self.change_set(parts, failure.as_ref()).await {
                     Err(Failure::Fault(Fault::NotBegun)) => return Err(Code::ServerBusy.into()),
-                    Err(failure) => Error::from(failure),
+                    Err(failure) => in_version(Error::from(failure), self.version),
                     Ok(answer) => return Ok(answer),
                 };
                 let refusal = Some(error.code);
@@ -154,6 +156,17 @@ fn of_an_operation(failure: Failure) -> Failure {
     }
     let error = Error::from(failure);
     Failure::Refused(Error { index: error.index.or(Some(0)), ..error })
+}
+
+/// As recorded: a row that occurs twice had no code of its own until some version after
+/// 2015-04-05; taken for the one that ended Atom.
+fn in_version(error: Error, version: ApiVersion) -> Error {
+    match error.code {
+        Code::InvalidDuplicateRow if !version.at_least(JSON_ONLY) => {
+            Error { code: Code::InvalidInput, ..error }
+        }
+        _ => error,
+    }
 }
 
 /// A change set of one operation reports what the stored state says without an

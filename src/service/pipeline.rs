@@ -81,10 +81,15 @@ impl Pipeline<'_> {
     /// The answer, and the CORS rules that apply to it.
     async fn answer(&self, body: &mut impl ReceiveBody) -> (Answer, Arc<[CorsRule]>) {
         let head = self.head;
-        let target = match self.target() {
-            Ok(target) => self.observed.target.get_or_init(|| target),
+        let target = match target::resolve(head, self.accounts) {
+            Ok(target) => target,
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
+        if let Err(error) = head.version() {
+            explain(&error, &self.occasion);
+            return (Answer::unknown_version(&error, &self.occasion), Arc::default());
+        }
+        let target = self.observed.target.get_or_init(|| target);
         let until = Instant::now() + time_allowed(self.options.any_case("timeout"));
         if head.method == "OPTIONS" {
             self.observed.is_preflight();
@@ -94,13 +99,6 @@ impl Pipeline<'_> {
         let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
         // Not within that time: what has been done must not be called a failure for their sake.
         (answer, self.service.cors_rules(head, target, until).await)
-    }
-
-    /// The address, under a version that is known.
-    fn target(&self) -> Result<Target> {
-        let target = target::resolve(self.head, self.accounts)?;
-        self.head.version()?;
-        Ok(target)
     }
 
     async fn preflight(&self, target: &Target, until: Instant) -> Answer {
@@ -162,7 +160,8 @@ impl Pipeline<'_> {
         let operation = match &mut request.wanted {
             Wanted::One(operation) => operation,
             Wanted::Batch(batch) => {
-                let run = Run { store, target, identity, occasion: self.occasion, page_time, now };
+                let version = self.head.version()?;
+                let run = Run { store, target, identity, version, occasion: self.occasion, page_time, now };
                 return Box::pin(run.batch(batch)).await;
             }
         };

@@ -198,6 +198,9 @@ impl<'a> Printer<'a> {
 }
 
 fn in_atom(status: u16, style: Style, kind: Kind, body: String) -> Answer {
-    Answer::document(status, style.content_type(kind), body)
-        .with(DATA_SERVICE_VERSION, style.data_service_version())
+    let answer = Answer::document(status, style.content_type(kind), body);
+    match style {
+        Style::Classic => answer.with(DATA_SERVICE_VERSION, style.data_service_version()),
+        Style::Modern => answer,
+    }
 }

@@ -27,6 +27,7 @@ mod process;
 mod promises;
 mod replay;
 mod replay_clients;
+mod replay_service;
 mod rewind;
 mod secondary;
 mod store;

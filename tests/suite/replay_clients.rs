@@ -10,25 +10,23 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
+use crate::support::Answer;
 use crate::support::batch::{Part, split};
 use crate::support::recording::*;
 use crate::support::server::Backend;
-use crate::support::*;
+use crate::support::session::{Session, far_future};
 
-const SECONDARY_HOST: &str = "https://acct-secondary.table.example";
 /// Members of an answer that differ from server to server.
 const OF_THE_SERVER: [&str; 5] = ["odata.metadata", "odata.etag", "odata.id", "odata.type", "Timestamp"];
 
-/// A session under way: one client of one program.
-struct Session {
-    client: Client,
-    /// The ETags of the recording, and those that stand for them here.
-    etags: HashMap<String, String>,
+/// A client of one program, and what differed.
+struct Replay {
+    session: Session,
 }
 
-impl Session {
+impl Replay {
     fn step(&mut self, exchange: &Exchange) -> Vec<String> {
-        let answer = self.send(exchange);
+        let answer = self.session.send(exchange, None);
         let (theirs, ours) = (&exchange.response, Seen::of(&answer));
         let recorded = Seen {
             status: theirs.status,
@@ -37,84 +35,44 @@ impl Session {
             body: with_defaults_of_now(exchange, far_future(exchange.answer_text())),
         };
         let mut differences = Vec::new();
-        self.compare(&recorded, &ours, &mut differences);
+        compare(&recorded, &ours, &mut differences);
+        self.session.learn(recorded.etag.as_deref(), ours.etag.as_deref());
+        self.session.learn_from_bodies(&recorded.body, &ours.body);
         // The recording is of a server that left it out; the service sends it.
         if answer.status == 204 && answer.header("content-length") != Some("0") {
             differences.push("no Content-Length: 0".to_owned());
         }
         differences
     }
+}
 
-    /// The request as it was recorded, with the addresses, ETags and signatures of now.
-    fn send(&self, exchange: &Exchange) -> Answer {
-        let recorded = &exchange.request;
-        let host = if exchange.on_secondary() { self.client.secondary() } else { self.client.same() };
-        let (client, path) = signed_afresh(host, exchange.path());
-        let mut request = client.request(&recorded.method, &path);
-        for name in ["DataServiceVersion", "Accept"] {
-            request = request.without(name);
+fn compare(theirs: &Seen, ours: &Seen, differences: &mut Vec<String>) {
+    let mut differ = |what: &str, theirs: String, ours: String| {
+        if theirs != ours {
+            differences.push(format!("{what}\n   recorded: {theirs}\n   ours:     {ours}"));
         }
-        for (name, value) in &recorded.headers {
-            request = request.header(name, self.of_now(value));
-        }
-        if let Some(body) = &recorded.body {
-            request = request.body(self.of_now(&far_future(body)));
-        }
-        request.send()
+    };
+    differ("status", theirs.status.to_string(), ours.status.to_string());
+    differ("ETag", theirs.etag.is_some().to_string(), ours.etag.is_some().to_string());
+    differ("preference", format!("{:?}", theirs.preference), format!("{:?}", ours.preference));
+    if theirs.body.starts_with("--") {
+        compare_parts(&theirs.body, &ours.body, differences);
+        return;
     }
-
-    /// A text of the recording with the addresses and ETags of now.
-    fn of_now(&self, text: &str) -> String {
-        let text = text.replace(SECONDARY_HOST, &self.client.secondary().url(""));
-        let text = text.replace(RECORDED_HOST, &self.client.url(""));
-        self.etags.iter().fold(text, |text, (theirs, ours)| text.replace(theirs.as_str(), ours))
+    if let (Ok(theirs), Ok(ours)) = (serde_json::from_str(&theirs.body), serde_json::from_str(&ours.body)) {
+        differ("body", plain(&theirs).to_string(), plain(&ours).to_string());
+    } else {
+        differ("body", without_times(&theirs.body), without_times(&ours.body));
     }
+}
 
-    fn compare(&mut self, theirs: &Seen, ours: &Seen, differences: &mut Vec<String>) {
-        let mut differ = |what: &str, theirs: String, ours: String| {
-            if theirs != ours {
-                differences.push(format!("{what}\n   recorded: {theirs}\n   ours:     {ours}"));
-            }
-        };
-        differ("status", theirs.status.to_string(), ours.status.to_string());
-        differ("ETag", theirs.etag.is_some().to_string(), ours.etag.is_some().to_string());
-        differ("preference", format!("{:?}", theirs.preference), format!("{:?}", ours.preference));
-        self.learn(theirs.etag.as_deref(), ours.etag.as_deref());
-        if theirs.body.starts_with("--") {
-            self.compare_parts(&theirs.body, &ours.body, differences);
-            return;
-        }
-        if let (Ok(theirs), Ok(ours)) = (serde_json::from_str(&theirs.body), serde_json::from_str(&ours.body))
-        {
-            self.learn_from_entities(&theirs, &ours);
-            differ("body", plain(&theirs).to_string(), plain(&ours).to_string());
-        } else {
-            differ("body", without_times(&theirs.body), without_times(&ours.body));
-        }
+fn compare_parts(theirs: &str, ours: &str, differences: &mut Vec<String>) {
+    let (theirs, ours) = (parts(theirs), parts(ours));
+    if theirs.len() != ours.len() {
+        differences.push(format!("parts\n   recorded: {}\n   ours:     {}", theirs.len(), ours.len()));
     }
-
-    fn compare_parts(&mut self, theirs: &str, ours: &str, differences: &mut Vec<String>) {
-        let (theirs, ours) = (parts(theirs), parts(ours));
-        if theirs.len() != ours.len() {
-            differences.push(format!("parts\n   recorded: {}\n   ours:     {}", theirs.len(), ours.len()));
-        }
-        for (theirs, ours) in theirs.iter().zip(&ours) {
-            self.compare(&Seen::of_part(theirs), &Seen::of_part(ours), differences);
-        }
-    }
-
-    fn learn(&mut self, theirs: Option<&str>, ours: Option<&str>) {
-        if let (Some(theirs), Some(ours)) = (theirs, ours) {
-            self.etags.insert(theirs.to_owned(), ours.to_owned());
-        }
-    }
-
-    fn learn_from_entities(&mut self, theirs: &Value, ours: &Value) {
-        let etag = |entity: &Value| entity["odata.etag"].as_str().map(str::to_owned);
-        self.learn(etag(theirs).as_deref(), etag(ours).as_deref());
-        if let (Value::Array(theirs), Value::Array(ours)) = (&theirs["value"], &ours["value"]) {
-            theirs.iter().zip(ours).for_each(|(theirs, ours)| self.learn_from_entities(theirs, ours));
-        }
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        compare(&Seen::of_part(theirs), &Seen::of_part(ours), differences);
     }
 }
 
@@ -140,18 +98,6 @@ impl Seen {
     }
 }
 
-/// A client, and the path for it, that have a signature of now where one was recorded.
-fn signed_afresh(client: Client, path: &str) -> (Client, String) {
-    let Some((path, query)) = path.split_once('?').filter(|(_, query)| query.contains("sig=")) else {
-        return (client, path.to_owned());
-    };
-    let is_signed = |pair: &&str| !pair.starts_with("api-version=");
-    let (signed, rest): (Vec<&str>, Vec<&str>) = query.split('&').partition(is_signed);
-    let fields = signed.into_iter().filter_map(|pair| pair.split_once('='));
-    let bearer = Sas::from_fields(fields.filter(|(name, _)| *name != "sig")).of(&client);
-    (bearer, format!("{path}?{}", rest.join("&")))
-}
-
 /// What an account shows that nobody set: the recordings are of a server that did not have
 /// the service's defaults yet.
 const DEFAULT_HOURS: [&str; 2] = [
@@ -170,11 +116,6 @@ fn with_defaults_of_now(exchange: &Exchange, body: String) -> String {
     let [before, now] = DEFAULT_HOURS;
     assert!(body.contains(before), "{} {} does not show defaults", exchange.test, exchange.n);
     body.replace(before, now)
-}
-
-/// Policies of the recording have expired by now.
-fn far_future(text: &str) -> String {
-    text.replace("<Expiry>2026-", "<Expiry>2999-")
 }
 
 fn without_times(xml: &str) -> String {
@@ -207,12 +148,12 @@ fn parts(body: &str) -> Vec<Part> {
 }
 
 fn replay_all(backend: Backend) {
-    let mut sessions: HashMap<String, Session> = HashMap::new();
+    let mut sessions: HashMap<String, Replay> = HashMap::new();
     let mut differences = Vec::new();
     for exchange in recordings_of("clients-net.jsonl") {
         let session = sessions
             .entry(exchange.test.clone())
-            .or_insert_with(|| Session { client: backend.client(), etags: HashMap::new() });
+            .or_insert_with(|| Replay { session: Session::new(backend.client()) });
         for difference in session.step(&exchange) {
             let Exchange { test, n, request, .. } = &exchange;
             differences.push(format!("{test} {n}: {} {}: {difference}", request.method, exchange.path()));

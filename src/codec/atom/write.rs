@@ -34,7 +34,16 @@ impl Style {
         }
     }
 
-    /// What the DataServiceVersion header says.
+    /// What documents begin with.
+    const fn prolog(self) -> &'static str {
+        match self {
+            Style::Classic => "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>",
+            Style::Modern => "<?xml version=\"1.0\" encoding=\"utf-8\"?>",
+        }
+    }
+
+    /// What the DataServiceVersion header says in a part of a batch, and outside of one
+    /// where documents have it.
     pub const fn data_service_version(self) -> &'static str {
         match self {
             Style::Classic => "1.0;",
@@ -51,10 +60,12 @@ pub struct Atom<'a> {
     pub now: Ticks,
 }
 
-const PROLOG: &str = "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>";
 const NAMESPACES: &str = "xmlns:d=\"http://schemas.microsoft.com/ado/2007/08/dataservices\" \
                           xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"";
 const ATOM: &str = "xmlns=\"http://www.w3.org/2005/Atom\"";
+/// Declared since 2013-08-15, and never used.
+const GEOGRAPHY: &str =
+    "xmlns:georss=\"http://www.georss.org/georss\" xmlns:gml=\"http://www.opengis.net/gml\"";
 const SCHEME: &str = "http://schemas.microsoft.com/ado/2007/08/dataservices/scheme";
 
 impl Atom<'_> {
@@ -63,7 +74,7 @@ impl Atom<'_> {
     /// # Errors
     /// Only for a row that is not in stored form.
     pub fn entity_document(&self, entity: &Stored) -> Result<String> {
-        let mut out = String::from(PROLOG);
+        let mut out = String::from(self.style.prolog());
         self.push_entity(&mut out, entity.into(), true)?;
         Ok(out)
     }
@@ -78,7 +89,7 @@ impl Atom<'_> {
 
     /// A table as a document. The context's table is `Tables`.
     pub fn table_document(&self, name: &str) -> String {
-        let mut out = String::from(PROLOG);
+        let mut out = String::from(self.style.prolog());
         self.push_table(&mut out, name, true);
         out
     }
@@ -99,12 +110,23 @@ impl Atom<'_> {
         let Context { base, table, .. } = self.context;
         let _ = write!(
             out,
-            "{PROLOG}<feed xml:base=\"{}/\" {NAMESPACES} {ATOM}><title type=\"text\">{table}</title>\
+            "{}<feed{}><title type=\"text\">{table}</title>\
              <id>{}/{table}</id><updated>{}</updated><link rel=\"self\" title=\"{table}\" href=\"{table}\" />",
-            attribute(base),
+            self.style.prolog(),
+            self.namespaces(None),
             escaped(base),
             self.updated(),
         );
+    }
+
+    /// The attributes of a document's element.
+    fn namespaces(&self, etag: Option<&str>) -> String {
+        let base = attribute(self.context.base);
+        let etag = etag.map(|etag| format!(" m:etag=\"{}\"", attribute(etag))).unwrap_or_default();
+        match self.style {
+            Style::Classic => format!(" xml:base=\"{base}/\" {NAMESPACES}{etag} {ATOM}"),
+            Style::Modern => format!(" xml:base=\"{base}/\" {ATOM} {NAMESPACES} {GEOGRAPHY}{etag}"),
+        }
     }
 
     /// The time of the answer, to the second.
@@ -178,13 +200,9 @@ impl Atom<'_> {
         let Context { base, account, .. } = self.context;
         out.push_str("<entry");
         if alone {
-            out.push_str(&format!(" xml:base=\"{}/\" {NAMESPACES}", attribute(base)));
-        }
-        if let Some(etag) = etag {
+            out.push_str(&self.namespaces(etag));
+        } else if let Some(etag) = etag {
             out.push_str(&format!(" m:etag=\"{}\"", attribute(etag)));
-        }
-        if alone {
-            out.push_str(&format!(" {ATOM}"));
         }
         let link = format!("<link rel=\"edit\" title=\"{title}\" href=\"{}\" />", attribute(address));
         let category = format!("<category term=\"{account}.{type_name}\" scheme=\"{SCHEME}\" />");

@@ -16,20 +16,24 @@ use crate::model::{Key, Stored, Ticks};
 pub enum Metadata {
     None,
     Minimal,
+    /// As versions before 2015-04-05 know it.
+    MinimalWithoutEtag,
     Full,
 }
 
 impl Metadata {
     /// Whether types are told that JSON cannot tell.
     pub const fn annotates(self) -> bool {
-        matches!(self, Metadata::Minimal | Metadata::Full)
+        !matches!(self, Metadata::None)
     }
 
     /// The Content-Type of bodies at this level.
     pub const fn content_type(self) -> &'static str {
         match self {
             Metadata::None => "application/json;odata=nometadata;streaming=true;charset=utf-8",
-            Metadata::Minimal => "application/json;odata=minimalmetadata;streaming=true;charset=utf-8",
+            Metadata::Minimal | Metadata::MinimalWithoutEtag => {
+                "application/json;odata=minimalmetadata;streaming=true;charset=utf-8"
+            }
             Metadata::Full => "application/json;odata=fullmetadata;streaming=true;charset=utf-8",
         }
     }
@@ -145,7 +149,7 @@ fn room(context: &Context<'_>, entity: &Stored) -> usize {
                 + 3 * context.table.len()
                 + 2 * uri::key_room(&entity.key.partition, &entity.key.row)
         }
-        Metadata::Minimal | Metadata::None => 0,
+        Metadata::Minimal | Metadata::MinimalWithoutEtag | Metadata::None => 0,
     };
     256 + addresses + entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len()
 }
@@ -225,7 +229,7 @@ fn push_entity_members(
     match context.metadata {
         Metadata::Full => push_addresses(out, context, &common.address, entity, &modified),
         Metadata::Minimal => push_etag(out, &modified),
-        Metadata::None => {}
+        Metadata::MinimalWithoutEtag | Metadata::None => {}
     }
     match context.select.filter(|s| !s.names.is_empty()) {
         None => {

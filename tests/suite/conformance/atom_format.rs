@@ -147,7 +147,7 @@ fn errors_follow_what_was_asked(client: &Client) {
         refused(answer, version, NO_TABLE);
         let query = format!("/{}()?$filter=%3Cbad%20%26", missing.name);
         let answer = request(client, version, "GET", &query).send();
-        let message = "Syntax error at position 1 in '&lt;bad &amp;'.";
+        let message = "Syntax error: character '&lt;' is not valid at position 0 in '&lt;bad &amp;'.";
         refused(answer, version, (400, "InvalidInput", message));
     }
     for version in MODERN {

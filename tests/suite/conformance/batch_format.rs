@@ -21,6 +21,7 @@ cases![
     inner_addresses_are_absolute_path_only_or_of_another_host,
     a_path_without_the_account_is_read,
     a_key_that_looks_like_an_address_is_no_address,
+    a_change_set_of_a_part_with_nothing_in_it_fails,
     parts_with_nothing_in_them_do_not_count,
     inner_queries_are_read_but_not_repeated,
     a_wrong_or_missing_inner_length_does_not_matter,
@@ -253,6 +254,13 @@ fn a_key_that_looks_like_an_address_is_no_address(client: &Client) {
         }
     }
     t.get("p", "victim").expect(200);
+}
+
+fn a_change_set_of_a_part_with_nothing_in_it_fails(client: &Client) {
+    let body = Batch::new().body().replacen("--changeset_c--", "--changeset_c\r\n\r\n--changeset_c--", 1);
+    let answer = BatchAnswer::of(post(client, body).send());
+    let part = answer.refused_alone(BAD_BODY).as_answer(&answer.outer);
+    assert_eq!(part.header("Cache-Control"), None, "{part}");
 }
 
 fn parts_with_nothing_in_them_do_not_count(client: &Client) {

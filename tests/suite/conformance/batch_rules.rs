@@ -119,6 +119,9 @@ fn an_entity_may_appear_once(client: &Client) {
             _ => batch.delete(&t, "p", "2", "*"),
         };
         batch.send(client).refused(index, DUPLICATE_ROW);
+        for (version, refusal) in [("2015-04-05", INVALID_INPUT), ("2016-05-31", DUPLICATE_ROW)] {
+            BatchAnswer::of(post(client, batch.body()).version(version).send()).refused(index, refusal);
+        }
     }
     assert_eq!(t.count(), 1);
 }
@@ -239,7 +242,11 @@ fn the_account_needs_a_signature_on_the_outside_only(client: &Client) {
     let t = client.table();
     let body = Batch::new().insert(&t, &with_keys("p", "r", json!({}))).body();
     let unsigned = post(client, body.clone()).auth(Auth::None);
-    unsigned.send().turned_away(NOT_AUTHENTICATED);
+    // As recorded, and whether the table is there or not.
+    unsigned.send().turned_away(NOT_FOUND);
+    let missing = Table::new(client, fresh_name());
+    let unsigned = Batch::new().insert(&missing, &with_keys("p", "r", json!({}))).body();
+    post(client, unsigned).auth(Auth::None).send().turned_away(NOT_FOUND);
     let forged = body.replace("Prefer:", "Authorization: SharedKey x:y\r\nPrefer:");
     assert_eq!(t.count(), 0);
     assert_eq!(BatchAnswer::of(post(client, forged).send()).parts[0].status, 204);

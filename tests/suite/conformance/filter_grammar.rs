@@ -342,6 +342,8 @@ fn a_syntax_error_names_its_position(client: &Client) {
         let answer = t.filter(filter).expect_error(400, "InvalidInput", &message);
         assert_eq!(answer.header("Cache-Control"), None, "{answer}");
     }
+    let message = "Syntax error: character '<' is not valid at position 5 in 'S eq <'.";
+    t.filter("S eq <").expect_error(400, "InvalidInput", message);
 }
 
 fn broken_filters_are_refused(client: &Client) {

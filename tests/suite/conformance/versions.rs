@@ -13,6 +13,7 @@ cases![
     no_version_with_json_is_the_newest_behaviour,
     data_service_versions_do_not_matter_to_json,
     the_version_does_not_change_what_was_stored,
+    minimal_metadata_has_etags_since_2015_04_05,
 ];
 
 fn every_version_from_2013_on_is_accepted_and_echoed(client: &Client) {
@@ -72,14 +73,14 @@ fn malformed_versions_are_refused(client: &Client) {
         "-",
         "latest",
     ] {
-        t.client.request("GET", &t.set()).version(version).send().refused(HEADER_VALUE);
+        t.client.request("GET", &t.set()).version(version).send().is_no_version();
     }
 }
 
 fn versions_before_the_first_are_refused(client: &Client) {
     let t = client.table();
     for version in ["2009-04-13", "2008-10-27", "0001-01-01"] {
-        t.client.request("GET", &t.set()).version(version).send().refused(HEADER_VALUE);
+        t.client.request("GET", &t.set()).version(version).send().is_no_version();
     }
 }
 
@@ -117,7 +118,22 @@ fn the_version_does_not_change_what_was_stored(client: &Client) {
     let t = client.table();
     let request = t.inserting(&with_keys("p", "r", json!({ "L@odata.type": "Edm.Int64", "L": "5" })));
     request.version("2013-08-15").send().expect(201);
-    let texts = ["2013-08-15", "2019-02-02", "2026-06-06"]
+    let texts = ["2015-04-05", "2019-02-02", "2026-06-06"]
         .map(|version| t.on("GET", "p", "r").version(version).send().expect(200).text().to_owned());
     assert!(texts.windows(2).all(|w| w[0] == w[1]), "{texts:?}");
+}
+
+fn minimal_metadata_has_etags_since_2015_04_05(client: &Client) {
+    let t = client.table();
+    for (version, has_etag) in [("2013-08-15", false), ("2015-02-21", false), ("2015-04-05", true)] {
+        let row = with_keys("p", version, json!({ "A": 1 }));
+        let made = t.inserting(&row).version(version).send().expect(201).json();
+        let read = t.on("GET", "p", version).version(version).send().expect_json();
+        let found = t.client.request("GET", &format!("{}()", t.set())).version(version).send().expect_json();
+        for entity in [&made, &read, &rows(found)[0]] {
+            assert_eq!(entity.get("odata.etag").is_some(), has_etag, "{version} {entity}");
+            assert!(entity.get("Timestamp").is_some(), "{entity}");
+        }
+        t.delete("p", version, Some("*")).expect(204);
+    }
 }

@@ -190,6 +190,27 @@ impl Answer {
         rest.unwrap_or_else(|| panic!("no byte order mark and declaration: {answer}")).to_owned()
     }
 
+    /// Demands the refusal of a version that is none (protocol §2.1): the form is another
+    /// than that of all other errors, whatever Accept says.
+    #[track_caller]
+    pub fn is_no_version(&self) {
+        let (status, code, message) = super::HEADER_VALUE;
+        assert_eq!((self.status, self.reason.as_str()), (status, message), "{self}");
+        assert_eq!(self.need("Content-Type"), "application/xml", "{self}");
+        for name in ["Cache-Control", "X-Content-Type-Options", "x-ms-error-code"] {
+            assert_eq!(self.header(name), None, "{name} {self}");
+        }
+        let namespace = "http://schemas.microsoft.com/ado/2007/08/dataservices/metadata";
+        let head = format!(
+            "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error xmlns=\"{namespace}\">\r\n  \
+             <code>{code}</code>\r\n  <message xml:lang=\"en-US\">"
+        );
+        let whole =
+            self.text().strip_prefix(&head).and_then(|rest| rest.strip_suffix("</message>\r\n</error>"));
+        let whole = whole.unwrap_or_else(|| panic!("not the form of this error: {self}"));
+        assert_eq!(self.first_line(whole), message, "{self}");
+    }
+
     /// Code and first line of the message of a JSON error, whose form is
     /// checked to the byte.
     #[track_caller]

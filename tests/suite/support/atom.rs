@@ -62,12 +62,17 @@ pub fn content_type(version: Option<&str>, kind: &str) -> String {
     format!("application/atom+xml;{kind}charset=utf-8")
 }
 
+/// What documents of a version begin with.
+pub fn prolog(version: Option<&str>) -> &'static str {
+    if is_classic(version) { PROLOG } else { "<?xml version=\"1.0\" encoding=\"utf-8\"?>" }
+}
+
 /// Demands a document and returns what follows the prolog.
 #[track_caller]
 pub fn document(answer: Answer, status: u16, version: Option<&str>, kind: &str) -> String {
     let answer = answer.expect(status);
     assert_eq!(answer.need("Content-Type"), content_type(version, kind), "{answer}");
-    let rest = answer.text().strip_prefix(PROLOG);
+    let rest = answer.text().strip_prefix(prolog(version));
     rest.unwrap_or_else(|| panic!("no prolog: {answer}")).to_owned()
 }
 
@@ -75,7 +80,8 @@ pub fn document(answer: Answer, status: u16, version: Option<&str>, kind: &str) 
 #[track_caller]
 pub fn refused(answer: Answer, version: Option<&str>, (status, code, message): Refusal) {
     assert_eq!(answer.status, status, "{answer}");
-    assert_eq!(answer.need("Content-Type"), "application/xml", "{answer}");
+    let kind = if is_classic(version) { "application/xml" } else { "application/xml;charset=utf-8" };
+    assert_eq!(answer.need("Content-Type"), kind, "{answer}");
     if is_classic(version) {
         let whole = format!(
             "{PROLOG}<error xmlns=\"{METADATA}\"><code>{code}</code>\
@@ -84,11 +90,11 @@ pub fn refused(answer: Answer, version: Option<&str>, (status, code, message): R
         assert_eq!(answer.text(), whole, "{answer}");
     } else {
         let head = format!(
-            "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error xmlns:m=\"{METADATA}\"><m:code>{code}</m:code>\
-             <m:message xml:lang=\"en-US\">{message}\nRequestId:{}\nTime:",
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><error xmlns=\"{METADATA}\"><code>{code}</code>\
+             <message xml:lang=\"en-US\">{message}\nRequestId:{}\nTime:",
             answer.need("x-ms-request-id")
         );
         assert!(answer.text().starts_with(&head), "{answer}");
-        assert!(answer.text().ends_with("Z</m:message></m:error>"), "{answer}");
+        assert!(answer.text().ends_with("Z</message></error>"), "{answer}");
     }
 }

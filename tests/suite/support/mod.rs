@@ -11,6 +11,7 @@ pub mod recording;
 pub mod refusals;
 pub mod sas;
 pub mod server;
+pub mod session;
 pub mod sign;
 pub mod table;
 

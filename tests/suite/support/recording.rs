@@ -12,7 +12,7 @@ use super::batch::split;
 /// The address under which the recordings know their account.
 pub const RECORDED_HOST: &str = "https://acct.table.example";
 
-const RECORDED_SECONDARY: &str = "https://acct-secondary.table.example";
+pub const RECORDED_SECONDARY: &str = "https://acct-secondary.table.example";
 
 /// One line of the file.
 #[derive(Debug, Clone, Deserialize)]
@@ -36,7 +36,8 @@ pub struct RecordedRequest {
 #[derive(Debug, Clone, Deserialize)]
 pub struct RecordedResponse {
     pub status: u16,
-    pub reason: String,
+    /// Unknown of some recordings.
+    pub reason: Option<String>,
     pub headers: BTreeMap<String, String>,
     pub body: Option<String>,
 }
@@ -109,12 +110,12 @@ pub fn differences(exchange: &Exchange, ours: &Answer, our_text: &str, base: &st
         }
     };
     differ("status", theirs.status.to_string(), ours.status.to_string());
-    differ("reason", theirs.reason.clone(), ours.reason.clone());
+    differ("reason", theirs.reason.clone().unwrap_or_else(|| ours.reason.clone()), ours.reason.clone());
     // Other answers have a length where the service sends chunks.
     let length = (theirs.status == 204).then_some("content-length");
     for name in COMPARED.into_iter().chain(length) {
         // UNVERIFIED 18: it may have been scrubbed from front-door errors.
-        if name == "x-ms-version" && theirs.status == 403 {
+        if name == "x-ms-version" && matches!(theirs.status, 401 | 403) {
             continue;
         }
         let our_value = ours.header(name).map(|v| neutral_boundary(&v.replace(base, RECORDED_HOST)));
@@ -163,10 +164,15 @@ fn neutral_body(text: &str) -> String {
     out
 }
 
-/// XML without request id, time and the time of the last synchronization.
+/// XML without request id, time and the times of an update and the last synchronization.
 fn neutral_xml(text: &str) -> String {
     let mut text = text.to_owned();
-    for (open, close) in [("\nRequestId:", "</m:message>"), ("<LastSyncTime>", "</LastSyncTime>")] {
+    for (open, close) in [
+        ("\nRequestId:", "</m:message>"),
+        ("\nRequestId:", "</message>"),
+        ("<LastSyncTime>", "</LastSyncTime>"),
+        ("<updated>", "</updated>"),
+    ] {
         if let (Some(from), Some(to)) = (text.find(open), text.find(close)) {
             text.replace_range(from..to, "*");
         }
