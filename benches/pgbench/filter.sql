@@ -1,5 +1,5 @@
 -- Finds by a property those of all entities of a table that have it: the
--- condition that store/postgres/filter.rs makes of `Age eq :age`, in one
+-- condition that store/postgres/reads/filter.rs makes of `Age eq :age`, in one
 -- statement without windows.
 \set age random(0, 9999)
 SELECT pk, rk, modified, properties FROM entities

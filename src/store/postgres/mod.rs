@@ -1,69 +1,43 @@
 //! PostgreSQL, for any number of stateless replicas over one database.
 
-mod accounts;
-mod capacity;
 mod catalog;
-mod dial;
+mod connections;
 mod fault;
-mod filter;
-mod inspect;
-mod jsonb;
-mod lane;
-mod options;
-mod page;
-mod parameters;
-mod pool;
-mod purge;
-mod read;
 mod reads;
-mod rewind;
-mod schema;
-mod service;
-mod sessions;
-mod size;
+mod retry;
+mod rows;
 pub mod statements;
-mod steps;
-mod transact;
-mod turns;
-mod write;
+mod upkeep;
 mod writes;
 
-use std::future::Future;
 use std::time::Duration;
 
-pub use capacity::ConnectionDemand;
-use catalog::{Facts, Remembered};
-use dial::Dial;
-use fault::not_begun;
+use catalog::tables::Remembered;
+use connections::connector::Dial;
+use connections::lane::Lanes;
+use connections::pool::Pool;
+use connections::schema;
+pub(crate) use connections::unknown_parameter;
+pub use connections::{ConnectionDemand, PgOptions, StartError};
 #[cfg(fuzzing)]
-pub use filter::sql_of;
-pub use inspect::inspect;
-use lane::Lanes;
-pub use options::{PgOptions, StartError};
-pub use parameters::unknown_parameter;
-use pool::Pool;
-use purge::Swept;
-use reads::Reads;
-use turns::Turns;
-use writes::Writes;
+pub use reads::filter::sql_of;
+use reads::shared::Reads;
+use reads::{pages, point};
+use retry::again;
+pub use upkeep::inspect;
+use upkeep::purge::Swept;
+use upkeep::size;
+use writes::row_queues::Turns;
+use writes::shared::Writes;
+use writes::{single, transaction};
 
 use crate::error::Code;
 use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 use crate::store::{
-    AccountChange, Backend, Collect, Failure, Fault, Rewind, Snapshot, StoreResult, StoredAccount, TableSize,
+    AccountChange, Backend, Collect, Failure, Rewind, Snapshot, StoreResult, StoredAccount, TableSize,
 };
-
-/// How often work that lost against another transaction is done again. Restores
-/// that follow one on the other win each time that a reader looks in between, and
-/// of a hundred rows that others delete one has always gone since they were locked:
-/// a change set may lose four times out of five.
-const ATTEMPTS: u32 = 100;
-/// Milliseconds that work waits longer each time before it is done again, …
-const PAUSE_STEP: u64 = 2;
-/// … and at most.
-const LONGEST_PAUSE: u64 = 40;
 
 /// A store in PostgreSQL. Nothing in it outlives a statement's check, so any
 /// number of them may share one database.
@@ -137,75 +111,6 @@ impl PgStore {
             operation_timeout: options.operation_timeout,
         })
     }
-
-    /// Runs an attempt against the table's facts: again with fresh facts where
-    /// the table is found gone, again where another transaction won, and once
-    /// more on a new connection where nothing can have been done.
-    async fn with_table<A: Attempt>(
-        &self,
-        account: &str,
-        table: &TableName,
-        work: &mut A,
-    ) -> StoreResult<A::Done> {
-        let mut reconnected = false;
-        for attempt in 1.. {
-            let facts = self.facts(account, table).await;
-            let begun = facts.is_ok();
-            let result = match facts {
-                Ok(facts) => match work.run(self, facts).await {
-                    Ok(Some(done)) => return Ok(done),
-                    Ok(None) => {
-                        self.forget(account, table, facts);
-                        Err(Fault::Serialization.into())
-                    }
-                    Err(failure) => Err(failure),
-                },
-                Err(failure) => Err(failure),
-            };
-            match result {
-                Err(Failure::Fault(Fault::Unavailable)) if !reconnected => reconnected = true,
-                Err(Failure::Fault(Fault::Serialization)) if attempt < ATTEMPTS => pause(attempt).await,
-                Err(failure) if !begun => return Err(not_begun(failure)),
-                other => return other,
-            }
-        }
-        Err(Fault::Serialization.into())
-    }
-}
-
-/// Work on one table that may be done again as long as it fails.
-trait Attempt: Send {
-    type Done;
-
-    /// `None` if the table is gone; nothing was done then.
-    fn run(
-        &mut self,
-        store: &PgStore,
-        facts: Facts,
-    ) -> impl Future<Output = StoreResult<Option<Self::Done>>> + Send;
-}
-
-/// Lets the winner finish. The first retry is immediate: the winner of a lost
-/// race has already committed.
-async fn pause(attempt: u32) {
-    if attempt > 1 {
-        let pause = (u64::from(attempt) * PAUSE_STEP).min(LONGEST_PAUSE);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-    }
-}
-
-/// Repeats an operation on the catalogue where another transaction won.
-macro_rules! again {
-    ($work:expr) => {{
-        let mut attempt = 1;
-        loop {
-            match $work.await {
-                Err(Failure::Fault(Fault::Serialization)) if attempt < ATTEMPTS => pause(attempt).await,
-                done => break done,
-            }
-            attempt += 1;
-        }
-    }};
 }
 
 impl Backend for PgStore {
@@ -226,7 +131,7 @@ impl Backend for PgStore {
     }
 
     async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
-        self.with_table(account, table, &mut read::Get { key }).await
+        self.with_table(account, table, &mut point::Get { key }).await
     }
 
     async fn page<C: Collect>(
@@ -236,7 +141,7 @@ impl Backend for PgStore {
         scan: &Scan,
         mut into: C,
     ) -> StoreResult<(C, PageEnd)> {
-        let end = self.with_table(account, table, &mut page::Query::new(scan, &mut into)).await?;
+        let end = self.with_table(account, table, &mut pages::Query::new(scan, &mut into)).await?;
         Ok((into, end))
     }
 
@@ -247,7 +152,7 @@ impl Backend for PgStore {
         write: &Write,
         now: Ticks,
     ) -> StoreResult<Written> {
-        self.with_table(account, table, &mut write::One { write, now }).await
+        self.with_table(account, table, &mut single::One { write, now }).await
     }
 
     async fn transact(
@@ -257,7 +162,7 @@ impl Backend for PgStore {
         writes: &[Write],
         now: Ticks,
     ) -> StoreResult<Vec<Written>> {
-        let result = self.with_table(account, table, &mut transact::Group { writes, now }).await;
+        let result = self.with_table(account, table, &mut transaction::Group { writes, now }).await;
         result.map_err(|failure| match failure {
             Failure::Refused(error) if error.code == Code::TableNotFound => Failure::Refused(error.at(0)),
             other => other,

@@ -1,58 +1,16 @@
-//! Rows to entities, and the read of one.
+//! Rows to entities.
+
+mod jsonb;
 
 use sqlx::postgres::PgRow;
 use sqlx::{Row, ValueRef};
 
-use super::catalog::Facts;
-use super::fault::{Effect, Trouble};
-use super::jsonb::StoredColumn;
-use super::pool::Lease;
-use super::reads::Lookup;
-use super::{Attempt, PgStore, statements};
+pub(crate) use jsonb::{JsonText, StoredColumn};
+
 use crate::model::entity::{Glimpse, PropertyOrder, StoredProperties};
 use crate::model::{Key, Stored, Ticks};
-use crate::store::{Fault, StoreResult};
-
-/// The read of one entity.
-pub struct Get<'a> {
-    pub key: &'a Key,
-}
-
-impl Attempt for Get<'_> {
-    type Done = Option<Stored>;
-
-    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Option<Stored>>> {
-        Ok(store.lookup(facts, self.key).await?)
-    }
-}
-
-impl PgStore {
-    /// What is stored under a key, read together with what others ask for; the
-    /// outer `None` if the table is gone.
-    pub(super) async fn lookup(&self, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
-        if let Some(reads) = &self.reads
-            && self.pool.may_open()
-        {
-            return reads.submit(Lookup { facts, key: key.clone() }).await;
-        }
-        Box::pin(async {
-            let mut lease = self.pool.acquire().await?;
-            read(&mut lease, facts, key).await
-        })
-        .await
-    }
-}
-
-/// What is stored under a key; the outer `None` if the table is gone.
-pub async fn read(lease: &mut Lease<'_>, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
-    let query = sqlx::query(statements::READ)
-        .bind(facts.bucket(&key.partition))
-        .bind(&key.partition)
-        .bind(&key.row)
-        .bind(facts.table_no);
-    let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
-    Ok(Some(found(&row, key.clone())?))
-}
+use crate::store::Fault;
+use crate::store::postgres::fault::Trouble;
 
 /// The entity of a row whose columns are null where there is none.
 pub fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, Trouble> {

@@ -4,10 +4,10 @@ use std::fmt;
 
 use sqlx::{PgConnection, Row};
 
-use super::fault::{Effect, Trouble};
-use super::options::PgOptions;
-use super::read::broken_row;
-use super::{PgStore, statements};
+use crate::store::postgres::connections::options::PgOptions;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::{PgStore, statements};
 
 /// Connections besides those of requests: one for the probe of readiness, and for a
 /// moment one that finds out whether the database still answers.

@@ -17,7 +17,7 @@ pub const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
 /// that are short.
 const MAX_PREPARED: usize = 64;
 
-/// Settings of a [`super::PgStore`].
+/// Settings of a [`crate::store::postgres::PgStore`].
 #[derive(Debug, Clone)]
 pub struct PgOptions {
     /// `postgres://…`, also with a socket's folder as percent-encoded host or
@@ -63,7 +63,7 @@ impl PgOptions {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), StartError> {
+    pub(crate) fn check(&self) -> Result<(), StartError> {
         let refuse = |text: &str| Err(StartError::Options(text.into()));
         if self.max_connections == 0 {
             return refuse("at least one connection is needed");
@@ -77,7 +77,7 @@ impl PgOptions {
         Ok(())
     }
 
-    pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StartError> {
+    pub(crate) fn connect_options(url: &str) -> Result<PgConnectOptions, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
         // A connection pooler refuses start-up parameters that it does not know.
         Ok(options
@@ -88,7 +88,7 @@ impl PgOptions {
     }
 
     /// How long a statement waits for a locked row at most.
-    pub(super) fn lock_timeout(&self) -> Duration {
+    pub(crate) fn lock_timeout(&self) -> Duration {
         Duration::from_millis((self.operation_timeout.as_millis().div_ceil(3)).try_into().unwrap_or(u64::MAX))
     }
 

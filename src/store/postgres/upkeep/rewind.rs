@@ -4,14 +4,14 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::PgStore;
-use super::fault::{Effect, Trouble};
-use super::pool::Lease;
-use super::read::{broken_row, ticks};
-use super::statements::rewind as texts;
 use crate::model::Ticks;
 use crate::store::StoreResult;
 use crate::store::bucket::new_table_no;
+use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::statements::rewind as texts;
 use crate::store::rewind::{MAX_SNAPSHOTS, Snapshot};
 
 impl PgStore {
@@ -28,21 +28,21 @@ impl PgStore {
         Ok(lease)
     }
 
-    pub(super) async fn try_reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
+    pub(crate) async fn try_reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
         let mut lease = self.pool.acquire_to_lock().await?;
         lease.begin().await?;
         empty(&mut lease, account, now).await?;
         Ok(lease.commit().await?)
     }
 
-    pub(super) async fn try_take(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
+    pub(crate) async fn try_take(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.snapshot_session().await?;
         let take =
             sqlx::query(texts::TAKE).bind(name).bind(account).bind(now.raw()).bind(MAX_SNAPSHOTS as i64);
         Ok(lease.row(take, Effect::Unknown).await?.is_some())
     }
 
-    pub(super) async fn try_restore(&self, name: &str, now: Ticks) -> StoreResult<bool> {
+    pub(crate) async fn try_restore(&self, name: &str, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.snapshot_session().await?;
         let found = lease.row(sqlx::query(texts::FIND).bind(name), Effect::Undone).await?;
         let Some(found) = found else { return Ok(false) };
@@ -61,13 +61,13 @@ impl PgStore {
         }
     }
 
-    pub(super) async fn try_discard(&self, name: &str) -> StoreResult<bool> {
+    pub(crate) async fn try_discard(&self, name: &str) -> StoreResult<bool> {
         let mut lease = self.snapshot_session().await?;
         let discard = sqlx::query(texts::DISCARD).bind(name);
         Ok(lease.row(discard, Effect::Unknown).await?.is_some())
     }
 
-    pub(super) async fn read_snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+    pub(crate) async fn read_snapshots(&self) -> StoreResult<Vec<Snapshot>> {
         let mut lease = self.snapshot_session().await?;
         let rows = lease.rows(sqlx::query(texts::LIST), Effect::Undone).await?;
         Ok(rows.iter().map(snapshot).collect::<Result<_, Trouble>>()?)

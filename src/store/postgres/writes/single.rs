@@ -9,17 +9,18 @@
 
 use sqlx::Row;
 
-use super::catalog::{Facts, exists};
-use super::fault::Effect;
-use super::pool::Lease;
-use super::read::{broken_row, ticks, version};
-use super::writes::{Effort, Merging, Speculation};
-use super::{Attempt, PgStore, statements};
 use crate::codec::stored::lacking_annotations;
 use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Stored, Ticks};
 use crate::plan::room::room;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
+use crate::store::postgres::catalog::tables::{Facts, exists};
+use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::fault::Effect;
+use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::rows::{broken_row, ticks, version};
+use crate::store::postgres::writes::shared::{Effort, Merging, Speculation};
+use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
 
 /// Races to lose before the row is locked.

@@ -13,20 +13,20 @@ use std::ops::ControlFlow;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments as _, Row};
 
-use super::catalog::{Facts, exists};
-use super::fault::{Effect, Trouble, not_begun};
-use super::jsonb::JsonText;
-use super::pool::{Lease, Statement};
-use super::read::{broken_row, ticks, version};
-use super::sessions::LockWait;
-use super::writes::bounded;
-use super::{Attempt, PgStore, statements};
 use crate::codec::stored::lacking_annotations;
 use crate::error::Result;
 use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Key, Stored, Ticks};
 use crate::plan::room::room;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
+use crate::store::postgres::catalog::tables::{Facts, exists};
+use crate::store::postgres::connections::pool::{Lease, Statement};
+use crate::store::postgres::connections::sessions::LockWait;
+use crate::store::postgres::fault::{Effect, Trouble, not_begun};
+use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::rows::{JsonText, broken_row, ticks, version};
+use crate::store::postgres::writes::shared::bounded;
+use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
 
 /// No statement does it all.

@@ -13,9 +13,9 @@ use sqlx::{Connection, PgConnection};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use super::options::{PgOptions, StartError};
-use super::sessions::{LockWait, Owner, Session, Sessions};
 use crate::metrics::seldom::{Seldom, Turn};
+use crate::store::postgres::connections::options::{PgOptions, StartError};
+use crate::store::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
 
 /// How much longer than the server we wait for a statement's end.
 const GRACE: Duration = Duration::from_secs(2);

@@ -2,17 +2,13 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value};
-use sqlx::postgres::PgArguments;
-use sqlx::types::Json;
-use sqlx::{Arguments, Encode, Postgres, Type};
-
-use super::catalog::Facts;
-use super::fault::Trouble;
-use super::{filter, statements};
 use crate::model::Key;
 use crate::plan::{Predicate, Projection, Span};
-use crate::store::Fault;
+use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::reads::binds::Binds;
+use crate::store::postgres::reads::filter;
+use crate::store::postgres::statements;
 
 /// What one statement reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,31 +38,6 @@ pub fn steps(spans: &[Span]) -> Vec<Step<'_>> {
             points => Step::Points(points),
         })
         .collect()
-}
-
-/// Values of a statement, numbered as they come.
-#[derive(Default)]
-pub struct Binds(PgArguments);
-
-impl Binds {
-    /// Adds a value and returns its placeholder.
-    pub fn add<'t, T>(&mut self, value: T) -> Result<String, Trouble>
-    where
-        T: Encode<'t, Postgres> + Type<Postgres>,
-    {
-        self.0.add(value).map_err(|_| Fault::Other)?;
-        Ok(format!("${}", self.0.len()))
-    }
-
-    /// Adds the empty JSON object.
-    fn empty_object(&mut self) -> Result<String, Trouble> {
-        self.add(Json(Map::<String, Value>::new()))
-    }
-
-    /// The values.
-    pub fn into_inner(self) -> PgArguments {
-        self.0
-    }
 }
 
 /// Bytes of a text with a filter that is still prepared for the next time: two or three

@@ -12,16 +12,18 @@ use std::time::{Duration, Instant};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 
-use super::catalog::{Facts, exists};
-use super::fault::Trouble;
-use super::pool::Lease;
-use super::read::entity;
-use super::steps::{self, Source, Step};
-use super::{Attempt, PgStore, filter};
 use crate::model::Key;
 use crate::model::entity::Glimpse;
 use crate::plan::predicate::Prepared;
 use crate::plan::{PageEnd, Predicate, Projection, Scan};
+use crate::store::postgres::PgStore;
+use crate::store::postgres::catalog::tables::{Facts, exists};
+use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::reads::sources::{Source, Step};
+use crate::store::postgres::reads::{filter, sources};
+use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::rows::entity;
 use crate::store::{Collect, StoreResult};
 use walk::{Walk, first_window};
 
@@ -72,7 +74,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// `None` if the table is gone.
     async fn run(self, store: &PgStore, facts: Facts, mut page: Page<'_>) -> StoreResult<Option<PageEnd>> {
-        let steps = steps::steps(&self.scan.spans);
+        let steps = sources::steps(&self.scan.spans);
         let mut lease = store.pool.acquire().await?;
         let limit = self.time_limit(store.operation_timeout);
         let mut walk = Walk::new(facts, self.residual, self.scan.projection, limit);
@@ -123,8 +125,8 @@ impl Reading<'_> {
     ) -> Result<(), Trouble> {
         let (limit, projection) = (page.missing(), self.scan.projection);
         let source = match step {
-            Step::Range(span) => steps::range(facts, span, &span.lower, limit, projection)?,
-            Step::Points(spans) => steps::points(facts, spans, limit, projection)?,
+            Step::Range(span) => sources::range(facts, span, &span.lower, limit, projection)?,
+            Step::Points(spans) => sources::points(facts, spans, limit, projection)?,
         };
         stream(lease, source, &mut |row| page.offer_row(row)).await
     }

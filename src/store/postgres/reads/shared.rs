@@ -4,15 +4,15 @@ use std::ops::ControlFlow;
 
 use sqlx::Row;
 
-use super::catalog::Facts;
-use super::fault::{Effect, Trouble};
-use super::lane::{Job, Shared, Waiting};
-use super::pool::Lease;
-use super::read::{found, read};
-use super::sessions::LockWait;
-use super::statements;
 use crate::metrics::{self, METRICS};
 use crate::model::{Key, Stored};
+use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::connections::lane::{Job, Shared, Waiting};
+use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::connections::sessions::LockWait;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::rows::found;
+use crate::store::postgres::statements;
 
 /// Reads of one statement at most.
 const MAX_ROUND: usize = 128;
@@ -55,6 +55,17 @@ impl Shared for Reads {
             }
         }
     }
+}
+
+/// What is stored under a key; the outer `None` if the table is gone.
+pub async fn read(lease: &mut Lease<'_>, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
+    let query = sqlx::query(statements::READ)
+        .bind(facts.bucket(&key.partition))
+        .bind(&key.partition)
+        .bind(&key.row)
+        .bind(facts.table_no);
+    let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
+    Ok(Some(found(&row, key.clone())?))
 }
 
 /// Answers each read as its row comes in, those without a row at the end.

@@ -12,12 +12,12 @@ use thread_local::ThreadLocal;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::dial::Dial;
-use super::fault::{Effect, Trouble};
-use super::pool::{Lease, Pool};
-use super::sessions::LockWait;
 use crate::metrics;
 use crate::store::Fault;
+use crate::store::postgres::connections::connector::Dial;
+use crate::store::postgres::connections::pool::{Lease, Pool};
+use crate::store::postgres::connections::sessions::LockWait;
+use crate::store::postgres::fault::{Effect, Trouble};
 
 /// Requests that may wait in one lane; more are refused as busy.
 const MAX_WAITING: usize = 4096;

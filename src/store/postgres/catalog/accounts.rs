@@ -3,15 +3,15 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::fault::Effect;
-use super::read::broken_row;
-use super::{PgStore, statements};
 use crate::auth::seal::KeySlot;
 use crate::model::Ticks;
+use crate::store::postgres::fault::Effect;
+use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::{PgStore, statements};
 use crate::store::{AccountChange, Fault, StoreResult, StoredAccount};
 
 impl PgStore {
-    pub(super) async fn count_account_changes(&self) -> StoreResult<i64> {
+    pub(crate) async fn count_account_changes(&self) -> StoreResult<i64> {
         let mut lease = self.pool.acquire_to_lock().await?;
         match lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await? {
             Some(row) => Ok(row.try_get("changes").map_err(broken_row)?),
@@ -19,13 +19,13 @@ impl PgStore {
         }
     }
 
-    pub(super) async fn read_accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+    pub(crate) async fn read_accounts(&self) -> StoreResult<Vec<StoredAccount>> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNTS), Effect::Undone).await?;
         rows.iter().map(account).collect()
     }
 
-    pub(super) async fn try_change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+    pub(crate) async fn try_change_account(&self, change: &AccountChange) -> StoreResult<bool> {
         let query = match change {
             AccountChange::Add(account) => sqlx::query(statements::ADD_ACCOUNT)
                 .bind(&account.name)
@@ -57,7 +57,7 @@ impl PgStore {
     }
 }
 
-pub(super) fn account(row: &PgRow) -> StoreResult<StoredAccount> {
+pub(crate) fn account(row: &PgRow) -> StoreResult<StoredAccount> {
     let ticks = |name: &str| -> StoreResult<Ticks> {
         let raw = row.try_get(name).map_err(broken_row)?;
         Ok(Ticks::from_raw(raw).ok_or(Fault::Other)?)

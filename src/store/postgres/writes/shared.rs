@@ -12,19 +12,18 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::catalog::Facts;
-use super::fault::{Effect, Trouble};
-use super::jsonb::JsonText;
-use super::lane::{Job, Shared, Waiting};
-use super::pool::{Lease, Statement};
-use super::read::{broken_row, ticks};
-use super::sessions::LockWait;
-use super::{PgStore, statements};
 use crate::metrics::{self, METRICS};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Ticks};
 use crate::plan::room::MAX_STORED_TEXT;
 use crate::store::Fault;
+use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::connections::lane::{Job, Shared, Waiting};
+use crate::store::postgres::connections::pool::{Lease, Statement};
+use crate::store::postgres::connections::sessions::LockWait;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::rows::{JsonText, broken_row, ticks};
+use crate::store::postgres::{PgStore, statements};
 
 /// Writes of one statement at most.
 const MAX_ROUND: usize = 128;
@@ -83,7 +82,7 @@ pub enum Verdict {
 impl PgStore {
     /// Does a guarded write, together with those of others; `None` if the guard
     /// did not hold, or the table is gone.
-    pub(super) async fn speculate(&self, speculation: Speculation) -> Result<Option<Ticks>, Trouble> {
+    pub(crate) async fn speculate(&self, speculation: Speculation) -> Result<Option<Ticks>, Trouble> {
         let alone = match &self.writes {
             Some(writes) if self.pool.may_open() && !self.turns.is_taken(speculation.address()) => {
                 match writes.submit(speculation).await? {

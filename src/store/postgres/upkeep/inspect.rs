@@ -8,11 +8,10 @@ use chrono::{DateTime, Utc};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
-use super::accounts::account;
-use super::capacity::allowed_connections;
-use super::options::{PgOptions, StartError};
-use super::{schema, statements};
 use crate::store::Inspection;
+use crate::store::postgres::catalog::accounts::account;
+use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
+use crate::store::postgres::statements;
 
 /// Tables that a server works on, and what it does to them.
 const TABLES: [&str; 6] =

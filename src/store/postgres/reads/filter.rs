@@ -6,11 +6,11 @@
 
 use std::collections::HashMap;
 
-use super::fault::Trouble;
-use super::steps::Binds;
 use crate::codec::stored::{self, ANNOTATION};
 use crate::model::{CompareOp, EdmType, EdmValue, lexical};
 use crate::plan::{Field, Predicate};
+use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::reads::binds::Binds;
 
 /// Comparisons in a statement at most. With more, reading the rows costs less than
 /// having them compared, and no statement needs much time or memory to be planned.

@@ -3,8 +3,8 @@
 use sqlx::migrate::Migrator;
 use sqlx::{Connection, PgConnection};
 
-use super::options::{PgOptions, StartError};
-use super::statements;
+use crate::store::postgres::connections::options::{PgOptions, StartError};
+use crate::store::postgres::statements;
 
 /// The extension that makes tables of several servers one.
 const SHARDING: &str = "citus";

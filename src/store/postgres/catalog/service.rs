@@ -4,16 +4,15 @@
 use chrono::DateTime;
 use sqlx::Row;
 
-use super::fault::Effect;
-use super::jsonb::{JsonText, StoredColumn};
-use super::read::broken_row;
-use super::{PgStore, statements};
 use crate::error::Code;
 use crate::model::{TableName, Ticks};
+use crate::store::postgres::fault::Effect;
+use crate::store::postgres::rows::{JsonText, StoredColumn, broken_row};
+use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
 
 impl PgStore {
-    pub(super) async fn read_policies(
+    pub(crate) async fn read_policies(
         &self,
         account: &str,
         table: &TableName,
@@ -25,7 +24,7 @@ impl PgStore {
         Ok(column.map(|StoredColumn(text)| text.to_owned()))
     }
 
-    pub(super) async fn write_policies(
+    pub(crate) async fn write_policies(
         &self,
         account: &str,
         table: &TableName,
@@ -40,7 +39,7 @@ impl PgStore {
         Ok(())
     }
 
-    pub(super) async fn read_properties(&self, account: &str) -> StoreResult<Option<String>> {
+    pub(crate) async fn read_properties(&self, account: &str) -> StoreResult<Option<String>> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::READ_PROPERTIES).bind(account);
         let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
@@ -48,14 +47,14 @@ impl PgStore {
         Ok(Some(text.to_owned()))
     }
 
-    pub(super) async fn merge_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+    pub(crate) async fn merge_properties(&self, account: &str, members: &str) -> StoreResult<()> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::MERGE_PROPERTIES).bind(account).bind(JsonText(members));
         lease.row(query, Effect::Unknown).await?;
         Ok(())
     }
 
-    pub(super) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+    pub(crate) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let row = lease.row(sqlx::query(statements::REPLAYED), Effect::Undone).await?.ok_or(Fault::Other)?;
         if !row.try_get("is_replica").map_err(broken_row)? {

@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
-use super::{Page, Residual, stream};
+use super::Page;
+use super::Residual;
+use super::stream;
 use crate::model::Key;
 use crate::plan::predicate::Prepared;
 use crate::plan::{Predicate, Projection, Span};
-use crate::store::postgres::catalog::Facts;
+use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::connections::pool::Lease;
 use crate::store::postgres::fault::Trouble;
-use crate::store::postgres::pool::Lease;
-use crate::store::postgres::read::key;
+use crate::store::postgres::reads::sources::{self, Step};
+use crate::store::postgres::rows::key;
 use crate::store::postgres::statements::WALK_STRIDE;
-use crate::store::postgres::steps::{self, Step};
 use crate::store::{Fault, StoreResult};
 
 /// Rows of the first window that PostgreSQL evaluates.
@@ -221,11 +223,11 @@ impl<'a> Walk<'a> {
             Residual::None => Ok(()),
             Residual::Pushed(predicate) => {
                 let limit = page.missing();
-                let source = steps::filtered_points(self.facts, spans, limit, predicate, self.projection)?;
+                let source = sources::filtered_points(self.facts, spans, limit, predicate, self.projection)?;
                 stream(lease, source, &mut |row| page.offer_row(row)).await
             }
             Residual::Local(predicate) => {
-                let source = steps::points(self.facts, spans, spans.len(), Projection::Full)?;
+                let source = sources::points(self.facts, spans, spans.len(), Projection::Full)?;
                 let predicate = Prepared::new(predicate);
                 stream(lease, source, &mut |row| page.offer_if(&predicate, row)).await
             }
@@ -242,7 +244,7 @@ impl<'a> Walk<'a> {
         page: &mut Page<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let limits = (self.rows, page.missing());
-        let source = steps::window(self.facts, span, lower, limits, predicate, self.projection)?;
+        let source = sources::window(self.facts, span, lower, limits, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut matched, mut edge) = (0, None);
         stream(lease, source, &mut |row| {
@@ -270,7 +272,7 @@ impl<'a> Walk<'a> {
     ) -> Result<Option<Key>, Trouble> {
         let hoped = (self.matched * MORE_MATCHES).min(page.missing());
         let limit = self.rows / WALK_STRIDE + hoped;
-        let source = steps::walk(self.facts, span, lower, limit, predicate, self.projection)?;
+        let source = sources::walk(self.facts, span, lower, limit, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut seen, mut matched, mut edge) = (0, 0, None);
         stream(lease, source, &mut |row| {
@@ -301,7 +303,7 @@ impl<'a> Walk<'a> {
         page: &mut Page<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let window = self.rows;
-        let source = steps::range(self.facts, span, lower, window + 1, Projection::Full)?;
+        let source = sources::range(self.facts, span, lower, window + 1, Projection::Full)?;
         let predicate = Prepared::new(predicate);
         let (mut seen, mut edge) = (0, None);
         stream(lease, source, &mut |row| {

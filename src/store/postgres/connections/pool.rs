@@ -22,14 +22,13 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use super::dial::CHECKED;
-use super::dial::{Dial, Ended};
-use super::fault::{Effect, Trouble, breaks_connection, is_limit, judge, silent};
-use super::read::weight;
-use super::sessions::{LockWait, Owner, Session};
 use crate::metrics;
 use crate::metrics::seldom::{Seldom, Turn};
 use crate::store::Fault;
+use crate::store::postgres::connections::connector::{CHECKED, Dial, Ended};
+use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
+use crate::store::postgres::fault::{Effect, Trouble, breaks_connection, is_limit, judge, silent};
+use crate::store::postgres::rows::weight;
 
 /// A statement with its values.
 pub type Statement<'q> = Query<'q, Postgres, PgArguments>;

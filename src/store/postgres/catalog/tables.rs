@@ -7,17 +7,16 @@ use std::time::Instant;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use super::PgStore;
-use super::fault::{Effect, Trouble};
-use super::pool::Lease;
-use super::read::{broken_row, ticks};
-use super::statements;
 use crate::error::Code;
 use crate::model::{TableName, Ticks};
 use crate::plan::predicate::View;
 use crate::plan::span::first_whole_partition;
 use crate::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
+use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
 
 /// Tables that are remembered before everything is forgotten.
@@ -88,7 +87,7 @@ impl PgStore {
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
-    pub(super) async fn facts(&self, account: &str, table: &TableName) -> StoreResult<Facts> {
+    pub(crate) async fn facts(&self, account: &str, table: &TableName) -> StoreResult<Facts> {
         let name = remembered_as(account, table);
         if let Some(facts) = self.remembered.get(&name) {
             return Ok(facts);
@@ -105,11 +104,11 @@ impl PgStore {
     }
 
     /// Forgets facts that a statement found to be wrong.
-    pub(super) fn forget(&self, account: &str, table: &TableName, wrong: Facts) {
+    pub(crate) fn forget(&self, account: &str, table: &TableName, wrong: Facts) {
         self.remembered.drop_if(&remembered_as(account, table), wrong);
     }
 
-    pub(super) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+    pub(crate) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         let mut lease = self.pool.acquire_to_lock().await?;
         for _ in 0..NUMBERS_TRIED {
             let facts = Facts { table_no: bucket::new_table_no(), spread: self.spread };
@@ -133,7 +132,7 @@ impl PgStore {
         Err(Fault::Other.into())
     }
 
-    pub(super) async fn try_delete(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+    pub(crate) async fn try_delete(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         let mut lease = self.pool.acquire_to_lock().await?;
         lease.begin().await?;
         let drop = sqlx::query(statements::DROP_TABLE).bind(account).bind(table.lower());
@@ -152,7 +151,7 @@ impl PgStore {
         Ok(())
     }
 
-    pub(super) async fn entry(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
+    pub(crate) async fn entry(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let row = resolve(&mut lease, account, table).await?;
         Ok(row.as_ref().map(entry).transpose()?)
@@ -160,7 +159,7 @@ impl PgStore {
 
     /// Tables are few and small, so what the spans do not decide is decided
     /// here, batch by batch.
-    pub(super) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+    pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let single = scan.residual.is_none() && scan.spans.len() == 1;
         if !single {
@@ -237,7 +236,7 @@ async fn resolve(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Res
 }
 
 /// Whether these facts still hold.
-pub(super) async fn exists(lease: &mut Lease<'_>, facts: Facts) -> Result<bool, Trouble> {
+pub(crate) async fn exists(lease: &mut Lease<'_>, facts: Facts) -> Result<bool, Trouble> {
     let query = sqlx::query(statements::CHECK_TABLE).bind(facts.table_no);
     Ok(lease.row(query, Effect::Undone).await?.is_some())
 }

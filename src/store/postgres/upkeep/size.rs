@@ -2,15 +2,16 @@
 
 use sqlx::Row;
 
-use super::catalog::Facts;
-use super::fault::Effect;
-use super::read::broken_row;
-use super::{Attempt, PgStore, statements};
+use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::fault::Effect;
+use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult, TableSize};
 
 impl PgStore {
     /// Whether the database answers, asked on a connection of its own.
-    pub(super) async fn probe(&self) -> StoreResult<()> {
+    pub(crate) async fn probe(&self) -> StoreResult<()> {
         match self.ask().await {
             // The connection was lost since it was last used; a new one may do.
             Err(Failure::Fault(Fault::Unavailable)) => self.ask().await,

@@ -4,13 +4,12 @@ use std::sync::{Mutex, PoisonError};
 
 use sqlx::Row;
 
-use super::PgStore;
-use super::fault::{Effect, Trouble};
-use super::pool::Lease;
-use super::read::broken_row;
-use super::statements;
 use crate::model::Ticks;
 use crate::store::bucket::buckets;
+use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
 
 /// Rows that one call removes at most: so few that the statement rarely outlasts
@@ -39,7 +38,7 @@ impl Place {
 /// How far this process has come with the table that it purges. Each replica
 /// keeps its own, and each removes all that it finds before its place.
 #[derive(Debug, Default)]
-pub(super) struct Swept(Mutex<Option<(Sweep, Place)>>);
+pub(crate) struct Swept(Mutex<Option<(Sweep, Place)>>);
 
 /// One of the two looks at a table, which differ in when they are due. The second
 /// starts at its beginning: late writes may be anywhere.
@@ -62,7 +61,7 @@ impl Swept {
 
 impl PgStore {
     /// Tables that were deleted and not looked at since, or not to the end.
-    pub(super) async fn count_doomed(&self) -> StoreResult<u64> {
+    pub(crate) async fn count_doomed(&self) -> StoreResult<u64> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::COUNT_DOOMED);
         let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
@@ -73,7 +72,7 @@ impl PgStore {
     /// Removes one range of the table that has been due for the longest. A
     /// table without rows is looked at once more after its grace time, from its
     /// beginning.
-    pub(super) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
+    pub(crate) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::DUE).bind(now.raw());
         let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(false) };

@@ -1,0 +1,15 @@
+//! How the database is reached: settings, the schema, connections and who uses them.
+
+mod capacity;
+pub(crate) mod connector;
+pub(crate) mod lane;
+mod options;
+mod parameters;
+pub(crate) mod pool;
+pub(crate) mod schema;
+pub(crate) mod sessions;
+
+pub use capacity::ConnectionDemand;
+pub(crate) use capacity::allowed_connections;
+pub use options::{PgOptions, StartError};
+pub(crate) use parameters::unknown_parameter;

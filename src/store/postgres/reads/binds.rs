@@ -1,0 +1,34 @@
+//! The values of a statement.
+
+use serde_json::{Map, Value};
+use sqlx::postgres::PgArguments;
+use sqlx::types::Json;
+use sqlx::{Arguments, Encode, Postgres, Type};
+
+use crate::store::Fault;
+use crate::store::postgres::fault::Trouble;
+
+/// Values of a statement, numbered as they come.
+#[derive(Default)]
+pub struct Binds(PgArguments);
+
+impl Binds {
+    /// Adds a value and returns its placeholder.
+    pub fn add<'t, T>(&mut self, value: T) -> Result<String, Trouble>
+    where
+        T: Encode<'t, Postgres> + Type<Postgres>,
+    {
+        self.0.add(value).map_err(|_| Fault::Other)?;
+        Ok(format!("${}", self.0.len()))
+    }
+
+    /// Adds the empty JSON object.
+    pub fn empty_object(&mut self) -> Result<String, Trouble> {
+        self.add(Json(Map::<String, Value>::new()))
+    }
+
+    /// The values.
+    pub fn into_inner(self) -> PgArguments {
+        self.0
+    }
+}

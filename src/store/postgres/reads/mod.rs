@@ -1,0 +1,8 @@
+//! Reading entities: one by its key, or pages of them.
+
+pub(crate) mod binds;
+pub(crate) mod filter;
+pub(crate) mod pages;
+pub(crate) mod point;
+pub(crate) mod shared;
+mod sources;
