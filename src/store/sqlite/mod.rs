@@ -3,21 +3,13 @@
 //! Reads run on connections of their own, point reads on the calling thread;
 //! all writes go through one thread that commits whatever is waiting at once.
 
-mod access;
-mod accounts;
-mod backup;
-mod checkpoint;
-mod connection;
-mod lock;
-mod places;
-mod ranges;
-mod readers;
-mod rewind;
-mod scan;
-mod service;
-mod statements;
-mod transaction;
-mod writer;
+mod catalog;
+mod connections;
+mod fault;
+mod reads;
+mod rows;
+mod upkeep;
+mod writes;
 
 use std::time::{Duration, Instant};
 
@@ -27,16 +19,18 @@ use super::{
     AccountChange, Backend, Collect, Failure, Fault, Inspection, Rewind, Snapshot, StoreResult,
     StoredAccount, TableSize,
 };
-use crate::metrics::seldom::{Seldom, Turn};
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
-pub use access::obstacle;
-pub use backup::{Backup, BackupError, Copied};
-pub use connection::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
-pub use lock::ServerLock;
-use places::{ScanPlaces, Walk, Walked};
-use readers::Readers;
-use writer::Writer;
+use catalog::{accounts, service, tables};
+use connections::open;
+use connections::pool::Readers;
+use connections::scan_limit::{ScanPlaces, Walk, Walked};
+pub use connections::{Location, MAX_MAP_MIB, OpenError, ServerLock, SqliteOptions, obstacle};
+use reads::{pages, point};
+pub use upkeep::{Backup, BackupError, Copied};
+use upkeep::{checkpoint, inspect, purge, rewind, size};
+use writes::thread::Writer;
+use writes::transaction::transact;
 
 /// An open SQLite database.
 pub struct SqliteStore {
@@ -55,7 +49,7 @@ impl SqliteStore {
     /// # Errors
     /// What SQLite says about the file.
     pub fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
-        let first = connection::open(options)?;
+        let first = open::open(options)?;
         let (readers, writing) = Readers::new(options, first);
         let is_memory = options.location == Location::Memory;
         let places = ScanPlaces::new(if is_memory { MEMORY_SCAN } else { Duration::MAX });
@@ -67,7 +61,7 @@ impl SqliteStore {
     /// # Errors
     /// What SQLite says about the file.
     pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
-        connection::inspect(location)
+        inspect::inspect(location)
     }
 
     /// Carries the log over into the file, so that the file holds everything by
@@ -127,51 +121,30 @@ impl SqliteStore {
     }
 }
 
-/// Failures of what SQLite needs.
-static FAILED: Seldom = Seldom::new();
-
-/// What SQLite's failure means to the outside; the cause goes to the log.
-fn fault(error: &rusqlite::Error) -> Failure {
-    use rusqlite::ErrorCode::{
-        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, ReadOnly, SystemIoFailure,
-    };
-    let fault = match error.sqlite_error_code() {
-        Some(DatabaseBusy | DatabaseLocked) => Fault::Busy,
-        Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly | OutOfMemory) => Fault::Unavailable,
-        _ => Fault::Other,
-    };
-    // A full disk fails every write alike.
-    let turn = if fault == Fault::Other { Some(Turn { left_out: None }) } else { FAILED.turn() };
-    if let Some(Turn { left_out }) = turn {
-        tracing::error!(%error, left_out, "sqlite failed");
-    }
-    Failure::Fault(fault)
-}
-
 impl Backend for SqliteStore {
     async fn create_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         let (account, table) = (account.to_owned(), table.clone());
-        self.writer.submit(move |db| statements::create_table(db, &account, &table, now)).await
+        self.writer.submit(move |db| tables::create(db, &account, &table, now)).await
     }
 
     async fn delete_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         let (account, table) = (account.to_owned(), table.clone());
-        self.writer.submit(move |db| statements::delete_table(db, &account, &table, now)).await
+        self.writer.submit(move |db| tables::delete(db, &account, &table, now)).await
     }
 
     async fn get_table(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
-        self.readers.with(|db| statements::get_table(db, account, table).map(Ok))
+        self.readers.with(|db| tables::get(db, account, table).map(Ok))
     }
 
     async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let (account, scan) = (account.to_owned(), scan.clone());
         let time = scan.time;
-        let walk = move |db: &Connection, (): &mut (), walk| scan::tables(db, &account, &scan, walk);
+        let walk = move |db: &Connection, (): &mut (), walk| tables::list(db, &account, &scan, walk);
         Ok(Box::pin(self.walk((), time, walk)).await?.1)
     }
 
     async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
-        self.readers.with_statement(|db| statements::get(db, account, table, key))
+        self.readers.with_statement(|db| point::get(db, account, table, key))
     }
 
     async fn page<C: Collect>(
@@ -184,7 +157,7 @@ impl Backend for SqliteStore {
         let (account, table, scan) = (account.to_owned(), table.clone(), scan.clone());
         let time = scan.time;
         let walk = move |db: &Connection, into: &mut C, walk| {
-            scan::entities(db, &account, &table, &scan, walk, into)
+            pages::entities(db, &account, &table, &scan, walk, into)
         };
         Box::pin(self.walk(into, time, walk)).await
     }
@@ -197,8 +170,7 @@ impl Backend for SqliteStore {
         now: Ticks,
     ) -> StoreResult<Written> {
         let (account, table, writes) = (account.to_owned(), table.clone(), [write.clone()]);
-        let outcome =
-            self.writer.submit(move |db| statements::transact(db, &account, &table, &writes, now)).await;
+        let outcome = self.writer.submit(move |db| transact(db, &account, &table, &writes, now)).await;
         match outcome {
             Ok(written) => written.first().copied().ok_or(Failure::Fault(Fault::Other)),
             Err(Failure::Refused(mut error)) => {
@@ -217,7 +189,7 @@ impl Backend for SqliteStore {
         now: Ticks,
     ) -> StoreResult<Vec<Written>> {
         let (account, table, writes) = (account.to_owned(), table.clone(), writes.to_vec());
-        self.writer.submit(move |db| statements::transact(db, &account, &table, &writes, now)).await
+        self.writer.submit(move |db| transact(db, &account, &table, &writes, now)).await
     }
 
     async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {
@@ -243,17 +215,17 @@ impl Backend for SqliteStore {
     }
 
     async fn backlog(&self) -> StoreResult<u64> {
-        self.readers.with(|db| statements::backlog(db).map(Ok))
+        self.readers.with(|db| purge::backlog(db).map(Ok))
     }
 
     async fn answers(&self) -> StoreResult<()> {
         // A file that does not answer must not stop a thread that serves.
-        self.read_apart(|db| statements::probe(db).map(Ok)).await
+        self.read_apart(|db| size::probe(db).map(Ok)).await
     }
 
     async fn size(&self, account: &str, table: &TableName, most: u32) -> StoreResult<TableSize> {
         let (account, table) = (account.to_owned(), table.clone());
-        self.read_apart(move |db| statements::size(db, &account, &table, most)).await
+        self.read_apart(move |db| size::size(db, &account, &table, most)).await
     }
 
     async fn account_changes(&self) -> StoreResult<i64> {
@@ -270,7 +242,7 @@ impl Backend for SqliteStore {
     }
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {
-        self.writer.submit(|db| statements::purge(db).map(Ok)).await
+        self.writer.submit(|db| purge::purge(db).map(Ok)).await
     }
 }
 

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::statements::ticks;
 use crate::auth::seal::KeySlot;
+use crate::store::sqlite::rows::ticks;
 use crate::store::{AccountChange, Resealed, StoredAccount};
 
 type Sqlite<T> = rusqlite::Result<T>;

@@ -87,7 +87,8 @@ mod tests {
 
     use super::*;
     use crate::model::Key;
-    use crate::store::sqlite::connection::{Location, SqliteOptions, open};
+    use crate::store::sqlite::connections::open::open;
+    use crate::store::sqlite::connections::options::{Location, SqliteOptions};
 
     fn database() -> Connection {
         open(&SqliteOptions::new(Location::Memory)).unwrap()

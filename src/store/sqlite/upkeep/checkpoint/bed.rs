@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 use crate::store::sqlite::Location;
-use crate::store::sqlite::connection::{self, SqliteOptions};
+use crate::store::sqlite::connections::open;
+use crate::store::sqlite::connections::options::SqliteOptions;
 
 pub struct Bed {
     pub folder: tempfile::TempDir,
@@ -15,7 +16,7 @@ impl Bed {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
-        let writer = connection::open(&options).unwrap();
+        let writer = open::open(&options).unwrap();
         Self { folder, options, writer }
     }
 

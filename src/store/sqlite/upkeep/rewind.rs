@@ -3,10 +3,11 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::statements::{SPREAD, ticks};
 use crate::model::Ticks;
 use crate::store::bucket::{bucket, new_table_no};
 use crate::store::rewind::{MAX_SNAPSHOTS, Snapshot};
+use crate::store::sqlite::catalog::tables::SPREAD;
+use crate::store::sqlite::rows::ticks;
 
 type Sqlite<T> = rusqlite::Result<T>;
 

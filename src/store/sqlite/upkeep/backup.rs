@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::connection::BUSY_TIMEOUT;
+use crate::store::sqlite::connections::open::BUSY_TIMEOUT;
 
 /// SQLite's instructions between two looks at whether to stop.
 const STOP_EVERY: i32 = 10_000;
@@ -181,7 +181,8 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::sqlite::connection::{Location, SqliteOptions, open};
+    use crate::store::sqlite::connections::open::open;
+    use crate::store::sqlite::connections::options::{Location, SqliteOptions};
 
     fn source(folder: &Path) -> PathBuf {
         let path = folder.join("a.db");

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use super::connection::{self, Location, SqliteOptions};
-use super::fault;
-use super::transaction::Transaction;
+use crate::store::sqlite::connections::open;
+use crate::store::sqlite::connections::options::{Location, SqliteOptions};
+use crate::store::sqlite::connections::transaction::Transaction;
+use crate::store::sqlite::fault::fault;
 use crate::store::{Fault, StoreResult};
 
 /// Idle connections that are kept open.
@@ -66,7 +67,7 @@ impl Readers {
             Source::File { options, idle } => {
                 let connection = match lock_idle(idle).pop() {
                     Some(connection) => connection,
-                    None => connection::connect(options).map_err(|error| {
+                    None => open::connect(options).map_err(|error| {
                         tracing::error!(%error, "cannot open another connection");
                         Fault::Unavailable
                     })?,

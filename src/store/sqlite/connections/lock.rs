@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions, TryLockError, canonicalize};
 use std::io;
 use std::path::{Path, PathBuf, absolute};
 
-use super::access::obstacle;
-use super::connection::OpenError;
+use crate::store::sqlite::connections::access::obstacle;
+use crate::store::sqlite::connections::options::OpenError;
 
 /// The right to serve a database file, until it is dropped. The system takes it back
 /// when the process ends, however it ends.

@@ -9,12 +9,12 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::checkpoint::{Checkpoints, QUIET};
-use super::connection::{OpenError, SqliteOptions};
-use super::fault;
-use super::readers::{SharedConnection, lock};
-use super::transaction::Transaction;
 use crate::metrics::METRICS;
+use crate::store::sqlite::connections::options::{OpenError, SqliteOptions};
+use crate::store::sqlite::connections::pool::{SharedConnection, lock};
+use crate::store::sqlite::connections::transaction::Transaction;
+use crate::store::sqlite::fault::fault;
+use crate::store::sqlite::upkeep::checkpoint::{Checkpoints, QUIET};
 use crate::store::{Failure, Fault, StoreResult};
 
 /// Writes that may wait; more are refused as busy.
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::store::sqlite::Location;
-    use crate::store::sqlite::connection::open;
+    use crate::store::sqlite::connections::open::open;
 
     fn bed() -> (Writer, SharedConnection) {
         let options = SqliteOptions::new(Location::Memory);

@@ -17,8 +17,9 @@ use rusqlite::Connection;
 
 use assistant::Assistant;
 
-use super::connection::{self, Location, OpenError, SqliteOptions};
-use super::fault;
+use crate::store::sqlite::connections::open;
+use crate::store::sqlite::connections::options::{Location, OpenError, SqliteOptions};
+use crate::store::sqlite::fault::fault;
 
 /// When what is done, in pages of the log.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +89,7 @@ impl Checkpoints {
                     LOGGED.set(pages);
                     Ok(())
                 }));
-                let db = connection::connect(options)?;
+                let db = open::connect(options)?;
                 Some(Assistant::start(move || carry_over(&db))?)
             }
         };
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn without_a_file_there_is_nothing_to_do() {
         let options = SqliteOptions::new(Location::Memory);
-        let writer = connection::open(&options).unwrap();
+        let writer = open::open(&options).unwrap();
         let mut checkpoints = Checkpoints::start(&options, &writer).unwrap();
         assert!(checkpoints.assistant.is_none());
         checkpoints.committed(&writer);

@@ -1,17 +1,17 @@
-//! Pages of entities and of tables. SQLite runs in our process, so predicates
+//! Pages of entities. SQLite runs in our process, so predicates
 //! are evaluated in Rust on rows as they come.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row};
 
-use super::places::{Walk, Walked};
-use super::ranges::ranges;
-use super::statements::{bucket_of, ticks};
 use crate::error::{Code, Error};
 use crate::model::entity::{Glimpse, PropertyOrder};
 use crate::model::{Key, TableName};
-use crate::plan::predicate::{Prepared, View};
-use crate::plan::span::first_whole_partition;
-use crate::plan::{PageEnd, Projection, Scan, Span, TableEntry, TablePage, TableScan};
+use crate::plan::predicate::Prepared;
+use crate::plan::{PageEnd, Projection, Scan};
+use crate::store::sqlite::catalog::tables::bucket_of;
+use crate::store::sqlite::connections::scan_limit::{Walk, Walked};
+use crate::store::sqlite::reads::ranges::ranges;
+use crate::store::sqlite::rows::ticks;
 use crate::store::{Collect, StoreResult};
 
 type Sqlite<T> = rusqlite::Result<T>;
@@ -137,60 +137,4 @@ fn glimpse<'a>(row: &'a Row<'_>) -> Sqlite<Glimpse<'a>> {
 
 fn key(row: &Row<'_>) -> Sqlite<Key> {
     Ok(Key::new(row.get_ref(PARTITION)?.as_str()?, row.get_ref(ROW)?.as_str()?))
-}
-
-/// One page of an account's tables.
-pub fn tables(
-    db: &Connection,
-    account: &str,
-    scan: &TableScan,
-    walk: Walk,
-) -> Sqlite<StoreResult<Walked<TablePage>>> {
-    let mut list = List { page: TablePage::default(), walk, needs_place: false };
-    for span in &scan.spans {
-        if tables_in(db, account, scan, span, &mut list)? {
-            break;
-        }
-    }
-    Ok(Ok(if list.needs_place { Walked::NeedsPlace } else { Walked::Done(list.page) }))
-}
-
-/// A page of tables being filled.
-struct List {
-    page: TablePage,
-    walk: Walk,
-    needs_place: bool,
-}
-
-/// Returns whether the page is over.
-fn tables_in(db: &Connection, account: &str, scan: &TableScan, span: &Span, list: &mut List) -> Sqlite<bool> {
-    let mut statement = db.prepare_cached(
-        "SELECT name_lower, name, created FROM tables
-         WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
-         ORDER BY name_lower",
-    )?;
-    let upper = span.upper.as_ref().map(first_whole_partition);
-    let mut rows = statement.query(params![account, first_whole_partition(&span.lower), upper])?;
-    while let Some(row) = rows.next()? {
-        let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
-        if !list.walk.row() {
-            list.page.next = Some(entry);
-            return Ok(true);
-        }
-        let partition = row.get_ref(0)?.as_str()?;
-        let view = View { partition, row: "", modified: entry.created, properties: Vec::new() };
-        if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
-            if list.walk.pass(0) {
-                continue;
-            }
-            list.needs_place = true;
-            return Ok(true);
-        }
-        if list.page.tables.len() >= scan.rows {
-            list.page.next = Some(entry);
-            return Ok(true);
-        }
-        list.page.tables.push(entry);
-    }
-    Ok(false)
 }

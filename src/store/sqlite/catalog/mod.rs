@@ -1,0 +1,5 @@
+//! What is stored beside entities: tables, accounts, policies and service properties.
+
+pub(crate) mod accounts;
+pub(crate) mod service;
+pub(crate) mod tables;

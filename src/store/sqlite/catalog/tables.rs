@@ -1,0 +1,117 @@
+//! Tables: creating, deleting and listing.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Code;
+use crate::model::{TableName, Ticks};
+use crate::plan::predicate::View;
+use crate::plan::span::first_whole_partition;
+use crate::plan::{Span, TableEntry, TablePage, TableScan};
+use crate::store::sqlite::connections::scan_limit::{Walk, Walked};
+use crate::store::sqlite::rows::ticks;
+use crate::store::{StoreResult, bucket};
+
+type Sqlite<T> = rusqlite::Result<T>;
+
+/// SQLite never spreads a table over several buckets.
+pub const SPREAD: u16 = 1;
+
+/// The bucket that all of a table's entities are in.
+pub fn bucket_of(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<i64>> {
+    db.prepare_cached("SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![account, table.lower()], |row| row.get(0))
+        .optional()
+        .map(|no| no.map(|no| bucket::bucket(no, SPREAD, "")))
+}
+
+pub fn get(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<TableEntry>> {
+    db.prepare_cached("SELECT name, created FROM tables WHERE account = ?1 AND name_lower = ?2")?
+        .query_row(params![account, table.lower()], |row| {
+            Ok(TableEntry { name: row.get(0)?, created: ticks(row, 1)? })
+        })
+        .optional()
+}
+
+pub fn create(db: &Connection, account: &str, table: &TableName, now: Ticks) -> Sqlite<StoreResult<()>> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+    )?;
+    if bucket_of(db, account, table)?.is_some() {
+        return Ok(Err(Code::TableAlreadyExists.into()));
+    }
+    loop {
+        let (no, lower, name) = (bucket::new_table_no(), table.lower(), table.as_given());
+        // Nothing inserted: the number is taken, another one will not be.
+        if insert.execute(params![no, account, lower, name, SPREAD, now.raw()])? == 1 {
+            return Ok(Ok(()));
+        }
+    }
+}
+
+pub fn delete(db: &Connection, account: &str, table: &TableName, now: Ticks) -> Sqlite<StoreResult<()>> {
+    let deleted: Option<i64> = db
+        .prepare_cached("DELETE FROM tables WHERE account = ?1 AND name_lower = ?2 RETURNING table_no")?
+        .query_row(params![account, table.lower()], |row| row.get(0))
+        .optional()?;
+    let Some(no) = deleted else { return Ok(Err(Code::ResourceNotFound.into())) };
+    db.prepare_cached("INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES (?1, ?2, ?3, ?3)")?
+        .execute(params![no, SPREAD, now.raw()])?;
+    Ok(Ok(()))
+}
+
+/// One page of an account's tables.
+pub fn list(
+    db: &Connection,
+    account: &str,
+    scan: &TableScan,
+    walk: Walk,
+) -> Sqlite<StoreResult<Walked<TablePage>>> {
+    let mut list = List { page: TablePage::default(), walk, needs_place: false };
+    for span in &scan.spans {
+        if list_span(db, account, scan, span, &mut list)? {
+            break;
+        }
+    }
+    Ok(Ok(if list.needs_place { Walked::NeedsPlace } else { Walked::Done(list.page) }))
+}
+
+/// A page of tables being filled.
+struct List {
+    page: TablePage,
+    walk: Walk,
+    needs_place: bool,
+}
+
+/// Returns whether the page is over.
+fn list_span(db: &Connection, account: &str, scan: &TableScan, span: &Span, list: &mut List) -> Sqlite<bool> {
+    let mut statement = db.prepare_cached(
+        "SELECT name_lower, name, created FROM tables
+         WHERE account = ?1 AND name_lower >= ?2 AND (?3 IS NULL OR name_lower < ?3)
+         ORDER BY name_lower",
+    )?;
+    let upper = span.upper.as_ref().map(first_whole_partition);
+    let mut rows = statement.query(params![account, first_whole_partition(&span.lower), upper])?;
+    while let Some(row) = rows.next()? {
+        let entry = TableEntry { name: row.get(1)?, created: ticks(row, 2)? };
+        if !list.walk.row() {
+            list.page.next = Some(entry);
+            return Ok(true);
+        }
+        let partition = row.get_ref(0)?.as_str()?;
+        let view = View { partition, row: "", modified: entry.created, properties: Vec::new() };
+        if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
+            if list.walk.pass(0) {
+                continue;
+            }
+            list.needs_place = true;
+            return Ok(true);
+        }
+        if list.page.tables.len() >= scan.rows {
+            list.page.next = Some(entry);
+            return Ok(true);
+        }
+        list.page.tables.push(entry);
+    }
+    Ok(false)
+}

@@ -1,0 +1,87 @@
+//! Where a database is, how it is opened, and why it cannot be.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where a database lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    File(PathBuf),
+    /// Gone with the process.
+    Memory,
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot open the SQLite database {0}: {1}")]
+    Open(String, rusqlite::Error),
+    #[error("cannot open the SQLite database {0}: {1}")]
+    Access(String, String),
+    #[error("the SQLite database {0} can only be read: {1}")]
+    ReadOnly(String, String),
+    #[error("another server has the SQLite database {0}: it holds a lock on {1}; end that server first")]
+    Served(String, String),
+    #[error("cannot bring the SQLite database to the current schema: {0}")]
+    Migrate(#[from] rusqlite_migration::Error),
+    #[error("SQLite refused a setting: {0}")]
+    Configure(#[from] rusqlite::Error),
+    #[error("cannot start the writer thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Location {
+    /// Reads what follows `sqlite:` in a URL: `//path`, a bare path, or
+    /// `:memory:`.
+    pub fn parse(rest: &str) -> Option<Self> {
+        match rest.strip_prefix("//").unwrap_or(rest) {
+            "" => None,
+            ":memory:" => Some(Location::Memory),
+            path => Some(Location::File(path.into())),
+        }
+    }
+}
+
+/// MiB of a file that SQLite can map at most, as `.cargo/config.toml` has it built;
+/// built in another way, it maps less than it is asked to.
+pub const MAX_MAP_MIB: u32 = 1024 * 1024;
+
+/// How a database is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteOptions {
+    pub location: Location,
+    /// How long any single write may wait and take.
+    pub timeout: Duration,
+    /// MiB of the file that are read through a memory map, at most
+    /// [`MAX_MAP_MIB`]; 0 for none. The system may take that memory back at any
+    /// time.
+    pub map_mib: u32,
+}
+
+impl SqliteOptions {
+    /// A database that is mapped as far as can be; writes may take 25 seconds.
+    pub const fn new(location: Location) -> Self {
+        Self { location, timeout: Duration::from_secs(25), map_mib: MAX_MAP_MIB }
+    }
+}
+
+pub(crate) fn shown(location: &Location) -> String {
+    match location {
+        Location::File(path) => path.display().to_string(),
+        Location::Memory => "in memory".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_read_as_in_urls() {
+        assert_eq!(Location::parse("//rowhouse.db"), Some(Location::File("rowhouse.db".into())));
+        assert_eq!(Location::parse("///var/lib/r.db"), Some(Location::File("/var/lib/r.db".into())));
+        assert_eq!(Location::parse("r.db"), Some(Location::File("r.db".into())));
+        assert_eq!(Location::parse(":memory:"), Some(Location::Memory));
+        assert_eq!(Location::parse("//"), None);
+    }
+}

@@ -1,0 +1,30 @@
+//! The schema and its migrations, which travel inside the program.
+
+use rusqlite::Connection;
+use rusqlite_migration::{M, Migrations};
+
+use crate::store::sqlite::connections::options::OpenError;
+
+/// The schema, a step a version.
+const STEPS: &[M<'_>] = &[
+    M::up(include_str!("../../../../migrations/sqlite/0001_tables_and_entities.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0002_service_properties.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0003_accounts.sql")),
+];
+/// The version since which there are accounts.
+pub(crate) const WITH_ACCOUNTS: i64 = 3;
+
+/// The version that this program brings the schema to.
+pub(crate) fn known() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if usize::try_from(version).is_ok_and(|version| version > STEPS.len()) {
+        // Migrations only add, so an older program can work with a newer file.
+        tracing::warn!(version, known = STEPS.len(), "the database has a newer schema");
+        return Ok(());
+    }
+    Ok(Migrations::from_slice(STEPS).to_latest(connection)?)
+}

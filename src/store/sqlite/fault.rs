@@ -1,0 +1,25 @@
+//! What SQLite's failures mean to the outside.
+
+use crate::metrics::seldom::{Seldom, Turn};
+use crate::store::{Failure, Fault};
+
+/// Failures of what SQLite needs.
+static FAILED: Seldom = Seldom::new();
+
+/// What SQLite's failure means to the outside; the cause goes to the log.
+pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, ReadOnly, SystemIoFailure,
+    };
+    let fault = match error.sqlite_error_code() {
+        Some(DatabaseBusy | DatabaseLocked) => Fault::Busy,
+        Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly | OutOfMemory) => Fault::Unavailable,
+        _ => Fault::Other,
+    };
+    // A full disk fails every write alike.
+    let turn = if fault == Fault::Other { Some(Turn { left_out: None }) } else { FAILED.turn() };
+    if let Some(Turn { left_out }) = turn {
+        tracing::error!(%error, left_out, "sqlite failed");
+    }
+    Failure::Fault(fault)
+}

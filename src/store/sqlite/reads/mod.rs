@@ -1,0 +1,5 @@
+//! Reading entities: one by its key, or pages of them.
+
+pub(crate) mod pages;
+pub(crate) mod point;
+mod ranges;

@@ -1,0 +1,32 @@
+//! The read of one entity.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::Code;
+use crate::model::entity::StoredProperties;
+use crate::model::{Key, Stored, TableName};
+use crate::store::StoreResult;
+use crate::store::sqlite::rows::ticks;
+
+/// One statement, so that it needs no transaction to see one state: a bucket is
+/// its table's number times 2^16 ([`crate::store::bucket`]) where nothing is spread.
+pub fn get(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    key: &Key,
+) -> rusqlite::Result<StoreResult<Option<Stored>>> {
+    let mut read = db.prepare_cached(
+        "SELECT e.modified, e.properties FROM tables AS t
+         LEFT JOIN entities AS e ON e.bucket = t.table_no << 16 AND e.pk = ?3 AND e.rk = ?4
+         WHERE t.account = ?1 AND t.name_lower = ?2",
+    )?;
+    let found = read
+        .query_row(params![account, table.lower(), key.partition, key.row], |row| {
+            let Some(properties) = row.get(1)? else { return Ok(None) };
+            let properties = StoredProperties::from_stored_text(properties);
+            Ok(Some(Stored { key: key.clone(), modified: ticks(row, 0)?, properties }))
+        })
+        .optional()?;
+    Ok(found.ok_or_else(|| Code::TableNotFound.into()))
+}
