@@ -43,10 +43,12 @@
 //! # }
 //! ```
 
+mod account;
 mod builder;
 mod image;
 mod server;
 
-pub use builder::{Account, Builder};
+pub use account::Account;
+pub use builder::Builder;
 pub use image::Image;
 pub use server::{Error, Server, Snapshot};

@@ -6,9 +6,9 @@ use rowhouse::auth::{self, Credentials, bearer};
 use rowhouse::error::Result;
 use rowhouse::plan;
 use rowhouse::request::batch::Batch;
-use rowhouse::request::operation::{Context, Wanted};
+use rowhouse::request::operation::Context;
 use rowhouse::request::options::Options;
-use rowhouse::request::{self, Head, allow, target};
+use rowhouse::request::{self, Head, Wanted, allow, target};
 use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused, http, now};
 
 fuzz_target!(|data: &[u8]| {

@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 
 use super::accounts::is_account_name;
-use super::grant::Identity;
+use super::grant::{Identity, Role};
 use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
 
@@ -25,15 +25,6 @@ const ALGORITHMS: [Algorithm; 8] = [
 const MAX_TOKEN: usize = 16 * 1024;
 /// Seconds that the issuer's clock may be ahead of or behind ours.
 const LEEWAY: i64 = 60;
-
-/// What a principal may do with entities and tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Read entities, list tables.
-    Reader,
-    /// Also write entities, create and delete tables.
-    Contributor,
-}
 
 /// A role given to a principal, in an account or one of its tables, or
 /// everywhere.

@@ -1,7 +1,6 @@
 //! What an identity may do: permissions, a table, a range of keys
 //! (protocol §10.5, §10.6).
 
-use super::bearer::Role;
 use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
 
@@ -74,6 +73,15 @@ impl KeyRange {
     pub fn contains(&self, key: &Key) -> bool {
         self.lower <= *key && self.upper.as_ref().is_none_or(|upper| key < upper)
     }
+}
+
+/// What a principal may do with entities and tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Read entities, list tables.
+    Reader,
+    /// Also write entities, create and delete tables.
+    Contributor,
 }
 
 /// Who a request comes from, and with it what the request may do.

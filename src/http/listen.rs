@@ -7,7 +7,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_http::error::DispatchError;
 use actix_http::{HttpService, Protocol};
@@ -25,14 +24,10 @@ use super::connection::Connection;
 use super::http2::serve_connection;
 use super::patience::Impatient;
 use super::serve::{Edge, serve};
+use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use super::tls::Tls;
 use super::wire::WireCase;
 
-/// Time that a connection may stay idle. Longer than the idle time of usual
-/// load balancers, so that they are the ones to close.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// Time that a client may take to close its side.
-pub const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
 

@@ -12,6 +12,7 @@ mod receive;
 mod respond;
 mod serve;
 mod stub;
+mod timeouts;
 mod tls;
 mod wire;
 

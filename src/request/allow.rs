@@ -28,9 +28,9 @@ mod tests {
     use super::*;
     use crate::error::Code;
     use crate::model::Key;
-    use crate::request::operation::{Context, read};
+    use crate::request::operation::Context;
     use crate::request::verb::Verb;
-    use crate::request::{Head, Target};
+    use crate::request::{Head, Target, wanted};
 
     const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "MERGE", "PATCH", "DELETE", "BREW"];
 
@@ -46,7 +46,7 @@ mod tests {
             path_style: true,
             resource: resource.clone(),
         };
-        let operation = Verb::of(&head).and_then(|verb| read(&context, verb, &target));
+        let operation = Verb::of(&head).and_then(|verb| wanted(&context, verb, &target));
         operation.err().map(|error| error.code)
     }
 

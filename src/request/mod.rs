@@ -12,11 +12,20 @@ pub mod verb;
 
 pub use format::{Format, Prefer, Representation};
 pub use head::{ApiVersion, Head};
-pub use operation::{EntityWrite, Operation, Wanted};
+pub use operation::{EntityWrite, Operation};
 pub use options::QueryOptions;
 pub use target::{Resource, Target};
 
-use crate::error::Result;
+use crate::error::{Code, Result};
+use batch::Batch;
+use verb::Verb;
+
+/// What a request is for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wanted {
+    One(Operation),
+    Batch(Batch),
+}
 
 /// A request that was understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,9 +41,23 @@ pub struct Request {
 /// Whatever makes the request not understood; see the modules.
 pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request> {
     let operation::Context { head, options, .. } = context;
-    let verb = verb::Verb::of(head)?;
+    let verb = Verb::of(head)?;
     let format = Format::negotiate(head, options);
     let prefer = Prefer::of(head);
-    let wanted = operation::read(context, verb, target)?;
+    let wanted = wanted(context, verb, target)?;
     Ok(Request { wanted, format, prefer })
+}
+
+/// Reads what a request wants done.
+///
+/// # Errors
+/// Those of [`operation::on_resource`] and [`batch::read`].
+fn wanted(context: &operation::Context<'_>, verb: Verb, target: &Target) -> Result<Wanted> {
+    if verb == Verb::Options {
+        return Err(Code::NotImplemented.into());
+    }
+    match (&target.resource, verb) {
+        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Wanted::Batch),
+        (resource, verb) => operation::on_resource(context, verb, resource).map(Wanted::One),
+    }
 }

@@ -1,10 +1,9 @@
 //! Verb and resource to an operation (protocol §3).
 
-use super::batch::{self, Batch};
 use super::format;
 use super::head::{Head, JSON, UPSERT};
 use super::options::{Options, QueryOptions};
-use super::target::{Resource, Target};
+use super::target::Resource;
 use super::verb::Verb;
 use crate::codec::atom::read as atom;
 use crate::codec::json::read as json;
@@ -58,13 +57,6 @@ pub enum Operation {
     },
 }
 
-/// What a request is for.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Wanted {
-    One(Operation),
-    Batch(Batch),
-}
-
 /// A write of one entity, as sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntityWrite {
@@ -104,26 +96,12 @@ pub struct Context<'a> {
     pub max_comparisons: usize,
 }
 
-/// Reads what a request wants done.
+/// Reads an operation that is no batch.
 ///
 /// # Errors
 /// [`Code::MethodNotAllowed`] for a verb that the resource does not know,
 /// [`Code::NotImplemented`] for what later versions of Rowhouse will answer, and
 /// the errors of bodies, options and conditions.
-pub fn read(context: &Context<'_>, verb: Verb, target: &Target) -> Result<Wanted> {
-    if verb == Verb::Options {
-        return Err(Code::NotImplemented.into());
-    }
-    match (&target.resource, verb) {
-        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Wanted::Batch),
-        (resource, verb) => on_resource(context, verb, resource).map(Wanted::One),
-    }
-}
-
-/// Reads an operation that is no batch.
-///
-/// # Errors
-/// As [`read`].
 pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
     let query = || context.options.query(context.max_comparisons);
     let name = String::clone;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::{Account, Builder};
+use super::Account;
 use crate::app::{self, AppError, Up};
 use crate::auth::accounts::{AccountError, connection_string};
 use crate::config::{Config, Mistakes};
@@ -73,20 +73,6 @@ impl From<error::Error> for Error {
 type Result<T> = std::result::Result<T, Error>;
 
 impl Server {
-    /// Starts a server in memory with the development account, and returns once
-    /// it answers.
-    ///
-    /// # Errors
-    /// [`Error`] where the system has no port, thread or memory to give.
-    pub fn start() -> Result<Self> {
-        Self::builder().start()
-    }
-
-    /// For a server with accounts or a database of your own.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(super) fn run(config: Config, first: Account, others: Vec<Account>) -> Result<Self> {
         let (ready, started) = mpsc::sync_channel(1);
         let (stop, told) = oneshot::channel();

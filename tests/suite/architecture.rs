@@ -1,5 +1,7 @@
 //! Who may import whom, and how long a file may be.
 
+mod circles;
+
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.

@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use self::exchange::{Stalled, exchange};
-use super::listen::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
+use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use crate::service::Limits;
 
 /// Streams that a client may have open at once.
