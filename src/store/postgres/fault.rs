@@ -89,7 +89,7 @@ fn judge_state(state: &str, effect: Effect) -> Trouble {
         "23505" => Trouble::Duplicate,
         // program_limit_exceeded; no other limit is within reach of a request
         "54000" => Trouble::KeyTooLong,
-        // division_by_zero, by which one statement says so
+        // division_by_zero: the failure of `value_or_failure!`
         "22012" => Trouble::Undecided,
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => Fault::Serialization.into(),

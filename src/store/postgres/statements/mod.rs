@@ -33,6 +33,29 @@ macro_rules! merges_for_certain {
     };
 }
 
+/// A value where a condition holds; anywhere else, the end of the whole statement.
+/// SQL has no expression that fails on purpose, so this one divides by zero: the
+/// statement changes nothing and reports `division_by_zero`, which
+/// [`Trouble::Undecided`](super::fault::Trouble) stands for. The zero is made of a
+/// column, or it would be divided by before any row is read.
+macro_rules! value_or_failure {
+    ($condition:expr, $value:literal, $column:literal) => {
+        concat!(
+            "CASE WHEN ",
+            $condition,
+            " THEN ",
+            $value,
+            " ELSE ",
+            $column,
+            " / (",
+            $column,
+            " - ",
+            $column,
+            ") END"
+        )
+    };
+}
+
 mod pages;
 
 pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, range, walk, window};
@@ -266,16 +289,19 @@ pub const UPSERT_MANY: &str = concat!(
      modified = greatest(e.modified + 1, excluded.modified) RETURNING rk, modified"
 );
 /// Merges into those that are there; $7 and $8 as in [`MERGE`], the same for all.
-/// Where one of them has to be decided upon, nothing is done: zero divides nothing.
+/// Fails as a whole where one of them has to be decided upon first.
 pub const INSERT_OR_MERGE_MANY: &str = concat!(
     "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, \
      unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
     table_exists!("$4"),
     " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = e.properties || excluded.properties, \
-     modified = CASE WHEN ",
-    merges_for_certain!("$7::text", "$8::int"),
-    " THEN greatest(e.modified + 1, excluded.modified) ELSE e.modified / (e.modified - e.modified) END \
-     RETURNING rk, modified"
+     modified = ",
+    value_or_failure!(
+        merges_for_certain!("$7::text", "$8::int"),
+        "greatest(e.modified + 1, excluded.modified)",
+        "e.modified"
+    ),
+    " RETURNING rk, modified"
 );
 /// `rk = ANY` beside the join, or the whole partition is read.
 pub const UPDATE_MANY: &str = concat!(
