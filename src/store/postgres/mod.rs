@@ -23,7 +23,7 @@ pub use connections::{ConnectionDemand, PgOptions, StartError};
 pub use reads::filter::sql_of;
 use reads::shared::Reads;
 use reads::{pages, point};
-use retry::again;
+use retry::retry;
 pub use upkeep::inspect;
 use upkeep::purge::Swept;
 use upkeep::size;
@@ -115,19 +115,19 @@ impl PgStore {
 
 impl Backend for PgStore {
     async fn create_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        again!(self.try_create(account, table, now))
+        retry(|| self.try_create(account, table, now)).await
     }
 
     async fn delete_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        again!(self.try_delete(account, table, now))
+        retry(|| self.try_delete(account, table, now)).await
     }
 
     async fn get_table(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
-        again!(self.entry(account, table))
+        retry(|| self.entry(account, table)).await
     }
 
     async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
-        again!(self.table_page(account, scan))
+        retry(|| self.table_page(account, scan)).await
     }
 
     async fn get(&self, account: &str, table: &TableName, key: &Key) -> StoreResult<Option<Stored>> {
@@ -170,27 +170,27 @@ impl Backend for PgStore {
     }
 
     async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {
-        again!(self.read_policies(account, table))
+        retry(|| self.read_policies(account, table)).await
     }
 
     async fn set_policies(&self, account: &str, table: &TableName, policies: &str) -> StoreResult<()> {
-        again!(self.write_policies(account, table, policies))
+        retry(|| self.write_policies(account, table, policies)).await
     }
 
     async fn properties(&self, account: &str) -> StoreResult<Option<String>> {
-        again!(self.read_properties(account))
+        retry(|| self.read_properties(account)).await
     }
 
     async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
-        again!(self.merge_properties(account, members))
+        retry(|| self.merge_properties(account, members)).await
     }
 
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
-        again!(self.replayed_until(now))
+        retry(|| self.replayed_until(now)).await
     }
 
     async fn backlog(&self) -> StoreResult<u64> {
-        again!(self.count_doomed())
+        retry(|| self.count_doomed()).await
     }
 
     async fn answers(&self) -> StoreResult<()> {
@@ -202,40 +202,40 @@ impl Backend for PgStore {
     }
 
     async fn account_changes(&self) -> StoreResult<i64> {
-        again!(self.count_account_changes())
+        retry(|| self.count_account_changes()).await
     }
 
     async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
-        again!(self.read_accounts())
+        retry(|| self.read_accounts()).await
     }
 
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
-        again!(self.try_change_account(change))
+        retry(|| self.try_change_account(change)).await
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {
-        again!(self.try_purge(now))
+        retry(|| self.try_purge(now)).await
     }
 }
 
 impl Rewind for PgStore {
     async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
-        again!(self.try_reset(account, now))
+        retry(|| self.try_reset(account, now)).await
     }
 
     async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
-        again!(self.try_take(name, account, now))
+        retry(|| self.try_take(name, account, now)).await
     }
 
     async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool> {
-        again!(self.try_restore(name, now))
+        retry(|| self.try_restore(name, now)).await
     }
 
     async fn drop_snapshot(&self, name: &str) -> StoreResult<bool> {
-        again!(self.try_discard(name))
+        retry(|| self.try_discard(name)).await
     }
 
     async fn snapshots(&self) -> StoreResult<Vec<Snapshot>> {
-        again!(self.read_snapshots())
+        retry(|| self.read_snapshots()).await
     }
 }

@@ -1,4 +1,4 @@
-//! Work that lost against another transaction is done again.
+//! When an operation that failed is tried again, how often, and after which pause.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,53 +9,97 @@ use crate::store::postgres::catalog::tables::Facts;
 use crate::store::postgres::fault::not_begun;
 use crate::store::{Failure, Fault, StoreResult};
 
-/// How often work that lost against another transaction is done again. Restores
-/// that follow one on the other win each time that a reader looks in between, and
-/// of a hundred rows that others delete one has always gone since they were locked:
-/// a change set may lose four times out of five.
-pub(crate) const ATTEMPTS: u32 = 100;
-/// Milliseconds that work waits longer each time before it is done again, …
+/// Attempts of an operation that loses against other transactions. There are many,
+/// because a reader loses to each of several restores in a row, and a change set to
+/// whoever deletes one of its rows after it was locked: four times out of five in the
+/// worst case.
+const ATTEMPTS: u32 = 100;
+/// How much longer each pause is than the one before, in milliseconds.
 const PAUSE_STEP: u64 = 2;
-/// … and at most.
+/// The longest pause, in milliseconds.
 const LONGEST_PAUSE: u64 = 40;
+/// Attempts to write a row without a lock, after which it is locked.
+pub(crate) const UNLOCKED_ATTEMPTS: usize = 3;
 
-impl PgStore {
-    /// Runs an attempt against the table's facts: again with fresh facts where
-    /// the table is found gone, again where another transaction won, and once
-    /// more on a new connection where nothing can have been done.
-    pub(crate) async fn with_table<A: Attempt>(
-        &self,
-        account: &str,
-        table: &TableName,
-        work: &mut A,
-    ) -> StoreResult<A::Done> {
-        let mut reconnected = false;
-        for attempt in 1.. {
-            let facts = self.facts(account, table).await;
-            let begun = facts.is_ok();
-            let result = match facts {
-                Ok(facts) => match work.run(self, facts).await {
-                    Ok(Some(done)) => return Ok(done),
-                    Ok(None) => {
-                        self.forget(account, table, facts);
-                        Err(Fault::Serialization.into())
-                    }
-                    Err(failure) => Err(failure),
-                },
-                Err(failure) => Err(failure),
-            };
-            match result {
-                Err(Failure::Fault(Fault::Unavailable)) if !reconnected => reconnected = true,
-                Err(Failure::Fault(Fault::Serialization)) if attempt < ATTEMPTS => pause(attempt).await,
-                Err(failure) if !begun => return Err(not_begun(failure)),
-                other => return other,
-            }
+/// Counts the failed attempts of one operation.
+struct Attempts {
+    lost: u32,
+    /// Whether the operation may be tried on another connection.
+    may_reconnect: bool,
+}
+
+impl Attempts {
+    /// Of an operation that is tried again after lost races alone.
+    const fn new() -> Self {
+        Self { lost: 0, may_reconnect: false }
+    }
+
+    /// Of one that is also tried once more where its connection was lost and nothing
+    /// can have been done.
+    const fn with_reconnect() -> Self {
+        Self { lost: 0, may_reconnect: true }
+    }
+
+    /// Returns once the operation may be tried again.
+    ///
+    /// # Errors
+    /// The failure, if there is to be no other attempt.
+    async fn after(&mut self, failure: Failure) -> StoreResult<()> {
+        let pause = self.pause(failure)?;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
         }
-        Err(Fault::Serialization.into())
+        Ok(())
+    }
+
+    /// The pause after this failure, which is back-off. The first retry is immediate:
+    /// the transaction that won has committed already.
+    fn pause(&mut self, failure: Failure) -> StoreResult<Duration> {
+        match failure {
+            Failure::Fault(Fault::Unavailable) if self.may_reconnect => {
+                self.may_reconnect = false;
+                Ok(Duration::ZERO)
+            }
+            Failure::Fault(Fault::Serialization) if self.lost + 1 < ATTEMPTS => {
+                self.lost += 1;
+                let longer = u64::from(self.lost) * PAUSE_STEP;
+                let pause = if self.lost == 1 { 0 } else { longer.min(LONGEST_PAUSE) };
+                Ok(Duration::from_millis(pause))
+            }
+            last => Err(last),
+        }
     }
 }
 
-/// Work on one table that may be done again as long as it fails.
+/// Tries an operation until it wins against other transactions.
+pub(crate) async fn retry<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
+where
+    F: Future<Output = StoreResult<T>> + Send,
+{
+    retry_within(Attempts::new(), operation).await
+}
+
+/// As [`retry`], and once more where the connection was lost.
+pub(crate) async fn retry_or_reconnect<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
+where
+    F: Future<Output = StoreResult<T>> + Send,
+{
+    retry_within(Attempts::with_reconnect(), operation).await
+}
+
+async fn retry_within<T, F>(mut attempts: Attempts, operation: impl Fn() -> F + Send) -> StoreResult<T>
+where
+    F: Future<Output = StoreResult<T>> + Send,
+{
+    loop {
+        match operation().await {
+            Err(failure) => attempts.after(failure).await?,
+            done => return done,
+        }
+    }
+}
+
+/// Work on one table that may be tried again if it fails.
 pub(crate) trait Attempt: Send {
     type Done;
 
@@ -67,30 +111,64 @@ pub(crate) trait Attempt: Send {
     ) -> impl Future<Output = StoreResult<Option<Self::Done>>> + Send;
 }
 
-/// Lets the winner finish. The first retry is immediate: the winner of a lost
-/// race has already committed.
-pub(crate) async fn pause(attempt: u32) {
-    if attempt > 1 {
-        let pause = (u64::from(attempt) * PAUSE_STEP).min(LONGEST_PAUSE);
-        tokio::time::sleep(Duration::from_millis(pause)).await;
+impl PgStore {
+    /// Runs an attempt against the table's facts, and again with fresh ones if the
+    /// table is found gone.
+    pub(crate) async fn with_table<A: Attempt>(
+        &self,
+        account: &str,
+        table: &TableName,
+        work: &mut A,
+    ) -> StoreResult<A::Done> {
+        let mut attempts = Attempts::with_reconnect();
+        loop {
+            let facts = self.facts(account, table).await;
+            let has_begun = facts.is_ok();
+            let failure = match facts {
+                Ok(facts) => match work.run(self, facts).await {
+                    Ok(Some(done)) => return Ok(done),
+                    Ok(None) => {
+                        self.forget(account, table, facts);
+                        Fault::Serialization.into()
+                    }
+                    Err(failure) => failure,
+                },
+                Err(failure) => failure,
+            };
+            if let Err(last) = attempts.after(failure).await {
+                return Err(if has_begun { last } else { not_begun(last) });
+            }
+        }
     }
 }
 
-/// Repeats an operation on the catalogue where another transaction won.
-macro_rules! again {
-    ($work:expr) => {{
-        let mut attempt = 1;
-        loop {
-            match $work.await {
-                Err($crate::store::Failure::Fault($crate::store::Fault::Serialization))
-                    if attempt < $crate::store::postgres::retry::ATTEMPTS =>
-                {
-                    $crate::store::postgres::retry::pause(attempt).await;
-                }
-                done => break done,
-            }
-            attempt += 1;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pauses after attempts that all fail in this way.
+    fn pauses(fault: Fault, mut attempts: Attempts) -> Vec<u64> {
+        let after = |_| attempts.pause(fault.into()).ok().map(|pause| pause.as_millis() as u64);
+        (0..10 * ATTEMPTS).map_while(after).collect()
+    }
+
+    #[test]
+    fn attempts_are_bounded_and_only_what_may_help_is_tried_again() {
+        let retries = ATTEMPTS as usize - 1;
+        assert_eq!(pauses(Fault::Serialization, Attempts::new()).len(), retries);
+        assert_eq!(pauses(Fault::Serialization, Attempts::with_reconnect()).len(), retries);
+        assert!(pauses(Fault::Unavailable, Attempts::new()).is_empty());
+        assert_eq!(pauses(Fault::Unavailable, Attempts::with_reconnect()), [0]);
+        for fault in [Fault::Busy, Fault::NotBegun, Fault::Timeout, Fault::Other] {
+            assert!(pauses(fault, Attempts::with_reconnect()).is_empty(), "{fault:?}");
         }
-    }};
+    }
+
+    #[test]
+    fn the_first_retry_is_immediate_and_pauses_grow_up_to_their_limit() {
+        let pauses = pauses(Fault::Serialization, Attempts::new());
+        assert_eq!(pauses[..4], [0, 4, 6, 8]);
+        assert!(pauses.is_sorted());
+        assert_eq!(pauses.last(), Some(&LONGEST_PAUSE));
+    }
 }
-pub(crate) use again;

@@ -4,19 +4,16 @@ use sqlx::Row;
 
 use crate::store::postgres::catalog::tables::Facts;
 use crate::store::postgres::fault::Effect;
-use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::retry::{Attempt, retry_or_reconnect};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::{PgStore, statements};
-use crate::store::{Failure, Fault, StoreResult, TableSize};
+use crate::store::{Fault, StoreResult, TableSize};
 
 impl PgStore {
     /// Whether the database answers, asked on a connection of its own.
     pub(crate) async fn probe(&self) -> StoreResult<()> {
-        match self.ask().await {
-            // The connection was lost since it was last used; a new one may do.
-            Err(Failure::Fault(Fault::Unavailable)) => self.ask().await,
-            other => other,
-        }
+        // The connection may have been lost since it was last used.
+        retry_or_reconnect(|| self.ask()).await
     }
 
     async fn ask(&self) -> StoreResult<()> {

@@ -17,14 +17,11 @@ use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::catalog::tables::{Facts, exists};
 use crate::store::postgres::connections::pool::Lease;
 use crate::store::postgres::fault::Effect;
-use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::retry::{Attempt, UNLOCKED_ATTEMPTS};
 use crate::store::postgres::rows::{broken_row, ticks, version};
 use crate::store::postgres::writes::shared::{Effort, Merging, Speculation};
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
-
-/// Races to lose before the row is locked.
-const LOST_RACES: usize = 3;
 
 /// One write of one entity.
 pub struct One<'a> {
@@ -36,7 +33,7 @@ impl Attempt for One<'_> {
     type Done = Written;
 
     async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
-        for _ in 0..LOST_RACES {
+        for _ in 0..UNLOCKED_ATTEMPTS {
             if let Some(assumed) = self.assumption() {
                 let change = decide(self.write, assumed.as_ref(), self.now)?;
                 if let Some(guess) = self.assuming(facts, change)
