@@ -1,4 +1,4 @@
--- Reads one entity by its key: store/postgres/statements/mod.rs, READ.
+-- Reads one entity by its key: store/postgres/statements/entities.rs, READ.
 \set p random(100000, 99999 + :partitions)
 \set r random(1000000, 999999 + :each)
 SELECT e.modified, e.properties FROM tables t

@@ -56,8 +56,14 @@ macro_rules! value_or_failure {
     };
 }
 
+mod entities;
 mod pages;
 
+pub use entities::{
+    DELETE, DELETE_EACH, DELETE_MANY, INSERT, INSERT_EACH, INSERT_MANY, INSERT_MISSING, INSERT_OR_MERGE,
+    INSERT_OR_MERGE_EACH, INSERT_OR_MERGE_MANY, LOCK_MANY, LOCK_ONE, MERGE, MERGE_EACH, READ, READ_EACH,
+    UPDATE, UPDATE_EACH, UPDATE_MANY, UPSERT, UPSERT_EACH, UPSERT_MANY,
+};
 pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, range, walk, window};
 
 /// Connections that the database allows the role: those of the server that are not
@@ -133,185 +139,6 @@ pub const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET c
 /// How far a replica has come, in microseconds since 1970.
 pub const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
      (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::int8 AS micros";
-
-// One entity. $1 bucket, $2 pk, $3 rk, $4 table number.
-
-/// One row if the table exists; its entity columns are null where there is no
-/// entity.
-pub const READ: &str = "SELECT e.modified, e.properties FROM tables t \
-     LEFT JOIN entities e ON e.bucket = $1 AND e.pk = $2 AND e.rk = $3 WHERE t.table_no = $4";
-pub const LOCK_ONE: &str = concat!(
-    "SELECT modified, properties FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3 AND ",
-    table_exists!("$4"),
-    " FOR UPDATE"
-);
-pub const INSERT: &str = concat!(
-    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, $3, $5, $6 WHERE ",
-    table_exists!("$4"),
-    " ON CONFLICT DO NOTHING RETURNING modified"
-);
-pub const UPSERT: &str = concat!(
-    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, $3, $5, $6 WHERE ",
-    table_exists!("$4"),
-    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = excluded.properties, \
-     modified = greatest(e.modified + 1, excluded.modified) RETURNING modified"
-);
-/// $7: the version that must be stored; null for any.
-pub const UPDATE: &str = concat!(
-    "UPDATE entities SET properties = $6, modified = greatest(modified + 1, $5) \
-     WHERE bucket = $1 AND pk = $2 AND rk = $3 AND modified = coalesce($7, modified) AND ",
-    table_exists!("$4"),
-    " RETURNING modified"
-);
-/// $7: annotations that must not be stored, joined by commas; $8: members that
-/// may be stored at most; $11: the version that must be stored; null for any.
-pub const MERGE: &str = concat!(
-    "UPDATE entities AS e SET properties = e.properties || $6, modified = greatest(e.modified + 1, $5) \
-     WHERE e.bucket = $1 AND e.pk = $2 AND e.rk = $3 AND e.modified = coalesce($11, e.modified) AND ",
-    merges_for_certain!("$7::text", "$8::int"),
-    " AND ",
-    table_exists!("$4"),
-    " RETURNING e.modified"
-);
-/// As [`MERGE`], without $11.
-pub const INSERT_OR_MERGE: &str = concat!(
-    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, $3, $5, $6 WHERE ",
-    table_exists!("$4"),
-    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = e.properties || excluded.properties, \
-     modified = greatest(e.modified + 1, excluded.modified) WHERE ",
-    merges_for_certain!("$7::text", "$8::int"),
-    " RETURNING modified"
-);
-/// $5: the version that must be stored; null for any.
-pub const DELETE: &str = concat!(
-    "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3 AND modified = coalesce($5, modified) AND ",
-    table_exists!("$4"),
-    " RETURNING modified"
-);
-
-// Rows of several requests, which have nothing to do with each other. $1
-// buckets, $2 pks, $3 rks, $4 table numbers, side by side and in key order, so
-// that two statements never wait for each other in a circle.
-
-/// A row for each request whose table exists, with its place; the entity
-/// columns are null where there is no entity.
-pub const READ_EACH: &str = "SELECT u.n, e.modified, e.properties \
-     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS u (bucket, pk, rk, table_no, n) \
-     JOIN tables AS t ON t.table_no = u.table_no \
-     LEFT JOIN entities AS e ON e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk";
-/// $5 versions, no two alike, by which the rows are told apart; $6 properties.
-pub const INSERT_EACH: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
-     SELECT u.bucket, u.pk, u.rk, u.modified, u.properties \
-     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[]) \
-     AS u (bucket, pk, rk, table_no, modified, properties) \
-     JOIN tables AS t ON t.table_no = u.table_no \
-     ON CONFLICT DO NOTHING RETURNING modified";
-/// $5 versions, $6 properties.
-pub const UPSERT_EACH: &str = "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) \
-     SELECT u.bucket, u.pk, u.rk, u.modified, u.properties \
-     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[]) \
-     AS u (bucket, pk, rk, table_no, modified, properties) \
-     JOIN tables AS t ON t.table_no = u.table_no \
-     ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = excluded.properties, \
-     modified = greatest(e.modified + 1, excluded.modified) RETURNING bucket, pk, rk, modified";
-/// $5 versions, $6 properties, $7 the versions that must be stored; null for
-/// any.
-pub const UPDATE_EACH: &str = "UPDATE entities AS e \
-     SET properties = u.properties, modified = greatest(e.modified + 1, u.modified) \
-     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::bigint[]) \
-     WITH ORDINALITY AS u (bucket, pk, rk, table_no, modified, properties, wanted, n) \
-     JOIN tables AS t ON t.table_no = u.table_no \
-     WHERE e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk \
-     AND e.modified = coalesce(u.wanted, e.modified) RETURNING u.n, e.modified";
-/// $5 versions, $6 properties, $7 and $8 as in [`MERGE`] for each, $11 the
-/// versions that must be stored; null for any.
-pub const MERGE_EACH: &str = concat!(
-    "UPDATE entities AS e \
-     SET properties = e.properties || u.properties, modified = greatest(e.modified + 1, u.modified) \
-     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::text[], \
-     $8::int[], $11::bigint[]) \
-     WITH ORDINALITY AS u (bucket, pk, rk, table_no, modified, properties, annotations, room, wanted, n) \
-     JOIN tables AS t ON t.table_no = u.table_no \
-     WHERE e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk \
-     AND e.modified = coalesce(u.wanted, e.modified) AND ",
-    merges_for_certain!("u.annotations", "u.room"),
-    " RETURNING u.n, e.modified"
-);
-/// As [`MERGE_EACH`], without $11. The guard knows its write by the version,
-/// since nothing else of it reaches `excluded`: no two are alike.
-pub const INSERT_OR_MERGE_EACH: &str = concat!(
-    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) \
-     SELECT u.bucket, u.pk, u.rk, u.modified, u.properties \
-     FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::jsonb[]) \
-     AS u (bucket, pk, rk, table_no, modified, properties) \
-     JOIN tables AS t ON t.table_no = u.table_no \
-     ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = e.properties || excluded.properties, \
-     modified = greatest(e.modified + 1, excluded.modified) WHERE ",
-    merges_for_certain!(
-        "($7::text[])[array_position($5::bigint[], excluded.modified)]",
-        "($8::int[])[array_position($5::bigint[], excluded.modified)]"
-    ),
-    " RETURNING bucket, pk, rk, modified"
-);
-/// $5 the versions that must be stored; null for any.
-pub const DELETE_EACH: &str = "DELETE FROM entities AS e \
-     USING unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) \
-     WITH ORDINALITY AS u (bucket, pk, rk, table_no, wanted, n) \
-     JOIN tables AS t ON t.table_no = u.table_no \
-     WHERE e.bucket = u.bucket AND e.pk = u.pk AND e.rk = u.rk \
-     AND e.modified = coalesce(u.wanted, e.modified) RETURNING u.n, e.modified";
-
-// Many rows of one partition, arrays ordered by rk. $1 bucket, $2 pk, $3 rks,
-// $4 table number. Of most, how many rows have changed is all that is asked.
-
-pub const LOCK_MANY: &str = "SELECT rk, modified, properties FROM entities \
-     WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) ORDER BY rk FOR UPDATE";
-/// Fails as a whole where one of the rows exists. Arrays in `FROM` would be kept as
-/// tuples before the first of them is read.
-pub const INSERT_MANY: &str = concat!(
-    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, \
-     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
-    table_exists!("$4")
-);
-/// Leaves out rows that exist.
-pub const INSERT_MISSING: &str = concat!(
-    "INSERT INTO entities (bucket, pk, rk, modified, properties) SELECT $1, $2, \
-     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
-    table_exists!("$4"),
-    " ON CONFLICT DO NOTHING"
-);
-/// Stores all of them, whatever is there.
-pub const UPSERT_MANY: &str = concat!(
-    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, \
-     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
-    table_exists!("$4"),
-    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = excluded.properties, \
-     modified = greatest(e.modified + 1, excluded.modified) RETURNING rk, modified"
-);
-/// Merges into those that are there; $7 and $8 as in [`MERGE`], the same for all.
-/// Fails as a whole where one of them has to be decided upon first.
-pub const INSERT_OR_MERGE_MANY: &str = concat!(
-    "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT $1, $2, \
-     unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ",
-    table_exists!("$4"),
-    " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = e.properties || excluded.properties, \
-     modified = ",
-    value_or_failure!(
-        merges_for_certain!("$7::text", "$8::int"),
-        "greatest(e.modified + 1, excluded.modified)",
-        "e.modified"
-    ),
-    " RETURNING rk, modified"
-);
-/// `rk = ANY` beside the join, or the whole partition is read.
-pub const UPDATE_MANY: &str = concat!(
-    "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
-     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) \
-     WHERE e.bucket = $1 AND e.pk = $2 AND e.rk = ANY($3) AND e.rk = u.rk AND ",
-    table_exists!("$4")
-);
-pub const DELETE_MANY: &str =
-    concat!("DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = ANY($3) AND ", table_exists!("$4"));
 
 // Purging. $1 bucket, $2 $3 the key to start at.
 

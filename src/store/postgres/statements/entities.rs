@@ -1,0 +1,263 @@
+//! Texts that read and write entities by key.
+//!
+//! There are three forms. `one` is a row of one request: $1 bucket, $2 pk, $3 rk, $4
+//! table number. `each` is a row for each of several requests, which have nothing to
+//! do with each other: arrays of the same four, side by side and in key order, so that
+//! two statements never wait for each other in a circle. `many` is rows of one
+//! partition: $1 bucket, $2 pk, $3 rks in order, $4 table number. Writes add $5, the
+//! versions, and $6, the properties.
+//!
+//! Each kind of write is described by one macro, which takes what differs from its
+//! form. `e` is the alias of `entities` with its dot, or nothing. All texts are put
+//! together when the program is compiled.
+
+/// The rows of `entities` that a form is about.
+macro_rules! key_matches {
+    (one, $e:literal) => {
+        concat!($e, "bucket = $1 AND ", $e, "pk = $2 AND ", $e, "rk = $3")
+    };
+    (many, $e:literal) => {
+        concat!($e, "bucket = $1 AND ", $e, "pk = $2 AND ", $e, "rk = ANY($3)")
+    };
+    (each, $e:literal) => {
+        concat!($e, "bucket = u.bucket AND ", $e, "pk = u.pk AND ", $e, "rk = u.rk")
+    };
+}
+
+/// Requests as rows `u`, those whose table exists. `types` and `names` are those of
+/// the parameters after the first four.
+macro_rules! requests {
+    ($types:literal, $numbered:literal, $names:literal) => {
+        concat! {
+            "unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]", $types, ")", $numbered,
+            " AS u (bucket, pk, rk, table_no", $names, ") JOIN tables AS t ON t.table_no = u.table_no",
+        }
+    };
+}
+
+/// Requests as rows `u` with their places `n`.
+macro_rules! numbered_requests {
+    ($types:literal, $names:literal) => {
+        requests!($types, " WITH ORDINALITY", $names)
+    };
+}
+
+/// Stores new rows, if their table exists. What is done about others that are there is
+/// added.
+macro_rules! insert {
+    ($form:ident, $into:literal) => {
+        concat!("INSERT INTO ", $into, " (bucket, pk, rk, modified, properties) SELECT ", insert!($form))
+    };
+    (one) => {
+        concat!("$1, $2, $3, $5, $6 WHERE ", table_exists!("$4"))
+    };
+    // Arrays in `FROM` would be kept as tuples before the first of them is read.
+    (many) => {
+        concat! {
+            "$1, $2, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ", table_exists!("$4"),
+        }
+    };
+    (each) => {
+        concat! {
+            "u.bucket, u.pk, u.rk, u.modified, u.properties FROM ",
+            requests!(", $5::bigint[], $6::jsonb[]", "", ", modified, properties"),
+        }
+    };
+}
+
+/// Stores rows; `properties` and `modified` say what becomes of those that exist.
+macro_rules! insert_or {
+    ($form:ident, $properties:literal, $modified:expr) => {
+        concat! {
+            insert!($form, "entities AS e"), " ON CONFLICT (bucket, pk, rk) DO UPDATE SET properties = ",
+            $properties, ", modified = ", $modified, " RETURNING ", insert_or!($form),
+        }
+    };
+    // What tells the rows apart, and their versions.
+    (one) => {
+        "modified"
+    };
+    (many) => {
+        "rk, modified"
+    };
+    (each) => {
+        "bucket, pk, rk, modified"
+    };
+}
+
+/// Stores rows whatever is there.
+macro_rules! upsert {
+    ($form:ident) => {
+        insert_or!($form, "excluded.properties", "greatest(e.modified + 1, excluded.modified)")
+    };
+}
+
+/// Stores new rows, and merges into those that exist. $7: annotations that must not be
+/// stored, joined by commas; $8: members that may be stored at most. The forms `one` and
+/// `each` leave out rows that do not meet that; `many` fails as a whole.
+macro_rules! insert_or_merge {
+    (one) => {
+        insert_or_merge!(one, "$7::text", "$8::int")
+    };
+    // The guard knows its write by the version, since nothing else of it reaches
+    // `excluded`: no two are alike.
+    (each) => {
+        insert_or_merge!(
+            each,
+            "($7::text[])[array_position($5::bigint[], excluded.modified)]",
+            "($8::int[])[array_position($5::bigint[], excluded.modified)]"
+        )
+    };
+    (many) => {
+        insert_or_merge!(many, value_or_failure!(
+            merges_for_certain!("$7::text", "$8::int"),
+            "greatest(e.modified + 1, excluded.modified)",
+            "e.modified"
+        ))
+    };
+    ($form:ident, $annotations:literal, $room:literal) => {
+        insert_or_merge!($form, concat! {
+            "greatest(e.modified + 1, excluded.modified) WHERE ", merges_for_certain!($annotations, $room),
+        })
+    };
+    ($form:ident, $modified:expr) => {
+        insert_or!($form, "e.properties || excluded.properties", $modified)
+    };
+}
+
+/// A change of rows that exist, of the version `wanted` (of any, where that is null) and
+/// under a further guard. `requests` are those of the form `each`.
+macro_rules! guarded_change {
+    (one, $e:literal, $change:expr, $requests:expr, $wanted:literal, $guard:expr) => {
+        concat! {
+            $change, " WHERE ", key_matches!(one, $e), " AND ", $e, "modified = coalesce(", $wanted, ", ",
+            $e, "modified)", $guard, " AND ", table_exists!("$4"), " RETURNING ", $e, "modified",
+        }
+    };
+    (each, $e:literal, $change:expr, $requests:expr, $wanted:literal, $guard:expr) => {
+        concat! {
+            $change, $requests, " WHERE ", key_matches!(each, $e), " AND ", $e, "modified = coalesce(u.wanted, ",
+            $e, "modified)", $guard, " RETURNING u.n, ", $e, "modified",
+        }
+    };
+}
+
+/// Sets properties and version: the given one, or the tick after the stored one if that
+/// is as new. `kept` is what of the properties stays.
+macro_rules! set {
+    (one, $e:literal, $kept:literal) => {
+        concat!(" SET properties = ", $kept, "$6, modified = greatest(", $e, "modified + 1, $5)")
+    };
+    (each, $e:literal, $kept:literal) => {
+        concat!(
+            " SET properties = ",
+            $kept,
+            "u.properties, modified = greatest(",
+            $e,
+            "modified + 1, u.modified)"
+        )
+    };
+}
+
+/// Replaces rows. $7: the versions that must be stored; null for any.
+macro_rules! update {
+    ($form:ident, $entities:literal, $e:literal) => {
+        guarded_change!($form, $e, concat!("UPDATE ", $entities, set!($form, $e, "")), concat! {
+            " FROM ",
+            numbered_requests!(", $5::bigint[], $6::jsonb[], $7::bigint[]", ", modified, properties, wanted, n"),
+        }, "$7", "")
+    };
+}
+
+/// Merges into rows. $7 and $8 as in [`insert_or_merge`]; $11: the versions that must be
+/// stored; null for any.
+macro_rules! merge {
+    ($form:ident, $annotations:literal, $room:literal) => {
+        guarded_change!(
+            $form,
+            "e.",
+            concat!("UPDATE entities AS e", set!($form, "e.", "e.properties || ")),
+            concat! {
+                " FROM ",
+                numbered_requests!(
+                    ", $5::bigint[], $6::jsonb[], $7::text[], $8::int[], $11::bigint[]",
+                    ", modified, properties, annotations, room, wanted, n"
+                ),
+            },
+            "$11",
+            concat!(" AND ", merges_for_certain!($annotations, $room))
+        )
+    };
+}
+
+/// Removes rows. $5: the versions that must be stored; null for any.
+macro_rules! delete {
+    ($form:ident, $entities:literal, $e:literal) => {
+        guarded_change!(
+            $form,
+            $e,
+            concat!("DELETE FROM ", $entities),
+            concat! {
+                " USING ", numbered_requests!(", $5::bigint[]", ", wanted, n"),
+            },
+            "$5",
+            ""
+        )
+    };
+}
+
+// One row.
+
+/// One row if the table exists; its entity columns are null where there is no entity.
+pub const READ: &str = "SELECT e.modified, e.properties FROM tables t \
+     LEFT JOIN entities e ON e.bucket = $1 AND e.pk = $2 AND e.rk = $3 WHERE t.table_no = $4";
+pub const LOCK_ONE: &str = concat! {
+    "SELECT modified, properties FROM entities WHERE ", key_matches!(one, ""), " AND ", table_exists!("$4"),
+    " FOR UPDATE",
+};
+pub const INSERT: &str = concat!(insert!(one, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+pub const UPSERT: &str = upsert!(one);
+pub const UPDATE: &str = update!(one, "entities", "");
+pub const MERGE: &str = merge!(one, "$7::text", "$8::int");
+pub const INSERT_OR_MERGE: &str = insert_or_merge!(one);
+pub const DELETE: &str = delete!(one, "entities", "");
+
+// A row for each of several requests.
+
+/// A row for each request whose table exists, with its place; the entity columns are
+/// null where there is no entity.
+pub const READ_EACH: &str = concat! {
+    "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!("", ", n"),
+    " LEFT JOIN entities AS e ON ", key_matches!(each, "e."),
+};
+/// No two versions are alike: the rows are told apart by them.
+pub const INSERT_EACH: &str =
+    concat!(insert!(each, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+pub const UPSERT_EACH: &str = upsert!(each);
+pub const UPDATE_EACH: &str = update!(each, "entities AS e", "e.");
+pub const MERGE_EACH: &str = merge!(each, "u.annotations", "u.room");
+pub const INSERT_OR_MERGE_EACH: &str = insert_or_merge!(each);
+pub const DELETE_EACH: &str = delete!(each, "entities AS e", "e.");
+
+// Rows of one partition. Of most, how many rows have changed is all that is asked.
+
+pub const LOCK_MANY: &str = concat! {
+    "SELECT rk, modified, properties FROM entities WHERE ", key_matches!(many, ""), " ORDER BY rk FOR UPDATE",
+};
+/// Fails as a whole where one of the rows exists.
+pub const INSERT_MANY: &str = insert!(many, "entities");
+/// Leaves out rows that exist.
+pub const INSERT_MISSING: &str = concat!(insert!(many, "entities"), " ON CONFLICT DO NOTHING");
+pub const UPSERT_MANY: &str = upsert!(many);
+/// $7 and $8 are the same for all rows.
+pub const INSERT_OR_MERGE_MANY: &str = insert_or_merge!(many);
+/// The rows are locked and their versions decided. `rk = ANY` beside the join, or the
+/// whole partition is read.
+pub const UPDATE_MANY: &str = concat! {
+    "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
+     FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",
+    key_matches!(many, "e."), " AND e.rk = u.rk AND ", table_exists!("$4"),
+};
+/// The rows are locked.
+pub const DELETE_MANY: &str =
+    concat!("DELETE FROM entities WHERE ", key_matches!(many, ""), " AND ", table_exists!("$4"));
