@@ -2,6 +2,7 @@
 
 mod circles;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
@@ -145,6 +146,27 @@ fn databases_are_named_in_the_store_only_and_actix_in_the_shell_only() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Modules of `store/postgres` and `store/sqlite` that the other has no use for.
+const LONE_MODULES: [&str; 2] = ["postgres/retry", "postgres/statements"];
+
+#[test]
+fn both_stores_have_the_same_modules() {
+    let modules: BTreeSet<(String, String)> = sources()
+        .iter()
+        .filter_map(|source| {
+            let mut parts = source.path.strip_prefix("store").ok()?.iter().map(|part| part.to_string_lossy());
+            Some((parts.next()?.into_owned(), parts.next()?.trim_end_matches(".rs").to_owned()))
+        })
+        .collect();
+    let other = |store: &str| if store == "postgres" { "sqlite" } else { "postgres" };
+    let lone: Vec<String> = modules
+        .iter()
+        .filter(|(store, module)| !modules.contains(&(other(store).to_owned(), module.clone())))
+        .map(|(store, module)| format!("{store}/{module}"))
+        .collect();
+    assert_eq!(lone, LONE_MODULES);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::store::{Failure, Fault};
 
 /// What a lost connection means for the statement that was under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Nothing was done: a read, or a write inside a transaction.
     Undone,
     /// The statement commits, so what became of it is unknown.
@@ -51,7 +51,7 @@ impl From<Fault> for Trouble {
 static AWAY: Seldom = Seldom::new();
 
 /// Judges an error and logs its cause where someone may have to act on it.
-pub fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
+pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
     let trouble = match error {
         sqlx::Error::Database(database) => judge_state(&sqlstate(database.as_ref()), effect),
         _ if breaks_connection(error) => lost(effect),
@@ -113,7 +113,7 @@ fn lost(effect: Effect) -> Trouble {
 
 /// What it means that the database has fallen silent. Not as a lost connection,
 /// after which another is tried at once.
-pub fn silent(effect: Effect) -> Trouble {
+pub(crate) fn silent(effect: Effect) -> Trouble {
     Trouble::Fault(match effect {
         Effect::Undone => Fault::Busy,
         Effect::Unknown => Fault::Timeout,
@@ -122,7 +122,7 @@ pub fn silent(effect: Effect) -> Trouble {
 
 /// What it means that no connection was to be had for an operation, or that what it
 /// has to know first could not be read.
-pub fn not_begun(failure: impl Into<Failure>) -> Failure {
+pub(crate) fn not_begun(failure: impl Into<Failure>) -> Failure {
     match failure.into() {
         Failure::Fault(Fault::Busy | Fault::Unavailable) => Fault::NotBegun.into(),
         other => other,
@@ -130,7 +130,7 @@ pub fn not_begun(failure: impl Into<Failure>) -> Failure {
 }
 
 /// Whether the connection must not be used again.
-pub fn breaks_connection(error: &sqlx::Error) -> bool {
+pub(crate) fn breaks_connection(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());
@@ -143,7 +143,7 @@ pub fn breaks_connection(error: &sqlx::Error) -> bool {
 }
 
 /// Whether the database has as many connections as it, or the role, may have.
-pub fn is_limit(error: &sqlx::Error) -> bool {
+pub(crate) fn is_limit(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == "53300")
 }
 

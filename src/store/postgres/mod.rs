@@ -12,8 +12,8 @@ mod writes;
 
 use std::time::Duration;
 
-use catalog::tables::Remembered;
-use connections::connector::Dial;
+use catalog::tables::TableCache;
+use connections::connector::Connector;
 use connections::lane::Lanes;
 use connections::pool::Pool;
 use connections::schema;
@@ -25,9 +25,9 @@ use reads::shared::Reads;
 use reads::{pages, point};
 use retry::retry;
 pub use upkeep::inspect;
-use upkeep::purge::Swept;
+use upkeep::purge::PurgeProgress;
 use upkeep::size;
-use writes::row_queues::Turns;
+use writes::row_queues::RowQueues;
 use writes::shared::Writes;
 use writes::{single, transaction};
 
@@ -54,9 +54,9 @@ pub struct PgStore {
     reads: Option<Lanes<Reads>>,
     writes: Option<Lanes<Writes>>,
     /// For writes whose row somebody holds.
-    turns: Turns,
-    remembered: Remembered,
-    swept: Swept,
+    row_queues: RowQueues,
+    table_cache: TableCache,
+    purge_progress: PurgeProgress,
     spread: u16,
     /// The longest that a statement may take.
     operation_timeout: Duration,
@@ -72,17 +72,17 @@ impl PgStore {
         let sharded = schema::migrate(&options).await?;
         // A sharding engine can route a statement of one bucket only.
         let coalesce = options.coalesce && !sharded;
-        let dial = Dial::new(&options)?;
-        dial.close_unused(options.idle_timeout);
+        let connector = Connector::new(&options)?;
+        connector.close_unused(options.idle_timeout);
         Ok(Self {
-            reads: coalesce.then(|| Lanes::new(dial.clone())),
-            writes: coalesce.then(|| Lanes::new(dial.clone())),
-            probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
-            snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
-            pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
-            turns: Turns::new(options.max_connections as usize, options.acquire_timeout),
-            remembered: Remembered::default(),
-            swept: Swept::default(),
+            reads: coalesce.then(|| Lanes::new(connector.clone())),
+            writes: coalesce.then(|| Lanes::new(connector.clone())),
+            probe: Pool::new(connector.clone(), 1, &METRICS.probe_pool),
+            snapshots: Pool::new(connector.clone(), 1, &METRICS.shared_pool),
+            pool: Pool::new(connector, options.max_connections as usize, &METRICS.shared_pool),
+            row_queues: RowQueues::new(options.max_connections as usize, options.acquire_timeout),
+            table_cache: TableCache::default(),
+            purge_progress: PurgeProgress::default(),
             spread: options.spread,
             operation_timeout: options.operation_timeout,
         })
@@ -96,17 +96,17 @@ impl PgStore {
     /// [`StartError`] for options that cannot work.
     pub fn replica(&self, options: &PgOptions) -> Result<Self, StartError> {
         options.check()?;
-        let dial = Dial::new(options)?.read_only();
-        dial.close_unused(options.idle_timeout);
+        let connector = Connector::new(options)?.read_only();
+        connector.close_unused(options.idle_timeout);
         Ok(Self {
-            reads: self.reads.is_some().then(|| Lanes::new(dial.clone())),
+            reads: self.reads.is_some().then(|| Lanes::new(connector.clone())),
             writes: None,
-            probe: Pool::new(dial.clone(), 1, &METRICS.probe_pool),
-            snapshots: Pool::new(dial.clone(), 1, &METRICS.shared_pool),
-            pool: Pool::new(dial, options.max_connections as usize, &METRICS.shared_pool),
-            turns: Turns::new(options.max_connections as usize, options.acquire_timeout),
-            remembered: Remembered::default(),
-            swept: Swept::default(),
+            probe: Pool::new(connector.clone(), 1, &METRICS.probe_pool),
+            snapshots: Pool::new(connector.clone(), 1, &METRICS.shared_pool),
+            pool: Pool::new(connector, options.max_connections as usize, &METRICS.shared_pool),
+            row_queues: RowQueues::new(options.max_connections as usize, options.acquire_timeout),
+            table_cache: TableCache::default(),
+            purge_progress: PurgeProgress::default(),
             spread: self.spread,
             operation_timeout: options.operation_timeout,
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::TableName;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::not_begun;
 use crate::store::{Failure, Fault, StoreResult};
 
@@ -107,13 +107,13 @@ pub(crate) trait Attempt: Send {
     fn run(
         &mut self,
         store: &PgStore,
-        facts: Facts,
+        table_id: TableId,
     ) -> impl Future<Output = StoreResult<Option<Self::Done>>> + Send;
 }
 
 impl PgStore {
-    /// Runs an attempt against the table's facts, and again with fresh ones if the
-    /// table is found gone.
+    /// Runs an attempt with the table's id, and again with a fresh one if that is
+    /// found to be stale.
     pub(crate) async fn with_table<A: Attempt>(
         &self,
         account: &str,
@@ -122,13 +122,13 @@ impl PgStore {
     ) -> StoreResult<A::Done> {
         let mut attempts = Attempts::with_reconnect();
         loop {
-            let facts = self.facts(account, table).await;
-            let has_begun = facts.is_ok();
-            let failure = match facts {
-                Ok(facts) => match work.run(self, facts).await {
+            let table_id = self.table_id(account, table).await;
+            let has_begun = table_id.is_ok();
+            let failure = match table_id {
+                Ok(table_id) => match work.run(self, table_id).await {
                     Ok(Some(done)) => return Ok(done),
                     Ok(None) => {
-                        self.forget(account, table, facts);
+                        self.forget(account, table, table_id);
                         Fault::Serialization.into()
                     }
                     Err(failure) => failure,

@@ -13,13 +13,13 @@ use crate::store::Fault;
 use crate::store::postgres::fault::Trouble;
 
 /// The entity of a row whose columns are null where there is none.
-pub fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, Trouble> {
+pub(crate) fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, Trouble> {
     let missing = row.try_get_raw("modified").map_err(broken_row)?.is_null();
     if missing { Ok(None) } else { version(row, key).map(Some) }
 }
 
 /// The entity of a row that carries version and properties.
-pub fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
+pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
     let modified = ticks(row.try_get("modified").map_err(broken_row)?)?;
     let StoredColumn(properties) = row.try_get("properties").map_err(broken_row)?;
     Ok(Stored { key, modified, properties: StoredProperties::from_jsonb(properties.to_owned()) })
@@ -28,7 +28,7 @@ pub fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
 /// The entity of a row of a page: pk, rk, modified and perhaps properties, in
 /// this order. Their types are those of the statement, and not compared again for
 /// each row.
-pub fn entity(row: &PgRow, with_properties: bool) -> Result<Glimpse<'_>, sqlx::Error> {
+pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<Glimpse<'_>, sqlx::Error> {
     let modified =
         Ticks::from_raw(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
     let properties = if with_properties { row.try_get_unchecked::<StoredColumn<'_>, _>(3)?.0 } else { "{}" };
@@ -42,12 +42,12 @@ pub fn entity(row: &PgRow, with_properties: bool) -> Result<Glimpse<'_>, sqlx::E
 }
 
 /// The key of a row of a page.
-pub fn key(row: &PgRow) -> Result<Key, sqlx::Error> {
+pub(crate) fn key(row: &PgRow) -> Result<Key, sqlx::Error> {
     Ok(Key { partition: row.try_get_unchecked(0)?, row: row.try_get_unchecked(1)? })
 }
 
 /// Bytes of a row's values.
-pub fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
+pub(crate) fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
     let mut sum = 0;
     for column in 0..row.len() {
         let value = row.try_get_raw(column)?;
@@ -59,7 +59,7 @@ pub fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
 }
 
 /// A stored tick count.
-pub fn ticks(raw: i64) -> Result<Ticks, Trouble> {
+pub(crate) fn ticks(raw: i64) -> Result<Ticks, Trouble> {
     Ticks::from_raw(raw).ok_or_else(|| {
         tracing::error!("a stored time is out of range");
         Fault::Other.into()
@@ -67,7 +67,7 @@ pub fn ticks(raw: i64) -> Result<Ticks, Trouble> {
 }
 
 /// A row does not look as its statement says: a defect.
-pub fn broken_row(error: sqlx::Error) -> Trouble {
+pub(crate) fn broken_row(error: sqlx::Error) -> Trouble {
     tracing::error!(%error, "a row has an unexpected shape");
     Fault::Other.into()
 }

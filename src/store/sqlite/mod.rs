@@ -24,7 +24,7 @@ use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Writte
 use catalog::{accounts, service, tables};
 use connections::open;
 use connections::pool::Readers;
-use connections::scan_limit::{ScanPlaces, Walk, Walked};
+use connections::scan_limit::{ScanLimit, Walk, Walked};
 pub use connections::{Location, MAX_MAP_MIB, OpenError, ServerLock, SqliteOptions, obstacle};
 use reads::{pages, point};
 pub use upkeep::{Backup, BackupError, Copied};
@@ -36,7 +36,7 @@ use writes::transaction::transact;
 pub struct SqliteStore {
     readers: Readers,
     writer: Writer,
-    places: ScanPlaces,
+    scan_limit: ScanLimit,
 }
 
 /// How long a scan may keep the only connection of a database in memory.
@@ -52,8 +52,8 @@ impl SqliteStore {
         let first = open::open(options)?;
         let (readers, writing) = Readers::new(options, first);
         let is_memory = options.location == Location::Memory;
-        let places = ScanPlaces::new(if is_memory { MEMORY_SCAN } else { Duration::MAX });
-        Ok(Self { readers, writer: Writer::start(writing, options)?, places })
+        let scan_limit = ScanLimit::new(if is_memory { MEMORY_SCAN } else { Duration::MAX });
+        Ok(Self { readers, writer: Writer::start(writing, options)?, scan_limit })
     }
 
     /// Looks at a database without changing or creating it.
@@ -71,7 +71,7 @@ impl SqliteStore {
         let _ = self.read_apart(|db| checkpoint::carry_over_all(db).map(Ok)).await;
     }
 
-    /// Runs a walk that takes `time` at most, the wait for a place included, with a
+    /// Runs a walk that takes `time` at most, the wait for a permit included, with a
     /// state that it hands back.
     async fn walk<S: Send + 'static, T: Send + 'static>(
         &self,
@@ -82,16 +82,16 @@ impl SqliteStore {
         + Send
         + 'static,
     ) -> StoreResult<(S, T)> {
-        let counted = self.places.walk(time, None);
+        let counted = self.scan_limit.walk(time, None);
         let first = walk.clone();
         let read = move |db: &Connection| Ok(first(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
             (state, Walked::Done(found)) => Ok((state, found)),
-            (state, Walked::NeedsPlace) => Box::pin(self.walk_in_place(state, time, walk)).await,
+            (state, Walked::NeedsPermit) => Box::pin(self.walk_with_permit(state, time, walk)).await,
         }
     }
 
-    async fn walk_in_place<S: Send + 'static, T: Send + 'static>(
+    async fn walk_with_permit<S: Send + 'static, T: Send + 'static>(
         &self,
         mut state: S,
         time: Duration,
@@ -99,12 +99,12 @@ impl SqliteStore {
     ) -> StoreResult<(S, T)> {
         let arrived = Instant::now();
         // Some of the time is left for the walk itself.
-        let place = self.places.wait(time.mul_f32(0.8)).await?;
-        let counted = self.places.walk(time.saturating_sub(arrived.elapsed()), Some(place));
+        let permit = self.scan_limit.wait(time.mul_f32(0.8)).await?;
+        let counted = self.scan_limit.walk(time.saturating_sub(arrived.elapsed()), Some(permit));
         let read = move |db: &Connection| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
             (state, Walked::Done(found)) => Ok((state, found)),
-            (_, Walked::NeedsPlace) => Err(Fault::Other.into()),
+            (_, Walked::NeedsPermit) => Err(Fault::Other.into()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Tables: creating, deleting, listing, and what is remembered about them.
+//! Tables: creating, deleting, listing, and the cache of their ids.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -13,62 +13,62 @@ use crate::plan::predicate::View;
 use crate::plan::span::first_whole_partition;
 use crate::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
-use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
 
-/// Tables that are remembered before everything is forgotten.
-const MAX_REMEMBERED: usize = 10_000;
+/// Tables in the cache at most; then it is emptied.
+const MAX_CACHED: usize = 10_000;
 /// Attempts to find a number that no table has; one is all but certain.
 const NUMBERS_TRIED: usize = 5;
 /// Tables that a filtered list reads at a time, however few are asked for.
 const FILTERED_BATCH: usize = 1000;
 
-/// What never changes about one creation of a table.
+/// What stays the same from the creation of a table to its deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct TableId {
     pub table_no: i64,
     pub spread: u16,
 }
 
-impl Facts {
+impl TableId {
     /// The bucket of one partition.
-    pub fn bucket(self, partition: &str) -> i64 {
+    pub(crate) fn bucket(self, partition: &str) -> i64 {
         bucket::bucket(self.table_no, self.spread, partition)
     }
 
     /// Every bucket.
-    pub fn buckets(self) -> impl Iterator<Item = i64> {
+    pub(crate) fn buckets(self) -> impl Iterator<Item = i64> {
         bucket::buckets(self.table_no, self.spread)
     }
 
     fn read(row: &PgRow) -> Result<Self, Trouble> {
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
-        Ok(Facts { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
+        Ok(TableId { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
     }
 }
 
-/// Facts by account and name. Whoever uses them lets the database check them.
+/// Ids of tables by account and name. They may be stale, so statements check them.
 #[derive(Debug, Default)]
-pub struct Remembered(RwLock<HashMap<String, Facts>>);
+pub(crate) struct TableCache(RwLock<HashMap<String, TableId>>);
 
-impl Remembered {
-    fn get(&self, name: &str) -> Option<Facts> {
+impl TableCache {
+    fn get(&self, name: &str) -> Option<TableId> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
 
-    fn put(&self, name: String, facts: Facts) {
+    fn put(&self, name: String, table_id: TableId) {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if map.len() >= MAX_REMEMBERED {
+        if map.len() >= MAX_CACHED {
             map.clear();
         }
-        map.insert(name, facts);
+        map.insert(name, table_id);
     }
 
-    fn drop_if(&self, name: &str, wrong: Facts) {
+    fn drop_if(&self, name: &str, wrong: TableId) {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if map.get(name) == Some(&wrong) {
             map.remove(name);
@@ -78,50 +78,50 @@ impl Remembered {
 
 /// Accounts are chosen by the operator and table names have no slash, so no
 /// two pairs share a text.
-fn remembered_as(account: &str, table: &TableName) -> String {
+fn cache_key(account: &str, table: &TableName) -> String {
     format!("{account}/{}", table.lower())
 }
 
 impl PgStore {
-    /// The table's facts, remembered or looked up.
+    /// The table's id, from the cache or the database.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
-    pub(crate) async fn facts(&self, account: &str, table: &TableName) -> StoreResult<Facts> {
-        let name = remembered_as(account, table);
-        if let Some(facts) = self.remembered.get(&name) {
-            return Ok(facts);
+    pub(crate) async fn table_id(&self, account: &str, table: &TableName) -> StoreResult<TableId> {
+        let name = cache_key(account, table);
+        if let Some(table_id) = self.table_cache.get(&name) {
+            return Ok(table_id);
         }
         Box::pin(self.look_up(account, table, name)).await
     }
 
-    async fn look_up(&self, account: &str, table: &TableName, name: String) -> StoreResult<Facts> {
+    async fn look_up(&self, account: &str, table: &TableName, name: String) -> StoreResult<TableId> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let row = resolve(&mut lease, account, table).await?.ok_or(Code::TableNotFound)?;
-        let facts = Facts::read(&row)?;
-        self.remembered.put(name, facts);
-        Ok(facts)
+        let table_id = TableId::read(&row)?;
+        self.table_cache.put(name, table_id);
+        Ok(table_id)
     }
 
-    /// Forgets facts that a statement found to be wrong.
-    pub(crate) fn forget(&self, account: &str, table: &TableName, wrong: Facts) {
-        self.remembered.drop_if(&remembered_as(account, table), wrong);
+    /// Drops an id that a statement found to be stale from the cache.
+    pub(crate) fn forget(&self, account: &str, table: &TableName, wrong: TableId) {
+        self.table_cache.drop_if(&cache_key(account, table), wrong);
     }
 
     pub(crate) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         let mut lease = self.pool.acquire_to_lock().await?;
         for _ in 0..NUMBERS_TRIED {
-            let facts = Facts { table_no: bucket::new_table_no(), spread: self.spread };
+            let table_id = TableId { table_no: bucket::new_table_no(), spread: self.spread };
             let insert = sqlx::query(statements::CREATE_TABLE)
-                .bind(facts.table_no)
+                .bind(table_id.table_no)
                 .bind(account)
                 .bind(table.lower())
                 .bind(table.as_given())
-                .bind(i32::from(facts.spread))
+                .bind(i32::from(table_id.spread))
                 .bind(now.raw());
             match lease.row(insert, Effect::Unknown).await {
                 Ok(Some(_)) => {
-                    self.remembered.put(remembered_as(account, table), facts);
+                    self.table_cache.put(cache_key(account, table), table_id);
                     return Ok(());
                 }
                 Ok(None) => return Err(Code::TableAlreadyExists.into()),
@@ -140,14 +140,14 @@ impl PgStore {
             lease.roll_back().await;
             return Err(Code::ResourceNotFound.into());
         };
-        let facts = Facts::read(&row)?;
+        let table_id = TableId::read(&row)?;
         let doom = sqlx::query(statements::DOOM_TABLE)
-            .bind(facts.table_no)
-            .bind(i32::from(facts.spread))
+            .bind(table_id.table_no)
+            .bind(i32::from(table_id.spread))
             .bind(now.raw());
         lease.row(doom, Effect::Undone).await?;
         lease.commit().await?;
-        self.forget(account, table, facts);
+        self.forget(account, table, table_id);
         Ok(())
     }
 
@@ -235,9 +235,9 @@ async fn resolve(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Res
     lease.row(query, Effect::Undone).await
 }
 
-/// Whether these facts still hold.
-pub(crate) async fn exists(lease: &mut Lease<'_>, facts: Facts) -> Result<bool, Trouble> {
-    let query = sqlx::query(statements::CHECK_TABLE).bind(facts.table_no);
+/// Whether the table still has this id.
+pub(crate) async fn exists(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, Trouble> {
+    let query = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
     Ok(lease.row(query, Effect::Undone).await?.is_some())
 }
 

@@ -69,7 +69,7 @@ impl PgStore {
 }
 
 /// The same, over a connection that is open already.
-pub async fn allowed_connections(db: &mut PgConnection) -> Result<u32, sqlx::Error> {
+pub(crate) async fn allowed_connections(db: &mut PgConnection) -> Result<u32, sqlx::Error> {
     sqlx::query(statements::ALLOWED_CONNECTIONS).fetch_one(db).await?.try_get("allowed").map(count)
 }
 

@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Part of the wait for a connection after which a quiet statement is doubted.
 const QUIET: u32 = 5;
 /// How often the database looks whether we still wait for a statement's end.
-pub const CHECKED: Duration = Duration::from_millis(250);
+pub(crate) const CHECKED: Duration = Duration::from_millis(250);
 /// How long a database that was found silent is not asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a statement waits for a locked row on a connection that others need.
@@ -34,7 +34,7 @@ static SILENT: Seldom = Seldom::new();
 
 /// How connections are made, and how long anyone waits for one.
 #[derive(Clone)]
-pub struct Dial {
+pub(crate) struct Connector {
     connect: PgConnectOptions,
     session: String,
     lock_timeout: Duration,
@@ -43,12 +43,12 @@ pub struct Dial {
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
     /// Shared by all pools of a database, since they all fall silent together.
-    known: Arc<Known>,
+    state: Arc<DatabaseState>,
 }
 
 /// What has been found out about the database.
 #[derive(Default)]
-struct Known {
+struct DatabaseState {
     /// When a new connection was last tried, and whether the database answered.
     /// Who holds it is asking, and the others wait for what it finds.
     asked: tokio::sync::Mutex<Option<(Instant, bool)>>,
@@ -60,7 +60,7 @@ struct Known {
 
 /// Why a statement was not waited for.
 #[derive(Debug)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// It failed.
     Failed(sqlx::Error),
     /// It took longer than any may.
@@ -69,9 +69,9 @@ pub enum Ended {
     Silent,
 }
 
-impl Dial {
+impl Connector {
     /// What the settings say.
-    pub fn new(options: &PgOptions) -> Result<Self, StartError> {
+    pub(crate) fn new(options: &PgOptions) -> Result<Self, StartError> {
         Ok(Self {
             connect: PgOptions::connect_options(&options.url)?,
             session: options.session(),
@@ -79,18 +79,18 @@ impl Dial {
             max_lifetime: options.max_lifetime,
             acquire_timeout: options.acquire_timeout,
             statement_timeout: options.operation_timeout + GRACE,
-            known: Arc::default(),
+            state: Arc::default(),
         })
     }
 
     /// The same, but the server refuses statements that write.
-    pub fn read_only(mut self) -> Self {
+    pub(crate) fn read_only(mut self) -> Self {
         self.session.push_str("; SET default_transaction_read_only = on");
         self
     }
 
     /// Opens a session; `None` if that takes longer than until `end`.
-    pub async fn open(
+    pub(crate) async fn open(
         &self,
         owner: Owner,
         lock_wait: LockWait,
@@ -117,10 +117,10 @@ impl Dial {
 
     fn session(&self, connection: PgConnection, owner: Owner, lock_wait: LockWait) -> Session {
         // Those that were opened together do not end together.
-        let number = self.known.opened.fetch_add(1, Ordering::Relaxed) % LIFETIMES;
+        let number = self.state.opened.fetch_add(1, Ordering::Relaxed) % LIFETIMES;
         let lifetime = self.max_lifetime + self.max_lifetime * number / (4 * LIFETIMES);
         let (now, home) = (Instant::now(), Handle::current().id());
-        let (expires, _alive) = (now + lifetime, self.known.sessions.count_one());
+        let (expires, _alive) = (now + lifetime, self.state.sessions.count_one());
         Session {
             connection,
             home,
@@ -134,25 +134,25 @@ impl Dial {
     }
 
     /// The sessions that all pools of the database share.
-    pub fn sessions(&self) -> &Sessions {
-        &self.known.sessions
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.state.sessions
     }
 
     /// Closes what is not used, for as long as there is a pool.
-    pub fn close_unused(&self, limit: Duration) {
-        let known = Arc::downgrade(&self.known);
+    pub(crate) fn close_unused(&self, limit: Duration) {
+        let state = Arc::downgrade(&self.state);
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             loop {
                 tokio::time::sleep((limit / 4).max(CHECKED)).await;
-                let Some(known) = known.upgrade() else { return };
-                known.sessions.close_unused(limit).await;
+                let Some(state) = state.upgrade() else { return };
+                state.sessions.close_unused(limit).await;
             }
         });
     }
 
     /// What tells a session how long to wait for locks.
-    pub fn set_lock_wait(&self, wait: LockWait) -> String {
+    pub(crate) fn set_lock_wait(&self, wait: LockWait) -> String {
         let limit = match wait {
             LockWait::Short => SHORT_LOCK_TIMEOUT.min(self.lock_timeout),
             LockWait::Long => self.lock_timeout,
@@ -161,7 +161,10 @@ impl Dial {
     }
 
     /// Waits for a statement for as long as it may take and the database answers.
-    pub async fn watch<T>(&self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Ended> {
+    pub(crate) async fn watch<T>(
+        &self,
+        work: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Ended> {
         let mut work = std::pin::pin!(work);
         let end = Instant::now() + self.statement_timeout;
         let mut quiet = self.acquire_timeout / QUIET;
@@ -186,7 +189,7 @@ impl Dial {
     /// wonder at the same time share one.
     async fn answers(&self) -> bool {
         let now = Instant::now();
-        let mut asked = self.known.asked.lock().await;
+        let mut asked = self.state.asked.lock().await;
         if let Some((when, answers)) = *asked
             && when >= now
         {
@@ -208,23 +211,23 @@ impl Dial {
         if let Some(Turn { left_out }) = SILENT.turn() {
             tracing::warn!(left_out, "the database does not answer");
         }
-        *self.known.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     /// Whether somebody has just waited for the database in vain.
-    pub fn is_silent(&self) -> bool {
-        let silent = *self.known.silent.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn is_silent(&self) -> bool {
+        let silent = *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.is_some_and(|when| when.elapsed() < PAUSE)
     }
 
     /// Notes that a connection was lost.
-    pub fn lost_one(&self) {
-        self.known.losses.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn lost_one(&self) {
+        self.state.losses.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many connections were lost so far. A connection that worked before the
     /// last loss may be gone as well.
-    pub fn losses(&self) -> u64 {
-        self.known.losses.load(Ordering::Relaxed)
+    pub(crate) fn losses(&self) -> u64 {
+        self.state.losses.load(Ordering::Relaxed)
     }
 }

@@ -14,8 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::metrics;
 use crate::store::Fault;
-use crate::store::postgres::connections::connector::Dial;
-use crate::store::postgres::connections::pool::{Lease, Pool};
+use crate::store::postgres::connections::connector::Connector;
+use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 
@@ -25,7 +26,7 @@ const MAX_WAITING: usize = 4096;
 const QUEUE: usize = MAX_WAITING / 2;
 
 /// What the requests of a lane have in common.
-pub trait Shared: Send + Sync + 'static {
+pub(crate) trait Shared: Send + Sync + 'static {
     type Request: Send + 'static;
     type Reply: Send + 'static;
     /// What a lost connection means for them.
@@ -51,22 +52,22 @@ pub trait Shared: Send + Sync + 'static {
 }
 
 /// A request and the way to answer it.
-pub struct Job<S: Shared + ?Sized> {
+pub(crate) struct Job<S: Shared + ?Sized> {
     pub request: S::Request,
     reply: oneshot::Sender<Result<S::Reply, Trouble>>,
 }
 
 /// Jobs in the order in which they came.
-pub type Waiting<S> = VecDeque<Job<S>>;
+pub(crate) type Waiting<S> = VecDeque<Job<S>>;
 
 impl<S: Shared + ?Sized> Job<S> {
     /// Answers the request with what `outcome` makes of it. Nobody minds a requester that has gone away.
-    pub fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, Trouble>) {
+    pub(crate) fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, Trouble>) {
         let _ = self.reply.send(outcome(self.request));
     }
 
     /// Answers the request.
-    pub fn answer(self, outcome: Result<S::Reply, Trouble>) {
+    pub(crate) fn answer(self, outcome: Result<S::Reply, Trouble>) {
         self.answer_with(|_| outcome);
     }
 }
@@ -74,15 +75,15 @@ impl<S: Shared + ?Sized> Job<S> {
 type Queue<S> = mpsc::Sender<Job<S>>;
 
 /// One lane for each thread, made when the thread first needs it.
-pub struct Lanes<S: Shared> {
+pub(crate) struct Lanes<S: Shared> {
     queues: ThreadLocal<Mutex<Option<Queue<S>>>>,
-    dial: Dial,
+    connector: Connector,
 }
 
 impl<S: Shared> Lanes<S> {
-    /// No lanes yet; `dial` makes the one connection of each.
-    pub fn new(dial: Dial) -> Self {
-        Self { queues: ThreadLocal::new(), dial }
+    /// No lanes yet; `connector` opens the one connection of each.
+    pub(crate) fn new(connector: Connector) -> Self {
+        Self { queues: ThreadLocal::new(), connector }
     }
 
     /// Hands a request to this thread's lane and waits for its answer.
@@ -90,7 +91,7 @@ impl<S: Shared> Lanes<S> {
     /// # Errors
     /// [`Fault::Busy`] where too many wait already, and whatever became of the
     /// statement.
-    pub async fn submit(&self, request: S::Request) -> Result<S::Reply, Trouble> {
+    pub(crate) async fn submit(&self, request: S::Request) -> Result<S::Reply, Trouble> {
         let (reply, answer) = oneshot::channel();
         self.enqueue(Job { request, reply })?;
         answer.await.unwrap_or_else(|_| {
@@ -114,7 +115,7 @@ impl<S: Shared> Lanes<S> {
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
         sender.try_send(job).map_err(|_| Fault::Busy)?;
-        tokio::spawn(serve(Pool::new(self.dial.clone(), 1, S::metrics().0), receiver));
+        tokio::spawn(serve(Pool::new(self.connector.clone(), 1, S::metrics().0), receiver));
         *queue = Some(sender);
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod capacity;
 pub(crate) mod connector;
 pub(crate) mod lane;
+pub(crate) mod lease;
 mod options;
 mod parameters;
 pub(crate) mod pool;

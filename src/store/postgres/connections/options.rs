@@ -9,10 +9,10 @@ use sqlx::postgres::PgConnectOptions;
 
 /// Buckets that a new table may be spread over: each one costs a scan of the
 /// whole table one more index scan.
-pub const MAX_SPREAD: u16 = 64;
+pub(crate) const MAX_SPREAD: u16 = 64;
 /// The longest that one statement may be allowed to run. Purging relies on no
 /// transaction outliving its grace time.
-pub const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Statements that a connection keeps prepared: the fixed ones that it uses, and filters
 /// that are short.
 const MAX_PREPARED: usize = 64;

@@ -28,7 +28,7 @@ const SHOWN: usize = 40;
 
 /// The name of the first parameter that is not known, as it may be shown: never with
 /// its value, which may be a password whose name is misspelt.
-pub fn unknown_parameter(url: &str) -> Option<String> {
+pub(crate) fn unknown_parameter(url: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let query = query.split_once('#').map_or(query, |(query, _)| query);
     let mut names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));

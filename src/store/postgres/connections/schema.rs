@@ -16,7 +16,7 @@ fn migrator() -> Migrator {
 }
 
 /// The version that this program brings the schema to.
-pub fn known() -> i64 {
+pub(crate) fn known() -> i64 {
     migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
@@ -24,7 +24,7 @@ pub fn known() -> i64 {
 /// than this program is left as it is: migrations only ever add, so that
 /// replicas of two versions can run side by side. Says whether the tables may be
 /// spread over several servers by an extension.
-pub async fn migrate(options: &PgOptions) -> Result<bool, StartError> {
+pub(crate) async fn migrate(options: &PgOptions) -> Result<bool, StartError> {
     let url = options.migrate_url.as_ref().unwrap_or(&options.url);
     let connect = PgOptions::connect_options(url)?;
     let connected = tokio::time::timeout(options.acquire_timeout, PgConnection::connect_with(&connect)).await;

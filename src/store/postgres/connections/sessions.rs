@@ -27,7 +27,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// How long a session's statements wait for a row that is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockWait {
+pub(crate) enum LockWait {
     /// A moment: the connection is needed by others.
     Short,
     /// A third of what an operation may take.
@@ -35,7 +35,7 @@ pub enum LockWait {
 }
 
 /// A connection to the database, with what is known of it.
-pub struct Session {
+pub(crate) struct Session {
     pub connection: PgConnection,
     /// Where the connection was opened.
     pub home: runtime::Id,
@@ -53,14 +53,14 @@ pub struct Session {
 
 /// A pool, as its sessions name it.
 #[derive(Clone, Copy)]
-pub struct Owner {
+pub(crate) struct Owner {
     pub id: u64,
     pub metrics: &'static metrics::Pool,
 }
 
 /// All sessions that are not in use, and the queue for them.
 #[derive(Default)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     alive: Arc<()>,
     state: Mutex<State>,
 }
@@ -80,25 +80,25 @@ struct State {
 
 impl Sessions {
     /// A number for a pool that no other has.
-    pub fn new_owner(&self) -> u64 {
+    pub(crate) fn new_owner(&self) -> u64 {
         let mut state = self.state();
         state.owners += 1;
         state.owners
     }
 
     /// The token that a new session holds.
-    pub fn count_one(&self) -> Arc<()> {
+    pub(crate) fn count_one(&self) -> Arc<()> {
         Arc::clone(&self.alive)
     }
 
     /// Whether there is any session, idle or in use.
-    pub fn is_any_alive(&self) -> bool {
+    pub(crate) fn is_any_alive(&self) -> bool {
         Arc::strong_count(&self.alive) > 1
     }
 
     /// An idle session of this pool: of this runtime, or of any if `others` is set.
     /// One that waits for locks as wanted comes first.
-    pub fn take(
+    pub(crate) fn take(
         &self,
         owner: u64,
         home: runtime::Id,
@@ -116,7 +116,7 @@ impl Sessions {
     }
 
     /// Hands a session to whoever waits first, or keeps it.
-    pub fn give(&self, mut session: Session) {
+    pub(crate) fn give(&self, mut session: Session) {
         let mut state = self.state();
         if Instant::now() >= session.expires {
             state.retry_at = state.retry_at.map(|_| Instant::now());
@@ -133,7 +133,7 @@ impl Sessions {
     }
 
     /// Takes a place in the queue; where any session is idle, it is there at once.
-    pub fn wait(&self) -> Waiter<'_> {
+    pub(crate) fn wait(&self) -> Waiter<'_> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state();
         match state.idle.len().checked_sub(1) {
@@ -150,14 +150,14 @@ impl Sessions {
     }
 
     /// Whether anyone may open a session: nobody waits, and the last attempt worked.
-    pub fn may_open(&self) -> bool {
+    pub(crate) fn may_open(&self) -> bool {
         let mut state = self.state();
         state.waiting.retain(|waiting| !waiting.is_closed());
         state.retry_at.is_none() && state.waiting.is_empty()
     }
 
     /// When a waiter should look whether to open a session.
-    pub fn retry_at(&self) -> Instant {
+    pub(crate) fn retry_at(&self) -> Instant {
         let state = self.state();
         let now = Instant::now();
         match state.retry_at {
@@ -168,13 +168,13 @@ impl Sessions {
     }
 
     /// Whether there is nothing to wait for until somebody tries again.
-    pub fn is_away(&self) -> bool {
+    pub(crate) fn is_away(&self) -> bool {
         let state = self.state();
         state.is_away && state.retry_at.is_some_and(|at| Instant::now() < at)
     }
 
     /// The turn to try to open a session, unless somebody else has it or it is too early.
-    pub fn turn(&self) -> Option<Turn<'_>> {
+    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
         let mut state = self.state();
         if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
             return None;
@@ -183,13 +183,13 @@ impl Sessions {
         Some(Turn { sessions: self })
     }
 
-    pub fn opened(&self) {
+    pub(crate) fn opened(&self) {
         let mut state = self.state();
         (state.retry_at, state.pause, state.is_away) = (None, Duration::ZERO, false);
     }
 
     /// Notes a failed attempt; `is_away` if there is no session to wait for either.
-    pub fn refused(&self, is_away: bool) {
+    pub(crate) fn refused(&self, is_away: bool) {
         let mut state = self.state();
         state.is_away = is_away;
         if state.retry_at.is_none_or(|at| at <= Instant::now()) {
@@ -199,7 +199,7 @@ impl Sessions {
     }
 
     /// Closes the idle sessions of a pool.
-    pub fn clear(&self, owner: u64) {
+    pub(crate) fn clear(&self, owner: u64) {
         let mut state = self.state();
         let gone: Vec<_> = state.idle.extract_if(.., |session| session.owner.id == owner).collect();
         drop(state);
@@ -207,7 +207,7 @@ impl Sessions {
     }
 
     /// Closes sessions that were idle for `limit`, except for a few, and those that are old.
-    pub async fn close_unused(&self, limit: Duration) {
+    pub(crate) async fn close_unused(&self, limit: Duration) {
         for session in self.unused(limit) {
             // Whether it hears of it makes no difference.
             let _ = timeout(CLOSING, session.connection.close()).await;
@@ -242,7 +242,7 @@ impl State {
 }
 
 /// The right to open a session while the database may refuse it.
-pub struct Turn<'s> {
+pub(crate) struct Turn<'s> {
     sessions: &'s Sessions,
 }
 
@@ -253,14 +253,14 @@ impl Drop for Turn<'_> {
 }
 
 /// A place in the queue for a session.
-pub struct Waiter<'s> {
+pub(crate) struct Waiter<'s> {
     sessions: &'s Sessions,
     receiver: oneshot::Receiver<Session>,
 }
 
 impl Waiter<'_> {
     /// Waits for a session until then.
-    pub async fn until(&mut self, end: Instant) -> Option<Session> {
+    pub(crate) async fn until(&mut self, end: Instant) -> Option<Session> {
         tokio::time::timeout_at(end, &mut self.receiver).await.ok()?.ok()
     }
 }

@@ -10,11 +10,11 @@ use crate::store::postgres::fault::Trouble;
 
 /// Values of a statement, numbered as they come.
 #[derive(Default)]
-pub struct Binds(PgArguments);
+pub(crate) struct Binds(PgArguments);
 
 impl Binds {
     /// Adds a value and returns its placeholder.
-    pub fn add<'t, T>(&mut self, value: T) -> Result<String, Trouble>
+    pub(crate) fn add<'t, T>(&mut self, value: T) -> Result<String, Trouble>
     where
         T: Encode<'t, Postgres> + Type<Postgres>,
     {
@@ -23,12 +23,12 @@ impl Binds {
     }
 
     /// Adds the empty JSON object.
-    pub fn empty_object(&mut self) -> Result<String, Trouble> {
+    pub(crate) fn empty_object(&mut self) -> Result<String, Trouble> {
         self.add(Json(Map::<String, Value>::new()))
     }
 
     /// The values.
-    pub fn into_inner(self) -> PgArguments {
+    pub(crate) fn into_inner(self) -> PgArguments {
         self.0
     }
 }

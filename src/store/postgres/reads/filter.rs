@@ -18,7 +18,7 @@ const MAX_COMPARISONS: usize = 16;
 
 /// Whether PostgreSQL is to evaluate the predicate: few comparisons, and no U+0000,
 /// which text parameters cannot hold.
-pub fn is_pushable(predicate: &Predicate) -> bool {
+pub(crate) fn is_pushable(predicate: &Predicate) -> bool {
     count(predicate).is_some_and(|n| n <= MAX_COMPARISONS)
 }
 
@@ -39,7 +39,7 @@ fn count(predicate: &Predicate) -> Option<usize> {
 }
 
 /// The predicate's text; its values are added to `binds`.
-pub fn fragment(predicate: &Predicate, binds: &mut Binds) -> Result<String, Trouble> {
+pub(crate) fn fragment(predicate: &Predicate, binds: &mut Binds) -> Result<String, Trouble> {
     Translation { binds, names: HashMap::new() }.predicate(predicate)
 }
 

@@ -17,8 +17,8 @@ use crate::model::entity::Glimpse;
 use crate::plan::predicate::Prepared;
 use crate::plan::{PageEnd, Predicate, Projection, Scan};
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::{Facts, exists};
-use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::sources::{Source, Step};
 use crate::store::postgres::reads::{filter, sources};
@@ -28,7 +28,7 @@ use crate::store::{Collect, StoreResult};
 use walk::{Walk, first_window};
 
 /// The read of one page.
-pub struct Query<'a> {
+pub(crate) struct Query<'a> {
     scan: &'a Scan,
     residual: Residual<'a>,
     into: &'a mut dyn Collect,
@@ -44,7 +44,7 @@ enum Residual<'a> {
 
 impl<'a> Query<'a> {
     /// The read of the page that `scan` describes; its entities go `into` something.
-    pub fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
+    pub(crate) fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
         let residual = match &scan.residual {
             None => Residual::None,
             Some(predicate) if filter::is_pushable(predicate) => Residual::Pushed(predicate),
@@ -57,10 +57,10 @@ impl<'a> Query<'a> {
 impl Attempt for Query<'_> {
     type Done = PageEnd;
 
-    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<PageEnd>> {
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<PageEnd>> {
         self.into.restart();
         let reading = Reading { scan: self.scan, residual: self.residual };
-        reading.run(store, facts, Page::new(self.scan, self.into)).await
+        reading.run(store, table_id, Page::new(self.scan, self.into)).await
     }
 }
 
@@ -73,11 +73,16 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// `None` if the table is gone.
-    async fn run(self, store: &PgStore, facts: Facts, mut page: Page<'_>) -> StoreResult<Option<PageEnd>> {
+    async fn run(
+        self,
+        store: &PgStore,
+        table_id: TableId,
+        mut page: Page<'_>,
+    ) -> StoreResult<Option<PageEnd>> {
         let steps = sources::steps(&self.scan.spans);
         let mut lease = store.pool.acquire().await?;
         let limit = self.time_limit(store.operation_timeout);
-        let mut walk = Walk::new(facts, self.residual, self.scan.projection, limit);
+        let mut walk = Walk::new(table_id, self.residual, self.scan.projection, limit);
         if !self.is_one_statement(&steps) {
             walk.begin(&mut lease).await?;
         }
@@ -89,13 +94,13 @@ impl Reading<'_> {
                 break;
             }
             match self.residual {
-                Residual::None => self.all(&mut lease, facts, step, &mut page).await?,
+                Residual::None => self.all(&mut lease, table_id, step, &mut page).await?,
                 Residual::Pushed(_) | Residual::Local(_) => walk.step(&mut lease, step, &mut page).await?,
             }
         }
         lease.end_snapshot().await?;
         // A row proves that the table was there.
-        if !page.has_seen_rows && !exists(&mut lease, facts).await? {
+        if !page.has_seen_rows && !exists(&mut lease, table_id).await? {
             return Ok(None);
         }
         Ok(Some(page.end))
@@ -119,14 +124,14 @@ impl Reading<'_> {
     async fn all(
         self,
         lease: &mut Lease<'_>,
-        facts: Facts,
+        table_id: TableId,
         step: &Step<'_>,
         page: &mut Page<'_>,
     ) -> Result<(), Trouble> {
         let (limit, projection) = (page.missing(), self.scan.projection);
         let source = match step {
-            Step::Range(span) => sources::range(facts, span, &span.lower, limit, projection)?,
-            Step::Points(spans) => sources::points(facts, spans, limit, projection)?,
+            Step::Range(span) => sources::range(table_id, span, &span.lower, limit, projection)?,
+            Step::Points(spans) => sources::points(table_id, spans, limit, projection)?,
         };
         stream(lease, source, &mut |row| page.offer_row(row)).await
     }

@@ -3,36 +3,40 @@
 use crate::model::{Key, Stored};
 use crate::store::StoreResult;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::shared::{Lookup, read};
 use crate::store::postgres::retry::Attempt;
 
 /// The read of one entity.
-pub struct Get<'a> {
+pub(crate) struct Get<'a> {
     pub key: &'a Key,
 }
 
 impl Attempt for Get<'_> {
     type Done = Option<Stored>;
 
-    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Option<Stored>>> {
-        Ok(store.lookup(facts, self.key).await?)
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Option<Stored>>> {
+        Ok(store.lookup(table_id, self.key).await?)
     }
 }
 
 impl PgStore {
     /// What is stored under a key, read together with what others ask for; the
     /// outer `None` if the table is gone.
-    pub(crate) async fn lookup(&self, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
+    pub(crate) async fn lookup(
+        &self,
+        table_id: TableId,
+        key: &Key,
+    ) -> Result<Option<Option<Stored>>, Trouble> {
         if let Some(reads) = &self.reads
             && self.pool.may_open()
         {
-            return reads.submit(Lookup { facts, key: key.clone() }).await;
+            return reads.submit(Lookup { table_id, key: key.clone() }).await;
         }
         Box::pin(async {
             let mut lease = self.pool.acquire().await?;
-            read(&mut lease, facts, key).await
+            read(&mut lease, table_id, key).await
         })
         .await
     }

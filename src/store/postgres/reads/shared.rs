@@ -6,9 +6,9 @@ use sqlx::Row;
 
 use crate::metrics::{self, METRICS};
 use crate::model::{Key, Stored};
-use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lane::{Job, Shared, Waiting};
-use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::found;
@@ -18,14 +18,14 @@ use crate::store::postgres::statements;
 const MAX_ROUND: usize = 128;
 
 /// The read of one entity.
-pub struct Lookup {
-    pub facts: Facts,
+pub(crate) struct Lookup {
+    pub table_id: TableId,
     pub key: Key,
 }
 
 /// The lane of point reads. Its reply is what is stored; the outer `None` says
 /// that the table is gone.
-pub struct Reads;
+pub(crate) struct Reads;
 
 impl Shared for Reads {
     type Request = Lookup;
@@ -45,8 +45,8 @@ impl Shared for Reads {
     async fn run(mut lease: Lease<'_>, mut round: Vec<Job<Self>>) {
         match round.pop() {
             Some(only) if round.is_empty() => {
-                let Lookup { facts, key } = &only.request;
-                let outcome = read(&mut lease, *facts, key).await;
+                let Lookup { table_id, key } = &only.request;
+                let outcome = read(&mut lease, *table_id, key).await;
                 only.answer(outcome);
             }
             last => {
@@ -58,22 +58,27 @@ impl Shared for Reads {
 }
 
 /// What is stored under a key; the outer `None` if the table is gone.
-pub async fn read(lease: &mut Lease<'_>, facts: Facts, key: &Key) -> Result<Option<Option<Stored>>, Trouble> {
+pub(crate) async fn read(
+    lease: &mut Lease<'_>,
+    table_id: TableId,
+    key: &Key,
+) -> Result<Option<Option<Stored>>, Trouble> {
     let query = sqlx::query(statements::READ)
-        .bind(facts.bucket(&key.partition))
+        .bind(table_id.bucket(&key.partition))
         .bind(&key.partition)
         .bind(&key.row)
-        .bind(facts.table_no);
+        .bind(table_id.table_no);
     let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
     Ok(Some(found(&row, key.clone())?))
 }
 
 /// Answers each read as its row comes in, those without a row at the end.
 async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
-    let buckets: Vec<i64> = round.iter().map(|j| j.request.facts.bucket(&j.request.key.partition)).collect();
+    let buckets: Vec<i64> =
+        round.iter().map(|j| j.request.table_id.bucket(&j.request.key.partition)).collect();
     let pks: Vec<&str> = round.iter().map(|j| j.request.key.partition.as_str()).collect();
     let rks: Vec<&str> = round.iter().map(|j| j.request.key.row.as_str()).collect();
-    let tables: Vec<i64> = round.iter().map(|j| j.request.facts.table_no).collect();
+    let tables: Vec<i64> = round.iter().map(|j| j.request.table_id.table_no).collect();
     let query = sqlx::query(statements::READ_EACH).bind(buckets).bind(pks).bind(rks).bind(tables);
     let mut open: Vec<Option<Job<Reads>>> = round.into_iter().map(Some).collect();
     let outcome = lease

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::Key;
 use crate::plan::{Predicate, Projection, Span};
-use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::binds::Binds;
 use crate::store::postgres::reads::filter;
@@ -12,7 +12,7 @@ use crate::store::postgres::statements;
 
 /// What one statement reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// A range of keys.
     Range(&'a Span),
     /// Single keys, ascending; never none.
@@ -21,7 +21,7 @@ pub enum Step<'a> {
 
 impl Step<'_> {
     /// The first key that the step can yield.
-    pub fn first(&self) -> Option<&Key> {
+    pub(crate) fn first(&self) -> Option<&Key> {
         match self {
             Step::Range(span) => Some(&span.lower),
             Step::Points(spans) => spans.first().map(|span| &span.lower),
@@ -30,7 +30,7 @@ impl Step<'_> {
 }
 
 /// Groups neighbouring single keys.
-pub fn steps(spans: &[Span]) -> Vec<Step<'_>> {
+pub(crate) fn steps(spans: &[Span]) -> Vec<Step<'_>> {
     spans
         .chunk_by(|a, b| a.as_point().is_some() && b.as_point().is_some())
         .map(|chunk| match chunk {
@@ -46,7 +46,7 @@ pub fn steps(spans: &[Span]) -> Vec<Step<'_>> {
 const MAX_KEPT_TEXT: usize = 2560;
 
 /// A statement that yields rows in key order.
-pub struct Source {
+pub(crate) struct Source {
     pub text: Cow<'static, str>,
     pub binds: Binds,
     /// Whether the connection keeps the statement for the next time. What a client can
@@ -67,28 +67,28 @@ impl Source {
 }
 
 /// At most `limit` rows from `lower` on, inside `span`.
-pub fn range(
-    facts: Facts,
+pub(crate) fn range(
+    table_id: TableId,
     span: &Span,
     lower: &Key,
     limit: usize,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let (binds, buckets) = range_binds(facts, span, lower, limit)?;
+    let (binds, buckets) = range_binds(table_id, span, lower, limit)?;
     Ok(Source::fixed(statements::range(projection, span.upper.is_some(), buckets), binds))
 }
 
 /// Of `rows` rows from `lower` on, inside `span`, those that a predicate keeps, `limit` at
 /// most, and the key of the row after them.
-pub fn window(
-    facts: Facts,
+pub(crate) fn window(
+    table_id: TableId,
     span: &Span,
     lower: &Key,
     (rows, limit): (usize, usize),
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let (mut binds, buckets) = range_binds(facts, span, lower, rows)?;
+    let (mut binds, buckets) = range_binds(table_id, span, lower, rows)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
     let condition = filter::fragment(predicate, &mut binds)?;
     let bounded = span.upper.is_some();
@@ -98,56 +98,61 @@ pub fn window(
 
 /// Those of the rows from `lower` on, inside `span`, that a predicate keeps, and one in
 /// so many of the others: `limit` at most of both together.
-pub fn walk(
-    facts: Facts,
+pub(crate) fn walk(
+    table_id: TableId,
     span: &Span,
     lower: &Key,
     limit: usize,
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let (mut binds, buckets) = range_binds(facts, span, lower, limit)?;
+    let (mut binds, buckets) = range_binds(table_id, span, lower, limit)?;
     let condition = filter::fragment(predicate, &mut binds)?;
     Ok(Source::composed(statements::walk(projection, span.upper.is_some(), buckets, &condition), binds))
 }
 
 /// The values that statements about a range have in common, and their buckets.
-fn range_binds(facts: Facts, span: &Span, lower: &Key, limit: usize) -> Result<(Binds, usize), Trouble> {
+fn range_binds(table_id: TableId, span: &Span, lower: &Key, limit: usize) -> Result<(Binds, usize), Trouble> {
     let mut binds = Binds::default();
-    binds.add(facts.table_no)?;
+    binds.add(table_id.table_no)?;
     binds.add(limit as i64)?;
     for key in std::iter::once(lower).chain(&span.upper) {
         binds.add(key.partition.as_str())?;
         binds.add(key.row.as_str())?;
     }
-    let buckets = buckets(facts, span);
+    let buckets = buckets(table_id, span);
     for bucket in &buckets {
         binds.add(*bucket)?;
     }
     Ok((binds, buckets.len()))
 }
 
-fn buckets(facts: Facts, span: &Span) -> Vec<i64> {
+fn buckets(table_id: TableId, span: &Span) -> Vec<i64> {
     match span.partition() {
-        Some(partition) => vec![facts.bucket(partition)],
-        None => facts.buckets().collect(),
+        Some(partition) => vec![table_id.bucket(partition)],
+        None => table_id.buckets().collect(),
     }
 }
 
 /// At most `limit` of the rows with these keys.
-pub fn points(facts: Facts, spans: &[Span], limit: usize, projection: Projection) -> Result<Source, Trouble> {
+pub(crate) fn points(
+    table_id: TableId,
+    spans: &[Span],
+    limit: usize,
+    projection: Projection,
+) -> Result<Source, Trouble> {
     let mut binds = Binds::default();
-    binds.add(facts.table_no)?;
+    binds.add(table_id.table_no)?;
     binds.add(limit as i64)?;
     let pks: Vec<&str> = spans.iter().map(|span| span.lower.partition.as_str()).collect();
     let rks: Vec<&str> = spans.iter().map(|span| span.lower.row.as_str()).collect();
     let one = pks.first().filter(|first| pks.iter().all(|pk| pk == *first));
     let text = if let Some(partition) = one {
-        binds.add(facts.bucket(partition))?;
+        binds.add(table_id.bucket(partition))?;
         binds.add(*partition)?;
         statements::points_of_partition(projection)
     } else {
-        let buckets: Vec<i64> = pks.iter().map(|pk| facts.bucket(pk)).collect();
+        let buckets: Vec<i64> = pks.iter().map(|pk| table_id.bucket(pk)).collect();
         binds.add(buckets)?;
         binds.add(pks)?;
         statements::points(projection)
@@ -157,14 +162,14 @@ pub fn points(facts: Facts, spans: &[Span], limit: usize, projection: Projection
 }
 
 /// At most `limit` of the rows with these keys that a predicate keeps.
-pub fn filtered_points(
-    facts: Facts,
+pub(crate) fn filtered_points(
+    table_id: TableId,
     spans: &[Span],
     limit: usize,
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let Source { text, mut binds, .. } = points(facts, spans, spans.len(), Projection::Full)?;
+    let Source { text, mut binds, .. } = points(table_id, spans, spans.len(), Projection::Full)?;
     let condition = filter::fragment(predicate, &mut binds)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
     Ok(Source::composed(statements::filtered(&text, &condition, projection, &empty, &limit), binds))

@@ -13,7 +13,7 @@ const VERSION: u8 = 1;
 
 /// JSON text to be bound as jsonb.
 #[derive(Debug, Clone, Copy)]
-pub struct JsonText<'a>(pub &'a str);
+pub(crate) struct JsonText<'a>(pub &'a str);
 
 impl Type<Postgres> for JsonText<'_> {
     fn type_info() -> PgTypeInfo {
@@ -37,7 +37,7 @@ impl Encode<'_, Postgres> for JsonText<'_> {
 
 /// Properties as a row carries them.
 #[derive(Debug)]
-pub struct StoredColumn<'r>(pub &'r str);
+pub(crate) struct StoredColumn<'r>(pub &'r str);
 
 impl Type<Postgres> for StoredColumn<'_> {
     fn type_info() -> PgTypeInfo {

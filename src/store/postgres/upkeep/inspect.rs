@@ -43,7 +43,7 @@ pub async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
 async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
     let mut connection = connect(&options.url, options.acquire_timeout).await?;
     let db = &mut connection;
-    let mut found = facts(db).await.map_err(StartError::Connect)?;
+    let mut found = table_id(db).await.map_err(StartError::Connect)?;
     let obstacle = match &options.migrate_url {
         None => obstacle(db).await.map_err(StartError::Connect)?,
         Some(url) => match connect(url, options.acquire_timeout).await {
@@ -62,7 +62,7 @@ async fn connect(url: &str, limit: Duration) -> Result<PgConnection, StartError>
     connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)
 }
 
-async fn facts(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
+async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let server = sqlx::query(SERVER).fetch_one(&mut *db).await?;
     let (asked, row) = (Utc::now(), sqlx::query(CLOCK).fetch_one(&mut *db).await?);
     // What the question took is shared by both ways.

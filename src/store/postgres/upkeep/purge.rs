@@ -6,7 +6,7 @@ use sqlx::Row;
 
 use crate::model::Ticks;
 use crate::store::bucket::buckets;
-use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::{PgStore, statements};
@@ -22,13 +22,13 @@ const GRACE: i64 = 3600 * 10_000_000;
 /// Where the next call goes on: the last key that was removed from this bucket.
 /// Without it each call would pass all index entries of what is gone already.
 #[derive(Debug, Clone)]
-struct Place {
+struct PurgePosition {
     bucket: i64,
     pk: String,
     rk: String,
 }
 
-impl Place {
+impl PurgePosition {
     /// Before the first row of a bucket; keys may be empty.
     const fn first(bucket: i64) -> Self {
         Self { bucket, pk: String::new(), rk: String::new() }
@@ -38,7 +38,7 @@ impl Place {
 /// How far this process has come with the table that it purges. Each replica
 /// keeps its own, and each removes all that it finds before its place.
 #[derive(Debug, Default)]
-pub(crate) struct Swept(Mutex<Option<(Sweep, Place)>>);
+pub(crate) struct PurgeProgress(Mutex<Option<(Sweep, PurgePosition)>>);
 
 /// One of the two looks at a table, which differ in when they are due. The second
 /// starts at its beginning: late writes may be anywhere.
@@ -48,13 +48,13 @@ struct Sweep {
     due: i64,
 }
 
-impl Swept {
-    fn place(&self, of: Sweep) -> Option<Place> {
+impl PurgeProgress {
+    fn place(&self, of: Sweep) -> Option<PurgePosition> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(sweep, _)| *sweep == of).map(|(_, place)| place.clone())
     }
 
-    fn set(&self, last: Option<(Sweep, Place)>) {
+    fn set(&self, last: Option<(Sweep, PurgePosition)>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 }
@@ -81,15 +81,15 @@ impl PgStore {
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
         let sweep = Sweep { table_no, due: row.try_get("due").map_err(broken_row)? };
         let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
-        let start = self.swept.place(sweep).unwrap_or_else(|| Place::first(i64::MIN));
+        let start = self.purge_progress.place(sweep).unwrap_or_else(|| PurgePosition::first(i64::MIN));
         for bucket in buckets(table_no, spread).filter(|bucket| *bucket >= start.bucket) {
-            let from = if bucket == start.bucket { start.clone() } else { Place::first(bucket) };
+            let from = if bucket == start.bucket { start.clone() } else { PurgePosition::first(bucket) };
             if let Some(last) = purge_range(&mut lease, from).await? {
-                self.swept.set(Some((sweep, last)));
+                self.purge_progress.set(Some((sweep, last)));
                 return Ok(true);
             }
         }
-        self.swept.set(None);
+        self.purge_progress.set(None);
         let after_grace = deleted_at.saturating_add(GRACE);
         let settle = if sweep.due >= after_grace {
             sqlx::query(statements::FORGET).bind(table_no)
@@ -104,15 +104,15 @@ impl PgStore {
 
 /// Removes the next rows of a bucket; where to go on if more may be left. A range
 /// is found by its last key, since a DELETE knows no LIMIT.
-async fn purge_range(lease: &mut Lease<'_>, from: Place) -> Result<Option<Place>, Trouble> {
-    let Place { bucket, pk, rk } = from;
+async fn purge_range(lease: &mut Lease<'_>, from: PurgePosition) -> Result<Option<PurgePosition>, Trouble> {
+    let PurgePosition { bucket, pk, rk } = from;
     let bound = sqlx::query(statements::PURGE_BOUND).bind(bucket).bind(&pk).bind(&rk).bind(RANGE - 1);
     let Some(last) = lease.row(bound, Effect::Undone).await? else {
         let rest = sqlx::query(statements::PURGE_REST).bind(bucket).bind(pk).bind(rk);
         lease.row(rest, Effect::Unknown).await?;
         return Ok(None);
     };
-    let end = Place {
+    let end = PurgePosition {
         bucket,
         pk: last.try_get("pk").map_err(broken_row)?,
         rk: last.try_get("rk").map_err(broken_row)?,

@@ -8,7 +8,7 @@ use crate::model::Ticks;
 use crate::store::StoreResult;
 use crate::store::bucket::new_table_no;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::rewind as texts;

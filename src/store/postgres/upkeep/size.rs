@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::retry::{Attempt, retry_or_reconnect};
 use crate::store::postgres::rows::broken_row;
@@ -24,7 +24,7 @@ impl PgStore {
 }
 
 /// The measure of a table by its first entities.
-pub struct Measure {
+pub(crate) struct Measure {
     /// Entities to look at, at most.
     pub most: u32,
 }
@@ -32,15 +32,15 @@ pub struct Measure {
 impl Attempt for Measure {
     type Done = TableSize;
 
-    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<TableSize>> {
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<TableSize>> {
         let mut lease = store.pool.acquire().await?;
-        let check = sqlx::query(statements::CHECK_TABLE).bind(facts.table_no);
+        let check = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
         if lease.row(check, Effect::Undone).await?.is_none() {
             return Ok(None);
         }
         let most = u64::from(self.most);
         let mut size = TableSize::default();
-        for bucket in facts.buckets() {
+        for bucket in table_id.buckets() {
             // One more than may be counted tells whether there are more.
             let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
             let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);

@@ -1,4 +1,4 @@
-//! Turns for writes whose row is locked by somebody else.
+//! Queues for writes whose row is locked by somebody else.
 //!
 //! Of the writes of one row, one at a time uses a connection; the others wait
 //! without one. Those that wait long for a lock are few in all, so that the rest of
@@ -17,8 +17,8 @@ use crate::store::Fault;
 /// The part of a pool that may wait for locks.
 const PART: usize = 4;
 
-/// The turns of one store.
-pub struct Turns {
+/// The queues of one store.
+pub(crate) struct RowQueues {
     /// A queue for each row that has a turn or that somebody waits for, by its hash.
     rows: Mutex<HashMap<u64, Arc<Semaphore>>>,
     hasher: RandomState,
@@ -26,15 +26,15 @@ pub struct Turns {
     limit: Duration,
 }
 
-impl Turns {
+impl RowQueues {
     /// For a pool of so many connections; nobody waits longer than `limit` for a turn.
-    pub fn new(connections: usize, limit: Duration) -> Self {
+    pub(crate) fn new(connections: usize, limit: Duration) -> Self {
         let waits = Semaphore::new((connections / PART).max(1));
         Self { rows: Mutex::default(), hasher: RandomState::new(), waits, limit }
     }
 
     /// Whether a write of the row has the turn.
-    pub fn is_taken(&self, row: impl Hash) -> bool {
+    pub(crate) fn is_taken(&self, row: impl Hash) -> bool {
         let rows = self.rows();
         !rows.is_empty() && rows.contains_key(&self.hasher.hash_one(row))
     }
@@ -43,10 +43,10 @@ impl Turns {
     ///
     /// # Errors
     /// [`Fault::Busy`] if that takes too long.
-    pub async fn of_row(&self, row: impl Hash) -> Result<RowTurn<'_>, Fault> {
+    pub(crate) async fn of_row(&self, row: impl Hash) -> Result<RowTurn<'_>, Fault> {
         let hash = self.hasher.hash_one(row);
         let queue = Arc::clone(self.rows().entry(hash).or_insert_with(|| Arc::new(Semaphore::new(1))));
-        let mut turn = RowTurn { turns: self, hash, permit: None, queue };
+        let mut turn = RowTurn { queues: self, hash, permit: None, queue };
         let waiting = timeout(self.limit, Arc::clone(&turn.queue).acquire_owned()).await;
         turn.permit = Some(waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)?);
         Ok(turn)
@@ -56,7 +56,7 @@ impl Turns {
     ///
     /// # Errors
     /// [`Fault::Busy`] if that takes too long.
-    pub async fn to_wait(&self) -> Result<SemaphorePermit<'_>, Fault> {
+    pub(crate) async fn to_wait(&self) -> Result<SemaphorePermit<'_>, Fault> {
         let waiting = timeout(self.limit, self.waits.acquire()).await;
         waiting.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable)
     }
@@ -67,8 +67,8 @@ impl Turns {
 }
 
 /// The turn of a row, or a place in its queue.
-pub struct RowTurn<'t> {
-    turns: &'t Turns,
+pub(crate) struct RowTurn<'t> {
+    queues: &'t RowQueues,
     hash: u64,
     permit: Option<OwnedSemaphorePermit>,
     queue: Arc<Semaphore>,
@@ -77,7 +77,7 @@ pub struct RowTurn<'t> {
 impl Drop for RowTurn<'_> {
     fn drop(&mut self) {
         self.permit = None;
-        let mut rows = self.turns.rows();
+        let mut rows = self.queues.rows();
         // The map has one, and this is the other: nobody else waits.
         if Arc::strong_count(&self.queue) == 2 {
             rows.remove(&self.hash);
@@ -91,14 +91,14 @@ mod tests {
 
     #[tokio::test]
     async fn rows_have_queues_of_their_own_while_somebody_needs_them() {
-        let turns = Turns::new(8, Duration::from_millis(20));
-        assert!(!turns.is_taken(1));
-        let first = turns.of_row(1).await.unwrap();
+        let queues = RowQueues::new(8, Duration::from_millis(20));
+        assert!(!queues.is_taken(1));
+        let first = queues.of_row(1).await.unwrap();
         let others: Vec<_> = (2..1000).collect();
-        assert!(turns.is_taken(1) && !others.iter().any(|row| turns.is_taken(row)));
-        assert_eq!(turns.of_row(1).await.err(), Some(Fault::Busy));
-        turns.of_row(2).await.unwrap();
+        assert!(queues.is_taken(1) && !others.iter().any(|row| queues.is_taken(row)));
+        assert_eq!(queues.of_row(1).await.err(), Some(Fault::Busy));
+        queues.of_row(2).await.unwrap();
         drop(first);
-        assert!(turns.rows().is_empty());
+        assert!(queues.rows().is_empty());
     }
 }

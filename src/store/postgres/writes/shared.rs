@@ -17,9 +17,9 @@ use crate::model::entity::StoredProperties;
 use crate::model::{Key, Ticks};
 use crate::plan::room::MAX_STORED_TEXT;
 use crate::store::Fault;
-use crate::store::postgres::catalog::tables::Facts;
+use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lane::{Job, Shared, Waiting};
-use crate::store::postgres::connections::pool::{Lease, Statement};
+use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::{JsonText, broken_row, ticks};
@@ -34,7 +34,7 @@ const ALL_MEMBERS: &str = "$.*";
 
 /// What a statement does, and the guard under which it does so.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effort {
+pub(crate) enum GuardedChange {
     /// Stores a new row if there is none.
     Insert(StoredProperties),
     /// Stores a row whatever is there.
@@ -53,7 +53,7 @@ pub enum Effort {
 
 /// What is merged, and into what it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Merging {
+pub(crate) struct Merging {
     pub properties: StoredProperties,
     /// Annotations that must not be stored, joined by commas, which no name has.
     pub annotations: String,
@@ -62,42 +62,42 @@ pub struct Merging {
 }
 
 /// One guarded write of one row.
-pub struct Speculation {
-    pub facts: Facts,
+pub(crate) struct GuardedWrite {
+    pub table_id: TableId,
     pub key: Key,
-    pub effort: Effort,
+    pub change: GuardedChange,
     /// The version to store, unless the stored one is as new.
     pub now: Ticks,
 }
 
-/// What became of a speculation.
-pub enum Verdict {
+/// What became of a write.
+pub(crate) enum GuardedReply {
     /// Done and durable, under this version (of a delete: the last one); `None`
     /// if the guard did not hold, or the table is gone.
     Tried(Option<Ticks>),
     /// Nothing was done: the write is handed back, to be tried by itself.
-    Alone(Box<Speculation>),
+    Alone(Box<GuardedWrite>),
 }
 
 impl PgStore {
     /// Does a guarded write, together with those of others; `None` if the guard
     /// did not hold, or the table is gone.
-    pub(crate) async fn speculate(&self, speculation: Speculation) -> Result<Option<Ticks>, Trouble> {
+    pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, Trouble> {
         let alone = match &self.writes {
-            Some(writes) if self.pool.may_open() && !self.turns.is_taken(speculation.address()) => {
-                match writes.submit(speculation).await? {
-                    Verdict::Tried(outcome) => return Ok(outcome),
-                    Verdict::Alone(speculation) => speculation,
+            Some(writes) if self.pool.may_open() && !self.row_queues.is_taken(write.address()) => {
+                match writes.submit(write).await? {
+                    GuardedReply::Tried(outcome) => return Ok(outcome),
+                    GuardedReply::Alone(write) => write,
                 }
             }
-            _ => Box::new(speculation),
+            _ => Box::new(write),
         };
-        Box::pin(self.speculate_alone(&alone)).await
+        Box::pin(self.write_guarded_alone(&alone)).await
     }
 
     /// Does a write by itself, and waits for its row if somebody holds that.
-    async fn speculate_alone(&self, alone: &Speculation) -> Result<Option<Ticks>, Trouble> {
-        let _turn = self.turns.of_row(alone.address()).await?;
+    async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
+        let _turn = self.row_queues.of_row(alone.address()).await?;
         {
             let mut lease = self.pool.acquire_for(Some(LockWait::Short)).await?;
             match run_alone(&mut lease, alone).await {
@@ -105,22 +105,22 @@ impl PgStore {
                 done => return done,
             }
         }
-        let _wait = self.turns.to_wait().await?;
+        let _wait = self.row_queues.to_wait().await?;
         let mut lease = self.pool.acquire_for(Some(LockWait::Long)).await?;
         run_alone(&mut lease, alone).await
     }
 }
 
-async fn run_alone(lease: &mut Lease<'_>, speculation: &Speculation) -> Result<Option<Ticks>, Trouble> {
-    lease.row(speculation.statement(), Effect::Unknown).await?.as_ref().map(version).transpose()
+async fn run_alone(lease: &mut Lease<'_>, write: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
+    lease.row(write.statement(), Effect::Unknown).await?.as_ref().map(version).transpose()
 }
 
 /// The lane of single writes.
-pub struct Writes;
+pub(crate) struct Writes;
 
 impl Shared for Writes {
-    type Request = Speculation;
-    type Reply = Verdict;
+    type Request = GuardedWrite;
+    type Reply = GuardedReply;
     const EFFECT: Effect = Effect::Unknown;
     const LOCK_WAIT: Option<LockWait> = Some(LockWait::Short);
     const TURNS: usize = 8;
@@ -138,7 +138,7 @@ impl Shared for Writes {
             && let Some(job) = waiting.pop_front()
         {
             let fits = round.first().is_none_or(|first| {
-                std::mem::discriminant(&first.request.effort) == std::mem::discriminant(&job.request.effort)
+                std::mem::discriminant(&first.request.change) == std::mem::discriminant(&job.request.change)
             });
             if !fits {
                 later.push_back(job);
@@ -168,25 +168,25 @@ impl Shared for Writes {
         };
         match outcome {
             Ok(versions) => {
-                round.into_iter().zip(versions).for_each(|(job, v)| job.answer(v.map(Verdict::Tried)));
+                round.into_iter().zip(versions).for_each(|(job, v)| job.answer(v.map(GuardedReply::Tried)));
             }
             Err(trouble) if undone(trouble) => {
                 METRICS.handed_back.add(round.len() as u64);
                 round
                     .into_iter()
-                    .for_each(|job| job.answer_with(|speculation| Ok(Verdict::Alone(Box::new(speculation)))));
+                    .for_each(|job| job.answer_with(|write| Ok(GuardedReply::Alone(Box::new(write)))));
             }
             Err(trouble) => round.into_iter().for_each(|job| job.answer(Err(trouble))),
         }
     }
 }
 
-impl Speculation {
+impl GuardedWrite {
     fn bucket(&self) -> i64 {
-        self.facts.bucket(&self.key.partition)
+        self.table_id.bucket(&self.key.partition)
     }
 
-    pub fn address(&self) -> (i64, &str, &str) {
+    pub(crate) fn address(&self) -> (i64, &str, &str) {
         (self.bucket(), &self.key.partition, &self.key.row)
     }
 
@@ -199,48 +199,50 @@ impl Speculation {
     }
 
     fn properties(&self) -> &str {
-        match &self.effort {
-            Effort::Insert(p) | Effort::Upsert(p) | Effort::Update(p, _) => p.as_str(),
-            Effort::Merge(m, _) | Effort::InsertOrMerge(m) => m.properties.as_str(),
-            Effort::Delete(_) => "",
+        match &self.change {
+            GuardedChange::Insert(p) | GuardedChange::Upsert(p) | GuardedChange::Update(p, _) => p.as_str(),
+            GuardedChange::Merge(m, _) | GuardedChange::InsertOrMerge(m) => m.properties.as_str(),
+            GuardedChange::Delete(_) => "",
         }
     }
 
     const fn merging(&self) -> Option<&Merging> {
-        match &self.effort {
-            Effort::Merge(merging, _) | Effort::InsertOrMerge(merging) => Some(merging),
+        match &self.change {
+            GuardedChange::Merge(merging, _) | GuardedChange::InsertOrMerge(merging) => Some(merging),
             _ => None,
         }
     }
 
     const fn wanted(&self) -> Option<i64> {
-        match &self.effort {
-            Effort::Update(_, wanted) | Effort::Merge(_, wanted) | Effort::Delete(wanted) => *wanted,
-            Effort::Insert(_) | Effort::Upsert(_) | Effort::InsertOrMerge(_) => None,
+        match &self.change {
+            GuardedChange::Update(_, wanted)
+            | GuardedChange::Merge(_, wanted)
+            | GuardedChange::Delete(wanted) => *wanted,
+            GuardedChange::Insert(_) | GuardedChange::Upsert(_) | GuardedChange::InsertOrMerge(_) => None,
         }
     }
 
     /// The statement that does this write and no other.
-    pub fn statement(&self) -> Statement<'_> {
-        let text = match &self.effort {
-            Effort::Insert(_) => statements::INSERT,
-            Effort::Upsert(_) => statements::UPSERT,
-            Effort::Update(..) => statements::UPDATE,
-            Effort::Merge(..) => statements::MERGE,
-            Effort::InsertOrMerge(_) => statements::INSERT_OR_MERGE,
-            Effort::Delete(_) => statements::DELETE,
+    pub(crate) fn statement(&self) -> Statement<'_> {
+        let text = match &self.change {
+            GuardedChange::Insert(_) => statements::INSERT,
+            GuardedChange::Upsert(_) => statements::UPSERT,
+            GuardedChange::Update(..) => statements::UPDATE,
+            GuardedChange::Merge(..) => statements::MERGE,
+            GuardedChange::InsertOrMerge(_) => statements::INSERT_OR_MERGE,
+            GuardedChange::Delete(_) => statements::DELETE,
         };
         let query = sqlx::query(text)
             .bind(self.bucket())
             .bind(&self.key.partition)
             .bind(&self.key.row)
-            .bind(self.facts.table_no);
-        match &self.effort {
-            Effort::Insert(_) | Effort::Upsert(_) => self.put(query),
-            Effort::Update(_, wanted) => self.put(query).bind(*wanted),
-            Effort::Merge(merging, wanted) => self.merge(query, merging).bind(*wanted),
-            Effort::InsertOrMerge(merging) => self.merge(query, merging),
-            Effort::Delete(wanted) => query.bind(*wanted),
+            .bind(self.table_id.table_no);
+        match &self.change {
+            GuardedChange::Insert(_) | GuardedChange::Upsert(_) => self.put(query),
+            GuardedChange::Update(_, wanted) => self.put(query).bind(*wanted),
+            GuardedChange::Merge(merging, wanted) => self.merge(query, merging).bind(*wanted),
+            GuardedChange::InsertOrMerge(merging) => self.merge(query, merging),
+            GuardedChange::Delete(wanted) => query.bind(*wanted),
         }
     }
 
@@ -254,7 +256,7 @@ impl Speculation {
 }
 
 /// The bounds of what may be merged into, which are the same for all.
-pub fn bounded(query: Statement<'_>) -> Statement<'_> {
+pub(crate) fn bounded(query: Statement<'_>) -> Statement<'_> {
     query.bind(MAX_STORED_TEXT).bind(ALL_MEMBERS)
 }
 
@@ -286,29 +288,29 @@ fn tell_apart(round: &mut [Job<Writes>]) {
 
 fn statement_for_each(round: &[Job<Writes>]) -> Statement<'_> {
     let requests = || round.iter().map(|job| &job.request);
-    let buckets = || requests().map(Speculation::bucket).collect::<Vec<_>>();
+    let buckets = || requests().map(GuardedWrite::bucket).collect::<Vec<_>>();
     let pks = || requests().map(|r| r.key.partition.as_str()).collect::<Vec<_>>();
     let rks = || requests().map(|r| r.key.row.as_str()).collect::<Vec<_>>();
-    let tables = || requests().map(|r| r.facts.table_no).collect::<Vec<_>>();
+    let tables = || requests().map(|r| r.table_id.table_no).collect::<Vec<_>>();
     let address = |text| sqlx::query(text).bind(buckets()).bind(pks()).bind(rks()).bind(tables());
     let versions = || requests().map(|r| r.now.raw()).collect::<Vec<i64>>();
     let properties = || requests().map(|r| JsonText(r.properties())).collect::<Vec<_>>();
-    let wanted = || requests().map(Speculation::wanted).collect::<Vec<_>>();
-    let merging = || requests().filter_map(Speculation::merging);
+    let wanted = || requests().map(GuardedWrite::wanted).collect::<Vec<_>>();
+    let merging = || requests().filter_map(GuardedWrite::merging);
     let annotations = || merging().map(|m| m.annotations.as_str()).collect::<Vec<_>>();
     let rooms = || merging().map(|m| m.room).collect::<Vec<_>>();
     let put = |text| address(text).bind(versions()).bind(properties());
-    match round.first().map(|job| &job.request.effort) {
-        Some(Effort::Upsert(_)) => put(statements::UPSERT_EACH),
-        Some(Effort::Update(..)) => put(statements::UPDATE_EACH).bind(wanted()),
-        Some(Effort::Merge(..)) => {
+    match round.first().map(|job| &job.request.change) {
+        Some(GuardedChange::Upsert(_)) => put(statements::UPSERT_EACH),
+        Some(GuardedChange::Update(..)) => put(statements::UPDATE_EACH).bind(wanted()),
+        Some(GuardedChange::Merge(..)) => {
             bounded(put(statements::MERGE_EACH).bind(annotations()).bind(rooms())).bind(wanted())
         }
-        Some(Effort::InsertOrMerge(_)) => {
+        Some(GuardedChange::InsertOrMerge(_)) => {
             bounded(put(statements::INSERT_OR_MERGE_EACH).bind(annotations()).bind(rooms()))
         }
-        Some(Effort::Delete(_)) => address(statements::DELETE_EACH).bind(wanted()),
-        Some(Effort::Insert(_)) | None => put(statements::INSERT_EACH),
+        Some(GuardedChange::Delete(_)) => address(statements::DELETE_EACH).bind(wanted()),
+        Some(GuardedChange::Insert(_)) | None => put(statements::INSERT_EACH),
     }
 }
 
@@ -331,16 +333,16 @@ fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, 
 
 /// Which write of the round a row belongs to.
 fn place(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Error> {
-    Ok(match round.first().map(|job| &job.request.effort) {
-        Some(Effort::Insert(_)) | None => {
+    Ok(match round.first().map(|job| &job.request.change) {
+        Some(GuardedChange::Insert(_)) | None => {
             let modified: i64 = row.try_get("modified")?;
             round.iter().position(|job| job.request.now.raw() == modified)
         }
-        Some(Effort::Upsert(_) | Effort::InsertOrMerge(_)) => {
+        Some(GuardedChange::Upsert(_) | GuardedChange::InsertOrMerge(_)) => {
             let address: (i64, &str, &str) = (row.try_get("bucket")?, row.try_get("pk")?, row.try_get("rk")?);
             round.binary_search_by(|job| job.request.address().cmp(&address)).ok()
         }
-        Some(Effort::Update(..) | Effort::Merge(..) | Effort::Delete(_)) => {
+        Some(GuardedChange::Update(..) | GuardedChange::Merge(..) | GuardedChange::Delete(_)) => {
             let n: i64 = row.try_get("n")?;
             usize::try_from(n - 1).ok().filter(|at| *at < round.len())
         }

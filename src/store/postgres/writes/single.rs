@@ -1,6 +1,6 @@
 //! One write in as few round trips as it takes.
 //!
-//! Writes speculate: one statement carries the guard under which
+//! Writes are optimistic: one statement carries the guard under which
 //! `plan::decide` would say yes, and commits by itself. Where the guard fails,
 //! the row is read and `decide` names the error; where `decide` says yes after
 //! all, the row has changed in between and the write is tried again. The guard
@@ -14,17 +14,17 @@ use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Stored, Ticks};
 use crate::plan::room::room;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
-use crate::store::postgres::catalog::tables::{Facts, exists};
-use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::retry::{Attempt, UNLOCKED_ATTEMPTS};
 use crate::store::postgres::rows::{broken_row, ticks, version};
-use crate::store::postgres::writes::shared::{Effort, Merging, Speculation};
+use crate::store::postgres::writes::shared::{GuardedChange, GuardedWrite, Merging};
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
 
 /// One write of one entity.
-pub struct One<'a> {
+pub(crate) struct One<'a> {
     pub write: &'a Write,
     pub now: Ticks,
 }
@@ -32,26 +32,26 @@ pub struct One<'a> {
 impl Attempt for One<'_> {
     type Done = Written;
 
-    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
         for _ in 0..UNLOCKED_ATTEMPTS {
             if let Some(assumed) = self.assumption() {
                 let change = decide(self.write, assumed.as_ref(), self.now)?;
-                if let Some(guess) = self.assuming(facts, change)
-                    && let Some(version) = store.speculate(guess).await?
+                if let Some(guess) = self.assuming(table_id, change)
+                    && let Some(version) = store.write_guarded(guess).await?
                 {
                     return Ok(Some(self.written(version)));
                 }
             }
-            let Some(found) = store.lookup(facts, &self.write.key).await? else { return Ok(None) };
+            let Some(found) = store.lookup(table_id, &self.write.key).await? else { return Ok(None) };
             let change = decide(self.write, found.as_ref(), self.now)?;
             if matches!(self.write.kind, WriteKind::Merge(_)) {
-                let guarded = self.guarded(facts, change, found.as_ref());
-                if let Some(version) = store.speculate(guarded).await? {
+                let guarded = self.guarded(table_id, change, found.as_ref());
+                if let Some(version) = store.write_guarded(guarded).await? {
                     return Ok(Some(self.written(version)));
                 }
             }
         }
-        Box::pin(self.in_transaction(store, facts)).await
+        Box::pin(self.in_transaction(store, table_id)).await
     }
 }
 
@@ -79,20 +79,20 @@ impl One<'_> {
 
     /// The change, under the guard that it assumed; `None` for a merge of so
     /// much that what is stored has to be seen.
-    fn assuming(&self, facts: Facts, change: Change<'_>) -> Option<Speculation> {
-        let effort = match (self.write.kind, stored(change)) {
-            (WriteKind::Insert, Some(properties)) => Effort::Insert(properties),
-            (WriteKind::Replace(IfMatch::Absent), Some(properties)) => Effort::Upsert(properties),
+    fn assuming(&self, table_id: TableId, change: Change<'_>) -> Option<GuardedWrite> {
+        let change = match (self.write.kind, stored(change)) {
+            (WriteKind::Insert, Some(properties)) => GuardedChange::Insert(properties),
+            (WriteKind::Replace(IfMatch::Absent), Some(properties)) => GuardedChange::Upsert(properties),
             (WriteKind::Merge(IfMatch::Absent), Some(properties)) => {
-                Effort::InsertOrMerge(self.merging(properties)?)
+                GuardedChange::InsertOrMerge(self.merging(properties)?)
             }
             (kind @ WriteKind::Merge(_), Some(properties)) => {
-                Effort::Merge(self.merging(properties)?, wanted(kind))
+                GuardedChange::Merge(self.merging(properties)?, wanted(kind))
             }
-            (kind, Some(properties)) => Effort::Update(properties, wanted(kind)),
-            (kind, None) => Effort::Delete(wanted(kind)),
+            (kind, Some(properties)) => GuardedChange::Update(properties, wanted(kind)),
+            (kind, None) => GuardedChange::Delete(wanted(kind)),
         };
-        Some(self.speculation(facts, effort))
+        Some(self.guarded_write(table_id, change))
     }
 
     fn merging(&self, properties: StoredProperties) -> Option<Merging> {
@@ -102,29 +102,30 @@ impl One<'_> {
     }
 
     /// The change, provided that what was found is still what is stored.
-    fn guarded(&self, facts: Facts, change: Change<'_>, found: Option<&Stored>) -> Speculation {
+    fn guarded(&self, table_id: TableId, change: Change<'_>, found: Option<&Stored>) -> GuardedWrite {
         let guard = found.map(|f| f.modified.raw());
-        self.speculation(
-            facts,
+        self.guarded_write(
+            table_id,
             match (stored(change), guard) {
-                (Some(properties), None) => Effort::Insert(properties),
-                (Some(properties), guard) => Effort::Update(properties, guard),
-                (None, guard) => Effort::Delete(guard),
+                (Some(properties), None) => GuardedChange::Insert(properties),
+                (Some(properties), guard) => GuardedChange::Update(properties, guard),
+                (None, guard) => GuardedChange::Delete(guard),
             },
         )
     }
 
-    fn speculation(&self, facts: Facts, effort: Effort) -> Speculation {
-        Speculation { facts, key: self.write.key.clone(), effort, now: self.now }
+    fn guarded_write(&self, table_id: TableId, change: GuardedChange) -> GuardedWrite {
+        GuardedWrite { table_id, key: self.write.key.clone(), change, now: self.now }
     }
 
-    async fn in_transaction(&self, store: &PgStore, facts: Facts) -> StoreResult<Option<Written>> {
+    async fn in_transaction(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
         let key = &self.write.key;
-        let _turn = store.turns.of_row((facts.bucket(&key.partition), &*key.partition, &*key.row)).await?;
-        let _wait = store.turns.to_wait().await?;
+        let _turn =
+            store.row_queues.of_row((table_id.bucket(&key.partition), &*key.partition, &*key.row)).await?;
+        let _wait = store.row_queues.to_wait().await?;
         let mut lease = store.pool.acquire_to_lock().await?;
         lease.begin().await?;
-        let result = self.locked(&mut lease, facts).await;
+        let result = self.locked(&mut lease, table_id).await;
         match result {
             Ok(Some(written)) => {
                 lease.commit().await?;
@@ -137,20 +138,20 @@ impl One<'_> {
         }
     }
 
-    async fn locked(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Option<Written>> {
+    async fn locked(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Option<Written>> {
         let key = &self.write.key;
         let look = sqlx::query(statements::LOCK_ONE)
-            .bind(facts.bucket(&key.partition))
+            .bind(table_id.bucket(&key.partition))
             .bind(&key.partition)
             .bind(&key.row)
-            .bind(facts.table_no);
+            .bind(table_id.table_no);
         let row = lease.row(look, Effect::Undone).await?;
         let found = row.map(|row| version(&row, key.clone())).transpose()?;
-        if found.is_none() && !exists(lease, facts).await? {
+        if found.is_none() && !exists(lease, table_id).await? {
             return Ok(None);
         }
         let change = decide(self.write, found.as_ref(), self.now)?;
-        let guarded = self.guarded(facts, change, found.as_ref());
+        let guarded = self.guarded(table_id, change, found.as_ref());
         match lease.row(guarded.statement(), Effect::Undone).await? {
             Some(row) => Ok(Some(self.written(ticks(row.try_get("modified").map_err(broken_row)?)?))),
             // Inserted by another, or the table went, since the look.

@@ -19,8 +19,8 @@ use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Key, Stored, Ticks};
 use crate::plan::room::room;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
-use crate::store::postgres::catalog::tables::{Facts, exists};
-use crate::store::postgres::connections::pool::{Lease, Statement};
+use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble, not_begun};
 use crate::store::postgres::retry::Attempt;
@@ -33,7 +33,7 @@ use crate::store::{Failure, Fault, StoreResult};
 const GO_ON: ControlFlow<Option<Vec<Written>>> = ControlFlow::Continue(());
 
 /// The writes of one group: one partition, no row twice.
-pub struct Group<'a> {
+pub(crate) struct Group<'a> {
     pub writes: &'a [Write],
     pub now: Ticks,
 }
@@ -57,32 +57,32 @@ struct Put<'a> {
 impl Attempt for Group<'_> {
     type Done = Vec<Written>;
 
-    async fn run(&mut self, store: &PgStore, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
-        let partition = (facts.bucket(self.partition()), self.partition());
-        if !store.turns.is_taken(partition) {
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
+        let partition = (table_id.bucket(self.partition()), self.partition());
+        if !store.row_queues.is_taken(partition) {
             let lease = store.pool.acquire_for(Some(LockWait::Short)).await.map_err(not_begun)?;
-            match self.attempt(lease, facts).await {
+            match self.attempt(lease, table_id).await {
                 Err(Failure::Fault(Fault::Busy)) => {}
                 done => return done,
             }
         }
-        let _turn = store.turns.of_row(partition).await.map_err(not_begun)?;
-        let _wait = store.turns.to_wait().await.map_err(not_begun)?;
+        let _turn = store.row_queues.of_row(partition).await.map_err(not_begun)?;
+        let _wait = store.row_queues.to_wait().await.map_err(not_begun)?;
         let lease = store.pool.acquire_to_lock().await.map_err(not_begun)?;
-        self.attempt(lease, facts).await
+        self.attempt(lease, table_id).await
     }
 }
 
 impl Group<'_> {
-    async fn attempt(&self, mut lease: Lease<'_>, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
-        match self.at_once(&mut lease, facts).await {
+    async fn attempt(&self, mut lease: Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
+        match self.at_once(&mut lease, table_id).await {
             Ok(ControlFlow::Break(written)) => return Ok(written),
             // Which one, or what to make of it, the locked run will say.
             Ok(ControlFlow::Continue(())) | Err(Trouble::Duplicate | Trouble::Undecided) => {}
             Err(trouble) => return Err(self.failure(trouble)),
         }
         lease.begin().await?;
-        match self.locked(&mut lease, facts).await {
+        match self.locked(&mut lease, table_id).await {
             Ok(Some(written)) => {
                 lease.commit().await?;
                 Ok(Some(written))
@@ -91,7 +91,7 @@ impl Group<'_> {
                 lease.roll_back().await;
                 match failed {
                     // A missing table comes before any operation's failure.
-                    Err(Failure::Refused(_)) if !exists(&mut lease, facts).await? => Ok(None),
+                    Err(Failure::Refused(_)) if !exists(&mut lease, table_id).await? => Ok(None),
                     other => other,
                 }
             }
@@ -103,7 +103,7 @@ impl Group<'_> {
     async fn at_once(
         &self,
         lease: &mut Lease<'_>,
-        facts: Facts,
+        table_id: TableId,
     ) -> Result<ControlFlow<Option<Vec<Written>>>, Trouble> {
         let Some(kind) = self.writes.first().map(|write| write.kind) else { return Ok(GO_ON) };
         if self.writes.iter().any(|write| write.kind != kind) {
@@ -114,14 +114,14 @@ impl Group<'_> {
         let puts = &changes.inserts;
         let upsert = match kind {
             WriteKind::Insert => {
-                let insert = self.put(statements::INSERT_MANY, facts, puts);
+                let insert = self.put(statements::INSERT_MANY, table_id, puts);
                 let is_done = lease.changed(insert, Effect::Unknown).await? == puts.len();
                 return Ok(ControlFlow::Break(is_done.then_some(changes.written)));
             }
-            WriteKind::Replace(IfMatch::Absent) => self.put(statements::UPSERT_MANY, facts, puts),
+            WriteKind::Replace(IfMatch::Absent) => self.put(statements::UPSERT_MANY, table_id, puts),
             WriteKind::Merge(IfMatch::Absent) => {
                 let Some((annotations, room)) = self.bounds() else { return Ok(GO_ON) };
-                let merge = self.put(statements::INSERT_OR_MERGE_MANY, facts, puts);
+                let merge = self.put(statements::INSERT_OR_MERGE_MANY, table_id, puts);
                 bounded(merge.bind(annotations).bind(room))
             }
             _ => return Ok(GO_ON),
@@ -158,27 +158,27 @@ impl Group<'_> {
         self.writes.iter().map(written).collect()
     }
 
-    async fn locked(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Option<Vec<Written>>> {
-        let found = self.lock(lease, facts).await?;
+    async fn locked(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
+        let found = self.lock(lease, table_id).await?;
         let changes = self.decide_all(&found)?;
         let mut complete = true;
         if !changes.inserts.is_empty() {
-            let insert = self.put(statements::INSERT_MISSING, facts, &changes.inserts);
+            let insert = self.put(statements::INSERT_MISSING, table_id, &changes.inserts);
             let inserted = lease.changed(insert, Effect::Undone).await;
             complete &= inserted.map_err(|trouble| self.failure(trouble))? == changes.inserts.len();
         }
         if complete && !changes.updates.is_empty() {
-            let update = self.put(statements::UPDATE_MANY, facts, &changes.updates);
+            let update = self.put(statements::UPDATE_MANY, table_id, &changes.updates);
             complete &= lease.changed(update, Effect::Undone).await? == changes.updates.len();
         }
         if complete && !changes.deletes.is_empty() {
-            let delete = self.address(statements::DELETE_MANY, facts, &changes.deletes, 0);
+            let delete = self.address(statements::DELETE_MANY, table_id, &changes.deletes, 0);
             complete &= lease.changed(delete, Effect::Undone).await? == changes.deletes.len();
         }
         if complete {
             return Ok(Some(changes.written));
         }
-        if exists(lease, facts).await? {
+        if exists(lease, table_id).await? {
             // A row appeared after the lock: look again, decide again.
             return Err(Fault::Serialization.into());
         }
@@ -197,12 +197,12 @@ impl Group<'_> {
     }
 
     /// The rows that exist, locked, in key order.
-    async fn lock(&self, lease: &mut Lease<'_>, facts: Facts) -> StoreResult<Vec<Stored>> {
+    async fn lock(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Vec<Stored>> {
         let mut rks: Vec<&str> = self.writes.iter().map(|w| w.key.row.as_str()).collect();
         rks.sort_unstable();
         let partition = self.partition();
         let query =
-            sqlx::query(statements::LOCK_MANY).bind(facts.bucket(partition)).bind(partition).bind(rks);
+            sqlx::query(statements::LOCK_MANY).bind(table_id.bucket(partition)).bind(partition).bind(rks);
         let rows = lease.rows(query, Effect::Undone).await?;
         let stored = |row: &PgRow| {
             let rk: String = row.try_get("rk").map_err(broken_row)?;
@@ -236,27 +236,33 @@ impl Group<'_> {
         Ok(changes)
     }
 
-    fn put<'q>(&'q self, text: &'static str, facts: Facts, puts: &'q [Put<'_>]) -> Statement<'q> {
+    fn put<'q>(&'q self, text: &'static str, table_id: TableId, puts: &'q [Put<'_>]) -> Statement<'q> {
         let rks: Vec<&str> = puts.iter().map(|put| put.rk).collect();
         let modified: Vec<i64> = puts.iter().map(|put| put.modified.raw()).collect();
         let properties: Vec<JsonText<'_>> =
             puts.iter().map(|put| JsonText(put.properties.as_str())).collect();
         // Elements of arrays have a length before them, and jsonb has a version.
         let sent = puts.iter().map(|put| (4 + 8) + (5 + put.properties.as_str().len()));
-        self.address(text, facts, &rks, sent.sum()).bind(modified).bind(properties)
+        self.address(text, table_id, &rks, sent.sum()).bind(modified).bind(properties)
     }
 
     /// `more`: bytes of what is bound besides.
-    fn address<'q>(&'q self, text: &'static str, facts: Facts, rks: &[&str], more: usize) -> Statement<'q> {
+    fn address<'q>(
+        &'q self,
+        text: &'static str,
+        table_id: TableId,
+        rks: &[&str],
+        more: usize,
+    ) -> Statement<'q> {
         let partition = self.partition();
         let mut arguments = PgArguments::default();
         let keys = partition.len() + rks.iter().map(|rk| 4 + rk.len()).sum::<usize>();
         arguments.reserve(6, 256 + keys + more);
         sqlx::query_with(text, arguments)
-            .bind(facts.bucket(partition))
+            .bind(table_id.bucket(partition))
             .bind(partition)
             .bind(rks.to_vec())
-            .bind(facts.table_no)
+            .bind(table_id.table_no)
     }
 
     fn partition(&self) -> &str {

@@ -3,12 +3,10 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::auth::seal::KeySlot;
-use crate::store::sqlite::rows::ticks;
+use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{AccountChange, Resealed, StoredAccount};
 
-type Sqlite<T> = rusqlite::Result<T>;
-
-pub fn changes(db: &Connection) -> Sqlite<i64> {
+pub(crate) fn changes(db: &Connection) -> Sqlite<i64> {
     let counted = db
         .prepare_cached("SELECT changes FROM account_changes")?
         .query_row([], |row| row.get(0))
@@ -16,7 +14,7 @@ pub fn changes(db: &Connection) -> Sqlite<i64> {
     Ok(counted.unwrap_or(0))
 }
 
-pub fn list(db: &Connection) -> Sqlite<Vec<StoredAccount>> {
+pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoredAccount>> {
     let mut accounts = db.prepare_cached(
         "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name",
     )?;
@@ -34,7 +32,7 @@ fn account(row: &Row<'_>) -> Sqlite<StoredAccount> {
 }
 
 /// Says whether the accounts were as the change wants them.
-pub fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
+pub(crate) fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
     let changed = match change {
         AccountChange::Add(account) => db
             .prepare_cached(

@@ -5,11 +5,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
 use crate::model::TableName;
+use crate::store::sqlite::rows::Sqlite;
 use crate::store::{Fault, StoreResult};
 
-type Sqlite<T> = rusqlite::Result<T>;
-
-pub fn read_policies(
+pub(crate) fn read_policies(
     db: &Connection,
     account: &str,
     table: &TableName,
@@ -21,7 +20,7 @@ pub fn read_policies(
     Ok(found.ok_or_else(|| Code::TableNotFound.into()))
 }
 
-pub fn write_policies(
+pub(crate) fn write_policies(
     db: &Connection,
     account: &str,
     table: &TableName,
@@ -33,7 +32,7 @@ pub fn write_policies(
     Ok(if changed == 0 { Err(Code::TableNotFound.into()) } else { Ok(()) })
 }
 
-pub fn read_properties(db: &Connection, account: &str) -> Sqlite<Option<String>> {
+pub(crate) fn read_properties(db: &Connection, account: &str) -> Sqlite<Option<String>> {
     db.prepare_cached("SELECT properties FROM service_properties WHERE account = ?1")?
         .query_row([account], |row| row.get(0))
         .optional()
@@ -41,7 +40,7 @@ pub fn read_properties(db: &Connection, account: &str) -> Sqlite<Option<String>>
 
 /// Replaces those members that are given and keeps the others, as jsonb's
 /// concatenation does in PostgreSQL.
-pub fn merge_properties(db: &Connection, account: &str, members: &str) -> Sqlite<StoreResult<()>> {
+pub(crate) fn merge_properties(db: &Connection, account: &str, members: &str) -> Sqlite<StoreResult<()>> {
     type Members = serde_json::Map<String, serde_json::Value>;
     let old = read_properties(db, account)?.unwrap_or_else(|| "{}".into());
     let (Ok(mut merged), Ok(new)) =

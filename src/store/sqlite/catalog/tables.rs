@@ -8,23 +8,21 @@ use crate::plan::predicate::View;
 use crate::plan::span::first_whole_partition;
 use crate::plan::{Span, TableEntry, TablePage, TableScan};
 use crate::store::sqlite::connections::scan_limit::{Walk, Walked};
-use crate::store::sqlite::rows::ticks;
+use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{StoreResult, bucket};
 
-type Sqlite<T> = rusqlite::Result<T>;
-
 /// SQLite never spreads a table over several buckets.
-pub const SPREAD: u16 = 1;
+pub(crate) const SPREAD: u16 = 1;
 
 /// The bucket that all of a table's entities are in.
-pub fn bucket_of(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<i64>> {
+pub(crate) fn bucket_of(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<i64>> {
     db.prepare_cached("SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2")?
         .query_row(params![account, table.lower()], |row| row.get(0))
         .optional()
         .map(|no| no.map(|no| bucket::bucket(no, SPREAD, "")))
 }
 
-pub fn get(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<TableEntry>> {
+pub(crate) fn get(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<TableEntry>> {
     db.prepare_cached("SELECT name, created FROM tables WHERE account = ?1 AND name_lower = ?2")?
         .query_row(params![account, table.lower()], |row| {
             Ok(TableEntry { name: row.get(0)?, created: ticks(row, 1)? })
@@ -32,7 +30,12 @@ pub fn get(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<T
         .optional()
 }
 
-pub fn create(db: &Connection, account: &str, table: &TableName, now: Ticks) -> Sqlite<StoreResult<()>> {
+pub(crate) fn create(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    now: Ticks,
+) -> Sqlite<StoreResult<()>> {
     let mut insert = db.prepare_cached(
         "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
@@ -49,7 +52,12 @@ pub fn create(db: &Connection, account: &str, table: &TableName, now: Ticks) -> 
     }
 }
 
-pub fn delete(db: &Connection, account: &str, table: &TableName, now: Ticks) -> Sqlite<StoreResult<()>> {
+pub(crate) fn delete(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    now: Ticks,
+) -> Sqlite<StoreResult<()>> {
     let deleted: Option<i64> = db
         .prepare_cached("DELETE FROM tables WHERE account = ?1 AND name_lower = ?2 RETURNING table_no")?
         .query_row(params![account, table.lower()], |row| row.get(0))
@@ -61,26 +69,26 @@ pub fn delete(db: &Connection, account: &str, table: &TableName, now: Ticks) -> 
 }
 
 /// One page of an account's tables.
-pub fn list(
+pub(crate) fn list(
     db: &Connection,
     account: &str,
     scan: &TableScan,
     walk: Walk,
 ) -> Sqlite<StoreResult<Walked<TablePage>>> {
-    let mut list = List { page: TablePage::default(), walk, needs_place: false };
+    let mut list = List { page: TablePage::default(), walk, needs_permit: false };
     for span in &scan.spans {
         if list_span(db, account, scan, span, &mut list)? {
             break;
         }
     }
-    Ok(Ok(if list.needs_place { Walked::NeedsPlace } else { Walked::Done(list.page) }))
+    Ok(Ok(if list.needs_permit { Walked::NeedsPermit } else { Walked::Done(list.page) }))
 }
 
 /// A page of tables being filled.
 struct List {
     page: TablePage,
     walk: Walk,
-    needs_place: bool,
+    needs_permit: bool,
 }
 
 /// Returns whether the page is over.
@@ -104,7 +112,7 @@ fn list_span(db: &Connection, account: &str, scan: &TableScan, span: &Span, list
             if list.walk.pass(0) {
                 continue;
             }
-            list.needs_place = true;
+            list.needs_permit = true;
             return Ok(true);
         }
         if list.page.tables.len() >= scan.rows {

@@ -23,7 +23,7 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens the database for reading and writing and applies the migrations.
-pub fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
+pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let prepare = || {
         let mut connection = connect(options)?;
         migrate(&mut connection)?;
@@ -75,7 +75,7 @@ fn can_be_a_race(error: &OpenError) -> bool {
 }
 
 /// Opens one more connection to a database file that [`open`] has prepared.
-pub fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> {
+pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let location = &options.location;
     let connection = match location {
         Location::Memory => Connection::open_in_memory(),

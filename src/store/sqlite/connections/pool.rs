@@ -15,9 +15,9 @@ const MAX_IDLE: usize = 16;
 
 /// Lends connections for reading. Cheap to clone.
 #[derive(Clone)]
-pub struct Readers(Arc<Source>);
+pub(crate) struct Readers(Arc<Connections>);
 
-enum Source {
+enum Connections {
     /// Connections to one file; in WAL mode readers and the writer do not
     /// wait for each other.
     File { options: SqliteOptions, idle: Mutex<Vec<Connection>> },
@@ -26,28 +26,28 @@ enum Source {
 }
 
 /// A connection that the writer may have to share with readers.
-pub type SharedConnection = Arc<Mutex<Connection>>;
+pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
 
 /// Locks a connection. A panic of an earlier holder cannot leave it in the
 /// middle of a transaction: [`Transaction`] rolls back on drop.
-pub fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
+pub(crate) fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Readers {
     /// Sets the readers up around the first connection and hands back the one
     /// that the writer shall use.
-    pub fn new(options: &SqliteOptions, first: Connection) -> (Self, SharedConnection) {
+    pub(crate) fn new(options: &SqliteOptions, first: Connection) -> (Self, SharedConnection) {
         let writing = Arc::new(Mutex::new(first));
         let source = match options.location {
-            Location::Memory => Source::Memory(Arc::clone(&writing)),
-            Location::File(_) => Source::File { options: options.clone(), idle: Mutex::default() },
+            Location::Memory => Connections::Memory(Arc::clone(&writing)),
+            Location::File(_) => Connections::File { options: options.clone(), idle: Mutex::default() },
         };
         (Self(Arc::new(source)), writing)
     }
 
     /// Runs a read inside one snapshot.
-    pub fn with<T>(
+    pub(crate) fn with<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
     ) -> StoreResult<T> {
@@ -58,13 +58,13 @@ impl Readers {
     }
 
     /// Runs a read of a single statement, which is a snapshot by itself.
-    pub fn with_statement<T>(
+    pub(crate) fn with_statement<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,
     ) -> StoreResult<T> {
         match &*self.0 {
-            Source::Memory(shared) => answered(read(&lock(shared))),
-            Source::File { options, idle } => {
+            Connections::Memory(shared) => answered(read(&lock(shared))),
+            Connections::File { options, idle } => {
                 let connection = match lock_idle(idle).pop() {
                     Some(connection) => connection,
                     None => open::connect(options).map_err(|error| {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::store::{Fault, StoreResult};
 
-/// Scans that wait for a place.
+/// Scans that wait for a permit.
 const MAX_WAITING: usize = 64;
 /// Rows that do not match, and their bytes, past which a walk is a scan.
 const SHORT_ROWS: usize = 256;
@@ -19,59 +19,59 @@ const SHORT_BYTES: usize = 1024 * 1024;
 /// Rows between two looks at the clock.
 const CLOCK_EVERY: usize = 64;
 
-/// Places for scans. Cheap to clone.
+/// Permits for scans. Cheap to clone.
 #[derive(Clone)]
-pub struct ScanPlaces {
+pub(crate) struct ScanLimit {
     /// A permit for each scan that runs or waits.
     queue: Arc<Semaphore>,
     /// A permit for each scan that runs.
-    places: Arc<Semaphore>,
+    running: Arc<Semaphore>,
     /// How long a scan may keep its connection.
     longest: Duration,
 }
 
 /// The right to scan, until it is dropped.
-pub struct ScanPlace {
+pub(crate) struct ScanPermit {
     _queued: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+    _running: OwnedSemaphorePermit,
 }
 
-impl ScanPlaces {
-    /// A place for every other processor.
-    pub fn new(longest: Duration) -> Self {
-        let places = (available_parallelism().map_or(1, NonZero::get) / 2).max(1);
+impl ScanLimit {
+    /// A permit for every other processor.
+    pub(crate) fn new(longest: Duration) -> Self {
+        let permits = (available_parallelism().map_or(1, NonZero::get) / 2).max(1);
         Self {
-            queue: Arc::new(Semaphore::new(places + MAX_WAITING)),
-            places: Arc::new(Semaphore::new(places)),
+            queue: Arc::new(Semaphore::new(permits + MAX_WAITING)),
+            running: Arc::new(Semaphore::new(permits)),
             longest,
         }
     }
 
-    /// A place that nobody waits for.
-    fn free(&self) -> Option<ScanPlace> {
+    /// A permit that nobody waits for.
+    fn free(&self) -> Option<ScanPermit> {
         let queued = Arc::clone(&self.queue).try_acquire_owned().ok()?;
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
-        Some(ScanPlace { _queued: queued, _place: place })
+        let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
+        Some(ScanPermit { _queued: queued, _running: permit })
     }
 
-    /// Waits for a place.
+    /// Waits for a permit.
     ///
     /// # Errors
-    /// [`Fault::NotBegun`] where the queue is full, and where no place becomes free
+    /// [`Fault::NotBegun`] where the queue is full, and where no permit becomes free
     /// in time.
-    pub async fn wait(&self, patience: Duration) -> StoreResult<ScanPlace> {
+    pub(crate) async fn wait(&self, patience: Duration) -> StoreResult<ScanPermit> {
         let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Fault::NotBegun)?;
-        match timeout(patience, Arc::clone(&self.places).acquire_owned()).await {
-            Ok(Ok(place)) => Ok(ScanPlace { _queued: queued, _place: place }),
+        match timeout(patience, Arc::clone(&self.running).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(ScanPermit { _queued: queued, _running: permit }),
             _ => Err(Fault::NotBegun.into()),
         }
     }
 
-    /// A walk that may take this long, in a place or none yet.
-    pub fn walk(&self, time: Duration, place: Option<ScanPlace>) -> Walk {
+    /// A walk that may take this long, in a permit or none yet.
+    pub(crate) fn walk(&self, time: Duration, permit: Option<ScanPermit>) -> Walk {
         Walk {
-            places: self.clone(),
-            place,
+            limit: self.clone(),
+            permit,
             time,
             started: Instant::now(),
             rows: 0,
@@ -83,16 +83,16 @@ impl ScanPlaces {
 
 /// How a walk came to its end.
 #[derive(Debug)]
-pub enum Walked<T> {
+pub(crate) enum Walked<T> {
     Done(T),
-    /// It is a scan and all places are taken: it is to be done again in a place.
-    NeedsPlace,
+    /// It is a scan and all permits are taken: it is to be done again in a permit.
+    NeedsPermit,
 }
 
 /// Counts what a walk looks at.
-pub struct Walk {
-    places: ScanPlaces,
-    place: Option<ScanPlace>,
+pub(crate) struct Walk {
+    limit: ScanLimit,
+    permit: Option<ScanPermit>,
     time: Duration,
     started: Instant,
     rows: usize,
@@ -102,7 +102,7 @@ pub struct Walk {
 
 impl Walk {
     /// Counts a row; false if the time is over and the row is left to the next page.
-    pub fn row(&mut self) -> bool {
+    pub(crate) fn row(&mut self) -> bool {
         let looks = self.rows > 0 && self.rows.is_multiple_of(CLOCK_EVERY);
         if looks && self.started.elapsed() >= self.time() {
             return false;
@@ -112,27 +112,27 @@ impl Walk {
     }
 
     fn time(&self) -> Duration {
-        if self.is_long() { self.time.min(self.places.longest) } else { self.time }
+        if self.is_long() { self.time.min(self.limit.longest) } else { self.time }
     }
 
     /// Whether nothing more has to be counted of rows that are passed over.
-    pub const fn has_place(&self) -> bool {
-        self.place.is_some()
+    pub(crate) const fn has_permit(&self) -> bool {
+        self.permit.is_some()
     }
 
-    /// Passes over a row that does not match; false if the walk needs a place.
-    pub fn pass(&mut self, bytes: usize) -> bool {
+    /// Passes over a row that does not match; false if the walk needs a permit.
+    pub(crate) fn pass(&mut self, bytes: usize) -> bool {
         self.passed_rows += 1;
         self.passed_bytes = self.passed_bytes.saturating_add(bytes);
-        if self.is_long() && self.place.is_none() {
-            self.place = self.places.free();
-            return self.place.is_some();
+        if self.is_long() && self.permit.is_none() {
+            self.permit = self.limit.free();
+            return self.permit.is_some();
         }
         true
     }
 
     const fn is_long(&self) -> bool {
-        self.place.is_some() || self.passed_rows > SHORT_ROWS || self.passed_bytes > SHORT_BYTES
+        self.permit.is_some() || self.passed_rows > SHORT_ROWS || self.passed_bytes > SHORT_BYTES
     }
 }
 
@@ -189,17 +189,17 @@ mod tests {
         (Arc::new(store), table)
     }
 
-    fn places(store: &SqliteStore) -> usize {
-        store.places.places.available_permits()
+    fn permits(store: &SqliteStore) -> usize {
+        store.scan_limit.running.available_permits()
     }
 
-    fn take_all(store: &SqliteStore) -> Vec<ScanPlace> {
-        let taken: Vec<ScanPlace> = std::iter::from_fn(|| store.places.free()).collect();
-        assert!(!taken.is_empty() && places(store) == 0);
+    fn take_all(store: &SqliteStore) -> Vec<ScanPermit> {
+        let taken: Vec<ScanPermit> = std::iter::from_fn(|| store.scan_limit.free()).collect();
+        assert!(!taken.is_empty() && permits(store) == 0);
         taken
     }
 
-    /// What is no scan, with all places taken.
+    /// What is no scan, with all permits taken.
     async fn goes_on(store: &SqliteStore, table: &TableName) {
         let minute = Duration::from_secs(60);
         assert!(store.get(ACCOUNT, table, &Key::new("p", "00000")).await.unwrap().is_some());
@@ -217,7 +217,7 @@ mod tests {
 
     async fn scans_take_turns(location: Location) {
         let (store, table) = filled(location).await;
-        let all = places(&store);
+        let all = permits(&store);
         let minute = Duration::from_secs(60);
         let taken = take_all(&store);
         let waiting: Vec<_> = (0..MAX_WAITING)
@@ -226,7 +226,7 @@ mod tests {
                 tokio::spawn(async move { store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await })
             })
             .collect();
-        while store.places.queue.available_permits() > 0 {
+        while store.scan_limit.queue.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         let refused = store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await;
@@ -237,9 +237,9 @@ mod tests {
         for waited in waiting {
             assert_eq!(waited.await.unwrap().unwrap().entities.len(), 1);
         }
-        assert_eq!((places(&store), store.places.queue.available_permits()), (all, all + MAX_WAITING));
+        assert_eq!((permits(&store), store.scan_limit.queue.available_permits()), (all, all + MAX_WAITING));
         let found = store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await.unwrap();
-        assert_eq!(found.entities.len(), 1, "nobody waits where there is a place");
+        assert_eq!(found.entities.len(), 1, "nobody waits where there is a permit");
     }
 
     #[tokio::test]
@@ -253,26 +253,26 @@ mod tests {
     async fn a_scan_that_waited_in_vain_and_one_that_is_given_up_leave_the_queue() {
         let (store, table) = filled(Location::Memory).await;
         let taken = take_all(&store);
-        let free = store.places.queue.available_permits();
+        let free = store.scan_limit.queue.available_permits();
         let scan = numbered(ROWS - 1, Duration::from_millis(20));
         assert_eq!(store.query(ACCOUNT, &table, &scan).await, Err(Failure::Fault(Fault::NotBegun)));
-        assert_eq!(store.places.queue.available_permits(), free);
+        assert_eq!(store.scan_limit.queue.available_permits(), free);
         let scan = numbered(ROWS - 1, Duration::from_secs(60));
         let given_up = timeout(Duration::from_millis(50), store.query(ACCOUNT, &table, &scan)).await;
         assert!(given_up.is_err());
-        assert_eq!(store.places.queue.available_permits(), free);
+        assert_eq!(store.scan_limit.queue.available_permits(), free);
         drop(taken);
     }
 
     #[test]
     fn long_walks_keep_the_connection_no_longer_than_they_may() {
-        let places = ScanPlaces::new(Duration::ZERO);
-        let mut walk = places.walk(Duration::from_secs(60), None);
+        let limit = ScanLimit::new(Duration::ZERO);
+        let mut walk = limit.walk(Duration::from_secs(60), None);
         let rows = (0..ROWS).take_while(|_| walk.row() && walk.pass(1)).count();
         assert_eq!(rows, SHORT_ROWS + CLOCK_EVERY, "the first look at the clock past a short walk");
         drop(walk);
-        let mut large = places.walk(Duration::from_secs(60), None);
-        assert!(large.pass(SHORT_BYTES) && large.place.is_none());
-        assert!(large.pass(1) && large.place.is_some(), "large rows make a scan, too");
+        let mut large = limit.walk(Duration::from_secs(60), None);
+        assert!(large.pass(SHORT_BYTES) && large.permit.is_none());
+        assert!(large.pass(1) && large.permit.is_some(), "large rows make a scan, too");
     }
 }

@@ -5,17 +5,17 @@ use rusqlite::Connection;
 /// A transaction that is rolled back unless it is committed. Unlike rusqlite's own, it
 /// prepares its statements once for each connection: a point read takes little longer
 /// than parsing them.
-pub struct Transaction<'c>(&'c Connection);
+pub(crate) struct Transaction<'c>(&'c Connection);
 
 impl<'c> Transaction<'c> {
     /// One that only reads: it sees one state of the database from its first read to
     /// its end.
-    pub fn of_reads(db: &'c Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn of_reads(db: &'c Connection) -> rusqlite::Result<Self> {
         Self::begin(db, "BEGIN")
     }
 
     /// One that writes, and keeps all others from writing.
-    pub fn of_writes(db: &'c Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn of_writes(db: &'c Connection) -> rusqlite::Result<Self> {
         Self::begin(db, "BEGIN IMMEDIATE")
     }
 
@@ -24,7 +24,7 @@ impl<'c> Transaction<'c> {
         Ok(Self(db))
     }
 
-    pub fn commit(self) -> rusqlite::Result<()> {
+    pub(crate) fn commit(self) -> rusqlite::Result<()> {
         self.0.prepare_cached("COMMIT")?.execute([]).map(|_| ())
     }
 }

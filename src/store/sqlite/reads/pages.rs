@@ -11,13 +11,11 @@ use crate::plan::{PageEnd, Projection, Scan};
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::connections::scan_limit::{Walk, Walked};
 use crate::store::sqlite::reads::ranges::ranges;
-use crate::store::sqlite::rows::ticks;
+use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{Collect, StoreResult};
 
-type Sqlite<T> = rusqlite::Result<T>;
-
 /// One page of a query.
-pub fn entities(
+pub(crate) fn entities(
     db: &Connection,
     account: &str,
     table: &TableName,
@@ -35,9 +33,9 @@ pub fn entities(
             break;
         }
     }
-    Ok(match (page.failure, page.needs_place) {
+    Ok(match (page.failure, page.needs_permit) {
         (Some(error), _) => Err(error.into()),
-        (None, true) => Ok(Walked::NeedsPlace),
+        (None, true) => Ok(Walked::NeedsPermit),
         (None, false) => Ok(Walked::Done(page.end)),
     })
 }
@@ -50,7 +48,7 @@ struct Page<'a> {
     end: PageEnd,
     bytes: usize,
     walk: Walk,
-    needs_place: bool,
+    needs_permit: bool,
     failure: Option<Error>,
 }
 
@@ -58,7 +56,7 @@ impl<'a> Page<'a> {
     fn new(scan: &'a Scan, walk: Walk, into: &'a mut dyn Collect) -> Self {
         let residual = scan.residual.as_ref().map(Prepared::new);
         let end = PageEnd::default();
-        Self { scan, residual, into, end, bytes: 0, walk, needs_place: false, failure: None }
+        Self { scan, residual, into, end, bytes: 0, walk, needs_permit: false, failure: None }
     }
 
     /// Takes rows until a limit is reached; returns whether the page is over.
@@ -70,10 +68,10 @@ impl<'a> Page<'a> {
             }
             match self.matches(row)? {
                 Ok(true) => {}
-                Ok(false) if self.walk.has_place() => continue,
+                Ok(false) if self.walk.has_permit() => continue,
                 Ok(false) if self.walk.pass(row.get_ref(PROPERTIES)?.as_bytes()?.len()) => continue,
                 Ok(false) => {
-                    self.needs_place = true;
+                    self.needs_permit = true;
                     self.into.restart();
                     return Ok(true);
                 }

@@ -6,16 +6,16 @@ use crate::error::Code;
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Stored, TableName};
 use crate::store::StoreResult;
-use crate::store::sqlite::rows::ticks;
+use crate::store::sqlite::rows::{Sqlite, ticks};
 
 /// One statement, so that it needs no transaction to see one state: a bucket is
 /// its table's number times 2^16 ([`crate::store::bucket`]) where nothing is spread.
-pub fn get(
+pub(crate) fn get(
     db: &Connection,
     account: &str,
     table: &TableName,
     key: &Key,
-) -> rusqlite::Result<StoreResult<Option<Stored>>> {
+) -> Sqlite<StoreResult<Option<Stored>>> {
     let mut read = db.prepare_cached(
         "SELECT e.modified, e.properties FROM tables AS t
          LEFT JOIN entities AS e ON e.bucket = t.table_no << 16 AND e.pk = ?3 AND e.rk = ?4

@@ -8,7 +8,7 @@ use crate::plan::span::first_whole_partition;
 
 /// Keys that one statement walks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Range<'a> {
+pub(crate) enum Range<'a> {
     /// Rows of one partition, from one on and below another.
     Rows { partition: &'a str, from: &'a str, below: Option<&'a str> },
     /// Whole partitions, from one on and below another.
@@ -29,7 +29,7 @@ macro_rules! entities_where {
 
 impl Range<'_> {
     /// The statement that walks it.
-    pub const fn statement(&self) -> &'static str {
+    pub(crate) const fn statement(&self) -> &'static str {
         match self {
             Range::Rows { below: None, .. } => entities_where!("pk = ?2 AND rk >= ?3"),
             Range::Rows { below: Some(_), .. } => entities_where!("pk = ?2 AND rk >= ?3 AND rk < ?4"),
@@ -39,7 +39,11 @@ impl Range<'_> {
     }
 
     /// Runs the statement, which has been prepared, for a bucket.
-    pub fn walk<'s>(&self, statement: &'s mut Statement<'_>, bucket: i64) -> rusqlite::Result<Rows<'s>> {
+    pub(crate) fn walk<'s>(
+        &self,
+        statement: &'s mut Statement<'_>,
+        bucket: i64,
+    ) -> rusqlite::Result<Rows<'s>> {
         statement.raw_bind_parameter(1, bucket)?;
         for (parameter, bound) in (2..).zip(self.bounds()) {
             statement.raw_bind_parameter(parameter, bound)?;
@@ -58,7 +62,7 @@ impl Range<'_> {
 }
 
 /// The ranges that make up a span, ascending.
-pub fn ranges(span: &Span) -> Vec<Range<'_>> {
+pub(crate) fn ranges(span: &Span) -> Vec<Range<'_>> {
     if span.is_empty() {
         return Vec::new();
     }

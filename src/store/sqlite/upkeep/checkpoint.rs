@@ -44,7 +44,7 @@ const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128
 /// the file is read through the memory map, which is quicker.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long the last commits do, when no others follow.
-pub const QUIET: Duration = Duration::from_millis(250);
+pub(crate) const QUIET: Duration = Duration::from_millis(250);
 /// How long a commit waits for the thread that carries over, and the end of a program
 /// for others that use the file.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ thread_local! {
 }
 
 /// What the thread that writes knows of the log.
-pub struct Checkpoints {
+pub(crate) struct Checkpoints {
     assistant: Option<Assistant>,
     pace: Pace,
     /// Pages in the log after the last commit.
@@ -77,7 +77,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// What SQLite says about one more connection, or the system about one more thread.
-    pub fn start(options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
+    pub(crate) fn start(options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
         Self::with_pace(PACE, options, writer)
     }
 
@@ -105,7 +105,7 @@ impl Checkpoints {
     }
 
     /// To be called after each commit of the thread that writes.
-    pub fn committed(&mut self, writer: &Connection) {
+    pub(crate) fn committed(&mut self, writer: &Connection) {
         let Some(assistant) = &mut self.assistant else { return };
         let logged = LOGGED.take();
         if logged == 0 {
@@ -140,12 +140,12 @@ impl Checkpoints {
     }
 
     /// Whether [`Checkpoints::quiet`] wants to be called after a while without commits.
-    pub const fn has_rest(&self) -> bool {
+    pub(crate) const fn has_rest(&self) -> bool {
         self.assistant.is_some() && self.carried < self.logged
     }
 
     /// To be called when no commit has come for [`QUIET`].
-    pub fn quiet(&mut self) {
+    pub(crate) fn quiet(&mut self) {
         if self.assistant.as_mut().is_some_and(|assistant| !assistant.is_busy()) {
             self.wake();
         }
@@ -162,7 +162,7 @@ impl Checkpoints {
 
 /// Carries everything over and empties the log, unless somebody uses the file for
 /// longer than a second.
-pub fn carry_over_all(db: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn carry_over_all(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(PATIENCE)?;
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }

@@ -10,7 +10,7 @@ use crate::store::sqlite::connections::schema;
 
 /// Looks at a database without changing it. A file that is not there is one that
 /// the first start makes.
-pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     let mut found = Inspection {
         product: format!("SQLite {}", rusqlite::version()),
         schema: None,

@@ -4,21 +4,20 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::store::bucket;
 use crate::store::sqlite::catalog::tables::SPREAD;
-
-type Sqlite<T> = rusqlite::Result<T>;
+use crate::store::sqlite::rows::Sqlite;
 
 /// Rows that one purge step removes at most: few, since writes wait for it, but not
 /// fewer, since every commit costs those who read their caches.
 const PURGE_ROWS: i64 = 500;
 
 /// How many deleted tables are not purged to the end.
-pub fn backlog(db: &Connection) -> Sqlite<u64> {
+pub(crate) fn backlog(db: &Connection) -> Sqlite<u64> {
     let count = db.prepare_cached("SELECT count(*) FROM doomed")?.query_row([], |row| row.get(0));
     count.map(i64::cast_unsigned)
 }
 
 /// Removes some entities of one deleted table; returns whether more is left.
-pub fn purge(db: &Connection) -> Sqlite<bool> {
+pub(crate) fn purge(db: &Connection) -> Sqlite<bool> {
     let doomed: Option<i64> = db
         .prepare_cached("SELECT table_no FROM doomed ORDER BY due LIMIT 1")?
         .query_row([], |row| row.get(0))

@@ -7,9 +7,7 @@ use crate::model::Ticks;
 use crate::store::bucket::{bucket, new_table_no};
 use crate::store::rewind::{MAX_SNAPSHOTS, Snapshot};
 use crate::store::sqlite::catalog::tables::SPREAD;
-use crate::store::sqlite::rows::ticks;
-
-type Sqlite<T> = rusqlite::Result<T>;
+use crate::store::sqlite::rows::{Sqlite, ticks};
 
 const CREATE: &str = "
 CREATE TEMP TABLE IF NOT EXISTS snapshots (name TEXT PRIMARY KEY, account TEXT, taken INTEGER NOT NULL) STRICT;
@@ -45,7 +43,7 @@ const DROP: [&str; 3] = [
     "DELETE FROM temp.snapshot_properties WHERE snapshot = ?1",
 ];
 
-pub fn reset(db: &Connection, account: Option<&str>, now: Ticks) -> Sqlite<()> {
+pub(crate) fn reset(db: &Connection, account: Option<&str>, now: Ticks) -> Sqlite<()> {
     db.prepare_cached(
         "INSERT INTO doomed (table_no, spread, deleted_at, due)
          SELECT table_no, spread, ?2, ?2 FROM main.tables WHERE account = coalesce(?1, account)",
@@ -60,7 +58,7 @@ pub fn reset(db: &Connection, account: Option<&str>, now: Ticks) -> Sqlite<()> {
     Ok(())
 }
 
-pub fn take(db: &Connection, name: &str, account: Option<&str>, now: Ticks) -> Sqlite<bool> {
+pub(crate) fn take(db: &Connection, name: &str, account: Option<&str>, now: Ticks) -> Sqlite<bool> {
     db.execute_batch(CREATE)?;
     let taken = db
         .prepare_cached(
@@ -77,7 +75,7 @@ pub fn take(db: &Connection, name: &str, account: Option<&str>, now: Ticks) -> S
     Ok(true)
 }
 
-pub fn restore(db: &Connection, name: &str, now: Ticks) -> Sqlite<bool> {
+pub(crate) fn restore(db: &Connection, name: &str, now: Ticks) -> Sqlite<bool> {
     db.execute_batch(CREATE)?;
     let account: Option<Option<String>> = db
         .prepare_cached("SELECT account FROM temp.snapshots WHERE name = ?1")?
@@ -117,7 +115,7 @@ fn restore_table(db: &Connection, snapshot: &str, old: i64) -> Sqlite<()> {
     Ok(())
 }
 
-pub fn discard(db: &Connection, name: &str) -> Sqlite<bool> {
+pub(crate) fn discard(db: &Connection, name: &str) -> Sqlite<bool> {
     db.execute_batch(CREATE)?;
     for text in DROP {
         db.prepare_cached(text)?.execute([name])?;
@@ -125,7 +123,7 @@ pub fn discard(db: &Connection, name: &str) -> Sqlite<bool> {
     Ok(db.prepare_cached("DELETE FROM temp.snapshots WHERE name = ?1")?.execute([name])? > 0)
 }
 
-pub fn list(db: &Connection) -> Sqlite<Vec<Snapshot>> {
+pub(crate) fn list(db: &Connection) -> Sqlite<Vec<Snapshot>> {
     db.execute_batch(CREATE)?;
     let mut snapshots =
         db.prepare_cached("SELECT name, account, taken FROM temp.snapshots ORDER BY taken, name")?;

@@ -5,17 +5,21 @@ use rusqlite::{Connection, params};
 use crate::error::Code;
 use crate::model::TableName;
 use crate::store::sqlite::catalog::tables::bucket_of;
+use crate::store::sqlite::rows::Sqlite;
 use crate::store::{StoreResult, TableSize};
 
-type Sqlite<T> = rusqlite::Result<T>;
-
 /// Reads something, to find out whether that is possible.
-pub fn probe(db: &Connection) -> Sqlite<()> {
+pub(crate) fn probe(db: &Connection) -> Sqlite<()> {
     db.prepare_cached("SELECT count(*) FROM (SELECT 1 FROM tables LIMIT 1)")?.query_row([], |_| Ok(()))
 }
 
 /// The size of a table by its first `most` entities.
-pub fn size(db: &Connection, account: &str, table: &TableName, most: u32) -> Sqlite<StoreResult<TableSize>> {
+pub(crate) fn size(
+    db: &Connection,
+    account: &str,
+    table: &TableName,
+    most: u32,
+) -> Sqlite<StoreResult<TableSize>> {
     let Some(bucket) = bucket_of(db, account, table)? else { return Ok(Err(Code::TableNotFound.into())) };
     // One more than may be counted tells whether there are more.
     let mut size = db.prepare_cached(

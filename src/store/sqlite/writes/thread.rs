@@ -23,7 +23,7 @@ const QUEUE: usize = 8192;
 const GROUP: usize = 256;
 
 /// Hands writes to the writer thread, which ends when the last handle is gone.
-pub struct Writer {
+pub(crate) struct Writer {
     queue: SyncSender<Box<dyn Job>>,
     timeout: Duration,
 }
@@ -79,7 +79,7 @@ where
 
 impl Writer {
     /// Starts the thread on its connection.
-    pub fn start(connection: SharedConnection, options: &SqliteOptions) -> Result<Self, OpenError> {
+    pub(crate) fn start(connection: SharedConnection, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (queue, waiting) = sync_channel(QUEUE);
         let checkpoints = Checkpoints::start(options, &lock(&connection))?;
         std::thread::Builder::new()
@@ -90,7 +90,7 @@ impl Writer {
 
     /// Runs a write and returns once it is durable. `work` may be run again
     /// after a roll-back, and must write nothing when it refuses.
-    pub async fn submit<T: Send + 'static>(
+    pub(crate) async fn submit<T: Send + 'static>(
         &self,
         run: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {

@@ -8,9 +8,7 @@ use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{Change, Write, Written, decide};
 use crate::store::StoreResult;
 use crate::store::sqlite::catalog::tables::bucket_of;
-use crate::store::sqlite::rows::ticks;
-
-type Sqlite<T> = rusqlite::Result<T>;
+use crate::store::sqlite::rows::{Sqlite, ticks};
 
 fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
     db.prepare_cached("SELECT modified, properties FROM entities WHERE bucket = ?1 AND pk = ?2 AND rk = ?3")?
@@ -23,7 +21,7 @@ fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
 
 /// Decides all writes, then applies them; refuses without having changed
 /// anything. The index of the refused write is in the error.
-pub fn transact(
+pub(crate) fn transact(
     db: &Connection,
     account: &str,
     table: &TableName,

@@ -15,8 +15,8 @@ use super::stream;
 use crate::model::Key;
 use crate::plan::predicate::Prepared;
 use crate::plan::{Predicate, Projection, Span};
-use crate::store::postgres::catalog::tables::Facts;
-use crate::store::postgres::connections::pool::Lease;
+use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::sources::{self, Step};
 use crate::store::postgres::rows::key;
@@ -47,7 +47,7 @@ const RETREAT: usize = 16;
 const CLOCK_EVERY: usize = 16;
 
 /// Rows of the first window.
-pub const fn first_window(residual: Residual<'_>) -> usize {
+pub(crate) const fn first_window(residual: Residual<'_>) -> usize {
     match residual {
         Residual::Local(_) => FIRST_LOCAL,
         Residual::None | Residual::Pushed(_) => FIRST,
@@ -55,8 +55,8 @@ pub const fn first_window(residual: Residual<'_>) -> usize {
 }
 
 /// The windows of one page.
-pub struct Walk<'a> {
-    facts: Facts,
+pub(crate) struct Walk<'a> {
+    table_id: TableId,
     residual: Residual<'a>,
     projection: Projection,
     /// How long a statement may take; `None`: as long as any.
@@ -96,15 +96,15 @@ impl<'s> Rest<'s> {
 
 impl<'a> Walk<'a> {
     /// A page's walk that has not begun.
-    pub fn new(
-        facts: Facts,
+    pub(crate) fn new(
+        table_id: TableId,
         residual: Residual<'a>,
         projection: Projection,
         limit: Option<Duration>,
     ) -> Self {
         let rows = first_window(residual);
         Self {
-            facts,
+            table_id,
             residual,
             projection,
             limit,
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Opens the snapshot that all windows read.
-    pub async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), Trouble> {
+    pub(crate) async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), Trouble> {
         match self.limit {
             // A single row has all the time that there is.
             Some(limit) if self.rows > 1 => lease.begin_snapshot_within(limit).await,
@@ -125,7 +125,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Walks a step until the page ends or the step does.
-    pub async fn step(
+    pub(crate) async fn step(
         &mut self,
         lease: &mut Lease<'_>,
         step: &Step<'_>,
@@ -223,11 +223,12 @@ impl<'a> Walk<'a> {
             Residual::None => Ok(()),
             Residual::Pushed(predicate) => {
                 let limit = page.missing();
-                let source = sources::filtered_points(self.facts, spans, limit, predicate, self.projection)?;
+                let source =
+                    sources::filtered_points(self.table_id, spans, limit, predicate, self.projection)?;
                 stream(lease, source, &mut |row| page.offer_row(row)).await
             }
             Residual::Local(predicate) => {
-                let source = sources::points(self.facts, spans, spans.len(), Projection::Full)?;
+                let source = sources::points(self.table_id, spans, spans.len(), Projection::Full)?;
                 let predicate = Prepared::new(predicate);
                 stream(lease, source, &mut |row| page.offer_if(&predicate, row)).await
             }
@@ -244,7 +245,7 @@ impl<'a> Walk<'a> {
         page: &mut Page<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let limits = (self.rows, page.missing());
-        let source = sources::window(self.facts, span, lower, limits, predicate, self.projection)?;
+        let source = sources::window(self.table_id, span, lower, limits, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut matched, mut edge) = (0, None);
         stream(lease, source, &mut |row| {
@@ -272,7 +273,7 @@ impl<'a> Walk<'a> {
     ) -> Result<Option<Key>, Trouble> {
         let hoped = (self.matched * MORE_MATCHES).min(page.missing());
         let limit = self.rows / WALK_STRIDE + hoped;
-        let source = sources::walk(self.facts, span, lower, limit, predicate, self.projection)?;
+        let source = sources::walk(self.table_id, span, lower, limit, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut seen, mut matched, mut edge) = (0, 0, None);
         stream(lease, source, &mut |row| {
@@ -303,7 +304,7 @@ impl<'a> Walk<'a> {
         page: &mut Page<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let window = self.rows;
-        let source = sources::range(self.facts, span, lower, window + 1, Projection::Full)?;
+        let source = sources::range(self.table_id, span, lower, window + 1, Projection::Full)?;
         let predicate = Prepared::new(predicate);
         let (mut seen, mut edge) = (0, None);
         stream(lease, source, &mut |row| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::priority;
 
 /// Whom the thread belongs to. It ends when this is dropped.
-pub struct Assistant {
+pub(crate) struct Assistant {
     wake: SyncSender<()>,
     done: Receiver<()>,
     is_busy: bool,
@@ -17,7 +17,7 @@ impl Assistant {
     ///
     /// # Errors
     /// What the system says about one more thread.
-    pub fn start(mut work: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(mut work: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
         let (wake, woken) = sync_channel(1);
         let (tell, done) = sync_channel(1);
         std::thread::Builder::new().name("sqlite-log".into()).spawn(move || {
@@ -32,7 +32,7 @@ impl Assistant {
     }
 
     /// Whether what it was last told to do is not done yet.
-    pub fn is_busy(&mut self) -> bool {
+    pub(crate) fn is_busy(&mut self) -> bool {
         if self.is_busy {
             self.is_busy = matches!(self.done.try_recv(), Err(TryRecvError::Empty));
         }
@@ -40,14 +40,14 @@ impl Assistant {
     }
 
     /// Waits until it is not busy, for so long at most.
-    pub fn wait(&mut self, most: Duration) {
+    pub(crate) fn wait(&mut self, most: Duration) {
         if self.is_busy {
             self.is_busy = matches!(self.done.recv_timeout(most), Err(RecvTimeoutError::Timeout));
         }
     }
 
     /// To be called only while it is not busy.
-    pub fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         // Never full: nobody else sends. Where the thread has come to an end it stays idle.
         self.is_busy = self.wake.try_send(()).is_ok();
     }

@@ -2,7 +2,7 @@
 
 /// Gives the calling thread the lowest priority (nice 19), on Linux. A system that refuses it
 /// leaves the priority as it is. Elsewhere a priority belongs to the whole process.
-pub fn lower() {
+pub(crate) fn lower() {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::lower() {
         tracing::debug!(%error, "the checkpoint thread keeps its priority");
@@ -17,7 +17,7 @@ mod linux {
 
     const LOWEST: i32 = 19;
 
-    pub fn lower() -> io::Result<()> {
+    pub(crate) fn lower() -> io::Result<()> {
         setpriority_process(Some(gettid()), LOWEST)
     }
 }

@@ -1,0 +1,291 @@
+//! A connection on loan, and what is done on it.
+//!
+//! A connection goes back only if its last statement is known to
+//! have ended outside a transaction. One whose statement was given up half-way,
+//! or that failed as a connection, is closed; the server rolls back. Where it waits
+//! for a lock it only notices when it looks, and until then its session counts.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Postgres, SqlSafeStr};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
+
+use crate::metrics;
+use crate::metrics::seldom::{Seldom, Turn};
+use crate::store::Fault;
+use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
+use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
+use crate::store::postgres::fault::{Effect, Trouble, breaks_connection, judge, silent};
+use crate::store::postgres::rows::weight;
+
+/// A statement with its values.
+pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
+
+/// Bytes of unwanted rows that are read to keep a connection; past this a new
+/// connection is cheaper.
+const DRAIN: usize = 512 * 1024;
+
+static NO_ANSWER: Seldom = Seldom::new();
+
+/// The right to one session of the database.
+pub(super) struct Slot {
+    _permit: OwnedSemaphorePermit,
+    metrics: &'static metrics::Pool,
+}
+
+impl Slot {
+    pub(super) fn new(permit: OwnedSemaphorePermit, metrics: &'static metrics::Pool) -> Self {
+        metrics.in_use.add(1);
+        Self { _permit: permit, metrics }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.metrics.in_use.add(-1);
+    }
+}
+
+/// A connection on loan.
+pub(crate) struct Lease<'p> {
+    connector: &'p Connector,
+    owner: Owner,
+    /// There until it ends.
+    slot: Option<Slot>,
+    pub(super) session: Option<Session>,
+    /// A statement is under way; stays set if its future is dropped.
+    running: bool,
+    in_transaction: bool,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let Some(mut session) = self.session.take() else { return };
+        if self.running {
+            drop(session);
+            self.outlive();
+        } else if !self.in_transaction {
+            (session.owner, session.idle_since) = (self.owner, Instant::now());
+            self.connector.sessions().give(session);
+        }
+    }
+}
+
+impl<'p> Lease<'p> {
+    /// Has no session yet, which [`Pool`](super::pool::Pool) adds.
+    pub(super) const fn new(connector: &'p Connector, owner: Owner, slot: Slot) -> Self {
+        Self { connector, owner, slot: Some(slot), session: None, running: false, in_transaction: false }
+    }
+}
+
+impl Lease<'_> {
+    /// Runs a statement and returns its rows once the server is done with it:
+    /// a write has then been committed, unless a transaction is open.
+    pub(crate) async fn rows(
+        &mut self,
+        statement: Statement<'_>,
+        effect: Effect,
+    ) -> Result<Vec<PgRow>, Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        let result = connector.watch(statement.fetch_all(connection)).await;
+        self.settle(result, effect)
+    }
+
+    /// Like [`Lease::rows`], for at most one row.
+    pub(crate) async fn row(
+        &mut self,
+        statement: Statement<'_>,
+        effect: Effect,
+    ) -> Result<Option<PgRow>, Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        let result = connector.watch(statement.fetch_optional(connection)).await;
+        self.settle(result, effect)
+    }
+
+    /// Like [`Lease::rows`], for a statement that yields none; how many rows it has changed.
+    pub(crate) async fn changed(
+        &mut self,
+        statement: Statement<'_>,
+        effect: Effect,
+    ) -> Result<usize, Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        let result = connector.watch(statement.execute(connection)).await;
+        let done = self.settle(result, effect)?;
+        usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
+    }
+
+    /// Shows each row of a read to `visit` until that has enough.
+    pub(crate) async fn stream(
+        &mut self,
+        statement: Statement<'_>,
+        visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
+    ) -> Result<(), Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        let drained = connector.watch(async {
+            let mut rows = statement.fetch(connection);
+            while let Some(row) = rows.try_next().await? {
+                if visit(&row)?.is_continue() {
+                    continue;
+                }
+                let mut unwanted = 0;
+                while let Some(row) = rows.try_next().await? {
+                    unwanted += weight(&row)?;
+                    if unwanted > DRAIN {
+                        return Ok(false);
+                    }
+                }
+            }
+            Ok(true)
+        });
+        let drained = drained.await;
+        if !self.settle(drained, Effect::Undone)? {
+            self.session = None;
+        }
+        Ok(())
+    }
+
+    /// Opens a transaction that sees every commit of others as it happens.
+    pub(crate) async fn begin(&mut self) -> Result<(), Trouble> {
+        self.open_transaction("BEGIN ISOLATION LEVEL READ COMMITTED").await
+    }
+
+    /// Opens a transaction whose reads all see one snapshot.
+    pub(crate) async fn begin_snapshot(&mut self) -> Result<(), Trouble> {
+        self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
+    }
+
+    /// The same, where no statement may take longer than `limit`.
+    pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), Trouble> {
+        let millis = limit.as_millis().max(1);
+        let text = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {millis}"
+        );
+        // Fixed text with a number of ours in it.
+        self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
+    async fn open_transaction(&mut self, text: &'static str) -> Result<(), Trouble> {
+        self.control(text, Effect::Undone).await?;
+        self.in_transaction = true;
+        Ok(())
+    }
+
+    /// Commits. A failure means that the outcome is unknown, unless the server
+    /// says that it rolled back.
+    pub(crate) async fn commit(&mut self) -> Result<(), Trouble> {
+        self.control("COMMIT", Effect::Unknown).await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Ends a transaction that only read, if one is open.
+    pub(crate) async fn end_snapshot(&mut self) -> Result<(), Trouble> {
+        if self.in_transaction && self.session.is_some() {
+            self.control("COMMIT", Effect::Undone).await?;
+        }
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// Ends the transaction without effect. Where that fails the connection
+    /// goes, and the transaction with it.
+    pub(crate) async fn roll_back(&mut self) {
+        if self.session.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_ok() {
+            self.in_transaction = false;
+        }
+    }
+
+    /// Tells the session how long to wait for locks, if that makes a difference.
+    pub(super) async fn waits_for_locks(&mut self, wait: Option<LockWait>) -> bool {
+        let (Some(session), Some(wait)) = (&self.session, wait) else { return true };
+        if session.lock_wait == wait {
+            return true;
+        }
+        let text = AssertSqlSafe(self.connector.set_lock_wait(wait));
+        let is_told = self.control(text, Effect::Undone).await.is_ok();
+        match &mut self.session {
+            Some(session) if is_told => session.lock_wait = wait,
+            _ => self.session = None,
+        }
+        is_told
+    }
+
+    async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        let result = connector.watch(sqlx::raw_sql(text).execute(connection)).await;
+        self.settle(result, effect).map(|_| ())
+    }
+
+    /// Whether a connection that rested is still there. Half the wait for a
+    /// connection is left to make another.
+    pub(super) async fn answers(&mut self) -> bool {
+        let limit = self.connector.acquire_timeout / 2;
+        let Ok(connection) = self.start() else { return false };
+        let result = timeout(limit, connection.ping()).await;
+        let result = result.map_or(Err(Ended::Silent), |done| done.map_err(Ended::Failed));
+        self.settle(result, Effect::Undone).is_ok()
+    }
+
+    /// Keeps the slot until the database has noticed that the connection is closed.
+    fn outlive(&mut self) {
+        let slot = self.slot.take();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                tokio::time::sleep(2 * CHECKED).await;
+                drop(slot);
+            });
+        }
+    }
+
+    fn start(&mut self) -> Result<&mut PgConnection, Trouble> {
+        let session = self.session.as_mut().ok_or(Fault::Unavailable)?;
+        session.losses = self.connector.losses();
+        self.running = true;
+        Ok(&mut session.connection)
+    }
+
+    fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, Trouble> {
+        self.running = false;
+        match result {
+            Ok(value) => Ok(value),
+            Err(Ended::Failed(error)) => {
+                if breaks_connection(&error) {
+                    self.discard_all();
+                }
+                Err(judge(&error, effect))
+            }
+            Err(Ended::Silent) => {
+                self.discard_all();
+                Err(silent(effect))
+            }
+            Err(Ended::Late) => {
+                if let Some(Turn { left_out }) = NO_ANSWER.turn() {
+                    tracing::warn!(left_out, "the database did not answer a statement in time");
+                }
+                self.session = None;
+                Err(Fault::Timeout.into())
+            }
+        }
+    }
+
+    /// Closes this connection and, as what ended it has most likely ended them
+    /// too, the resting ones. Those of other pools are asked before they are used.
+    fn discard_all(&mut self) {
+        self.session = None;
+        self.connector.lost_one();
+        self.connector.sessions().clear(self.owner.id);
+    }
+}
