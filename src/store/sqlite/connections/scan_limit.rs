@@ -49,8 +49,9 @@ impl ScanLimit {
 
     /// A permit that nobody waits for.
     fn free(&self) -> Option<ScanPermit> {
-        let queued = Arc::clone(&self.queue).try_acquire_owned().ok()?;
+        // This one first: who gets none must not stand in the queue meanwhile.
         let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
+        let queued = Arc::clone(&self.queue).try_acquire_owned().ok()?;
         Some(ScanPermit { _queued: queued, _running: permit })
     }
 
