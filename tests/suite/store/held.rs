@@ -73,6 +73,43 @@ async fn a_held_row_keeps_only_its_own_writes_waiting_where_each_has_its_stateme
     others_go_on(false).await;
 }
 
+/// A lock of the whole table is waited for longer than one of a row, whatever session a
+/// read comes by.
+async fn reads_wait_for(coalesce: bool) {
+    let url = fresh_database();
+    let mut options = PgOptions::new(&url);
+    options.coalesce = coalesce;
+    options.max_connections = 1;
+    let store = PgStore::connect(options).await.unwrap();
+    let (account, table) = table(&store).await;
+    let (key, everything) = (Key::new("p", "r"), scan(vec![Span::everything()]));
+    for _ in 0..3 {
+        // Leaves a session that waits for locks as writes do.
+        store.write(&account, &table, &upsert("r"), now()).await.unwrap();
+        let mut holder = PgConnection::connect(&url).await.unwrap();
+        holder.execute("BEGIN; LOCK TABLE entities IN ACCESS EXCLUSIVE MODE").await.unwrap();
+        let freed = async {
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            holder.execute("ROLLBACK").await.unwrap();
+        };
+        let point = store.get(&account, &table, &key);
+        let page = store.query(&account, &table, &everything);
+        let ((), (point, page)) = join(freed, join(point, page)).await;
+        assert!(point.unwrap().is_some());
+        assert_eq!(page.unwrap().entities.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn reads_wait_for_a_table_that_is_locked() {
+    reads_wait_for(true).await;
+}
+
+#[tokio::test]
+async fn reads_wait_for_a_table_that_is_locked_where_each_has_its_statement() {
+    reads_wait_for(false).await;
+}
+
 #[tokio::test]
 async fn many_writes_of_one_row_do_not_go_before_all_others() {
     const HOT: usize = 200;

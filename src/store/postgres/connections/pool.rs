@@ -149,7 +149,7 @@ impl Pool {
         if self.connector.is_silent() {
             return Err(NotOpened { fault: Fault::Busy, may_wait: false });
         }
-        let opened = self.connector.open(self.owner, wait.unwrap_or(LockWait::Short), until).await;
+        let opened = self.connector.open(self.owner, wait.unwrap_or(LockWait::Long), until).await;
         match opened {
             Some(Ok(session)) => {
                 self.connector.sessions().opened();

@@ -19,6 +19,7 @@ use crate::plan::{PageEnd, Predicate, Projection, Scan};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::{TableId, exists};
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::sources::{Source, Step};
 use crate::store::postgres::reads::{filter, sources};
@@ -60,7 +61,15 @@ impl Attempt for Query<'_> {
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<PageEnd>> {
         self.into.restart();
         let reading = Reading { scan: self.scan, residual: self.residual };
-        reading.run(store, table_id, Page::new(self.scan, self.into)).await
+        match reading.run(store, table_id, Page::new(self.scan, self.into), None).await {
+            // A lock of the whole table, which sessions of writes do not wait for.
+            Err(Trouble::Held) => {
+                self.into.restart();
+                let page = Page::new(self.scan, self.into);
+                Ok(reading.run(store, table_id, page, Some(LockWait::Long)).await?)
+            }
+            read => Ok(read?),
+        }
     }
 }
 
@@ -78,9 +87,10 @@ impl Reading<'_> {
         store: &PgStore,
         table_id: TableId,
         mut page: Page<'_>,
-    ) -> StoreResult<Option<PageEnd>> {
+        lock_wait: Option<LockWait>,
+    ) -> Result<Option<PageEnd>, Trouble> {
         let steps = sources::steps(&self.scan.spans);
-        let mut lease = store.pool.acquire().await?;
+        let mut lease = store.pool.acquire_for(lock_wait).await?;
         let limit = self.time_limit(store.operation_timeout);
         let mut walk = Walk::new(table_id, self.residual, self.scan.projection, limit);
         if !self.is_one_statement(&steps) {

@@ -4,6 +4,7 @@ use crate::model::{Key, Stored};
 use crate::store::StoreResult;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::shared::{Lookup, read};
 use crate::store::postgres::retry::Attempt;
@@ -29,15 +30,24 @@ impl PgStore {
         table_id: TableId,
         key: &Key,
     ) -> Result<Option<Option<Stored>>, Trouble> {
-        if let Some(reads) = &self.reads
-            && self.pool.may_open()
-        {
-            return reads.submit(Lookup { table_id, key: key.clone() }).await;
+        let found = match &self.reads {
+            Some(reads) if self.pool.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
+            _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
+        };
+        match found {
+            // A lock of the whole table, which sessions of writes do not wait for.
+            Err(Trouble::Held) => Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await,
+            found => found,
         }
-        Box::pin(async {
-            let mut lease = self.pool.acquire().await?;
-            read(&mut lease, table_id, key).await
-        })
-        .await
+    }
+
+    async fn lookup_alone(
+        &self,
+        table_id: TableId,
+        key: &Key,
+        lock_wait: Option<LockWait>,
+    ) -> Result<Option<Option<Stored>>, Trouble> {
+        let mut lease = self.pool.acquire_for(lock_wait).await?;
+        read(&mut lease, table_id, key).await
     }
 }

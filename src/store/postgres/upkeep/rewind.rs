@@ -18,7 +18,7 @@ impl PgStore {
     /// The session that has the snapshots, and their tables in it. Another one
     /// in its place, after the connection was lost, has none.
     async fn snapshot_session(&self) -> Result<Lease<'_>, Trouble> {
-        let mut lease = self.snapshots.acquire().await?;
+        let mut lease = self.snapshots.acquire_to_lock().await?;
         let known = sqlx::query(texts::HAS_SNAPSHOTS).bind("snapshots");
         if lease.row(known, Effect::Undone).await?.is_none() {
             for text in texts::CREATE {

@@ -15,13 +15,13 @@ use super::stream;
 use crate::model::Key;
 use crate::plan::predicate::Prepared;
 use crate::plan::{Predicate, Projection, Span};
+use crate::store::Fault;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::sources::{self, Step};
 use crate::store::postgres::rows::key;
 use crate::store::postgres::statements::WALK_STRIDE;
-use crate::store::{Fault, StoreResult};
 
 /// Rows of the first window that PostgreSQL evaluates.
 const FIRST: usize = 256;
@@ -130,7 +130,7 @@ impl<'a> Walk<'a> {
         lease: &mut Lease<'_>,
         step: &Step<'_>,
         page: &mut Page<'_>,
-    ) -> StoreResult<()> {
+    ) -> Result<(), Trouble> {
         let mut rest = Rest::of(step);
         loop {
             let started = Instant::now();
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
         lease: &mut Lease<'_>,
         rest: &Rest<'_>,
         page: &mut Page<'_>,
-    ) -> StoreResult<()> {
+    ) -> Result<(), Trouble> {
         lease.roll_back().await;
         let reached = page.last.take().map(|last| Key::new(last.partition, format!("{}\u{1}", last.row)));
         page.end.next = reached.or_else(|| rest.first().filter(|_| self.has_advanced));
