@@ -32,13 +32,16 @@ struct Replay<'a> {
     made: HashSet<String>,
     /// The service properties that the last replayed exchange has set.
     set: String,
+    /// Whether the account has the rules of CORS that answers speak of.
+    has_rules: bool,
 }
 
 /// Elements of the service properties.
 const PROPERTIES: [&str; 4] = ["Logging", "HourMetrics", "MinuteMetrics", "Cors"];
 
 fn replay(test: &str, client: &Client) {
-    let mut replay = Replay { client, complete: true, made: HashSet::new(), set: String::new() };
+    let mut replay =
+        Replay { client, complete: true, made: HashSet::new(), set: String::new(), has_rules: false };
     let mut expected_n = 0;
     let mut replayed = 0;
     for exchange in recordings().into_iter().filter(|e| e.test == test) {
@@ -95,6 +98,7 @@ impl Replay<'_> {
         if path.contains("&si=") {
             self.prepare_policy(exchange);
         }
+        self.prepare_rules(exchange);
         let answer = self.send(exchange);
         self.check(exchange, &answer);
     }

@@ -26,6 +26,15 @@ impl Replay<'_> {
         (Sas::from_fields(fields).of(&host), format!("{path}{options}"))
     }
 
+    /// Rules of CORS, on which answers depend.
+    pub(super) fn prepare_rules(&mut self, exchange: &Exchange) {
+        let depends = exchange.response.headers.contains_key("vary");
+        if depends && !self.has_rules && !exchange.path().contains("restype=service") {
+            self.put_xml("/?restype=service&comp=properties", cors_rule("http://a")).expect(202);
+            self.has_rules = true;
+        }
+    }
+
     /// The stored policy that a recorded signature relies on.
     pub(super) fn prepare_policy(&self, exchange: &Exchange) {
         let (table, _) = address(exchange.path());

@@ -79,12 +79,14 @@ impl Exchange {
 }
 
 /// Headers whose value has to be the recorded one, or absent where it was.
-const COMPARED: [&str; 9] = [
+const COMPARED: [&str; 11] = [
+    "access-control-allow-origin",
     "cache-control",
     "content-type",
     "dataserviceid",
     "location",
     "preference-applied",
+    "vary",
     "www-authenticate",
     "x-content-type-options",
     "x-ms-error-code",
@@ -199,6 +201,16 @@ fn neutral_entity(entity: &mut Value) {
             *value = "*".into();
         }
     }
+}
+
+/// Properties with a rule of CORS for an origin.
+pub fn cors_rule(origin: &str) -> String {
+    format!(
+        "<StorageServiceProperties><Cors><CorsRule><AllowedMethods>GET</AllowedMethods>\
+         <AllowedOrigins>{origin}</AllowedOrigins><AllowedHeaders>*</AllowedHeaders>\
+         <ExposedHeaders>*</ExposedHeaders><MaxAgeInSeconds>1</MaxAgeInSeconds></CorsRule></Cors>\
+         </StorageServiceProperties>"
+    )
 }
 
 /// One operation inside a recorded batch.

@@ -35,12 +35,32 @@ impl Session {
             request = request.header(name, self.of_now(value));
         }
         if let Some(body) = &recorded.body {
-            request = request.body(self.of_now(&far_future(body)));
+            request = request.body(self.with_current_etags(&self.of_now(&far_future(body))));
         }
         match auth {
             Some(auth) => request.auth(auth).send(),
             None => request.send(),
         }
+    }
+
+    /// Requests that were rebuilt have ETags of their own making in the parts of a batch:
+    /// each stands for the entity's own.
+    fn with_current_etags(&self, body: &str) -> String {
+        let mut entity = "";
+        let lines = body.split_inclusive('\n').map(|line| {
+            if let Some((request, _)) = line.split_once(" HTTP/1.1") {
+                entity = request.split_once(' ').map_or("", |(_, url)| url);
+            }
+            match line.strip_prefix("if-match: W/") {
+                None => line.to_owned(),
+                Some(_) => {
+                    let path = entity.strip_prefix(&self.client.url("")).unwrap_or(entity);
+                    let etag = self.client.get(path).expect(200).need("ETag").to_owned();
+                    format!("if-match: {etag}\n")
+                }
+            }
+        });
+        lines.collect()
     }
 
     /// A text of the recording with the addresses and ETags of now.
