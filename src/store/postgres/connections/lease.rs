@@ -176,6 +176,13 @@ impl Lease<'_> {
         Ok(())
     }
 
+    /// Limits the statements that follow in the transaction.
+    pub(crate) async fn limit_statements(&mut self, limit: Duration) -> Result<(), Trouble> {
+        let text = format!("SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
+        // Fixed text with a number of ours in it.
+        self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await
+    }
+
     async fn open_transaction(&mut self, text: &'static str) -> Result<(), Trouble> {
         self.control(text, Effect::Undone).await?;
         self.in_transaction = true;

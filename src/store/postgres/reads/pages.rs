@@ -205,7 +205,11 @@ impl<'a> Page<'a> {
     }
 
     fn is_out_of_time(&self) -> bool {
-        self.started.elapsed() >= self.time
+        self.time_left().is_zero()
+    }
+
+    fn time_left(&self) -> Duration {
+        self.time.saturating_sub(self.started.elapsed())
     }
 
     /// The column of a window that says whether a row matches.

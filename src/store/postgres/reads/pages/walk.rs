@@ -45,6 +45,8 @@ const SLOW: Duration = Duration::from_millis(400);
 const RETREAT: usize = 16;
 /// Rows between two looks at the clock, where they are evaluated here.
 const CLOCK_EVERY: usize = 16;
+/// The least time that a statement gets, however late it begins.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
 /// Rows of the first window.
 pub(crate) const fn first_window(residual: Residual<'_>) -> usize {
@@ -133,6 +135,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Trouble> {
         let mut rest = Rest::of(step);
         loop {
+            self.keep_to(page.time_left(), lease).await?;
             let started = Instant::now();
             page.last = None;
             let left = match self.window(lease, &rest, page).await {
@@ -154,6 +157,16 @@ impl<'a> Walk<'a> {
             self.adapt(started.elapsed());
             rest = left;
         }
+    }
+
+    /// Has statements end with the page's time, unless they are of single rows.
+    async fn keep_to(&mut self, left: Duration, lease: &mut Lease<'_>) -> Result<(), Trouble> {
+        let Some(limit) = self.limit.filter(|limit| self.rows > 1 && left < *limit / 8 * 7) else {
+            return Ok(());
+        };
+        let limit = left.clamp(SHORTEST_LIMIT.min(limit), limit);
+        self.limit = Some(limit);
+        lease.limit_statements(limit).await
     }
 
     /// After a statement that took too long: ends the page with the key that it reached,
