@@ -83,7 +83,9 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
         // The closing delimiter is missing: the last part ends with the body. If
         // nothing follows, that delimiter was it, without its dashes.
         Some(start) => {
-            parts.extend(part(&body[start.min(body.len())..])?);
+            if let Some(last) = part(&body[start.min(body.len())..])? {
+                add(&mut parts, Some(last));
+            }
             Ok(parts)
         }
     }

@@ -16,8 +16,10 @@ const MAX_WAITING: usize = 64;
 /// Rows that do not match, and their bytes, past which a walk is a scan.
 const SHORT_ROWS: usize = 256;
 const SHORT_BYTES: usize = 1024 * 1024;
-/// Rows between two looks at the clock.
+/// Rows between two looks at the clock, where they are quick.
 const CLOCK_EVERY: usize = 64;
+/// Time from one look at the clock to the next, from which on rows are slow.
+const SLOW_ROWS: Duration = Duration::from_millis(20);
 
 /// Permits for scans. Cheap to clone.
 #[derive(Clone)]
@@ -75,7 +77,9 @@ impl ScanLimit {
             permit,
             time,
             started: Instant::now(),
-            rows: 0,
+            last_look: Duration::ZERO,
+            clock_every: 0,
+            rows_to_look: 0,
             passed_rows: 0,
             passed_bytes: 0,
         }
@@ -96,7 +100,12 @@ pub(crate) struct Walk {
     permit: Option<ScanPermit>,
     time: Duration,
     started: Instant,
-    rows: usize,
+    /// When the clock was looked at, from the start.
+    last_look: Duration,
+    /// Rows from one look at the clock to the next; 0 before the first row.
+    clock_every: usize,
+    /// Rows until the next.
+    rows_to_look: usize,
     passed_rows: usize,
     passed_bytes: usize,
 }
@@ -104,11 +113,19 @@ pub(crate) struct Walk {
 impl Walk {
     /// Counts a row; false if the time is over and the row is left to the next page.
     pub(crate) fn row(&mut self) -> bool {
-        let looks = self.rows > 0 && self.rows.is_multiple_of(CLOCK_EVERY);
-        if looks && self.started.elapsed() >= self.time() {
+        if self.rows_to_look > 0 {
+            self.rows_to_look -= 1;
+            return true;
+        }
+        let elapsed = self.started.elapsed();
+        // A page has one row at least.
+        if self.clock_every > 0 && elapsed >= self.time() {
             return false;
         }
-        self.rows += 1;
+        let is_slow = elapsed.saturating_sub(self.last_look) >= SLOW_ROWS;
+        self.clock_every = if is_slow { 1 } else { (2 * self.clock_every).clamp(1, CLOCK_EVERY) };
+        self.last_look = elapsed;
+        self.rows_to_look = self.clock_every - 1;
         true
     }
 
@@ -241,6 +258,17 @@ mod tests {
         assert_eq!((permits(&store), store.scan_limit.queue.available_permits()), (all, all + MAX_WAITING));
         let found = store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await.unwrap();
         assert_eq!(found.entities.len(), 1, "nobody waits where there is a permit");
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_more_often_where_rows_are_slow() {
+        let mut walk = ScanLimit::new(Duration::from_secs(60)).walk(4 * SLOW_ROWS, None);
+        let mut slow = || {
+            std::thread::sleep(SLOW_ROWS);
+            walk.row()
+        };
+        let rows = (0..CLOCK_EVERY).take_while(|_| slow()).count();
+        assert!(rows < 8, "{rows} slow rows");
     }
 
     #[tokio::test]
