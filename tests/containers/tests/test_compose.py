@@ -95,6 +95,34 @@ def test_sqlite_keeps_its_volume(project):
     assert rows(alone.client()) == {row}
 
 
+def recipe():
+    """The compose file that docs/testing.md shows."""
+    page = (REPOSITORY / "docs" / "testing.md").read_text()
+    _, section = page.split("### Docker Compose\n", 1)
+    return section.split("```yaml\n", 1)[1].split("```", 1)[0]
+
+
+def test_the_recipe_for_test_suites_works(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert "127.0.0.1:10002:10002" in recipe()
+    file = tmp_path / "compose.yaml"
+    file.write_text(recipe().replace("127.0.0.1:10002:", f"127.0.0.1:{port}:"))
+
+    def compose(*arguments):
+        return docker("compose", "-p", f"recipe-{port}", "-f", str(file), *arguments)
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(compose, "down", "-v", "-t", "10")
+        compose("up", "-d", "--no-build", "--wait", "--wait-timeout", "120")
+        service = client(f"127.0.0.1:{port}")
+        row = use(service)
+        compose("down")
+        compose("up", "-d", "--no-build", "--wait", "--wait-timeout", "120")
+        assert rows(service) == {row}
+
+
 @needs(POSTGRES)
 def test_one_project_leaves_the_others_alone(project):
     sqlite, postgres = project("sqlite.yaml"), project("postgres.yaml")
