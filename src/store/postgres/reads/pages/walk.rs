@@ -135,11 +135,10 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Trouble> {
         let mut rest = Rest::of(step);
         loop {
-            self.keep_to(page.time_left(), lease).await?;
             let started = Instant::now();
             page.last = None;
-            let left = match self.window(lease, &rest, page).await {
-                Err(Trouble::Fault(Fault::Timeout)) if self.rows > 1 => {
+            let left = match self.timely_window(lease, &rest, page).await {
+                Err(Trouble::Fault(Fault::Timeout)) if self.rows > 1 || self.has_advanced => {
                     self.cut_off(lease, &rest, page).await?;
                     if page.end.next.is_some() {
                         return Ok(());
@@ -161,12 +160,24 @@ impl<'a> Walk<'a> {
 
     /// Has statements end with the page's time, unless they are of single rows.
     async fn keep_to(&mut self, left: Duration, lease: &mut Lease<'_>) -> Result<(), Trouble> {
-        let Some(limit) = self.limit.filter(|limit| self.rows > 1 && left < *limit / 8 * 7) else {
+        let Some(limit) = self.limit.filter(|_| self.rows > 1) else { return Ok(()) };
+        let left = left.max(SHORTEST_LIMIT);
+        if left >= limit / 8 * 7 {
             return Ok(());
-        };
-        let limit = left.clamp(SHORTEST_LIMIT.min(limit), limit);
-        self.limit = Some(limit);
-        lease.limit_statements(limit).await
+        }
+        self.limit = Some(left);
+        lease.limit_statements(left).await
+    }
+
+    /// Does one window within the page's time; what is left after it.
+    async fn timely_window<'s>(
+        &mut self,
+        lease: &mut Lease<'_>,
+        rest: &Rest<'s>,
+        page: &mut Page<'_>,
+    ) -> Result<Option<Rest<'s>>, Trouble> {
+        self.keep_to(page.time_left(), lease).await?;
+        self.window(lease, rest, page).await
     }
 
     /// After a statement that took too long: ends the page with the key that it reached,
