@@ -35,11 +35,11 @@ const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the line on standard output begins with that says that the server answers.
 /// Tools wait for it.
-pub const READY: &str = "Rowhouse is ready at";
+pub(crate) const READY: &str = "Rowhouse is ready at";
 
 /// Why a server did not start, in one line.
 #[derive(Debug, thiserror::Error)]
-pub enum AppError {
+pub(crate) enum AppError {
     #[error(
         "there is no file {0}; the first start makes it, as do `rowhouse migrate` and `rowhouse account add`"
     )]
@@ -70,7 +70,7 @@ struct Running {
 
 /// A server that answers.
 #[derive(Clone)]
-pub struct Up {
+pub(crate) struct Up {
     /// Where it listens, the port being the real one.
     pub address: SocketAddr,
     /// What it answers with.
@@ -81,7 +81,7 @@ pub struct Up {
 ///
 /// # Errors
 /// [`AppError`], to be shown to whoever asked for it.
-pub async fn open_primary(database: &Database) -> Result<Store, AppError> {
+pub(crate) async fn open_primary(database: &Database) -> Result<Store, AppError> {
     Ok(open(database).await?.0)
 }
 
@@ -90,7 +90,7 @@ pub async fn open_primary(database: &Database) -> Result<Store, AppError> {
 ///
 /// # Errors
 /// [`AppError`], to be shown to whoever asked for it.
-pub async fn open_existing(database: &Database) -> Result<Store, AppError> {
+pub(crate) async fn open_existing(database: &Database) -> Result<Store, AppError> {
     match database.missing_file() {
         Some(path) => Err(AppError::Missing(path.display().to_string())),
         None => open_primary(database).await,
@@ -101,7 +101,7 @@ pub async fn open_existing(database: &Database) -> Result<Store, AppError> {
 ///
 /// # Errors
 /// [`AppError`] if it cannot be asked.
-pub async fn inspect_primary(database: &Database) -> Result<Inspection, AppError> {
+pub(crate) async fn inspect_primary(database: &Database) -> Result<Inspection, AppError> {
     Ok(match database {
         Database::Sqlite(options) => SqliteStore::inspect(&options.location)?,
         Database::Postgres { options, .. } => postgres::inspect(options).await?,
@@ -109,7 +109,7 @@ pub async fn inspect_primary(database: &Database) -> Result<Inspection, AppError
 }
 
 /// Looks at the read replica, if there is one.
-pub async fn inspect_replica(database: &Database) -> Option<Result<Inspection, AppError>> {
+pub(crate) async fn inspect_replica(database: &Database) -> Option<Result<Inspection, AppError>> {
     match database {
         Database::Postgres { replica: Some(options), .. } => {
             Some(postgres::inspect(options).await.map_err(AppError::Postgres))
@@ -120,7 +120,7 @@ pub async fn inspect_replica(database: &Database) -> Option<Result<Inspection, A
 
 /// What a server with these settings asks of a database that allows so many
 /// connections; `None` for SQLite.
-pub fn connection_demand(config: &Config, allowed: u32) -> Option<ConnectionDemand> {
+pub(crate) fn connection_demand(config: &Config, allowed: u32) -> Option<ConnectionDemand> {
     let Database::Postgres { options, .. } = &config.database else { return None };
     let threads = match config.workers {
         Some(workers) => u32::from(workers),
@@ -248,7 +248,10 @@ fn start_admin(
 ///
 /// # Errors
 /// [`AppError`], to be shown to whoever starts the server.
-pub fn run(config: &Config, ready: impl FnOnce(SocketAddr) -> Result<(), AppError>) -> Result<(), AppError> {
+pub(crate) fn run(
+    config: &Config,
+    ready: impl FnOnce(SocketAddr) -> Result<(), AppError>,
+) -> Result<(), AppError> {
     System::new().block_on(async {
         // Before anyone can know that there is something to stop.
         let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Run)?;
@@ -268,7 +271,8 @@ pub fn run(config: &Config, ready: impl FnOnce(SocketAddr) -> Result<(), AppErro
 ///
 /// # Errors
 /// [`AppError`], to be shown to whoever starts the server.
-pub fn run_until(
+#[cfg(feature = "testing")]
+pub(crate) fn run_until(
     config: &Config,
     stop: impl Future<Output = ()> + 'static,
     ready: impl FnOnce(&Up),

@@ -13,12 +13,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-pub use identity::{AccountSettings, Keyholders, ListenSettings, MasterKeySettings};
-pub use operators::AdminAddress;
-pub use secret::secret;
-pub use storage::{Database, StorageSettings};
+pub(crate) use identity::{AccountSettings, Keyholders, ListenSettings, MasterKeySettings};
+pub(crate) use operators::AdminAddress;
+pub(crate) use secret::secret;
+pub(crate) use storage::{Database, StorageSettings};
 use tracing_subscriber::EnvFilter;
-pub use trust::TrustSettings;
+pub(crate) use trust::TrustSettings;
 use ureq::http::Uri;
 
 use crate::auth::AccountSet;
@@ -31,7 +31,7 @@ use crate::trace::TraceSettings;
 
 /// How to run the server.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     #[command(flatten)]
     pub listen: ListenSettings,
 
@@ -158,14 +158,14 @@ pub struct Settings {
 
 /// Forms of log output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     Text,
     Json,
 }
 
 /// Settings that were understood.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub(crate) struct Config {
     pub listen: SocketAddr,
     /// What connections are encrypted with, if they are.
     pub tls: Option<TlsFiles>,
@@ -198,7 +198,7 @@ pub struct Config {
 
 /// A setting that makes no sense, for whoever starts the server.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
     Listen(String),
     #[error("--tls-cert, --tls-key: give both or none")]
@@ -257,7 +257,7 @@ pub enum ConfigError {
 
 /// Every setting that makes no sense, a line each.
 #[derive(Debug, Default, thiserror::Error)]
-pub struct Mistakes(Vec<ConfigError>);
+pub(crate) struct Mistakes(Vec<ConfigError>);
 
 impl std::fmt::Display for Mistakes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -274,7 +274,7 @@ impl From<ConfigError> for Mistakes {
 
 impl Mistakes {
     /// The value, or `None` for a mistake, which is kept.
-    pub fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+    pub(crate) fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
         result.map_err(|mistake| self.0.push(mistake)).ok()
     }
 
@@ -282,7 +282,7 @@ impl Mistakes {
     ///
     /// # Errors
     /// The mistakes.
-    pub fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
+    pub(crate) fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),
             _ => Err(self),
@@ -295,7 +295,7 @@ impl Settings {
     ///
     /// # Errors
     /// All [`Mistakes`] at once.
-    pub fn read(&self) -> Result<Config, Mistakes> {
+    pub(crate) fn read(&self) -> Result<Config, Mistakes> {
         let mut mistakes = Mistakes::default();
         let listen = mistakes.note(self.listen.address());
         let database = self.storage.read(&mut mistakes);

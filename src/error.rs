@@ -91,7 +91,7 @@ pub struct Facts {
 
 impl Code {
     /// How many there are.
-    pub const COUNT: usize = Code::ServerBusy as usize + 1;
+    pub(crate) const COUNT: usize = Code::ServerBusy as usize + 1;
 
     /// All of them, each at its number.
     pub const ALL: [Self; Self::COUNT] = [
@@ -237,7 +237,7 @@ impl Code {
     /// Whether the failure comes from the state of the data rather than from
     /// the request: a change set of one operation reports these without an
     /// index prefix (protocol §8.4).
-    pub const fn is_storage_outcome(self) -> bool {
+    pub(crate) const fn is_storage_outcome(self) -> bool {
         matches!(
             self,
             Code::EntityAlreadyExists
@@ -267,18 +267,18 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// A refusal that says more than its code's default message.
-    pub fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: Some(message.into()), index: None, why: None }
     }
 
     /// The same refusal, attributed to one operation of a change set.
-    pub fn at(mut self, index: usize) -> Self {
+    pub(crate) fn at(mut self, index: usize) -> Self {
         self.index = Some(index);
         self
     }
 
     /// The same refusal, explained.
-    pub fn because(mut self, why: impl Into<Box<str>>) -> Self {
+    pub(crate) fn because(mut self, why: impl Into<Box<str>>) -> Self {
         self.why = Some(why.into());
         self
     }

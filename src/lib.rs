@@ -11,22 +11,34 @@
 //! model, error, metrics, trace <- odata, codec <- request <- auth, plan <- store <- accounts <- service <- http
 //! <- admin <- app, testing, cli.
 
-pub mod accounts;
-pub mod admin;
-pub mod app;
-pub mod auth;
+#![warn(missing_docs, unreachable_pub)]
+
+mod accounts;
+mod admin;
+mod app;
 pub mod cli;
-pub mod codec;
-pub mod config;
-pub mod error;
-pub mod http;
-pub mod metrics;
-pub mod model;
-pub mod odata;
-pub mod plan;
-pub mod request;
-pub mod service;
-pub mod store;
+mod config;
+mod http;
+mod metrics;
+mod service;
 #[cfg(feature = "testing")]
 pub mod testing;
-pub mod trace;
+mod trace;
+
+// Public for the tests, benches and fuzz targets of this repository alone: no stable interface.
+#[doc(hidden)]
+pub mod auth;
+#[doc(hidden)]
+pub mod codec;
+#[doc(hidden)]
+pub mod error;
+#[doc(hidden)]
+pub mod model;
+#[doc(hidden)]
+pub mod odata;
+#[doc(hidden)]
+pub mod plan;
+#[doc(hidden)]
+pub mod request;
+#[doc(hidden)]
+pub mod store;

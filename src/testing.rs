@@ -25,8 +25,7 @@
 //! Servers have threads of their own and need no runtime: they can be started in
 //! `#[test]`, `#[tokio::test]` and `#[actix_web::test]`, many at a time. They take no
 //! signals and set no logger; what they have to say goes to the `tracing` subscriber
-//! of the process, if it has one. What [`crate::metrics::METRICS`] counts is the sum of
-//! all of them.
+//! of the process, if it has one. Metrics count the sum of all of them.
 //!
 //! Several tests can share one server if each has an account to itself:
 //!
@@ -51,4 +50,4 @@ mod server;
 pub use account::Account;
 pub use builder::Builder;
 pub use image::Image;
-pub use server::{Error, Server, Snapshot};
+pub use server::{Server, ServerError, Snapshot};

@@ -15,7 +15,7 @@ use crate::store::{Backend, Failure, Fault, StoredAccount};
 
 /// Why the stored accounts cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
+pub(crate) enum LoadError {
     #[error(
         "--master-key: does not open the keys of the account {0} in the database: give the key that they \
          were stored under, or remove the account with `rowhouse account remove {0}`"
@@ -38,14 +38,14 @@ impl From<Failure> for LoadError {
 ///
 /// # Errors
 /// [`LoadError::MasterKey`] for the first that does not.
-pub fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), LoadError> {
+pub(crate) fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), LoadError> {
     let closed = stored.iter().find(|account| open(master, account).is_none());
     closed.map_or(Ok(()), |account| Err(LoadError::MasterKey(account.name.clone())))
 }
 
 /// Follows the stored accounts, beside those of the settings.
 #[derive(Debug)]
-pub struct Follower {
+pub(crate) struct Follower {
     master: MasterKeys,
     /// The accounts of the settings, which win.
     given: AccountSet,
@@ -79,7 +79,7 @@ impl Follower {
     /// # Errors
     /// [`LoadError`], since a server that cannot open its accounts is not to
     /// start.
-    pub async fn start<B: Backend>(
+    pub(crate) async fn start<B: Backend>(
         store: &B,
         master: MasterKeys,
         given: AccountSet,
@@ -96,12 +96,12 @@ impl Follower {
     }
 
     /// What the stored keys are encrypted under.
-    pub fn master(&self) -> &MasterKeys {
+    pub(crate) fn master(&self) -> &MasterKeys {
         &self.master
     }
 
     /// Whether the settings have an account of this name, which then wins.
-    pub fn is_given(&self, name: &str) -> bool {
+    pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.keys(name).is_some()
     }
 
@@ -111,7 +111,11 @@ impl Follower {
     ///
     /// # Errors
     /// Those of the store; the accounts of before are then the best known.
-    pub async fn follow<B: Backend>(&self, store: &B, served: &ArcSwap<AccountSet>) -> Result<bool, Failure> {
+    pub(crate) async fn follow<B: Backend>(
+        &self,
+        store: &B,
+        served: &ArcSwap<AccountSet>,
+    ) -> Result<bool, Failure> {
         let mut last = self.last.lock().await;
         let changes = store.account_changes().await?;
         if changes == last.changes {

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-pub use follow::{Follower, LoadError, check};
+pub(crate) use follow::{Follower, LoadError, check};
 
 use crate::auth::accounts::is_account_name;
 use crate::auth::seal::{KeySlot, MasterKeys, NONCE};
@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 5;
 
 /// Why an account was not changed, for whoever asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AccountsError {
+pub(crate) enum AccountsError {
     #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
     Name(String),
     #[error("a key must have 1 to {MAX_KEY} bytes")]
@@ -63,7 +63,7 @@ impl From<Failure> for AccountsError {
 
 /// A new account with its keys in base64, to be shown once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewAccount {
+pub(crate) struct NewAccount {
     pub name: String,
     pub keys: [String; 2],
 }
@@ -73,7 +73,7 @@ pub struct NewAccount {
 /// # Errors
 /// [`AccountsError`] for a name that is none or taken, and for another master
 /// key than that of the accounts that exist.
-pub async fn add<B: Backend>(
+pub(crate) async fn add<B: Backend>(
     store: &B,
     master: &MasterKeys,
     name: &str,
@@ -114,7 +114,7 @@ pub async fn add<B: Backend>(
 ///
 /// # Errors
 /// [`AccountsError::Store`].
-pub async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsError> {
+pub(crate) async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsError> {
     Ok(store.accounts().await?)
 }
 
@@ -122,13 +122,13 @@ pub async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsE
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
-pub async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
+pub(crate) async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
     let found = store.accounts().await?.into_iter().find(|account| account.name == name);
     found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
 }
 
 /// An account as operators see it, without its keys.
-pub fn shown(account: &StoredAccount) -> Value {
+pub(crate) fn shown(account: &StoredAccount) -> Value {
     json!({
         "name": account.name,
         "disabled": account.disabled,
@@ -142,7 +142,7 @@ pub fn shown(account: &StoredAccount) -> Value {
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account and another master key.
-pub async fn rotate<B: Backend>(
+pub(crate) async fn rotate<B: Backend>(
     store: &B,
     master: &MasterKeys,
     name: &str,
@@ -169,7 +169,11 @@ pub async fn rotate<B: Backend>(
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
-pub async fn set_disabled<B: Backend>(store: &B, name: &str, disabled: bool) -> Result<(), AccountsError> {
+pub(crate) async fn set_disabled<B: Backend>(
+    store: &B,
+    name: &str,
+    disabled: bool,
+) -> Result<(), AccountsError> {
     change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
 }
 
@@ -178,7 +182,7 @@ pub async fn set_disabled<B: Backend>(store: &B, name: &str, disabled: bool) -> 
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
-pub async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), AccountsError> {
+pub(crate) async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), AccountsError> {
     change(store, name, AccountChange::Remove { name: name.to_owned() }).await
 }
 
@@ -187,7 +191,7 @@ pub async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), AccountsErr
 ///
 /// # Errors
 /// [`AccountsError::Closed`] for keys that neither opens; nothing is changed then.
-pub async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result<usize, AccountsError> {
+pub(crate) async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result<usize, AccountsError> {
     for _ in 0..ATTEMPTS {
         // The count first: it then is no longer so if anything changes after it.
         let seen = store.account_changes().await?;
@@ -220,7 +224,7 @@ fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resea
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account and another master key.
-pub async fn keys<B: Backend>(
+pub(crate) async fn keys<B: Backend>(
     store: &B,
     master: &MasterKeys,
     name: &str,

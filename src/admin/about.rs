@@ -8,10 +8,10 @@ use crate::metrics::process;
 use crate::store::Store;
 
 /// The description of every route, kept by hand.
-pub const OPENAPI: &str = include_str!("openapi.json");
+pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Name, version, database and time since the start.
-pub async fn version(call: &Call<'_>) -> Outcome {
+pub(crate) async fn version(call: &Call<'_>) -> Outcome {
     let database = match &call.admin.service.primary.store {
         Store::Postgres(_) => "postgres",
         Store::Sqlite(_) => "sqlite",
@@ -28,6 +28,6 @@ pub async fn version(call: &Call<'_>) -> Outcome {
 }
 
 /// The description.
-pub async fn openapi(_: &Call<'_>) -> Outcome {
+pub(crate) async fn openapi(_: &Call<'_>) -> Outcome {
     Ok(Reply::text("application/json", OPENAPI))
 }

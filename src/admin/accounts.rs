@@ -45,7 +45,7 @@ struct Nothing {}
 ///
 /// # Errors
 /// 409 without a master key, and those of the database.
-pub async fn list(call: &Call<'_>) -> Outcome {
+pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     follower(call)?;
     let found = timely(accounts::list(store(call))).await?;
     Ok(Reply::json(200, &found.iter().map(accounts::shown).collect::<Value>()))
@@ -56,7 +56,7 @@ pub async fn list(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// 404 for an unknown one; 409 for one of the settings and without a master
 /// key; those of the database.
-pub async fn read(call: &Call<'_>) -> Outcome {
+pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
     let found = timely(accounts::find(store(call), call.parameter("name"))).await?;
     Ok(Reply::json(200, &accounts::shown(&found)))
@@ -68,7 +68,7 @@ pub async fn read(call: &Call<'_>) -> Outcome {
 /// 400 for what is no account; 409 for a name that is taken, here or in the
 /// settings, without a master key, and with another than the accounts have;
 /// those of the database.
-pub async fn add(call: &Call<'_>) -> Outcome {
+pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let Added { name, keys } = body(call)?;
     let follower = stored(call, &name)?;
     let keys = keys.map(|[first, second]| Some([decoded(&first)?, decoded(&second)?]));
@@ -85,7 +85,7 @@ pub async fn add(call: &Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// As [`read`]; 400 for a slot that is none.
-pub async fn rotate(call: &Call<'_>) -> Outcome {
+pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     let Rotated { slot: number } = body(call)?;
     let name = call.parameter("name");
     let follower = stored(call, name)?;
@@ -104,7 +104,7 @@ pub async fn rotate(call: &Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// As [`read`].
-pub async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
+pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
     let follower = stored(call, name)?;
@@ -117,7 +117,7 @@ pub async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
 ///
 /// # Errors
 /// As [`read`].
-pub async fn remove(call: &Call<'_>) -> Outcome {
+pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
     let follower = stored(call, name)?;

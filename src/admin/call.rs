@@ -7,7 +7,7 @@ use crate::codec::uri::percent_decode;
 use crate::error::Error;
 
 /// What an operator asks.
-pub struct Call<'a> {
+pub(crate) struct Call<'a> {
     pub admin: &'a Admin,
     pub query: &'a str,
     /// The texts that stand where the route's path has braces.
@@ -18,7 +18,7 @@ pub struct Call<'a> {
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     pub content_type: &'static str,
     pub body: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Reply {
 
 /// A failure, for people and programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     pub status: u16,
     /// What programs switch on.
     pub code: &'static str,
@@ -34,7 +34,7 @@ pub struct Refusal {
 }
 
 /// What comes of a call.
-pub type Outcome = Result<Reply, Refusal>;
+pub(crate) type Outcome = Result<Reply, Refusal>;
 
 const JSON: &str = "application/json";
 
@@ -43,7 +43,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// 400 for broken escapes.
-    pub fn query(&self, name: &str) -> Result<Option<String>, Refusal> {
+    pub(crate) fn query(&self, name: &str) -> Result<Option<String>, Refusal> {
         for pair in self.query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if key == name {
@@ -58,7 +58,7 @@ impl Call<'_> {
     }
 
     /// The text that stands where the route's path has these braces.
-    pub fn parameter(&self, name: &str) -> &str {
+    pub(crate) fn parameter(&self, name: &str) -> &str {
         let found = self.parameters.iter().find(|(known, _)| *known == name);
         found.map_or("", |(_, text)| text.as_str())
     }
@@ -66,26 +66,26 @@ impl Call<'_> {
 
 impl Reply {
     /// A JSON document.
-    pub fn json(status: u16, document: &impl Serialize) -> Self {
+    pub(crate) fn json(status: u16, document: &impl Serialize) -> Self {
         // What we make of our own types can always be written.
         let body = serde_json::to_vec(document).unwrap_or_default();
         Self { status, content_type: JSON, body }
     }
 
     /// A text of another kind.
-    pub fn text(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn text(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status: 200, content_type, body: body.into() }
     }
 }
 
 impl Refusal {
     /// A refusal with a status, a code and a message.
-    pub fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 
     /// 400.
-    pub fn bad_request(message: impl Into<String>) -> Self {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 }

@@ -16,10 +16,10 @@ const MANY: usize = 128;
 
 /// The connections, the oldest first.
 #[derive(Default)]
-pub struct Crowd(Mutex<VecDeque<Weak<Seat>>>);
+pub(crate) struct Crowd(Mutex<VecDeque<Weak<Seat>>>);
 
 /// A connection; lives as long as it.
-pub struct Seat {
+pub(crate) struct Seat {
     /// The same connection once more, to end it by.
     connection: TcpStream,
     /// Whether a request has arrived whole and is being answered.
@@ -27,12 +27,12 @@ pub struct Seat {
 }
 
 /// A request that is being answered.
-pub struct Busy<'a>(&'a Seat);
+pub(crate) struct Busy<'a>(&'a Seat);
 
 impl Crowd {
     /// Takes in a connection, for which the oldest one that asks nothing is ended
     /// if there are many.
-    pub fn enter(&self, connection: &dyn Any) -> Option<Arc<Seat>> {
+    pub(crate) fn enter(&self, connection: &dyn Any) -> Option<Arc<Seat>> {
         let connection = connection.downcast_ref::<Accepted>()?.as_fd().try_clone_to_owned().ok()?;
         let seat = Arc::new(Seat { connection: connection.into(), is_busy: AtomicBool::new(false) });
         let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl Crowd {
 
 impl Seat {
     /// Keeps the connection until its request is answered.
-    pub fn busy(&self) -> Busy<'_> {
+    pub(crate) fn busy(&self) -> Busy<'_> {
         self.is_busy.store(true, Ordering::Relaxed);
         Busy(self)
     }

@@ -5,6 +5,6 @@ use super::{Call, Reply};
 use crate::metrics::text;
 
 /// Everything that is counted, as OpenMetrics text.
-pub async fn metrics(_: &Call<'_>) -> Outcome {
+pub(crate) async fn metrics(_: &Call<'_>) -> Outcome {
     Ok(Reply::text(text::CONTENT_TYPE, text::print()))
 }

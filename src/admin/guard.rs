@@ -8,15 +8,15 @@ use subtle::ConstantTimeEq as _;
 use super::Refusal;
 
 /// Characters of a token at least.
-pub const MIN_TOKEN: usize = 16;
+pub(crate) const MIN_TOKEN: usize = 16;
 
 /// A secret that operators show, kept as its hash only.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token([u8; 32]);
+pub(crate) struct Token([u8; 32]);
 
 impl Token {
     /// A token of at least [`MIN_TOKEN`] characters that can stand in a header.
-    pub fn new(text: &str) -> Option<Self> {
+    pub(crate) fn new(text: &str) -> Option<Self> {
         let fits = text.len() >= MIN_TOKEN && text.bytes().all(|byte| byte.is_ascii_graphic());
         fits.then(|| Self(Sha256::digest(text).into()))
     }
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Token {
 
 /// What tells who asks.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asking<'a> {
+pub(crate) struct Asking<'a> {
     pub authorization: Option<&'a str>,
     pub host: Option<&'a str>,
     pub origin: Option<&'a str>,
@@ -47,7 +47,7 @@ pub struct Asking<'a> {
 ///
 /// # Errors
 /// 401 without the right token, 403 for what a foreign page asks.
-pub fn let_in(token: Option<&Token>, asking: Asking<'_>) -> Result<(), Refusal> {
+pub(crate) fn let_in(token: Option<&Token>, asking: Asking<'_>) -> Result<(), Refusal> {
     let Some(token) = token else { return from_here(asking) };
     let shown = asking.authorization.and_then(|header| {
         let (scheme, text) = header.split_once(' ')?;

@@ -19,7 +19,7 @@ use super::routes::{Access, ROUTES, Route};
 use super::{Admin, Call, Refusal, Reply};
 
 /// Bytes of a body at most.
-pub const MAX_BODY: usize = 256 * 1024;
+pub(crate) const MAX_BODY: usize = 256 * 1024;
 /// Time that a body may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Connections at most, where none makes way because all are being answered.
@@ -30,7 +30,7 @@ const MAX_CONNECTIONS: usize = 256;
 ///
 /// # Errors
 /// Those of the operating system.
-pub fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
+pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
     let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
     let crowd = Crowd::default();
     let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);

@@ -14,21 +14,21 @@ mod guard;
 mod listen;
 mod probes;
 mod rewind;
-pub mod routes;
+pub(crate) mod routes;
 mod tables;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use call::{Call, Refusal, Reply};
-pub use guard::Token;
-pub use listen::listen;
+pub(crate) use call::{Call, Refusal, Reply};
+pub(crate) use guard::Token;
+pub(crate) use listen::listen;
 
 use crate::accounts::Follower;
 use crate::service::Service;
 
 /// What answering operators takes.
-pub struct Admin {
+pub(crate) struct Admin {
     pub service: Arc<Service>,
     /// What an operator has to know, if anything.
     pub token: Option<Token>,
@@ -41,7 +41,7 @@ pub struct Admin {
 
 impl Admin {
     /// For a server that serves.
-    pub fn new(
+    pub(crate) fn new(
         service: Arc<Service>,
         token: Option<Token>,
         follower: Option<Arc<Follower>>,
@@ -51,12 +51,12 @@ impl Admin {
     }
 
     /// From now on the server is not ready: it finishes what it has begun.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
     /// Whether the server only finishes what it has begun.
-    pub fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 }

@@ -13,7 +13,7 @@ use crate::store::Backend as _;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The process runs.
-pub async fn live(_: &Call<'_>) -> Outcome {
+pub(crate) async fn live(_: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &json!({ "status": "live" })))
 }
 
@@ -21,7 +21,7 @@ pub async fn live(_: &Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// 503.
-pub async fn ready(call: &Call<'_>) -> Outcome {
+pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
     if call.admin.is_stopping() {
         return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
     }

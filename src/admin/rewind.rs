@@ -16,7 +16,7 @@ use crate::store::rewind::MAX_SNAPSHOTS;
 ///
 /// # Errors
 /// 404 for an account that is not served, and those of the database.
-pub async fn reset(call: &Call<'_>) -> Outcome {
+pub(crate) async fn reset(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
     to_the_end(call, async move |service| service.reset(account.as_deref()).await).await?;
     Ok(Reply::json(200, &json!({ "status": "reset" })))
@@ -26,7 +26,7 @@ pub async fn reset(call: &Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// 404 as above, 409 where there are too many, and those of the database.
-pub async fn take(call: &Call<'_>) -> Outcome {
+pub(crate) async fn take(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
     let taken = to_the_end(call, async move |service| service.take_snapshot(account.as_deref()).await);
     match taken.await? {
@@ -42,7 +42,7 @@ pub async fn take(call: &Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// Those of the database.
-pub async fn list(call: &Call<'_>) -> Outcome {
+pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let snapshots = to_the_end(call, async |service| service.snapshots().await).await?;
     let shown = snapshots.iter().map(
         |snapshot| json!({ "name": snapshot.name, "account": snapshot.account, "taken": snapshot.taken.to_canonical() }),
@@ -54,7 +54,7 @@ pub async fn list(call: &Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// 404 where there is none of this name, and those of the database.
-pub async fn restore(call: &Call<'_>) -> Outcome {
+pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
     let restored = to_the_end(call, async move |service| service.restore_snapshot(&name).await).await?;
     found(restored, "restored")
@@ -64,7 +64,7 @@ pub async fn restore(call: &Call<'_>) -> Outcome {
 ///
 /// # Errors
 /// As above.
-pub async fn discard(call: &Call<'_>) -> Outcome {
+pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
     let deleted = to_the_end(call, async move |service| service.drop_snapshot(&name).await).await?;
     found(deleted, "deleted")

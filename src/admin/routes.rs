@@ -7,10 +7,10 @@ use super::call::{Call, Outcome};
 use super::{about, accounts, figures, probes, rewind, tables};
 
 /// The answer under way.
-pub type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
 /// A path, its method, and who answers.
-pub struct Route {
+pub(crate) struct Route {
     /// `GET` answers `HEAD` too.
     pub method: &'static str,
     /// Segments in braces take any text: `/accounts/{name}`.
@@ -23,7 +23,7 @@ pub struct Route {
 
 /// Who is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// Anyone.
     Open,
     /// Whoever has the token, or is on this machine where there is none.
@@ -34,7 +34,7 @@ pub enum Access {
 }
 
 /// All routes, in the order of the documentation.
-pub const ROUTES: &[Route] = &[
+pub(crate) const ROUTES: &[Route] = &[
     open("GET", "/livez", |call| Box::pin(probes::live(call))),
     open("GET", "/readyz", |call| Box::pin(probes::ready(call))),
     guarded("GET", "/metrics", |call| Box::pin(figures::metrics(call))),
@@ -76,7 +76,7 @@ const fn for_tests(method: &'static str, path: &'static str, handler: Handler) -
 impl Route {
     /// The texts that stand where the path has braces, if the path is this
     /// route's. Escapes are read; what is broken in them matches nothing.
-    pub fn parameters(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
+    pub(crate) fn parameters(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
         let (mut ours, mut theirs) = (self.path.split('/'), path.split('/'));
         let mut found = Vec::new();
         loop {

@@ -51,7 +51,7 @@ struct Measured {
 /// # Errors
 /// 400 for parameters, 404 for an account that is not served, and those of the
 /// database.
-pub async fn tables(call: &Call<'_>) -> Outcome {
+pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     let begun = Instant::now();
     let service = &call.admin.service;
     let account = call.query("account")?.ok_or_else(|| Refusal::bad_request("account: missing"))?;

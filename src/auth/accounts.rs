@@ -12,12 +12,12 @@ use crate::request::target::Accounts;
 /// The account that every client library knows by heart (protocol §10).
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
 /// Its key, public for the same reason.
-pub const DEVELOPMENT_KEY: &str =
+pub(crate) const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 /// What clients connect with. `server` is `http://host:port` or the same with
 /// `https`, `key` in base64.
-pub fn connection_string(server: &str, account: &str, key: &str) -> String {
+pub(crate) fn connection_string(server: &str, account: &str, key: &str) -> String {
     let scheme = server.split("://").next().unwrap_or_default();
     format!(
         "DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey={key};\
@@ -35,13 +35,13 @@ pub struct AccountKey {
 
 impl AccountKey {
     /// A key; HMAC takes any length, so there always is one.
-    pub fn new(bytes: Vec<u8>) -> Option<Self> {
+    pub(crate) fn new(bytes: Vec<u8>) -> Option<Self> {
         let keyed = Hmac::new_from_slice(&bytes).ok()?;
         Some(Self { bytes, keyed })
     }
 
     /// The key's bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
@@ -82,13 +82,13 @@ pub enum AccountError {
 
 impl AccountSet {
     /// No account at all.
-    pub fn none(host_suffixes: Vec<String>) -> Self {
+    pub(crate) fn none(host_suffixes: Vec<String>) -> Self {
         Self { accounts: HashMap::new(), host_suffixes }
     }
 
     /// These accounts and, beside them, others with their keys; without any, an
     /// account is disabled. Of two with one name, that of this set stays.
-    pub fn beside(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
+    pub(crate) fn beside(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
         let mut set = self.clone();
         for (name, keys) in others {
             set.accounts.entry(name).or_insert(keys);
@@ -133,7 +133,7 @@ impl AccountSet {
     }
 
     /// Whether there is an account of this name that must not be served.
-    pub fn is_disabled(&self, account: &str) -> bool {
+    pub(crate) fn is_disabled(&self, account: &str) -> bool {
         self.accounts.get(account).is_some_and(Vec::is_empty)
     }
 
@@ -144,7 +144,7 @@ impl AccountSet {
 
     /// Some account with its first key, base64, for a connection string: the
     /// first by name.
-    pub fn sample(&self) -> Option<(&str, String)> {
+    pub(crate) fn sample(&self) -> Option<(&str, String)> {
         let (name, keys) = self.accounts.iter().min_by_key(|(name, _)| name.as_str())?;
         Some((name, STANDARD.encode(keys.first()?.bytes())))
     }
@@ -161,7 +161,7 @@ impl Accounts for AccountSet {
 }
 
 /// 3 to 24 lower-case letters and digits (protocol §1.1).
-pub fn is_account_name(name: &str) -> bool {
+pub(crate) fn is_account_name(name: &str) -> bool {
     (3..=24).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 

@@ -29,7 +29,7 @@ const LEEWAY: i64 = 60;
 /// A role given to a principal, in an account or one of its tables, or
 /// everywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assignment {
+pub(crate) struct Assignment {
     /// A subject, object id, application id, or one of a token's roles or
     /// groups.
     pub principal: String,
@@ -41,7 +41,7 @@ pub struct Assignment {
 
 /// Which tokens are trusted, and for what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trust {
+pub(crate) struct Trust {
     pub issuer: String,
     pub audience: String,
     pub assignments: Vec<Assignment>,
@@ -54,14 +54,14 @@ pub struct Trust {
 #[error(
     "assignment number {0} is not of the form principal=reader|contributor[@account[/table]], with names that accounts and tables can have"
 )]
-pub struct AssignmentError(usize);
+pub(crate) struct AssignmentError(usize);
 
 impl Assignment {
     /// Reads `principal=role[@account[/table]]`, several separated by `;`.
     ///
     /// # Errors
     /// [`AssignmentError`] for the first that is wrong.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, AssignmentError> {
+    pub(crate) fn parse_list(text: &str) -> Result<Vec<Self>, AssignmentError> {
         let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
         given.enumerate().map(|(at, one)| Self::parse(one).ok_or(AssignmentError(at + 1))).collect()
     }
@@ -146,7 +146,13 @@ pub fn key_id(token: &str) -> Result<String> {
 /// # Errors
 /// [`Code::TokenRefused`] for a token that does not verify, is expired, not
 /// yet valid, or meant for somebody else.
-pub fn verify(token: &str, keys: &JwkSet, trust: &Trust, account: &str, now: Ticks) -> Result<Identity> {
+pub(crate) fn verify(
+    token: &str,
+    keys: &JwkSet,
+    trust: &Trust,
+    account: &str,
+    now: Ticks,
+) -> Result<Identity> {
     let refused = || Error::from(Code::TokenRefused);
     let header = decode_header(token).map_err(|_| refused())?;
     let jwk = header.kid.as_deref().and_then(|kid| keys.find(kid)).ok_or_else(refused)?;

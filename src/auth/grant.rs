@@ -22,24 +22,8 @@ pub enum Action {
 }
 
 impl Action {
-    /// All actions, for tables of cases.
-    pub const ALL: [Action; 12] = [
-        Action::ReadService,
-        Action::WriteService,
-        Action::ReadPolicies,
-        Action::WritePolicies,
-        Action::ListTables,
-        Action::CreateTable,
-        Action::DeleteTable,
-        Action::ReadEntities,
-        Action::InsertEntity,
-        Action::UpdateEntity,
-        Action::UpsertEntity,
-        Action::DeleteEntity,
-    ];
-
     /// Whether the action leaves everything as it is.
-    pub const fn is_read(self) -> bool {
+    pub(crate) const fn is_read(self) -> bool {
         matches!(self, Action::ReadService | Action::ReadPolicies | Action::ListTables | Action::ReadEntities)
     }
 }
@@ -70,7 +54,7 @@ impl KeyRange {
     }
 
     /// Whether a key is in the range.
-    pub fn contains(&self, key: &Key) -> bool {
+    pub(crate) fn contains(&self, key: &Key) -> bool {
         self.lower <= *key && self.upper.as_ref().is_none_or(|upper| key < upper)
     }
 }
@@ -203,7 +187,7 @@ fn has_all(permissions: &str, needed: &str) -> bool {
 impl Identity {
     /// Whether this may be shown at the address of a table at all. A signature for
     /// another one proves nothing there (protocol §10.5).
-    pub fn is_of(&self, table: &str) -> bool {
+    pub(crate) fn is_of(&self, table: &str) -> bool {
         match self {
             Identity::TableSas { table: own, .. } => own.eq_ignore_ascii_case(table),
             Identity::AccountKey | Identity::AccountSas { .. } | Identity::Bearer { .. } => true,
@@ -211,7 +195,7 @@ impl Identity {
     }
 
     /// The keys that queries are limited to.
-    pub const fn range(&self) -> Option<&KeyRange> {
+    pub(crate) const fn range(&self) -> Option<&KeyRange> {
         match self {
             Identity::TableSas { range, .. } => Some(range),
             Identity::AccountKey | Identity::AccountSas { .. } | Identity::Bearer { .. } => None,
@@ -227,6 +211,21 @@ mod tests {
         let table = TableName::parse(table).unwrap();
         allows(identity, action, Some(&table), Some(&Key::new(key.0, key.1))).err().map(|e| e.code)
     }
+
+    const ACTIONS: [Action; 12] = [
+        Action::ReadService,
+        Action::WriteService,
+        Action::ReadPolicies,
+        Action::WritePolicies,
+        Action::ListTables,
+        Action::CreateTable,
+        Action::DeleteTable,
+        Action::ReadEntities,
+        Action::InsertEntity,
+        Action::UpdateEntity,
+        Action::UpsertEntity,
+        Action::DeleteEntity,
+    ];
 
     #[test]
     fn table_signatures_reach_their_entities_and_nothing_else() {
@@ -261,7 +260,7 @@ mod tests {
     fn roles_read_or_write_where_they_are_given() {
         let bearer =
             |role, table: Option<&str>| Identity::Bearer { grants: vec![(role, table.map(str::to_owned))] };
-        for action in Action::ALL {
+        for action in ACTIONS {
             let policies = matches!(action, Action::ReadPolicies | Action::WritePolicies);
             let allowed =
                 |identity: &Identity, table: &str| verdict(identity, action, table, ("p", "r")).is_none();
@@ -323,7 +322,7 @@ mod tests {
     #[test]
     fn account_signatures_follow_their_table() {
         let all = "rwdlacu";
-        for action in Action::ALL {
+        for action in ACTIONS {
             for resource_type in ["s", "c", "o"] {
                 let sas = |permissions: &str| Identity::AccountSas {
                     permissions: permissions.into(),

@@ -5,8 +5,8 @@ pub mod bearer;
 pub mod grant;
 pub mod issue;
 pub mod sas;
-pub mod seal;
-pub mod shared_key;
+pub(crate) mod seal;
+pub(crate) mod shared_key;
 
 pub use accounts::AccountSet;
 pub use grant::{Action, Identity, allows};

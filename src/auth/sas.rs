@@ -168,7 +168,7 @@ impl Claim {
     }
 
     /// The table and the stored policy that the signature relies on.
-    pub fn policy(&self) -> Option<(&TableName, &str)> {
+    pub(crate) fn policy(&self) -> Option<(&TableName, &str)> {
         match (&self.kind, self.field("si").filter(|id| !id.is_empty())) {
             (Kind::Table(table), Some(id)) => Some((table, id)),
             _ => None,

@@ -12,7 +12,7 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 /// Bytes of a nonce. Random ones of this length never meet.
-pub const NONCE: usize = 24;
+pub(crate) const NONCE: usize = 24;
 /// The form that is written.
 const FORM: u8 = 1;
 
@@ -25,10 +25,10 @@ pub enum KeySlot {
 
 impl KeySlot {
     /// Both, in order.
-    pub const BOTH: [KeySlot; 2] = [KeySlot::First, KeySlot::Second];
+    pub(crate) const BOTH: [KeySlot; 2] = [KeySlot::First, KeySlot::Second];
 
     /// 0 or 1, for arrays.
-    pub fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         usize::from(self == KeySlot::Second)
     }
 
@@ -42,7 +42,7 @@ impl KeySlot {
 
 /// The key that account keys are encrypted under. Never printed.
 #[derive(Clone)]
-pub struct MasterKey(XChaCha20Poly1305);
+pub(crate) struct MasterKey(XChaCha20Poly1305);
 
 impl std::fmt::Debug for MasterKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,13 +52,19 @@ impl std::fmt::Debug for MasterKey {
 
 impl MasterKey {
     /// Reads 32 bytes in base64; `None` for anything else.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.trim()).ok()?;
         Some(Self(XChaCha20Poly1305::new_from_slice(&bytes).ok()?))
     }
 
     /// Encrypts a key of an account. A nonce must never be given twice.
-    pub fn seal(&self, account: &str, slot: KeySlot, nonce: [u8; NONCE], key: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn seal(
+        &self,
+        account: &str,
+        slot: KeySlot,
+        nonce: [u8; NONCE],
+        key: &[u8],
+    ) -> Option<Vec<u8>> {
         let payload = Payload { msg: key, aad: &bound_to(account, slot) };
         let encrypted = self.0.encrypt(&XNonce::from(nonce), payload).ok()?;
         Some([&[FORM], &nonce[..], &encrypted].concat())
@@ -66,7 +72,7 @@ impl MasterKey {
 
     /// Decrypts what [`MasterKey::seal`] made; `None` if it is of another master
     /// key, account or slot, or was altered.
-    pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, encrypted) = sealed.strip_prefix(&[FORM])?.split_first_chunk::<NONCE>()?;
         let payload = Payload { msg: encrypted, aad: &bound_to(account, slot) };
         self.0.decrypt(&XNonce::from(*nonce), payload).ok()
@@ -75,7 +81,7 @@ impl MasterKey {
 
 /// The master key of now and, while it is being replaced, the one of before.
 #[derive(Debug, Clone)]
-pub struct MasterKeys {
+pub(crate) struct MasterKeys {
     /// Encrypts, and is tried first.
     pub now: MasterKey,
     /// Only decrypts.
@@ -84,12 +90,18 @@ pub struct MasterKeys {
 
 impl MasterKeys {
     /// As [`MasterKey::seal`], under the key of now.
-    pub fn seal(&self, account: &str, slot: KeySlot, nonce: [u8; NONCE], key: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn seal(
+        &self,
+        account: &str,
+        slot: KeySlot,
+        nonce: [u8; NONCE],
+        key: &[u8],
+    ) -> Option<Vec<u8>> {
         self.now.seal(account, slot, nonce, key)
     }
 
     /// As [`MasterKey::open`], with either key.
-    pub fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let old = || self.old.as_ref()?.open(account, slot, sealed);
         self.now.open(account, slot, sealed).or_else(old)
     }

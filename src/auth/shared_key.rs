@@ -22,14 +22,14 @@ const SIGNATURE_BYTES: usize = 33;
 
 /// Which string is signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
+pub(crate) enum Scheme {
     SharedKey,
     SharedKeyLite,
 }
 
 /// What an Authorization header claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Credentials<'a> {
+pub(crate) struct Credentials<'a> {
     pub scheme: Scheme,
     pub account: &'a str,
     /// The signature, base64.
@@ -41,7 +41,7 @@ impl<'a> Credentials<'a> {
     ///
     /// # Errors
     /// [`Code::InvalidAuthenticationInfo`] for anything else.
-    pub fn parse(header: &'a str) -> Result<Self> {
+    pub(crate) fn parse(header: &'a str) -> Result<Self> {
         let read = || {
             let (scheme, rest) = header.trim().split_once(' ')?;
             let scheme = match scheme {
@@ -64,7 +64,7 @@ impl<'a> Credentials<'a> {
 ///
 /// # Errors
 /// [`Code::AuthenticationFailed`], whatever the reason.
-pub fn verify(
+pub(crate) fn verify(
     credentials: &Credentials<'_>,
     head: &Head,
     target: &Target,

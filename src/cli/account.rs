@@ -36,7 +36,7 @@ Give every server both keys before, and the new one alone after.";
 
 /// What to do with accounts.
 #[derive(Debug, Subcommand)]
-pub enum AccountCommand {
+pub(crate) enum AccountCommand {
     /// Add an account, and print its keys and a connection string once
     #[command(after_help = ADD_EXAMPLES)]
     Add(AddArguments),
@@ -62,7 +62,7 @@ pub enum AccountCommand {
 
 /// Where the accounts are.
 #[derive(Debug, Args)]
-pub struct Place {
+pub(crate) struct Place {
     #[command(flatten)]
     storage: StorageSettings,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub struct Place {
 }
 
 #[derive(Debug, Args)]
-pub struct AddArguments {
+pub(crate) struct AddArguments {
     /// 3 to 24 lower-case letters and digits
     name: String,
     /// File with the two keys to give it, in base64, a line each [default: new keys]
@@ -85,13 +85,13 @@ pub struct AddArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct ListArguments {
+pub(crate) struct ListArguments {
     #[command(flatten)]
     place: Place,
 }
 
 #[derive(Debug, Args)]
-pub struct RotateArguments {
+pub(crate) struct RotateArguments {
     /// The account's name
     name: String,
     /// The key to replace
@@ -106,7 +106,7 @@ pub struct RotateArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct NameArguments {
+pub(crate) struct NameArguments {
     /// The account's name
     name: String,
     #[command(flatten)]
@@ -114,7 +114,7 @@ pub struct NameArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct ResealArguments {
+pub(crate) struct ResealArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
     #[command(flatten)]
@@ -123,7 +123,7 @@ pub struct ResealArguments {
 
 /// A key as people count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Slot {
+pub(crate) enum Slot {
     #[value(name = "1")]
     First,
     #[value(name = "2")]
@@ -143,7 +143,7 @@ impl From<Slot> for KeySlot {
 ///
 /// # Errors
 /// [`Problem`], to be shown.
-pub fn run(command: &AccountCommand) -> Done {
+pub(crate) fn run(command: &AccountCommand) -> Done {
     match command {
         AccountCommand::Add(arguments) => add(arguments),
         AccountCommand::List(arguments) => list(&arguments.place),

@@ -93,7 +93,7 @@ struct Ignored {
 
 /// Which services a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+pub(crate) enum Named {
     /// All three.
     Azurite,
     /// Tables alone.
@@ -102,7 +102,7 @@ pub enum Named {
 
 impl Named {
     /// Whether the program was started under one of Azurite's names.
-    pub fn of(program: &OsString) -> Option<Self> {
+    pub(crate) fn of(program: &OsString) -> Option<Self> {
         match PathBuf::from(program).file_stem()?.to_str()? {
             "azurite" => Some(Named::Azurite),
             "azurite-table" => Some(Named::AzuriteTable),
@@ -119,7 +119,7 @@ struct Own {
 }
 
 /// A line that clap did not accept, or a server that did not start.
-pub enum Problem {
+pub(crate) enum Problem {
     Line(clap::Error),
     Serve(ServeError),
 }
@@ -134,7 +134,7 @@ impl<E: Into<ServeError>> From<E> for Problem {
 ///
 /// # Errors
 /// What is to be said about the line or the start.
-pub fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), Problem> {
+pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), Problem> {
     let line = Line::try_parse_from(arguments).map_err(Problem::Line)?;
     let own = weigh(&mut Own::command(), &line.as_settings());
     let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));

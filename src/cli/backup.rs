@@ -19,7 +19,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 /// What to back up, and where to.
 #[derive(Debug, Args)]
-pub struct BackupArguments {
+pub(crate) struct BackupArguments {
     /// The new file; one that exists is not replaced
     file: PathBuf,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub struct BackupArguments {
 ///
 /// # Errors
 /// [`Problem`], to be shown; there is no new file then.
-pub fn run(arguments: &BackupArguments) -> Done {
+pub(crate) fn run(arguments: &BackupArguments) -> Done {
     let mut mistakes = Mistakes::default();
     let database = arguments.storage.read(&mut mistakes);
     let database = mistakes.unless(database)?;

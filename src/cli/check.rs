@@ -20,7 +20,7 @@ const SKEW: TimeDelta = TimeDelta::seconds(10);
 
 /// What to check.
 #[derive(Debug, Args)]
-pub struct CheckArguments {
+pub(crate) struct CheckArguments {
     #[command(flatten)]
     pub(super) settings: Settings,
     #[command(flatten)]
@@ -61,7 +61,7 @@ fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>
 ///
 /// # Errors
 /// [`Problem`] if anything is wrong, after everything was printed.
-pub fn run(arguments: &CheckArguments) -> Done {
+pub(crate) fn run(arguments: &CheckArguments) -> Done {
     let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
     let problems = findings.iter().filter(|finding| finding.verdict == Verdict::Problem).count();
     let lines: Vec<String> = findings.iter().map(line).collect();

@@ -9,7 +9,7 @@ const DEVELOPMENT_TABLES: &str = "http://127.0.0.1:10002/devstoreaccount1";
 
 /// What a connection string says.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Connection {
+pub(crate) struct Connection {
     pub account: String,
     /// In base64.
     pub key: String,
@@ -23,7 +23,7 @@ impl Connection {
     /// # Errors
     /// [`Problem`] where the account or its key is missing, and for an address
     /// that is none.
-    pub fn parse(text: &str) -> Done<Self> {
+    pub(crate) fn parse(text: &str) -> Done<Self> {
         let part = |wanted: &str| {
             let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));
             let value = parts.find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));

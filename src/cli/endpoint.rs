@@ -10,7 +10,7 @@ use crate::config::ListenSettings;
 
 /// How clients reach the server.
 #[derive(Debug, Clone, Args)]
-pub struct EndpointSettings {
+pub(crate) struct EndpointSettings {
     /// What clients reach the server by, such as https://tables.example.com [default: the address to listen on]
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
@@ -21,7 +21,7 @@ pub struct EndpointSettings {
 
 /// Where the server listens.
 #[derive(Debug, Clone, Args)]
-pub struct Port {
+pub(crate) struct Port {
     #[command(flatten)]
     pub listen: ListenSettings,
 
@@ -35,7 +35,7 @@ impl Port {
     ///
     /// # Errors
     /// [`Problem`] for what is no address.
-    pub fn origin(&self) -> Done<String> {
+    pub(crate) fn origin(&self) -> Done<String> {
         let encrypted = self.tls_cert.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
         let scheme = if encrypted { "https" } else { "http" };
         Ok(format!("{scheme}://{}", reachable(self.listen.address()?)))
@@ -47,7 +47,7 @@ impl EndpointSettings {
     ///
     /// # Errors
     /// [`Problem`] for what is no address of a server.
-    pub fn origin(&self) -> Done<String> {
+    pub(crate) fn origin(&self) -> Done<String> {
         match &self.endpoint {
             None => self.port.origin(),
             Some(given) => {
@@ -65,13 +65,13 @@ impl EndpointSettings {
 }
 
 /// Whether a text can be the beginning of an address.
-pub fn is_origin(text: &str) -> bool {
+pub(crate) fn is_origin(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     host.is_some_and(|host| !host.is_empty() && !host.contains(['?', '#', ';', ' ']))
 }
 
 /// An address that stands for all of the machine's is reached by its own.
-pub fn reachable(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -81,7 +81,7 @@ pub fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// As SDKs take it.
-pub fn connection_string(origin: &str, account: &str, key: &str) -> String {
+pub(crate) fn connection_string(origin: &str, account: &str, key: &str) -> String {
     let scheme = if origin.starts_with("https:") { "https" } else { "http" };
     format!(
         "DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey={key};TableEndpoint={origin}/{account};"

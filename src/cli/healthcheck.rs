@@ -16,7 +16,7 @@ use crate::config::address;
 
 /// Where to ask.
 #[derive(Debug, Args)]
-pub struct HealthcheckArguments {
+pub(crate) struct HealthcheckArguments {
     #[command(flatten)]
     port: Port,
     /// Where the server answers operators: if it does, it is asked there, and has to be ready
@@ -40,7 +40,7 @@ struct Answer {
 ///
 /// # Errors
 /// [`Problem`] where nothing answers, or something else.
-pub fn run(arguments: &HealthcheckArguments) -> Done {
+pub(crate) fn run(arguments: &HealthcheckArguments) -> Done {
     let agent = agent(Duration::from_secs(arguments.timeout));
     match arguments.admin_address()? {
         Some(admin) => match ask(&agent, &format!("http://{admin}/readyz")) {

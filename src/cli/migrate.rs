@@ -9,7 +9,7 @@ use crate::config::{Mistakes, StorageSettings};
 
 /// What to migrate.
 #[derive(Debug, Args)]
-pub struct MigrateArguments {
+pub(crate) struct MigrateArguments {
     #[command(flatten)]
     storage: StorageSettings,
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub struct MigrateArguments {
 ///
 /// # Errors
 /// [`Problem`], to be shown.
-pub fn run(arguments: &MigrateArguments) -> Done {
+pub(crate) fn run(arguments: &MigrateArguments) -> Done {
     let mut mistakes = Mistakes::default();
     let database = arguments.storage.read(&mut mistakes);
     let database = mistakes.unless(database)?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// How to print.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Form {
+pub(crate) struct Form {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -18,7 +18,7 @@ impl Form {
     ///
     /// # Errors
     /// Where it cannot be written: on a full disk, say.
-    pub fn print(self, text: &str, value: &Value) -> Done {
+    pub(crate) fn print(self, text: &str, value: &Value) -> Done {
         let mut out = std::io::stdout().lock();
         let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{text}") };
         match written.and_then(|()| out.flush()) {
@@ -31,14 +31,14 @@ impl Form {
 }
 
 /// Says what is no failure, on standard error.
-pub fn warn(text: &str) {
+pub(crate) fn warn(text: &str) {
     // Where nobody can read it, nothing is lost but the warning.
     let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {text}");
 }
 
 /// Why a command failed, a line each.
 #[derive(Debug)]
-pub struct Problem(pub String);
+pub(crate) struct Problem(pub String);
 
 impl<E: std::error::Error> From<E> for Problem {
     fn from(error: E) -> Self {
@@ -47,12 +47,12 @@ impl<E: std::error::Error> From<E> for Problem {
 }
 
 /// Result of a command.
-pub type Done<T = ()> = Result<T, Problem>;
+pub(crate) type Done<T = ()> = Result<T, Problem>;
 
 /// Runs what waits for a database.
 ///
 /// # Errors
 /// Those of the work, and of the operating system.
-pub fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

@@ -11,7 +11,7 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 use super::{Line, first_line};
 
 /// Why a command line was not understood.
-pub enum Refused {
+pub(crate) enum Refused {
     /// Nothing more can be said, or help was asked for.
     Line(clap::Error),
     /// Values that make no sense, a line each.
@@ -22,7 +22,7 @@ pub enum Refused {
 ///
 /// # Errors
 /// [`Refused`], also for help and the version.
-pub fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
+pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
     let mut command = Line::command();
     let mut mistakes: Vec<String> = Vec::new();
     loop {
@@ -64,7 +64,7 @@ pub fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
 ///
 /// # Errors
 /// What clap says.
-pub fn weigh(command: &mut clap::Command, arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+pub(crate) fn weigh(command: &mut clap::Command, arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
     loop {
         let matches = command.clone().try_get_matches_from(arguments)?;
         let outdone = outdone(innermost(&matches));

@@ -21,7 +21,7 @@ const ACCOUNT_EXAMPLES: &str = "Examples:
 
 /// Whom a token is for.
 #[derive(Debug, Subcommand)]
-pub enum SasCommand {
+pub(crate) enum SasCommand {
     /// Print a token for one table, or for a range of its keys
     #[command(after_help = TABLE_EXAMPLES)]
     Table(TableArguments),
@@ -31,7 +31,7 @@ pub enum SasCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct TableArguments {
+pub(crate) struct TableArguments {
     /// The table
     table: String,
     /// Some of r (read), a (add), u (update), d (delete); may be left to the policy
@@ -57,7 +57,7 @@ pub struct TableArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct AccountArguments {
+pub(crate) struct AccountArguments {
     /// Some of r (read), w (write), d (delete), l (list), a (add), c (create), u (update)
     #[arg(long)]
     permissions: Option<String>,
@@ -104,7 +104,7 @@ struct Common {
 ///
 /// # Errors
 /// [`Problem`], to be shown.
-pub fn run(command: &SasCommand) -> Done {
+pub(crate) fn run(command: &SasCommand) -> Done {
     match command {
         SasCommand::Table(arguments) => {
             let TableArguments { table, permissions, policy, start_pk, start_rk, end_pk, end_rk, common } =

@@ -12,7 +12,7 @@ use crate::service::EXPLANATIONS;
 
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
+pub(crate) enum ServeError {
     #[error("{0}")]
     Config(#[from] Mistakes),
     #[error("{0}")]
@@ -27,7 +27,7 @@ pub enum ServeError {
 ///
 /// # Errors
 /// [`ServeError`], to be shown in one line.
-pub fn run(settings: &Settings) -> Result<(), ServeError> {
+pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;
     warn_of_idle(settings, &config);
@@ -41,7 +41,7 @@ pub fn run(settings: &Settings) -> Result<(), ServeError> {
 ///
 /// # Errors
 /// [`ConfigError::Log`].
-pub fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
+pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     // What actix says at start and stop is said by us, and what strangers send that is
     // no HTTP is no error of ours.
     let explanations = if settings.explain_errors { "info" } else { "off" };
@@ -64,7 +64,7 @@ pub fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
 }
 
 /// Says which settings do nothing.
-pub fn warn_of_idle(settings: &Settings, config: &Config) {
+pub(crate) fn warn_of_idle(settings: &Settings, config: &Config) {
     for line in settings.idle(config) {
         tracing::warn!("{line}");
     }

@@ -18,7 +18,7 @@ use crate::config::{AccountSettings, Mistakes, StorageSettings, secret};
 /// Where the key comes from: as given, or else from the server's settings or
 /// its database.
 #[derive(Debug, Args)]
-pub struct KeyArguments {
+pub(crate) struct KeyArguments {
     /// AccountName=…;AccountKey=…, or UseDevelopmentStorage=true, as for SDKs
     #[arg(long, env = "ROWHOUSE_CONNECTION_STRING", hide_env_values = true)]
     connection_string: Option<String>,
@@ -44,7 +44,7 @@ pub struct KeyArguments {
 }
 
 /// Who signs.
-pub struct Signer {
+pub(crate) struct Signer {
     pub account: String,
     pub key: AccountKey,
     /// The address of the account's tables, where a connection string says it.
@@ -58,7 +58,7 @@ impl KeyArguments {
     /// # Errors
     /// [`Problem`] where there is no key, where there are two, and where one of the
     /// server's is chosen beside another.
-    pub async fn signer(&self) -> Done<Signer> {
+    pub(crate) async fn signer(&self) -> Done<Signer> {
         let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
         let key = secret("--key", &self.key, &self.key_file)?;
         let account = self.account.as_deref().filter(|account| !account.is_empty());

@@ -47,7 +47,7 @@ pub fn xml(error: &Error, occasion: &Occasion<'_>) -> String {
 }
 
 /// `<error>`, the form of errors of the table layer in XML since 2013-08-15.
-pub fn table_xml(error: &Error, occasion: &Occasion<'_>) -> String {
+pub(crate) fn table_xml(error: &Error, occasion: &Occasion<'_>) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
          xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
@@ -58,7 +58,7 @@ pub fn table_xml(error: &Error, occasion: &Occasion<'_>) -> String {
 }
 
 /// `<error>` in lines, the form in which the front end refuses versions.
-pub fn front_end_xml(error: &Error, occasion: &Occasion<'_>) -> String {
+pub(crate) fn front_end_xml(error: &Error, occasion: &Occasion<'_>) -> String {
     format!(
         "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error \
          xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>{}</code>\r\n  \

@@ -76,7 +76,7 @@ impl Feed {
     }
 
     /// Drops all entities.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.entities = 0;
         self.out.clear();
         match self.outline.form() {

@@ -10,7 +10,7 @@ use super::strings::{BLOCK, first_quote_or_escape};
 
 /// One member: its name and its value, both as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Member<'a> {
+pub(crate) struct Member<'a> {
     /// With its quotes.
     pub name: &'a str,
     /// Whether there is a backslash in the name.
@@ -20,7 +20,7 @@ pub struct Member<'a> {
 
 impl<'a> Member<'a> {
     /// What the name says. `None` for what is no string.
-    pub fn decoded_name(&self) -> Option<Cow<'a, str>> {
+    pub(crate) fn decoded_name(&self) -> Option<Cow<'a, str>> {
         if self.is_escaped {
             string(self.name)
         } else {
@@ -31,7 +31,7 @@ impl<'a> Member<'a> {
 
 /// Shows the members of an object one by one; their values are no objects or
 /// arrays. `None` where the text is something else, or as soon as `see` says so.
-pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
+pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
     let mut scanner = Scanner { bytes: text.as_bytes(), at: 0 };
     scanner.expect(b'{')?;
     if scanner.next_is(b'}') {
@@ -56,20 +56,20 @@ pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<
 /// no colon follows the end of a string that is a value. `None` without an
 /// occurrence, `Some(None)` where no value follows. Of the text, only the value
 /// need be UTF-8: nothing else is looked at.
-pub fn value_after<'a>(text: &'a [u8], member: &Finder<'_>) -> Option<Option<&'a str>> {
+pub(crate) fn value_after<'a>(text: &'a [u8], member: &Finder<'_>) -> Option<Option<&'a str>> {
     let at = member.find(text)? + member.needle().len();
     let value = Scanner { bytes: text, at }.value();
     Some(value.and_then(|range| std::str::from_utf8(text.get(range)?).ok()))
 }
 
 /// The value that begins at a position, as JSON text. `None` where none does.
-pub fn value_at(text: &str, at: usize) -> Option<&str> {
+pub(crate) fn value_at(text: &str, at: usize) -> Option<&str> {
     text.get(Scanner { bytes: text.as_bytes(), at }.value()?)
 }
 
 /// What a JSON string says, borrowed where nothing was escaped. `None` for what
 /// is no string.
-pub fn string(json: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn string(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Some(Cow::Borrowed(inner));
@@ -78,7 +78,7 @@ pub fn string(json: &str) -> Option<Cow<'_, str>> {
 }
 
 /// What comes before a suffix.
-pub fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, str>> {
+pub(crate) fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, str>> {
     match text {
         Cow::Borrowed(text) => text.strip_suffix(suffix).map(Cow::Borrowed),
         Cow::Owned(text) => text.strip_suffix(suffix).map(|rest| Cow::Owned(rest.to_owned())),

@@ -7,13 +7,13 @@ use memchr::memmem;
 use crate::error::{Code, Result};
 
 /// Headers in the order sent, names in lower case.
-pub type Headers<'a> = Vec<(Cow<'a, str>, &'a str)>;
+pub(crate) type Headers<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 impl Part<'_> {
     const EMPTY: Self = Self { headers: Vec::new(), content: &[] };
 
     /// Whether there is nothing between its delimiters.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::EMPTY
     }
 }
@@ -42,7 +42,7 @@ pub struct InnerRequest<'a> {
 pub const MAX_PARTS: usize = 101;
 
 /// The boundary that a Content-Type names, if it is multipart/mixed.
-pub fn boundary(content_type: &str) -> Option<&str> {
+pub(crate) fn boundary(content_type: &str) -> Option<&str> {
     let mut parts = content_type.split(';');
     if !parts.next()?.trim().eq_ignore_ascii_case("multipart/mixed") {
         return None;
@@ -271,7 +271,7 @@ pub fn change_set_response(batch: &str, change_set: &str, answers: &[InnerAnswer
 }
 
 /// Prints a batch response around the answer to a single query.
-pub fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
+pub(crate) fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
     let mut out = Vec::with_capacity(room(answer, batch) + batch.len() + 8);
     push_answer(&mut out, batch, answer);
     out.extend_from_slice(format!("--{batch}--\r\n").as_bytes());

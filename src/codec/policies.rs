@@ -39,7 +39,7 @@ pub fn read_time(text: &str) -> Option<Ticks> {
 
 /// Whether a text is a subset of the permissions of tables, each once and in
 /// the order `raud`.
-pub fn is_permission(text: &str) -> bool {
+pub(crate) fn is_permission(text: &str) -> bool {
     let mut rest = "raud".chars();
     text.chars().all(|c| rest.any(|r| r == c))
 }

@@ -322,7 +322,7 @@ fn header_list(names: &[String]) -> String {
 
 /// What is known about a secondary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replication {
+pub(crate) enum Replication {
     /// Everything committed up to this time can be read.
     Live(Ticks),
     /// It answers, but has replayed nothing yet.
@@ -333,7 +333,7 @@ pub enum Replication {
 
 /// Prints the stats of a secondary; the time is an RFC 1123 date, and empty
 /// where there is none.
-pub fn write_stats(replication: Replication) -> String {
+pub(crate) fn write_stats(replication: Replication) -> String {
     let mut out = format!("{DECLARATION}<StorageServiceStats><GeoReplication>");
     let (status, time) = match replication {
         Replication::Live(until) => ("live", until.to_http_date()),

@@ -17,7 +17,7 @@ pub enum Given<'a> {
 }
 
 /// Custom properties in the order of a body; names are unique.
-pub type GivenProperties<'a> = Vec<(Cow<'a, str>, Given<'a>)>;
+pub(crate) type GivenProperties<'a> = Vec<(Cow<'a, str>, Given<'a>)>;
 
 impl Value for Given<'_> {
     fn view(&self) -> View<'_> {
@@ -67,7 +67,7 @@ impl Sent {
     ///
     /// # Errors
     /// As [`Sent::new`].
-    pub fn in_ordinal_order<N: AsRef<str>, V: Value>(
+    pub(crate) fn in_ordinal_order<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &mut [(N, V)],
         flaw: Option<Error>,
@@ -87,12 +87,12 @@ impl Sent {
     }
 
     /// How many there are.
-    pub const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
     /// Bytes that they count, as [`entity::counted`] has it.
-    pub const fn size(&self) -> usize {
+    pub(crate) const fn size(&self) -> usize {
         self.size
     }
 }

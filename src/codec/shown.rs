@@ -9,7 +9,7 @@ use crate::model::names::ordinal;
 ///
 /// # Errors
 /// As [`stored::fields`].
-pub fn fields(stored: &str, order: PropertyOrder) -> Result<Vec<StoredField<'_>>> {
+pub(crate) fn fields(stored: &str, order: PropertyOrder) -> Result<Vec<StoredField<'_>>> {
     let mut fields = stored::fields(stored)?;
     if order == PropertyOrder::Ordinal {
         fields.sort_unstable_by(|a, b| ordinal(&a.name, &b.name));

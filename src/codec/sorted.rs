@@ -12,7 +12,7 @@ const ROOM: usize = 32;
 /// Appends the text of an object with the shorter names first, and those of one
 /// length by their bytes. What is no object, or has others in it, is appended as it
 /// is, and so are escapes: a name that has some may stand out of its place.
-pub fn push_sorted(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn push_sorted(out: &mut Vec<u8>, text: &str) {
     match members(text) {
         Some(mut members) if !members.is_sorted_by_key(place) => {
             // Stable, as the last of several members with one name is the one that counts.

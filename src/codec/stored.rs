@@ -8,7 +8,7 @@
 //! | Int32 | number | none |
 //! | Int64, DateTime, Guid, Binary | string in canonical form | always |
 //! | Double | number; a string where jsonb would alter it (-0.0, NaN, infinities, exponents) | always |
-//! | String with U+0000 | escaped string, see [`escape`] | `Edm.String` |
+//! | String with U+0000 | escaped string, see `escape` | `Edm.String` |
 //!
 //! jsonb reorders members, so an annotation may stand anywhere in the object.
 
@@ -23,11 +23,11 @@ use crate::model::entity::{Properties, StoredProperties, Value, View};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
 /// What follows a property's name in the name of its annotation.
-pub const ANNOTATION: &str = "@odata.type";
+pub(crate) const ANNOTATION: &str = "@odata.type";
 
 /// One property of a stored object, its value not yet read.
 #[derive(Debug)]
-pub struct StoredField<'a> {
+pub(crate) struct StoredField<'a> {
     pub name: Cow<'a, str>,
     /// JSON text of the name, with its quotes.
     pub quoted: &'a str,
@@ -100,7 +100,7 @@ fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
 ///
 /// # Errors
 /// As [`fields`].
-pub fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
+pub(crate) fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
     let is_plain = |field: &StoredField<'_>| is_told_by_json(field.edm_type) && !field.escaped;
     let fields = fields(properties.as_str())?;
     Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())
@@ -141,7 +141,7 @@ fn push_value(out: &mut String, value: &EdmValue) {
 /// Writes U+0000 as U+0001 U+0001 and U+0001 as U+0001 U+0002, so that text
 /// with U+0000, which jsonb cannot hold, keeps its order against other escaped
 /// text.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('\u{1}', "\u{1}\u{2}").replace('\u{0}', "\u{1}\u{1}")
 }
 
@@ -161,7 +161,7 @@ fn unescape(text: &str) -> String {
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
-pub fn fields(stored: &str) -> Result<Vec<StoredField<'_>>> {
+pub(crate) fn fields(stored: &str) -> Result<Vec<StoredField<'_>>> {
     if stored == "{}" {
         return Ok(Vec::new());
     }
@@ -283,7 +283,7 @@ impl StoredField<'_> {
     ///
     /// # Errors
     /// [`Code::InternalError`] for a value that is not in stored form.
-    pub fn value(&self) -> Result<EdmValue> {
+    pub(crate) fn value(&self) -> Result<EdmValue> {
         self.read().ok_or_else(|| Code::InternalError.into())
     }
 

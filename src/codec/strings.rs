@@ -3,21 +3,21 @@
 use wide::u8x16;
 
 /// Appends a JSON string of text that is known to need no escape.
-pub fn push_plain(out: &mut String, text: &str) {
+pub(crate) fn push_plain(out: &mut String, text: &str) {
     out.push('"');
     out.push_str(text);
     out.push('"');
 }
 
 /// Appends a JSON string.
-pub fn push_string(out: &mut String, text: &str) {
+pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
     push_escaped(out, text);
     out.push('"');
 }
 
 /// Appends what stands between the quotes of a JSON string.
-pub fn push_escaped(out: &mut String, text: &str) {
+pub(crate) fn push_escaped(out: &mut String, text: &str) {
     let mut rest = text;
     loop {
         let clean = clean_length(rest.as_bytes());
@@ -30,7 +30,7 @@ pub fn push_escaped(out: &mut String, text: &str) {
 
 /// How many bytes come before the first that has no place in a JSON string as it
 /// is: a quote, a backslash or a control character.
-pub fn clean_length(bytes: &[u8]) -> usize {
+pub(crate) fn clean_length(bytes: &[u8]) -> usize {
     let (blocks, rest) = bytes.as_chunks();
     for (block, n) in blocks.iter().zip(0..) {
         if let Some(at) = first_mark(block) {
@@ -44,7 +44,7 @@ pub fn clean_length(bytes: &[u8]) -> usize {
 }
 
 /// Bytes that are looked at together.
-pub const BLOCK: usize = 16;
+pub(crate) const BLOCK: usize = 16;
 
 /// The first byte that has no place in a JSON string.
 fn first_mark(block: &[u8; BLOCK]) -> Option<usize> {
@@ -55,7 +55,7 @@ fn first_mark(block: &[u8; BLOCK]) -> Option<usize> {
 }
 
 /// The first quote or backslash.
-pub fn first_quote_or_escape(block: &[u8; BLOCK]) -> Option<usize> {
+pub(crate) fn first_quote_or_escape(block: &[u8; BLOCK]) -> Option<usize> {
     first(quotes_and_escapes(u8x16::new(*block)))
 }
 

@@ -35,13 +35,13 @@ pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
 }
 
 /// Bytes that [`push_key`] appends, unless much has to be escaped.
-pub const fn key_room(partition: &str, row: &str) -> usize {
+pub(crate) const fn key_room(partition: &str, row: &str) -> usize {
     32 + partition.len() + row.len()
 }
 
 /// Appends `(PartitionKey='p',RowKey='r')`, keys escaped. None of that needs an
 /// escape in JSON.
-pub fn push_key(out: &mut String, partition: &str, row: &str) {
+pub(crate) fn push_key(out: &mut String, partition: &str, row: &str) {
     out.push_str("(PartitionKey='");
     push_literal(out, partition);
     out.push_str("',RowKey='");
@@ -62,13 +62,13 @@ pub fn escape(text: &str) -> String {
 }
 
 /// Text that stays readable in an address: only what cannot stand there is escaped.
-pub fn escape_lightly(text: &str) -> String {
+pub(crate) fn escape_lightly(text: &str) -> String {
     utf8_percent_encode(text, NOT_IN_ADDRESSES).to_string()
 }
 
 /// Decodes percent escapes exactly once; `None` for a broken escape and for
 /// bytes that are not UTF-8.
-pub fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     let bytes = text.as_bytes();
     let hex = |b: Option<&u8>| b.is_some_and(u8::is_ascii_hexdigit);
     let broken =

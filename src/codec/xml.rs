@@ -81,12 +81,12 @@ impl Element {
     }
 
     /// Whether this is its name.
-    pub fn is(&self, namespace: Namespace, name: &str) -> bool {
+    pub(crate) fn is(&self, namespace: Namespace, name: &str) -> bool {
         self.namespace == namespace && self.name == name
     }
 
     /// The value of an attribute.
-    pub fn attribute(&self, namespace: Namespace, name: &str) -> Option<&str> {
+    pub(crate) fn attribute(&self, namespace: Namespace, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|a| a.namespace == namespace && a.name == name);
         found.map(|attribute| attribute.value.as_str())
     }
@@ -100,7 +100,7 @@ impl Element {
     }
 
     /// The text without white space around it.
-    pub fn trimmed(&self) -> &str {
+    pub(crate) fn trimmed(&self) -> &str {
         self.text.trim()
     }
 }
@@ -143,7 +143,7 @@ pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
 ///
 /// # Errors
 /// As [`parse`], and [`Malformed`] for other characters.
-pub fn parse_strictly(bytes: &[u8]) -> Result<Element, Malformed> {
+pub(crate) fn parse_strictly(bytes: &[u8]) -> Result<Element, Malformed> {
     parse(bytes).and_then(|root| if root.holds_only_xml() { Ok(root) } else { Err(Malformed) })
 }
 

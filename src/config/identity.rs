@@ -11,7 +11,7 @@ use crate::auth::seal::{MasterKey, MasterKeys};
 
 /// Where the server is.
 #[derive(Debug, Clone, Args)]
-pub struct ListenSettings {
+pub(crate) struct ListenSettings {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
     pub listen: String,
@@ -22,14 +22,14 @@ impl ListenSettings {
     ///
     /// # Errors
     /// [`ConfigError::Listen`].
-    pub fn address(&self) -> Result<SocketAddr, ConfigError> {
+    pub(crate) fn address(&self) -> Result<SocketAddr, ConfigError> {
         address(&self.listen).ok_or_else(|| ConfigError::Listen(self.listen.clone()))
     }
 }
 
 /// The key of the accounts in the database.
 #[derive(Debug, Clone, Args)]
-pub struct MasterKeySettings {
+pub(crate) struct MasterKeySettings {
     /// 32 bytes in base64 that encrypt the keys of the accounts in the database, which are served then
     #[arg(long, env = "ROWHOUSE_MASTER_KEY", hide_env_values = true)]
     pub master_key: Option<String>,
@@ -53,7 +53,7 @@ impl MasterKeySettings {
     /// # Errors
     /// [`ConfigError`] for a file that cannot be read, for what is no key, and
     /// for a key of before alone.
-    pub fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
+    pub(crate) fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
         let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
         let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
         match (now, old) {
@@ -75,7 +75,7 @@ fn master_key(
 
 /// The accounts of the settings.
 #[derive(Debug, Clone, Args)]
-pub struct AccountSettings {
+pub(crate) struct AccountSettings {
     /// name:base64key[:base64key2], several separated by ';' [default: the well-known development account]
     #[arg(long, env = "ROWHOUSE_ACCOUNTS", hide_env_values = true)]
     pub accounts: Option<String>,
@@ -90,7 +90,7 @@ pub struct AccountSettings {
 
 /// Who has keys.
 #[derive(Debug)]
-pub struct Keyholders {
+pub(crate) struct Keyholders {
     /// The accounts of the settings, or else, unless the database's are used,
     /// the well-known one.
     pub accounts: AccountSet,
@@ -100,7 +100,7 @@ pub struct Keyholders {
 
 impl AccountSettings {
     /// What the settings say; `None` after a mistake, which is then noted.
-    pub fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Keyholders> {
+    pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Keyholders> {
         let master_key = mistakes.note(self.master_key.read());
         let given = mistakes.note(secret("--accounts", &self.accounts, &self.accounts_file));
         let parsed = match given? {

@@ -10,7 +10,7 @@ use crate::store::sqlite::MAX_MAP_MIB;
 impl Settings {
     /// What does nothing without another setting, a line each. It is no mistake:
     /// servers of several kinds may share a file of settings.
-    pub fn idle(&self, config: &Config) -> Vec<String> {
+    pub(crate) fn idle(&self, config: &Config) -> Vec<String> {
         let on_sqlite = matches!(config.database, Database::Sqlite(_));
         let (storage, trust) = (&self.storage, &self.trust);
         let roles = !trust.oidc_roles.trim().is_empty();

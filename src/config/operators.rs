@@ -11,7 +11,7 @@ use crate::trace::TraceSettings;
 
 /// Where operators ask, and what they have to know.
 #[derive(Debug, Clone)]
-pub struct AdminAddress {
+pub(crate) struct AdminAddress {
     pub listen: SocketAddr,
     /// Always there where the address is not this machine's alone.
     pub token: Option<Token>,

@@ -11,7 +11,7 @@ use crate::http::read_text;
 /// # Errors
 /// [`ConfigError`] for one given twice, and for a file that is empty, too large,
 /// or cannot be read.
-pub fn secret(
+pub(crate) fn secret(
     flag: &'static str,
     value: &Option<String>,
     file: &Option<PathBuf>,

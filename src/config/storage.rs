@@ -14,7 +14,7 @@ const DEFAULT_URL: &str = "sqlite://rowhouse.db";
 
 /// Where entities are kept, and how it is reached.
 #[derive(Debug, Clone, Args)]
-pub struct StorageSettings {
+pub(crate) struct StorageSettings {
     /// sqlite://FILE, sqlite::memory: or postgres://… [default: sqlite://rowhouse.db]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -54,7 +54,7 @@ pub struct StorageSettings {
 
 /// Where entities are kept.
 #[derive(Debug, Clone)]
-pub enum Database {
+pub(crate) enum Database {
     Sqlite(SqliteOptions),
     Postgres {
         options: PgOptions,
@@ -65,7 +65,7 @@ pub enum Database {
 
 impl StorageSettings {
     /// What the settings say; `None` after a mistake, which is then noted.
-    pub fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
+    pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
         let secrets = [
             ("--database-url", &self.database_url, &self.database_url_file),
             ("--migrate-url", &self.migrate_url, &self.migrate_url_file),
@@ -124,12 +124,12 @@ fn is_postgres(url: &str) -> bool {
 
 impl Database {
     /// Whether everything is gone with the process.
-    pub fn is_in_memory(&self) -> bool {
+    pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self, Database::Sqlite(options) if options.location == Location::Memory)
     }
 
     /// The SQLite file that is not there yet.
-    pub fn missing_file(&self) -> Option<&Path> {
+    pub(crate) fn missing_file(&self) -> Option<&Path> {
         match self {
             Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) if !path.exists() => {
                 Some(path)
@@ -139,7 +139,7 @@ impl Database {
     }
 
     /// The database as it may be shown: without its password.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Database::Sqlite(options) => match &options.location {
                 Location::Memory => "sqlite::memory:".into(),

@@ -10,7 +10,7 @@ pub(super) const DEFAULT_AUDIENCE: &str = "https://storage.azure.com";
 
 /// Whose tokens are accepted.
 #[derive(Debug, Clone, Args)]
-pub struct TrustSettings {
+pub(crate) struct TrustSettings {
     /// OpenID Connect issuer whose bearer tokens are accepted
     #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]
     pub oidc_issuer: Option<String>,
@@ -33,7 +33,7 @@ impl TrustSettings {
     ///
     /// # Errors
     /// [`ConfigError::Issuer`], [`ConfigError::Roles`].
-    pub fn read(&self) -> Result<Option<Trust>, ConfigError> {
+    pub(crate) fn read(&self) -> Result<Option<Trust>, ConfigError> {
         let Some(issuer) = self.oidc_issuer.as_deref().map(str::trim).filter(|i| !i.is_empty()) else {
             return Ok(None);
         };

@@ -39,10 +39,10 @@ struct Poller {
 }
 
 /// A request in flight.
-pub struct InFlight(());
+pub(crate) struct InFlight(());
 
 /// Counts a request, and polls if it is one of a single client's.
-pub fn begin() -> InFlight {
+pub(crate) fn begin() -> InFlight {
     POLLER.with(|poller| {
         poller.in_flight.set(poller.in_flight.get() + 1);
         if poller.in_flight.get() > 1 || !had_last_request(poller) {

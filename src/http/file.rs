@@ -11,7 +11,7 @@ const MAX_MIB: u64 = 4;
 ///
 /// # Errors
 /// Those of the operating system, and one for a file that is too large.
-pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let limit = MAX_MIB * 1024 * 1024;
     let mut bytes = Vec::new();
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
@@ -25,7 +25,7 @@ pub fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// Those of [`read_bytes`], and one for what is no text.
-pub fn read_text(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read_bytes(path)?);
     text.map_err(|_| io::Error::other("the file is no text in UTF-8"))
 }

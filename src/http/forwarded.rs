@@ -12,7 +12,7 @@ use crate::request::Head;
 
 /// Proxies whose word counts: none by default.
 #[derive(Debug, Clone, Default)]
-pub struct Proxies(Vec<IpNet>);
+pub(crate) struct Proxies(Vec<IpNet>);
 
 /// Ranges at most.
 const MAX_RANGES: usize = 256;
@@ -23,7 +23,7 @@ impl Proxies {
     /// # Errors
     /// What is wrong with which one. A range of all addresses is refused: every
     /// client could then say what it likes.
-    pub fn parse(given: &[String]) -> Result<Self, String> {
+    pub(crate) fn parse(given: &[String]) -> Result<Self, String> {
         let given: Vec<&str> = given.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
         if given.len() > MAX_RANGES {
             return Err(format!("no more than {MAX_RANGES} are allowed"));
@@ -39,7 +39,7 @@ impl Proxies {
     /// Replaces what the connection says by what a trusted proxy says of its
     /// client. What such a proxy leaves out or says in no known form is unknown:
     /// the address is none, and the connection not encrypted.
-    pub fn look_behind(&self, head: &mut Head<'_>) {
+    pub(crate) fn look_behind(&self, head: &mut Head<'_>) {
         if head.peer.is_some_and(|peer| self.trust(peer)) {
             head.peer = self.client(head);
             head.secure = is_https(head);

@@ -35,7 +35,7 @@ const BACKLOG: u32 = 1024;
 ///
 /// # Errors
 /// Those of the operating system.
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     accept(reserve(address)?)
 }
 
@@ -43,7 +43,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// Those of the operating system.
-pub fn accept(socket: TcpSocket) -> io::Result<TcpListener> {
+pub(crate) fn accept(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
@@ -51,7 +51,7 @@ pub fn accept(socket: TcpSocket) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// Those of the operating system.
-pub fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
+pub(crate) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // A restart must not wait for connections of the time before.
     socket.set_reuseaddr(true)?;
@@ -64,7 +64,7 @@ pub fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
 ///
 /// # Errors
 /// Those of the operating system.
-pub fn listen(
+pub(crate) fn listen(
     server: ServerBuilder,
     listener: TcpListener,
     edge: Edge,

@@ -16,10 +16,10 @@ mod timeouts;
 mod tls;
 mod wire;
 
-pub use file::read_text;
-pub use forwarded::Proxies;
-pub use listen::{bind, listen, reserve};
-pub use pfx::Pfx;
-pub use serve::Edge;
-pub use stub::{Absent, StandIn};
-pub use tls::{Tls, TlsError, TlsFiles};
+pub(crate) use file::read_text;
+pub(crate) use forwarded::Proxies;
+pub(crate) use listen::{bind, listen, reserve};
+pub(crate) use pfx::Pfx;
+pub(crate) use serve::Edge;
+pub(crate) use stub::{Absent, StandIn};
+pub(crate) use tls::{Tls, TlsError, TlsFiles};

@@ -16,7 +16,7 @@ type Waiting = Option<Pin<Box<Sleep>>>;
 
 /// Fails a write that makes no progress for too long.
 #[derive(Debug)]
-pub struct Impatient<IO> {
+pub(crate) struct Impatient<IO> {
     io: IO,
     limit: Duration,
     /// Run while the peer takes nothing of what is written, or of what a layer below
@@ -27,7 +27,7 @@ pub struct Impatient<IO> {
 
 impl<IO> Impatient<IO> {
     /// Wraps a connection.
-    pub const fn new(io: IO, limit: Duration) -> Self {
+    pub(crate) const fn new(io: IO, limit: Duration) -> Self {
         Self { io, limit, writing: None, flushing: None }
     }
 

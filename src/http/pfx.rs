@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs
 
 /// A PFX file and what opens it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Pfx {
+pub(crate) struct Pfx {
     pub file: PathBuf,
     pub password: String,
 }
@@ -21,11 +21,11 @@ impl std::fmt::Debug for Pfx {
 }
 
 /// A chain, the certificate of the key first, and the key.
-pub type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub(crate) type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Why a PFX file is of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PfxError {
+pub(crate) enum PfxError {
     #[error("the password is wrong, or the file is damaged")]
     Password,
     #[error("it is encrypted in a way that is not read; `openssl pkcs12 -export` makes one that is")]
@@ -52,7 +52,7 @@ impl From<Error> for PfxError {
 /// # Errors
 /// [`PfxError`]; a file without a checksum that does not open has the wrong
 /// password or is damaged, which nothing tells apart.
-pub fn open(bytes: &[u8], password: &str) -> Result<Pair, PfxError> {
+pub(crate) fn open(bytes: &[u8], password: &str) -> Result<Pair, PfxError> {
     let store = KeyStore::from_pkcs12(bytes, password, Pkcs12ImportPolicy::Strict)?;
     let (_, chain) = store.private_key_chain().ok_or(PfxError::Key)?;
     let certificates = chain.certs().iter().map(|one| CertificateDer::from(one.as_der().to_vec()));

@@ -22,7 +22,7 @@ use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
 const FREE_ROOM: usize = 64 * 1024;
 
 /// The body of a request as it comes in.
-pub struct Incoming {
+pub(crate) struct Incoming {
     payload: Payload,
     /// Whether a body in chunks has not been read to its end.
     is_unread: bool,
@@ -30,12 +30,12 @@ pub struct Incoming {
 
 impl Incoming {
     /// Nothing has been read of it.
-    pub fn new(payload: Payload, head: &Head<'_>) -> Self {
+    pub(crate) fn new(payload: Payload, head: &Head<'_>) -> Self {
         Self { payload, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
     }
 
     /// The response, behind which the connection closes if the body was not read.
-    pub fn close(self, response: HttpResponse) -> HttpResponse {
+    pub(crate) fn close(self, response: HttpResponse) -> HttpResponse {
         if self.is_unread {
             return response.map_body(|_, answer| hang_up(answer, self.payload));
         }
@@ -154,7 +154,7 @@ impl MessageBody for Unread {
 
 /// The head of a request as plain data: what the connection tells, or what a
 /// trusted proxy does.
-pub fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
+pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
     let uri = http.uri();
     let mut headers = Vec::with_capacity(http.headers().len() + 1);
     headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), text_of(value))));

@@ -24,7 +24,7 @@ const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
 const VERSION: &str = "x-ms-version";
 
 /// Turns an answer into a response.
-pub fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
+pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
     let Served { answer, cors_rules, request_id } = served;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let cors = if cors_rules.is_empty() {

@@ -11,7 +11,7 @@ use crate::service::Service;
 use std::sync::Arc;
 
 /// The service, and what is asked of connections before it.
-pub struct Edge {
+pub(crate) struct Edge {
     pub service: Arc<Service>,
     /// Proxies that are believed what they say of their clients.
     pub proxies: Proxies,
@@ -20,7 +20,7 @@ pub struct Edge {
 }
 
 /// Answers one request.
-pub async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpResponse {
+pub(crate) async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) -> HttpResponse {
     let _in_flight = edge.busy_poll.then(busy_poll::begin);
     let head = head_of(&http, &edge.proxies);
     let mut body = Incoming::new(body, &head);

@@ -15,7 +15,7 @@ use super::listen::{accept, reserve};
 
 /// A service that is not here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Absent {
+pub(crate) enum Absent {
     Blob,
     Queue,
 }
@@ -33,7 +33,7 @@ impl Absent {
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn reserve(self, host: &str, port: u16) -> io::Result<StandIn> {
+    pub(crate) fn reserve(self, host: &str, port: u16) -> io::Result<StandIn> {
         let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in (host, port).to_socket_addrs()? {
             match reserve(address).and_then(|socket| Ok((socket.local_addr()?, socket))) {
@@ -47,7 +47,7 @@ impl Absent {
 
 /// A stand-in that has an address, where connections are refused until it answers:
 /// tools that wait for its port take tables as served.
-pub struct StandIn {
+pub(crate) struct StandIn {
     pub absent: Absent,
     /// The port is the real one.
     pub address: SocketAddr,
@@ -59,7 +59,7 @@ impl StandIn {
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn answer(self) -> io::Result<()> {
+    pub(crate) fn answer(self) -> io::Result<()> {
         let Self { absent, socket, .. } = self;
         let listener = accept(socket)?;
         let serve = move || {

@@ -4,6 +4,6 @@ use std::time::Duration;
 
 /// Time that a connection may stay idle. Longer than the idle time of usual
 /// load balancers, so that they are the ones to close.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// Time that a client may take to close its side.
-pub const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);

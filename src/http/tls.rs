@@ -27,7 +27,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between two looks at the files.
 const LOOK: Duration = Duration::from_secs(2);
 /// The protocols that we speak, the best first.
-pub const HTTP_2: &[u8] = b"h2";
+pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 /// The first byte of a TLS connection: a handshake record.
 const HANDSHAKE: u8 = 22;
@@ -37,7 +37,7 @@ const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nC
 
 /// What holds a certificate chain and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TlsFiles {
+pub(crate) enum TlsFiles {
     /// PEM files; the server's own certificate is the first.
     Pem {
         certificate: PathBuf,
@@ -48,7 +48,7 @@ pub enum TlsFiles {
 
 /// Why files are of no use.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
+pub(crate) enum TlsError {
     #[error("{0}: {1}")]
     Read(PathBuf, io::Error),
     #[error("{0}: no certificate in PEM form was found")]
@@ -62,7 +62,7 @@ pub enum TlsError {
 }
 
 /// What encrypts connections.
-pub struct Tls {
+pub(crate) struct Tls {
     files: TlsFiles,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
@@ -83,7 +83,7 @@ type Stamp = [Option<(SystemTime, u64)>; 2];
 
 impl TlsFiles {
     /// The flags that name them.
-    pub const fn flags(&self) -> &'static str {
+    pub(crate) const fn flags(&self) -> &'static str {
         match self {
             Self::Pem { .. } => "--tls-cert, --tls-key",
             Self::Pfx(_) => "--cert, --pwd",
@@ -130,7 +130,7 @@ impl Tls {
     ///
     /// # Errors
     /// [`TlsError`], to be shown to whoever starts the server.
-    pub fn load(files: TlsFiles) -> Result<Self, TlsError> {
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -144,7 +144,7 @@ impl Tls {
 
     /// Takes up changed files, for as long as the server runs. Files that are of
     /// no use change nothing; the log says so once for each change.
-    pub async fn follow(&self) {
+    pub(crate) async fn follow(&self) {
         let mut known = self.files.stamp();
         loop {
             sleep(LOOK).await;
@@ -178,7 +178,7 @@ impl Tls {
     ///
     /// # Errors
     /// Whatever ends the handshake; plain HTTP is answered with 400.
-    pub async fn accept(&self, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn accept(&self, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let done = timeout(HANDSHAKE_TIMEOUT, self.shake_hands(connection)).await;
         let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match &done {

@@ -40,11 +40,11 @@ const PIECE: usize = 4 * 1024;
 const MAX_HEAD: usize = 64 * 1024;
 
 /// Stands for `Content-Length` in an answer whose length actix would leave out.
-pub const LENGTH_OF_NOTHING: &str = "no-body-length";
+pub(crate) const LENGTH_OF_NOTHING: &str = "no-body-length";
 
 /// Whether the answer to such a request is to be written with capital letters,
 /// which tell [`WireCase`] that the announced body follows.
-pub fn announces_body(method: &str) -> bool {
+pub(crate) fn announces_body(method: &str) -> bool {
     method != "HEAD"
 }
 
@@ -81,7 +81,7 @@ impl Place {
 
 /// A connection on which answers have the service's header names.
 #[derive(Debug)]
-pub struct WireCase<IO> {
+pub(crate) struct WireCase<IO> {
     io: IO,
     /// Restored bytes, of which those before `sent` are written. What is left
     /// stands for as many bytes of what the caller writes next.
@@ -95,7 +95,7 @@ pub struct WireCase<IO> {
 
 impl<IO> WireCase<IO> {
     /// Wraps a connection on which nothing has been written.
-    pub const fn new(io: IO) -> Self {
+    pub(crate) const fn new(io: IO) -> Self {
         Self { io, ready: Vec::new(), sent: 0, place: Place::Head, begins: false }
     }
 

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Copies of what every request adds to. Threads that serve have one each as
 /// long as they are no more than this; further threads share.
-pub const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 
 /// Which of the copies this thread adds to.
-pub fn shard() -> usize {
+pub(crate) fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
@@ -17,26 +17,26 @@ pub fn shard() -> usize {
 
 /// A number that only rises.
 #[derive(Debug)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Nothing counted yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
     /// Counts one.
-    pub fn one(&self) {
+    pub(crate) fn one(&self) {
         self.add(1);
     }
 
     /// Counts many.
-    pub fn add(&self, many: u64) {
+    pub(crate) fn add(&self, many: u64) {
         self.0.fetch_add(many, Ordering::Relaxed);
     }
 
     /// What was counted so far.
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -49,26 +49,26 @@ impl Default for Counter {
 
 /// A number that rises and falls.
 #[derive(Debug)]
-pub struct Gauge(AtomicI64);
+pub(crate) struct Gauge(AtomicI64);
 
 impl Gauge {
     /// Zero.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicI64::new(0))
     }
 
     /// Changes it by a difference.
-    pub fn add(&self, difference: i64) {
+    pub(crate) fn add(&self, difference: i64) {
         self.0.fetch_add(difference, Ordering::Relaxed);
     }
 
     /// Replaces it.
-    pub fn set(&self, value: i64) {
+    pub(crate) fn set(&self, value: i64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
     /// The current value.
-    pub fn get(&self) -> i64 {
+    pub(crate) fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -81,7 +81,7 @@ impl Default for Gauge {
 
 /// How values are spread: how many are at most each bound, and their sum.
 #[derive(Debug)]
-pub struct Histogram<const N: usize> {
+pub(crate) struct Histogram<const N: usize> {
     bounds: &'static [u64; N],
     within: [Counter; N],
     beyond: Counter,
@@ -90,20 +90,20 @@ pub struct Histogram<const N: usize> {
 
 impl<const N: usize> Histogram<N> {
     /// No values yet. The bounds rise.
-    pub const fn new(bounds: &'static [u64; N]) -> Self {
+    pub(crate) const fn new(bounds: &'static [u64; N]) -> Self {
         let within = [const { Counter::new() }; N];
         Self { bounds, within, beyond: Counter::new(), sum: Counter::new() }
     }
 
     /// Adds a value, in the unit of the bounds.
-    pub fn add(&self, value: u64) {
+    pub(crate) fn add(&self, value: u64) {
         let place = self.bounds.partition_point(|bound| *bound < value);
         self.within.get(place).unwrap_or(&self.beyond).one();
         self.sum.add(value);
     }
 
     /// What was added so far.
-    pub fn read(&self) -> Spread<N> {
+    pub(crate) fn read(&self) -> Spread<N> {
         Spread {
             bounds: self.bounds,
             within: self.within.each_ref().map(Counter::get),
@@ -115,7 +115,7 @@ impl<const N: usize> Histogram<N> {
 
 /// What a histogram, or several together, held at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spread<const N: usize> {
+pub(crate) struct Spread<const N: usize> {
     pub bounds: &'static [u64; N],
     /// Values in each step, not summed up.
     pub within: [u64; N],
@@ -125,14 +125,14 @@ pub struct Spread<const N: usize> {
 
 impl<const N: usize> Spread<N> {
     /// Adds what another one with the same bounds held.
-    pub fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.within.iter_mut().zip(other.within).for_each(|(sum, more)| *sum += more);
         self.beyond += other.beyond;
         self.sum += other.sum;
     }
 
     /// All values.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.within.iter().sum::<u64>() + self.beyond
     }
 }

@@ -5,27 +5,27 @@
 //! to a copy of its own, sets of labels are fixed, nothing is locked or
 //! allocated. Sums are made when somebody asks for [`text::print`].
 
-pub mod cells;
-pub mod operation;
-pub mod process;
-pub mod requests;
-pub mod seldom;
-pub mod spent;
-pub mod text;
+pub(crate) mod cells;
+pub(crate) mod operation;
+pub(crate) mod process;
+pub(crate) mod requests;
+pub(crate) mod seldom;
+pub(crate) mod spent;
+pub(crate) mod text;
 
 use cells::{Counter, Gauge, Histogram};
-pub use operation::{Operation, Scheme};
-pub use requests::Ending;
+pub(crate) use operation::{Operation, Scheme};
+pub(crate) use requests::Ending;
 use requests::Requests;
 
 /// Upper ends of the steps of requests that share a round trip.
-pub const ROUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+pub(crate) const ROUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /// The counts of this process.
-pub static METRICS: Metrics = Metrics::new();
+pub(crate) static METRICS: Metrics = Metrics::new();
 
 /// Everything that is counted.
-pub struct Metrics {
+pub(crate) struct Metrics {
     pub requests: Requests,
     /// Requests past what their account may ask for.
     pub throttled: Counter,
@@ -50,7 +50,7 @@ pub struct Metrics {
 
 /// Traces of requests.
 #[derive(Debug, Default)]
-pub struct Traces {
+pub(crate) struct Traces {
     pub sent: Counter,
     /// Those that the collector did not take, or not in time.
     pub dropped: Counter,
@@ -58,7 +58,7 @@ pub struct Traces {
 
 /// Connections to PostgreSQL.
 #[derive(Debug, Default)]
-pub struct Pool {
+pub(crate) struct Pool {
     pub in_use: Gauge,
     pub idle: Gauge,
     /// Times that somebody had to wait for one, and waited in vain.
@@ -70,11 +70,11 @@ pub struct Pool {
 }
 
 /// Requests that share round trips, for each round trip.
-pub type Rounds = Histogram<{ ROUNDS.len() }>;
+pub(crate) type Rounds = Histogram<{ ROUNDS.len() }>;
 
 /// Encrypted connections.
 #[derive(Debug, Default)]
-pub struct Tls {
+pub(crate) struct Tls {
     pub handshakes: Counter,
     pub failed_handshakes: Counter,
     /// Times that changed certificate files were taken up, or could not be.

@@ -4,18 +4,18 @@ macro_rules! labels {
     ($(#[$about:meta])* $name:ident { $($variant:ident => $text:literal,)* }) => {
         $(#[$about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name {
+        pub(crate) enum $name {
             $($variant,)*
         }
 
         impl $name {
             /// All of them, in the order of their numbers.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)*];
             /// How many there are.
-            pub const COUNT: usize = Self::ALL.len();
+            pub(crate) const COUNT: usize = Self::ALL.len();
 
             /// The value of the label.
-            pub const fn text(self) -> &'static str {
+            pub(crate) const fn text(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
                 }

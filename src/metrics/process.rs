@@ -19,23 +19,23 @@ fn start() -> &'static Start {
 }
 
 /// Takes this moment for the start of the process, unless one was taken before.
-pub fn started() {
+pub(crate) fn started() {
     start();
 }
 
 /// Seconds since the start.
-pub fn uptime() -> f64 {
+pub(crate) fn uptime() -> f64 {
     start().at.elapsed().as_secs_f64()
 }
 
 /// The start, in seconds since 1970.
-pub fn start_time() -> f64 {
+pub(crate) fn start_time() -> f64 {
     start().unix
 }
 
 /// Bytes of memory that the process holds; `None` where the system does not
 /// say it the way that Linux does.
-pub fn resident_memory() -> Option<u64> {
+pub(crate) fn resident_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -43,7 +43,7 @@ pub fn resident_memory() -> Option<u64> {
 }
 
 /// Files and connections that the process holds open; `None` as above.
-pub fn open_files() -> Option<u64> {
+pub(crate) fn open_files() -> Option<u64> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     // The folder that is being read is one of them.
     Some((entries.count() as u64).saturating_sub(1))

@@ -7,7 +7,7 @@ use super::operation::{Operation, Scheme};
 use crate::error::Code;
 
 /// Upper ends of the steps of durations, in microseconds.
-pub const DURATIONS: [u64; 16] = [
+pub(crate) const DURATIONS: [u64; 16] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000, 30_000_000,
 ];
@@ -51,7 +51,7 @@ impl Shard {
 }
 
 /// Everything that is counted of requests.
-pub struct Requests {
+pub(crate) struct Requests {
     shards: [Shard; SHARDS],
     /// Requests that were not let in, by what they tried.
     refused: [[Counter; Code::COUNT]; Scheme::COUNT],
@@ -59,7 +59,7 @@ pub struct Requests {
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy)]
-pub struct Ending {
+pub(crate) struct Ending {
     pub operation: Operation,
     /// Of a batch that was refused, the status inside.
     pub status: u16,
@@ -75,7 +75,7 @@ pub struct Ending {
 
 /// One request under way. Dropping it without an ending counts as abandoned:
 /// the client went away.
-pub struct Request<'m> {
+pub(crate) struct Request<'m> {
     requests: &'m Requests,
     begun: Instant,
     ended: bool,
@@ -83,7 +83,7 @@ pub struct Request<'m> {
 
 impl Requests {
     /// Nothing counted yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             shards: [const { Shard::new() }; SHARDS],
             refused: [const { [const { Counter::new() }; Code::COUNT] }; Scheme::COUNT],
@@ -95,25 +95,25 @@ impl Requests {
     }
 
     /// A request came in.
-    pub fn begin(&self) -> Request<'_> {
+    pub(crate) fn begin(&self) -> Request<'_> {
         self.mine().begun.one();
         Request { requests: self, begun: Instant::now(), ended: false }
     }
 
     /// A request was not let in.
-    pub fn not_let_in(&self, scheme: Scheme, code: Code) {
+    pub(crate) fn not_let_in(&self, scheme: Scheme, code: Code) {
         self.refused[scheme as usize][code as usize].one();
     }
 
     /// A page was read for a client.
-    pub fn page(&self, entities: usize) {
+    pub(crate) fn page(&self, entities: usize) {
         let mine = self.mine();
         mine.pages.one();
         mine.entities.add(entities as u64);
     }
 
     /// A single entity was read for a client.
-    pub fn entity(&self) {
+    pub(crate) fn entity(&self) {
         self.mine().entities.one();
     }
 
@@ -122,34 +122,34 @@ impl Requests {
     }
 
     /// Requests under way.
-    pub fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         // What ended is read first, so that the difference is never negative.
         let ended = self.sum(|s| &s.ended);
         self.sum(|s| &s.begun).saturating_sub(ended)
     }
 
     /// Requests whose client went away before the answer.
-    pub fn abandoned(&self) -> u64 {
+    pub(crate) fn abandoned(&self) -> u64 {
         self.sum(|s| &s.abandoned)
     }
 
     /// Requests that took longer than the limit for slow ones.
-    pub fn slow(&self) -> u64 {
+    pub(crate) fn slow(&self) -> u64 {
         self.sum(|s| &s.slow)
     }
 
     /// Bytes of bodies received and sent.
-    pub fn bytes(&self) -> (u64, u64) {
+    pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.sum(|s| &s.received), self.sum(|s| &s.sent))
     }
 
     /// Pages read, and entities in pages and by themselves.
-    pub fn read(&self) -> (u64, u64) {
+    pub(crate) fn read(&self) -> (u64, u64) {
         (self.sum(|s| &s.pages), self.sum(|s| &s.entities))
     }
 
     /// Requests by status and refusal, those of which there were any.
-    pub fn outcomes(&self, operation: Operation) -> Vec<(u16, Option<Code>, u64)> {
+    pub(crate) fn outcomes(&self, operation: Operation) -> Vec<(u16, Option<Code>, u64)> {
         let count = |outcome: usize| self.sum(|s| &s.outcomes[operation as usize][outcome]);
         let fine = STATUSES.iter().enumerate().map(|(at, status)| (*status, None, count(at)));
         let refused = Code::ALL
@@ -159,7 +159,7 @@ impl Requests {
     }
 
     /// How long requests took, in microseconds.
-    pub fn durations(&self, operation: Operation) -> Spread<{ DURATIONS.len() }> {
+    pub(crate) fn durations(&self, operation: Operation) -> Spread<{ DURATIONS.len() }> {
         let mut shards = self.shards.iter().map(|s| s.durations[operation as usize].read());
         let mut sum = Histogram::new(&DURATIONS).read();
         shards.by_ref().for_each(|spread| sum.merge(&spread));
@@ -167,12 +167,12 @@ impl Requests {
     }
 
     /// Microseconds that requests waited for the database.
-    pub fn database(&self, operation: Operation) -> u64 {
+    pub(crate) fn database(&self, operation: Operation) -> u64 {
         self.sum(|s| &s.database[operation as usize])
     }
 
     /// Requests that were not let in, those of which there were any.
-    pub fn refused(&self, scheme: Scheme) -> Vec<(Code, u64)> {
+    pub(crate) fn refused(&self, scheme: Scheme) -> Vec<(Code, u64)> {
         let counts =
             Code::ALL.iter().map(|code| (*code, self.refused[scheme as usize][*code as usize].get()));
         counts.filter(|(_, count)| *count > 0).collect()
@@ -187,12 +187,12 @@ impl Default for Requests {
 
 impl Request<'_> {
     /// Time since it came in.
-    pub fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
     /// Counts the request under how it ended.
-    pub fn end(mut self, duration: Duration, ending: &Ending) {
+    pub(crate) fn end(mut self, duration: Duration, ending: &Ending) {
         self.ended = true;
         let shard = self.requests.mine();
         let operation = ending.operation as usize;

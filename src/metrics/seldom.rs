@@ -9,7 +9,7 @@ const PAUSE: u64 = 1000;
 
 /// Lets one warning of a kind a second be logged, and counts the others.
 #[derive(Debug)]
-pub struct Seldom {
+pub(crate) struct Seldom {
     /// Milliseconds since the start of the process.
     next: AtomicU64,
     left_out: AtomicU64,
@@ -17,12 +17,12 @@ pub struct Seldom {
 
 impl Seldom {
     /// Nothing logged yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
     /// The turn of a warning, if it is to be logged now.
-    pub fn turn(&self) -> Option<Turn> {
+    pub(crate) fn turn(&self) -> Option<Turn> {
         self.turn_at((process::uptime() * 1000.0) as u64)
     }
 
@@ -47,7 +47,7 @@ impl Default for Seldom {
 
 /// A warning that is to be logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// Those like it that were not logged since the one before, if any: a field
     /// of the line.
     pub left_out: Option<u64>,

@@ -9,7 +9,7 @@ const WAITS: usize = 32;
 
 /// The waits of one request for the database.
 #[derive(Debug, Default)]
-pub struct Spent {
+pub(crate) struct Spent {
     total: Cell<Duration>,
     /// When each began and how long it took, where somebody wants to know.
     waits: Option<RefCell<Vec<(Instant, Duration)>>>,
@@ -17,12 +17,12 @@ pub struct Spent {
 
 impl Spent {
     /// How long the request waited in all.
-    pub fn total(&self) -> Duration {
+    pub(crate) fn total(&self) -> Duration {
         self.total.get()
     }
 
     /// When each wait began and how long it took; nothing unless that was asked.
-    pub fn into_waits(self) -> Vec<(Instant, Duration)> {
+    pub(crate) fn into_waits(self) -> Vec<(Instant, Duration)> {
         self.waits.map(RefCell::into_inner).unwrap_or_default()
     }
 
@@ -44,7 +44,7 @@ tokio::task_local! {
 
 /// Runs a request, and says how it waited for the database: `in_detail` wait by
 /// wait.
-pub async fn measured<T>(request: impl Future<Output = T>, in_detail: bool) -> (T, Spent) {
+pub(crate) async fn measured<T>(request: impl Future<Output = T>, in_detail: bool) -> (T, Spent) {
     let spent = Spent { total: Cell::default(), waits: in_detail.then(RefCell::default) };
     let mut scope = std::pin::pin!(SPENT.scope(spent, request));
     let done = scope.as_mut().await;
@@ -52,7 +52,7 @@ pub async fn measured<T>(request: impl Future<Output = T>, in_detail: bool) -> (
 }
 
 /// Waits for the database on behalf of the request that this runs for, if any.
-pub async fn in_database<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn in_database<T>(work: impl Future<Output = T>) -> T {
     let begun = Instant::now();
     let done = work.await;
     // What is nobody's request, such as purging, is nobody's time.

@@ -9,13 +9,13 @@ use super::requests::Requests;
 use super::{METRICS, Metrics, Pool, process};
 
 /// The media type of what [`print`] makes.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Microseconds in the unit that durations are printed in.
 const SECOND: f64 = 1e6;
 
 /// All metrics of this process.
-pub fn print() -> String {
+pub(crate) fn print() -> String {
     let mut page = Page::default();
     process_metrics(&mut page);
     request_metrics(&mut page, &METRICS.requests);

@@ -33,7 +33,7 @@ impl EdmType {
     ];
 
     /// The name used in annotations.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             EdmType::String => "Edm.String",
             EdmType::Binary => "Edm.Binary",
@@ -47,7 +47,7 @@ impl EdmType {
     }
 
     /// The type with this name; other `Edm.*` names are not part of the model.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 }
@@ -67,7 +67,7 @@ pub enum EdmValue {
 
 impl EdmValue {
     /// The value's type.
-    pub const fn edm_type(&self) -> EdmType {
+    pub(crate) const fn edm_type(&self) -> EdmType {
         match self {
             EdmValue::String(_) => EdmType::String,
             EdmValue::Binary(_) => EdmType::Binary,
@@ -81,7 +81,7 @@ impl EdmValue {
     }
 
     /// Bytes that the value counts in an entity's size (protocol §5.7).
-    pub fn counted_size(&self) -> usize {
+    pub(crate) fn counted_size(&self) -> usize {
         match self {
             EdmValue::String(s) => 2 * utf16_len(s) + 4,
             EdmValue::Binary(b) => b.len() + 4,
@@ -100,7 +100,7 @@ pub fn utf16_len(s: &str) -> usize {
 
 /// Whether a text has at most so many UTF-16 code units. It has no more of them
 /// than bytes, so that they are seldom counted.
-pub fn is_within(s: &str, most: usize) -> bool {
+pub(crate) fn is_within(s: &str, most: usize) -> bool {
     s.len() <= most || utf16_len(s) <= most
 }
 
@@ -121,7 +121,7 @@ impl CompareOp {
         [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
     /// The operator for exchanged operands: `3 lt N` is `N gt 3`.
-    pub const fn mirrored(self) -> Self {
+    pub(crate) const fn mirrored(self) -> Self {
         match self {
             CompareOp::Lt => CompareOp::Gt,
             CompareOp::Le => CompareOp::Ge,
@@ -133,7 +133,7 @@ impl CompareOp {
 
     /// Whether the operator holds for an order; `None` is "not comparable"
     /// (NaN), where only `ne` holds.
-    pub const fn holds(self, order: Option<Ordering>) -> bool {
+    pub(crate) const fn holds(self, order: Option<Ordering>) -> bool {
         match order {
             None => matches!(self, CompareOp::Ne),
             Some(Ordering::Less) => matches!(self, CompareOp::Ne | CompareOp::Lt | CompareOp::Le),
@@ -146,14 +146,14 @@ impl CompareOp {
 
     /// The result where the stored value has another type than the literal:
     /// as if it sorted below it (protocol §6.4 rule 4, UNVERIFIED 12).
-    pub const fn holds_on_type_mismatch(self) -> bool {
+    pub(crate) const fn holds_on_type_mismatch(self) -> bool {
         self.holds(Some(Ordering::Less))
     }
 }
 
 /// Whether `stored op literal` holds under the typed semantics of
 /// protocol §6.4, rules 2 to 4. A missing property is the caller's business.
-pub fn compare(stored: &EdmValue, op: CompareOp, literal: &EdmValue) -> bool {
+pub(crate) fn compare(stored: &EdmValue, op: CompareOp, literal: &EdmValue) -> bool {
     match order(stored, literal) {
         Some(order) => op.holds(order),
         None => op.holds_on_type_mismatch(),

@@ -29,7 +29,7 @@ impl Key {
 }
 
 /// Bytes that keys count, see [`Entity::counted_size`].
-pub fn counted_keys(partition: &str, row: &str) -> usize {
+pub(crate) fn counted_keys(partition: &str, row: &str) -> usize {
     4 + 2 * (utf16_len(partition) + utf16_len(row))
 }
 
@@ -82,7 +82,7 @@ impl Value for EdmValue {
 /// # Errors
 /// [`Code::TooManyProperties`], [`Code::PropertyNameTooLong`],
 /// [`Code::PropertyNameInvalid`].
-pub fn check_names<N: AsRef<str>, V>(properties: &[(N, V)]) -> Result<()> {
+pub(crate) fn check_names<N: AsRef<str>, V>(properties: &[(N, V)]) -> Result<()> {
     if properties.len() > MAX_PROPERTIES {
         return Err(Code::TooManyProperties.into());
     }
@@ -93,7 +93,7 @@ pub fn check_names<N: AsRef<str>, V>(properties: &[(N, V)]) -> Result<()> {
 ///
 /// # Errors
 /// [`Code::PropertyValueTooLarge`].
-pub fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
+pub(crate) fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
     let fits = |value: View<'_>| match value {
         View::Text { text, .. } => is_within(text, MAX_STRING),
         View::Other(EdmValue::Binary(b)) => b.len() <= MAX_BINARY,
@@ -110,14 +110,14 @@ pub fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
 ///
 /// # Errors
 /// [`Code::EntityTooLarge`].
-pub fn check_size(keys: usize, properties: usize) -> Result<()> {
+pub(crate) fn check_size(keys: usize, properties: usize) -> Result<()> {
     if keys + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
 /// Bytes that properties count, see [`Entity::counted_size`]. Of few it may be more
 /// than that, by what they have in bytes beyond UTF-16 units, which then need not be
 /// counted; beyond a quarter of [`MAX_ENTITY`] it is exact.
-pub fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
+pub(crate) fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     match counted_by(properties, str::len) {
         few if few <= MAX_ENTITY / 4 => few,
         _ => counted_by(properties, utf16_len),
@@ -168,12 +168,12 @@ impl<'a> From<&'a Stored> for Glimpse<'a> {
 
 impl Glimpse<'_> {
     /// Bytes that it counts against its page.
-    pub const fn weight(self) -> usize {
+    pub(crate) const fn weight(self) -> usize {
         self.partition.len() + self.row.len() + self.properties.len()
     }
 
     /// The entity, copied.
-    pub fn to_stored(self) -> Stored {
+    pub(crate) fn to_stored(self) -> Stored {
         Stored {
             key: Key::new(self.partition, self.row),
             modified: self.modified,
@@ -210,7 +210,7 @@ impl Default for StoredProperties {
 impl StoredProperties {
     /// Wraps text that is in stored form: printed by `codec::stored` or read
     /// from a database that keeps it as it is.
-    pub const fn from_stored_text(text: String) -> Self {
+    pub(crate) const fn from_stored_text(text: String) -> Self {
         Self { text, order: PropertyOrder::AsStored }
     }
 

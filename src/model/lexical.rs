@@ -124,19 +124,19 @@ pub fn parse_double(text: &str) -> Option<f64> {
 }
 
 /// Reads `true` or `false`, also with a capital first letter.
-pub fn parse_boolean(text: &str) -> Option<bool> {
+pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     let is = |word: &str| text.eq_ignore_ascii_case(word);
     if is("true") { Some(true) } else { is("false").then_some(false) }
 }
 
 /// Reads a decimal integer; no leading plus, no white space.
-pub fn parse_integer<T: std::str::FromStr>(text: &str) -> Option<T> {
+pub(crate) fn parse_integer<T: std::str::FromStr>(text: &str) -> Option<T> {
     (!text.starts_with('+')).then(|| text.parse().ok()).flatten()
 }
 
 /// Reads a GUID in the forms D, N, B and P of .NET, any case (the last three
 /// are UNVERIFIED and accepted here only).
-pub fn parse_guid(text: &str) -> Option<Uuid> {
+pub(crate) fn parse_guid(text: &str) -> Option<Uuid> {
     let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
     let inner = inner.or_else(|| text.strip_prefix('{').and_then(|t| t.strip_suffix('}')));
     let inner = inner.unwrap_or(text);
@@ -155,7 +155,7 @@ pub fn format_binary(value: &[u8]) -> String {
 }
 
 /// Reads standard base64 with padding.
-pub fn parse_binary(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn parse_binary(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok().or_else(|| {
         let is_broken = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
         text.contains(is_broken).then(|| STANDARD.decode(text.replace(is_broken, "")).ok())?
@@ -163,7 +163,7 @@ pub fn parse_binary(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Reads pairs of hexadecimal digits, as in `X'0aFF'`.
-pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let nibble = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
     let bytes = text.as_bytes();
     if !bytes.len().is_multiple_of(2) {

@@ -4,7 +4,7 @@ pub mod edm;
 pub mod entity;
 pub mod lexical;
 pub mod names;
-pub mod ticks;
+pub(crate) mod ticks;
 pub mod version;
 
 pub use edm::{CompareOp, EdmType, EdmValue};

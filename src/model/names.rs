@@ -49,12 +49,12 @@ impl TableName {
     }
 
     /// The name as the caller spelled it.
-    pub fn as_given(&self) -> &str {
+    pub(crate) fn as_given(&self) -> &str {
         &self.given
     }
 
     /// The name by which tables are told apart.
-    pub fn lower(&self) -> &str {
+    pub(crate) fn lower(&self) -> &str {
         &self.lower
     }
 }
@@ -68,7 +68,7 @@ pub enum KeyPart {
 
 impl KeyPart {
     /// The property's name.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             KeyPart::PartitionKey => "PartitionKey",
             KeyPart::RowKey => "RowKey",
@@ -111,7 +111,7 @@ pub fn check_body_key(part: KeyPart, value: &str) -> Result<()> {
 ///
 /// # Errors
 /// [`Code::QuerySyntax`] for slashes, else [`Code::OutOfRangeInput`].
-pub fn check_url_key(value: &str) -> Result<()> {
+pub(crate) fn check_url_key(value: &str) -> Result<()> {
     if value.contains(['/', '\\']) {
         return Err(Code::QuerySyntax.into());
     }
@@ -126,7 +126,7 @@ pub fn check_url_key(value: &str) -> Result<()> {
 /// # Errors
 /// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]; reads and deletes do not
 /// ask and simply find nothing.
-pub fn check_key_length(value: &str) -> Result<()> {
+pub(crate) fn check_key_length(value: &str) -> Result<()> {
     if is_within(value, MAX_KEY) { Ok(()) } else { Err(Code::PropertyValueTooLarge.into()) }
 }
 
@@ -135,7 +135,7 @@ pub fn check_key_length(value: &str) -> Result<()> {
 ///
 /// # Errors
 /// [`Code::PropertyNameTooLong`] or [`Code::PropertyNameInvalid`].
-pub fn check_property_name(name: &str) -> Result<()> {
+pub(crate) fn check_property_name(name: &str) -> Result<()> {
     if !is_within(name, MAX_PROPERTY_NAME) {
         return Err(Code::PropertyNameTooLong.into());
     }
@@ -144,7 +144,7 @@ pub fn check_property_name(name: &str) -> Result<()> {
 
 /// Whether a name could be a property: a letter or `_`, then letters, digits,
 /// marks and connectors of any script, such as may stand in names of XML.
-pub fn is_identifier(name: &str) -> bool {
+pub(crate) fn is_identifier(name: &str) -> bool {
     if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
     }
@@ -158,7 +158,7 @@ pub fn is_identifier(name: &str) -> bool {
 const NOT_IN_XML: [char; 4] = ['ª', 'µ', 'º', '\u{2054}'];
 
 /// Whether an identifier may begin with this character.
-pub fn is_identifier_start(c: char) -> bool {
+pub(crate) fn is_identifier_start(c: char) -> bool {
     c == '_' || unicode_ident::is_xid_start(c)
 }
 

@@ -40,7 +40,7 @@ impl Ticks {
     }
 
     /// The tick count as a Windows file time (ticks since 1601).
-    pub const fn file_time(self) -> i64 {
+    pub(crate) const fn file_time(self) -> i64 {
         self.0 - Self::MIN.0
     }
 
@@ -90,7 +90,7 @@ impl Ticks {
     }
 
     /// The canonical form, to be written once or more.
-    pub fn spelled(self) -> Spelled {
+    pub(crate) fn spelled(self) -> Spelled {
         let text = self.digits();
         let zeros = text.iter().rev().take_while(|digit| **digit == b'0').count();
         // Without a fraction there is no point either.
@@ -117,7 +117,7 @@ impl Ticks {
 
 /// A point in time as text.
 #[derive(Debug, Clone, Copy)]
-pub struct Spelled {
+pub(crate) struct Spelled {
     text: [u8; 27],
     /// Bytes of the text that are meant.
     length: usize,
@@ -125,7 +125,7 @@ pub struct Spelled {
 
 impl Spelled {
     /// Appends the text with `colon` in place of each colon: ETags carry `%3A`.
-    pub fn write(&self, out: &mut String, colon: &str) {
+    pub(crate) fn write(&self, out: &mut String, colon: &str) {
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
         for part in [&text[..13], colon, &text[14..16], colon, &text[17..self.length], "Z"] {
             out.push_str(part);

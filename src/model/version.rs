@@ -12,7 +12,7 @@ pub fn etag(modified: Ticks) -> String {
 
 /// Appends an ETag with `quote` in place of each double quote, so that JSON
 /// can embed it without another pass.
-pub fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
+pub(crate) fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
     out.push_str("W/");
     out.push_str(quote);
     out.push_str("datetime'");
@@ -44,7 +44,7 @@ impl IfMatch {
 
     /// How a write is refused whose condition does not hold. Another code for a tag that
     /// names no version, as recorded of `W/"datetime''…''"`.
-    pub const fn refusal(self) -> Code {
+    pub(crate) const fn refusal(self) -> Code {
         match self {
             IfMatch::Version(None) => Code::ConditionNotMet,
             _ => Code::UpdateConditionNotSatisfied,

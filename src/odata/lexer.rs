@@ -5,7 +5,7 @@ use crate::model::{CompareOp, EdmValue, Ticks, lexical};
 
 /// A token; `end` of its [`Spanned`] is what error messages count from.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Token {
+pub(crate) enum Token {
     Open,
     Close,
     Not,
@@ -22,12 +22,12 @@ pub enum Token {
 
 impl Token {
     /// Whether this is a word, and that one.
-    pub fn is_word(&self, wanted: &str) -> bool {
+    pub(crate) fn is_word(&self, wanted: &str) -> bool {
         matches!(self, Token::Word(word) if word == wanted)
     }
 
     /// The comparison that this is where an operator may stand.
-    pub fn comparison(&self) -> Option<CompareOp> {
+    pub(crate) fn comparison(&self) -> Option<CompareOp> {
         let Token::Word(word) = self else { return None };
         Some(match word.as_str() {
             "eq" => CompareOp::Eq,
@@ -41,7 +41,7 @@ impl Token {
     }
 
     /// Whether this is, where an operator may stand, one that the service lacks.
-    pub fn is_unsupported_operator(&self) -> bool {
+    pub(crate) fn is_unsupported_operator(&self) -> bool {
         let is_arithmetic = |word: &String| matches!(word.as_str(), "add" | "sub" | "mul" | "div" | "mod");
         matches!(self, Token::Unsupported) || matches!(self, Token::Word(word) if is_arithmetic(word))
     }
@@ -49,14 +49,14 @@ impl Token {
 
 /// A token with the offset, in characters, just past it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spanned {
+pub(crate) struct Spanned {
     pub token: Token,
     pub end: usize,
 }
 
 /// Not a token: the offset just past the text that is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BadToken {
+pub(crate) struct BadToken {
     pub end: usize,
     /// The last character of it, where no token begins with that.
     pub invalid: Option<char>,
@@ -68,14 +68,14 @@ fn is_invalid(c: char) -> bool {
 }
 
 /// Reads tokens off a filter text.
-pub struct Lexer {
+pub(crate) struct Lexer {
     chars: Vec<char>,
     at: usize,
 }
 
 impl Lexer {
     /// A lexer at the start of `text`.
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self { chars: text.chars().collect(), at: 0 }
     }
 
@@ -83,7 +83,7 @@ impl Lexer {
     ///
     /// # Errors
     /// [`BadToken`] for text that cannot begin or finish a token.
-    pub fn token(&mut self) -> Result<Spanned, BadToken> {
+    pub(crate) fn token(&mut self) -> Result<Spanned, BadToken> {
         while self.peek().is_some_and(char::is_whitespace) {
             self.at += 1;
         }

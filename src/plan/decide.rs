@@ -35,13 +35,13 @@ pub struct Write {
 
 impl Write {
     /// What an insert stores, if there is nothing yet.
-    pub fn as_insert(&self) -> Option<&StoredProperties> {
+    pub(crate) fn as_insert(&self) -> Option<&StoredProperties> {
         (self.kind == WriteKind::Insert).then_some(self.properties.stored())
     }
 
     /// The version that a delete removes, `Some(None)` for whatever is stored;
     /// `None` for other writes, and for a version that nothing can have.
-    pub const fn as_delete(&self) -> Option<Option<Ticks>> {
+    pub(crate) const fn as_delete(&self) -> Option<Option<Ticks>> {
         match self.kind {
             WriteKind::Delete(IfMatch::Any) => Some(None),
             WriteKind::Delete(IfMatch::Version(Some(version))) => Some(Some(version)),
@@ -50,7 +50,7 @@ impl Write {
     }
 
     /// What [`decide`] makes of it if it is done, unless what is stored is as new.
-    pub const fn expected(&self, now: Ticks) -> Written {
+    pub(crate) const fn expected(&self, now: Ticks) -> Written {
         match self.kind {
             WriteKind::Delete(_) => Written { modified: None },
             WriteKind::Insert | WriteKind::Replace(_) | WriteKind::Merge(_) => {

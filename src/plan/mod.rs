@@ -1,12 +1,12 @@
 //! Meaning: what a well-formed request does to the data. Pure functions over
 //! plain data; no I/O, no clock.
 
-pub mod decide;
+pub(crate) mod decide;
 pub mod filter;
 pub mod page;
 pub mod predicate;
 pub mod query;
-pub mod room;
+pub(crate) mod room;
 pub mod scan;
 pub mod span;
 pub mod write;
@@ -63,7 +63,7 @@ pub enum Plan {
 
 impl Plan {
     /// Has a page end after this time at most.
-    pub fn end_page_within(&mut self, most: Duration) {
+    pub(crate) fn end_page_within(&mut self, most: Duration) {
         match self {
             Plan::ListTables(scan) => scan.time = scan.time.min(most),
             Plan::Query { scan, .. } => scan.time = scan.time.min(most),

@@ -13,12 +13,12 @@ use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
 const MAX_SENT: usize = MAX_ENTITY / 2;
 /// Bytes of stored text, as PostgreSQL prints jsonb, that any merge may meet
 /// which has [`room`].
-pub const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
+pub(crate) const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
 
 /// Members that may be stored at most, together with [`MAX_STORED_TEXT`], for
 /// this merge to keep the limits of an entity whatever they are. `None` if it
 /// has to be decided.
-pub fn room(write: &Write) -> Option<i32> {
+pub(crate) fn room(write: &Write) -> Option<i32> {
     if write.key.counted_size() + write.properties.size() > MAX_SENT {
         return None;
     }

@@ -7,9 +7,9 @@ use super::span::Span;
 use crate::model::{Key, Stored, Ticks};
 
 /// Rows of a page unless `$top` asks for fewer.
-pub const MAX_ROWS: usize = 1000;
+pub(crate) const MAX_ROWS: usize = 1000;
 /// Bytes of stored text after which a page ends.
-pub const MAX_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Time after which a page ends with what it has.
 pub const MAX_TIME: Duration = Duration::from_secs(5);
 
@@ -22,7 +22,7 @@ pub struct Scan {
     pub spans: Vec<Span>,
     /// What the spans do not decide.
     pub residual: Option<Predicate>,
-    /// Rows at most; 1 to [`MAX_ROWS`].
+    /// Rows at most; 1 to `MAX_ROWS`.
     pub rows: usize,
     /// Bytes of stored text at most; a page holds at least one row.
     pub bytes: usize,
@@ -64,7 +64,7 @@ pub struct PageEnd {
 pub struct TableScan {
     pub spans: Vec<Span>,
     pub residual: Option<Predicate>,
-    /// Tables at most; 1 to [`MAX_ROWS`].
+    /// Tables at most; 1 to `MAX_ROWS`.
     pub rows: usize,
     /// Time at most; a page that runs out of it names the table it reached.
     pub time: Duration,

@@ -27,14 +27,14 @@ impl Span {
     }
 
     /// The one key that this span can hold, if it holds at most one.
-    pub fn as_point(&self) -> Option<&Key> {
+    pub(crate) fn as_point(&self) -> Option<&Key> {
         let upper = self.upper.as_ref()?;
         (upper.partition == self.lower.partition && upper.row == successor(&self.lower.row))
             .then_some(&self.lower)
     }
 
     /// The partition that the whole span lies in, if there is only one.
-    pub fn partition(&self) -> Option<&str> {
+    pub(crate) fn partition(&self) -> Option<&str> {
         let upper = self.upper.as_ref()?;
         let p = self.lower.partition.as_str();
         let within = upper.partition == p || (upper.row.is_empty() && upper.partition == successor(p));
@@ -42,7 +42,7 @@ impl Span {
     }
 
     /// Whether no key can lie in it.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
     }
 }
@@ -72,7 +72,7 @@ fn successor(text: &str) -> String {
 }
 
 /// Where keys that satisfy `predicate` can lie: ascending and disjoint.
-pub fn spans_of(predicate: &Predicate) -> Vec<Span> {
+pub(crate) fn spans_of(predicate: &Predicate) -> Vec<Span> {
     let mut spans: Vec<Span> = boxes(predicate, false).into_iter().map(KeyBox::into_span).collect();
     spans.retain(|s| !s.is_empty());
     spans.sort_by(|a, b| a.lower.cmp(&b.lower));
@@ -106,7 +106,7 @@ pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
 }
 
 /// The part of `spans` from `lower` on and below `upper`, which may contain U+0000.
-pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
+pub(crate) fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
     let upper = upper.map(bound);
     starting_at(spans, lower)
         .into_iter()
@@ -122,7 +122,7 @@ pub fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
 
 /// Whether the spans of `predicate` already say all of it, so that no row
 /// needs a second look.
-pub fn is_exact(predicate: &Predicate) -> bool {
+pub(crate) fn is_exact(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Always(_) => true,
         Predicate::Compare { field: Field::PartitionKey, op, .. } => *op != CompareOp::Ne,

@@ -68,7 +68,9 @@ fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
 /// The first operation's error, with its index:
 /// [`Code::CommandsInBatchActOnDifferentPartitions`],
 /// [`Code::InvalidDuplicateRow`], and those of [`single`].
-pub fn transaction<'a>(entities: impl Iterator<Item = &'a mut EntityWrite>) -> Result<Option<ChangeSet>> {
+pub(crate) fn transaction<'a>(
+    entities: impl Iterator<Item = &'a mut EntityWrite>,
+) -> Result<Option<ChangeSet>> {
     let mut planned: Option<ChangeSet> = None;
     let (count, _) = entities.size_hint();
     let mut rows = HashSet::with_capacity(count);

@@ -30,7 +30,7 @@ pub enum Batch {
 impl Batch {
     /// The name of the table that it is about: that of its first operation, as all
     /// must have the same.
-    pub fn table(&self) -> Option<&str> {
+    pub(crate) fn table(&self) -> Option<&str> {
         match self {
             Batch::ChangeSet { parts, .. } => parts.first().map(|part| part.wanted.table.as_str()),
             Batch::Query(part) => match &**part {

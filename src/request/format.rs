@@ -20,14 +20,14 @@ pub struct Format {
 
 /// A form that documents can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Representation {
+pub(crate) enum Representation {
     Json(Metadata),
     Atom(Style),
 }
 
 impl Format {
     /// Reads `$format`, else `Accept`, under the rules of the request's version.
-    pub fn negotiate(head: &Head, options: &Options) -> Self {
+    pub(crate) fn negotiate(head: &Head, options: &Options) -> Self {
         let version = match head.version() {
             Ok(version) => version,
             Err(error) => return Self::refused(error.code),
@@ -57,12 +57,12 @@ impl Format {
     ///
     /// # Errors
     /// Why nothing acceptable can be produced.
-    pub fn for_body(self) -> Result<Representation, Code> {
+    pub(crate) fn for_body(self) -> Result<Representation, Code> {
         self.chosen
     }
 
     /// The form of errors.
-    pub fn for_errors(self) -> Representation {
+    pub(crate) fn for_errors(self) -> Representation {
         match self.chosen {
             Ok(chosen) if !self.prefers_fallback => chosen,
             _ => self.fallback,
@@ -84,7 +84,7 @@ fn default(version: ApiVersion) -> Representation {
 ///
 /// # Errors
 /// [`Code::AtomFormatNotSupported`].
-pub fn atom(version: ApiVersion) -> Result<Style, Code> {
+pub(crate) fn atom(version: ApiVersion) -> Result<Style, Code> {
     match version.is_named() {
         true if version.at_least(JSON_ONLY) => Err(Code::AtomFormatNotSupported),
         true if version.at_least(JSON) => Ok(Style::Modern),
@@ -121,7 +121,7 @@ fn quality(media_type: &str) -> f32 {
 }
 
 /// A parameter of a media type.
-pub fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
     media_type.split(';').skip(1).find_map(|p| {
         let (n, value) = p.split_once('=')?;
         n.trim().eq_ignore_ascii_case(name).then(|| value.trim())
@@ -151,7 +151,7 @@ fn is_any(name: &str, known: &[&str]) -> bool {
 ///
 /// # Errors
 /// [`Code::JsonFormatNotSupported`] before 2013-08-15.
-pub fn knows_json(version: ApiVersion) -> Result<(), Code> {
+pub(crate) fn knows_json(version: ApiVersion) -> Result<(), Code> {
     if version.at_least(JSON) { Ok(()) } else { Err(Code::JsonFormatNotSupported) }
 }
 
@@ -182,7 +182,7 @@ impl Prefer {
     /// Reads the Prefer header, which means something since 2013-08-15. For what is posted
     /// it decides whether there is content; for updates, which have none, that they have
     /// none is confirmed, as recorded.
-    pub fn of(head: &Head) -> Option<Self> {
+    pub(crate) fn of(head: &Head) -> Option<Self> {
         let prefer = head.list("prefer")?;
         let is_known = head.version().is_ok_and(|version| version.at_least(JSON));
         Self::parse(&prefer).filter(|prefer| match Verb::of(head) {
@@ -193,7 +193,7 @@ impl Prefer {
     }
 
     /// Reads a Prefer header's value; unknown preferences are ignored.
-    pub fn parse(value: &str) -> Option<Self> {
+    pub(crate) fn parse(value: &str) -> Option<Self> {
         value.split(',').find_map(|preference| match preference.trim() {
             "return-content" => Some(Prefer::Content),
             "return-no-content" => Some(Prefer::NoContent),
@@ -202,7 +202,7 @@ impl Prefer {
     }
 
     /// What Preference-Applied says.
-    pub const fn applied(self) -> &'static str {
+    pub(crate) const fn applied(self) -> &'static str {
         match self {
             Prefer::Content => "return-content",
             Prefer::NoContent => "return-no-content",

@@ -31,12 +31,12 @@ impl Head<'_> {
     }
 
     /// Every header with this lower-case name.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
     /// The list that all headers with this lower-case name make together.
-    pub fn list(&self, name: &str) -> Option<Cow<'_, str>> {
+    pub(crate) fn list(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut lines = self.headers.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_ref());
         let first = lines.next()?;
         Some(match lines.next() {
@@ -46,7 +46,7 @@ impl Head<'_> {
     }
 
     /// The value of the Host header.
-    pub fn host(&self) -> &str {
+    pub(crate) fn host(&self) -> &str {
         self.header("host").unwrap_or("localhost")
     }
 
@@ -81,18 +81,18 @@ pub struct ApiVersion(Option<Date>);
 type Date = [u8; 10];
 
 /// First version with JSON, Prefer and `$format`.
-pub const JSON: &str = "2013-08-15";
+pub(crate) const JSON: &str = "2013-08-15";
 /// First version with `odata.etag` in minimal metadata (recorded of 2015-04-05, and missing
 /// in 2015-02-21).
-pub const MINIMAL_ETAG: &str = "2015-04-05";
+pub(crate) const MINIMAL_ETAG: &str = "2015-04-05";
 /// First version without Atom.
-pub const JSON_ONLY: &str = "2015-12-11";
+pub(crate) const JSON_ONLY: &str = "2015-12-11";
 /// First version with upserts and `$select`.
-pub const UPSERT: &str = "2011-08-18";
+pub(crate) const UPSERT: &str = "2011-08-18";
 /// First version whose 401 carries a bearer challenge.
-pub const CHALLENGE: &str = "2020-12-06";
+pub(crate) const CHALLENGE: &str = "2020-12-06";
 /// The version that answers carry when the request named none.
-pub const DEFAULT: &str = "2019-02-02";
+pub(crate) const DEFAULT: &str = "2019-02-02";
 const OLDEST: &str = "2009-04-14";
 
 impl ApiVersion {
@@ -106,12 +106,12 @@ impl ApiVersion {
 
     /// Whether the request runs under rules that came with `version`. A request
     /// without a version has the newest rules.
-    pub fn at_least(&self, version: &str) -> bool {
+    pub(crate) fn at_least(&self, version: &str) -> bool {
         self.0.is_none_or(|own| own.as_slice() >= version.as_bytes())
     }
 
     /// Whether the request named a version.
-    pub const fn is_named(&self) -> bool {
+    pub(crate) const fn is_named(&self) -> bool {
         self.0.is_some()
     }
 
@@ -122,7 +122,7 @@ impl ApiVersion {
 }
 
 /// Whether a text is a date, `YYYY-MM-DD`, as versions are.
-pub fn is_date(text: &str) -> bool {
+pub(crate) fn is_date(text: &str) -> bool {
     date(text).is_some()
 }
 

@@ -3,16 +3,16 @@
 
 pub mod allow;
 pub mod batch;
-pub mod format;
-pub mod head;
+pub(crate) mod format;
+pub(crate) mod head;
 pub mod operation;
 pub mod options;
 pub mod target;
-pub mod verb;
+pub(crate) mod verb;
 
-pub use format::{Format, Prefer, Representation};
+pub(crate) use format::{Format, Prefer, Representation};
 pub use head::{ApiVersion, Head};
-pub use operation::{EntityWrite, Operation};
+pub(crate) use operation::{EntityWrite, Operation};
 pub use options::QueryOptions;
 pub use target::{Resource, Target};
 

@@ -102,7 +102,7 @@ pub struct Context<'a> {
 /// [`Code::MethodNotAllowed`] for a verb that the resource does not know,
 /// [`Code::NotImplemented`] for what later versions of Rowhouse will answer, and
 /// the errors of bodies, options and conditions.
-pub fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
+pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
     let query = || context.options.query(context.max_comparisons);
     let name = String::clone;
     Ok(match (resource, verb) {

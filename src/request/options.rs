@@ -47,7 +47,7 @@ impl<'a> Options<'a> {
 
     /// As [`Options::parse`], but with what was understood beside what was not: a
     /// signature and the form of the answer do not depend on the other parameters.
-    pub fn read(query: &'a str) -> (Self, Option<Error>) {
+    pub(crate) fn read(query: &'a str) -> (Self, Option<Error>) {
         let mut options = Self::default();
         let mut flaw = None;
         for parameter in query.split('&').filter(|p| !p.is_empty()) {
@@ -91,17 +91,17 @@ impl<'a> Options<'a> {
     }
 
     /// Every parameter in the order sent.
-    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
     /// The value of a parameter.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
     /// The value of a parameter whose name may be in any case.
-    pub fn any_case(&self, name: &str) -> Option<&str> {
+    pub(crate) fn any_case(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_ref())
     }
 
@@ -109,7 +109,7 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// [`Code::InvalidInput`] for more names than an entity can have, or too long ones.
-    pub fn select(&self) -> Result<Option<Select>> {
+    pub(crate) fn select(&self) -> Result<Option<Select>> {
         self.get("$select").map(select).transpose()
     }
 
@@ -118,7 +118,7 @@ impl<'a> Options<'a> {
     /// # Errors
     /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, and the errors of
     /// [`odata::parse`].
-    pub fn query(&self, max_comparisons: usize) -> Result<QueryOptions> {
+    pub(crate) fn query(&self, max_comparisons: usize) -> Result<QueryOptions> {
         let filter = match self.get("$filter").filter(|text| !text.trim().is_empty()) {
             Some(text) => Some(odata::parse(text, max_comparisons)?),
             None => None,

@@ -33,7 +33,7 @@ pub enum Resource {
 
 impl Resource {
     /// The table whose entities this is, as it is spelled.
-    pub fn table(&self) -> Option<&str> {
+    pub(crate) fn table(&self) -> Option<&str> {
         match self {
             Self::EntitySet(table)
             | Self::Entity { table, .. }
@@ -193,7 +193,7 @@ fn resource(path: &str, account: &str) -> Result<Resource> {
 }
 
 /// The error of key predicates that are not the keys of a table's entities, as recorded.
-pub fn key_count_mismatch(account: &str, table: &str) -> Error {
+pub(crate) fn key_count_mismatch(account: &str, table: &str) -> Error {
     Error::with_message(
         Code::KeyCountMismatch,
         format!(

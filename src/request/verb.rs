@@ -5,7 +5,7 @@ use crate::error::{Code, Result};
 
 /// What is to be done to the resource. PATCH and MERGE are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     Get,
     Head,
     Post,
@@ -20,7 +20,7 @@ impl Verb {
     ///
     /// # Errors
     /// [`Code::UnsupportedHttpVerb`], and the three errors of X-HTTP-Method.
-    pub fn of(head: &Head) -> Result<Self> {
+    pub(crate) fn of(head: &Head) -> Result<Self> {
         let mut overrides = head.all("x-http-method");
         match (overrides.next(), overrides.next()) {
             (None, _) => Self::tunnelled(&head.method, &[]),
@@ -33,7 +33,7 @@ impl Verb {
     ///
     /// # Errors
     /// As [`Verb::of`].
-    pub fn tunnelled(method: &str, overrides: &[&str]) -> Result<Self> {
+    pub(crate) fn tunnelled(method: &str, overrides: &[&str]) -> Result<Self> {
         match (method, overrides) {
             (_, []) => Self::plain(method).ok_or_else(|| Code::UnsupportedHttpVerb.into()),
             (_, [_, _, ..]) => Err(Code::XMethodIncorrectCount.into()),

@@ -10,7 +10,7 @@ use crate::request::{Head, Prefer, Representation};
 
 /// A response, before the headers that every response carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     /// The reason phrase, if it is not the standard one.
     pub reason: Option<&'static str>,
@@ -21,22 +21,22 @@ pub struct Answer {
     pub refusal: Option<Code>,
 }
 
-pub const CONTENT_TYPE: &str = "Content-Type";
+pub(crate) const CONTENT_TYPE: &str = "Content-Type";
 /// The type of the documents of operations that speak XML.
-pub const XML: &str = "application/xml";
+pub(crate) const XML: &str = "application/xml";
 /// The type of XML errors of the table layer.
 const TABLE_XML: &str = "application/xml;charset=utf-8";
-pub const ETAG: &str = "ETag";
-pub const LOCATION: &str = "Location";
-pub const DATA_SERVICE_ID: &str = "DataServiceId";
-pub const PREFERENCE_APPLIED: &str = "Preference-Applied";
-pub const DATA_SERVICE_VERSION: &str = "DataServiceVersion";
+pub(crate) const ETAG: &str = "ETag";
+pub(crate) const LOCATION: &str = "Location";
+pub(crate) const DATA_SERVICE_ID: &str = "DataServiceId";
+pub(crate) const PREFERENCE_APPLIED: &str = "Preference-Applied";
+pub(crate) const DATA_SERVICE_VERSION: &str = "DataServiceVersion";
 const NOSNIFF: (&str, &str) = ("X-Content-Type-Options", "nosniff");
 const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 
 impl Answer {
     /// An answer of the table layer without a body.
-    pub fn empty(status: u16) -> Self {
+    pub(crate) fn empty(status: u16) -> Self {
         let mut answer = Self { headers: Vec::with_capacity(8), ..Self::bare(status) };
         answer.push_pair(NO_CACHE);
         answer.push_pair(NOSNIFF);
@@ -44,23 +44,23 @@ impl Answer {
     }
 
     /// An answer of the table layer with a document.
-    pub fn document(status: u16, content_type: &'static str, body: String) -> Self {
+    pub(crate) fn document(status: u16, content_type: &'static str, body: String) -> Self {
         Self::empty(status).with(CONTENT_TYPE, content_type).with_body(body.into_bytes())
     }
 
     /// An answer of an operation that speaks XML: none of the headers of the
     /// table layer.
-    pub fn bare(status: u16) -> Self {
+    pub(crate) fn bare(status: u16) -> Self {
         Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
     }
 
     /// A document of an operation that speaks XML.
-    pub fn xml(status: u16, body: String) -> Self {
+    pub(crate) fn xml(status: u16, body: String) -> Self {
         Self::bare(status).with(CONTENT_TYPE, XML).with_body(body.into_bytes())
     }
 
     /// A refusal by an operation that speaks XML.
-    pub fn xml_refusal(error: &Error, occasion: &Occasion<'_>) -> Self {
+    pub(crate) fn xml_refusal(error: &Error, occasion: &Occasion<'_>) -> Self {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::xml(error, occasion));
         // As recorded: the message is the reason phrase too.
@@ -71,7 +71,7 @@ impl Answer {
     }
 
     /// The refusal of a version that is none, by a front end that does not look at Accept.
-    pub fn unknown_version(error: &Error, occasion: &Occasion<'_>) -> Self {
+    pub(crate) fn unknown_version(error: &Error, occasion: &Occasion<'_>) -> Self {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::front_end_xml(error, occasion));
         Self { reason: Some(facts.message), refusal: Some(error.code), ..answer }
@@ -79,18 +79,18 @@ impl Answer {
 
     /// The status that says what became of the request: where a batch was refused,
     /// that of the part inside.
-    pub fn outcome(&self) -> u16 {
+    pub(crate) fn outcome(&self) -> u16 {
         self.refusal.map_or(self.status, |code| code.facts().status)
     }
 
     /// The same answer with one more header.
-    pub fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
     /// The same answer with this body.
-    pub fn with_body(mut self, body: Vec<u8>) -> Self {
+    pub(crate) fn with_body(mut self, body: Vec<u8>) -> Self {
         self.body = body;
         self
     }
@@ -101,7 +101,7 @@ impl Answer {
 
     /// A refusal by the table layer. Errors raised before an operation starts
     /// carry no Cache-Control (protocol §2.2).
-    pub fn refusal(
+    pub(crate) fn refusal(
         error: &Error,
         representation: Representation,
         prefer: Option<Prefer>,
@@ -133,7 +133,7 @@ impl Answer {
 
     /// A refusal before the table layer is reached: authentication. JSON where
     /// the client speaks it, else XML; always with the code as a header.
-    pub fn front_door(
+    pub(crate) fn front_door(
         error: &Error,
         head: &Head,
         challenge: Option<String>,
@@ -164,7 +164,11 @@ impl Answer {
     /// The same answer as a part of a batch. The data service version there
     /// tells inserts, queries and errors from updates (protocol §8.3), unless
     /// the document has one of its own.
-    pub fn into_inner(self, data_service_version: &'static str, content_id: Option<&str>) -> InnerAnswer {
+    pub(crate) fn into_inner(
+        self,
+        data_service_version: &'static str,
+        content_id: Option<&str>,
+    ) -> InnerAnswer {
         let mut headers = Vec::with_capacity(self.headers.len() + 2);
         let take = |name: &str| -> Option<(&'static str, Cow<'static, str>)> {
             self.headers.iter().find(|(n, _)| *n == name).cloned()

@@ -26,7 +26,7 @@ const VERSION_3: &str = "3.0;";
 const VERSION_1: &str = "1.0;";
 
 /// What running a batch takes.
-pub struct Run<'a, S> {
+pub(crate) struct Run<'a, S> {
     pub store: &'a S,
     pub target: &'a Target,
     pub identity: &'a Identity,
@@ -43,7 +43,7 @@ impl<S: Backend> Run<'_, S> {
     /// # Errors
     /// [`Code::ServerBusy`] where nothing of it was begun, so that clients repeat it
     /// as a whole: they do not look inside.
-    pub async fn batch(&self, batch: &mut Batch) -> Result<Answer> {
+    pub(crate) async fn batch(&self, batch: &mut Batch) -> Result<Answer> {
         match batch {
             Batch::Query(part) => {
                 let answer = match &mut **part {

@@ -10,23 +10,23 @@ use crate::error::{Code, Result};
 use crate::request::Head;
 
 /// Bytes of a body at most (protocol §5.7, §8.1).
-pub const MAX_BODY: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;
 
 /// A body, and the memory that it counts for.
-pub struct Body<'a> {
+pub(crate) struct Body<'a> {
     pub bytes: Bytes,
     _share: Share<'a>,
 }
 
 impl<'a> Body<'a> {
     /// A body that counts for this share of the memory, until it is dropped.
-    pub const fn new(bytes: Bytes, share: Share<'a>) -> Self {
+    pub(crate) const fn new(bytes: Bytes, share: Share<'a>) -> Self {
         Self { bytes, _share: share }
     }
 }
 
 /// A body that has not been received yet: its sender may not be allowed to send one.
-pub trait ReceiveBody {
+pub(crate) trait ReceiveBody {
     /// Receives all of it within a time.
     ///
     /// # Errors

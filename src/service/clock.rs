@@ -14,7 +14,7 @@ const STEP: i64 = 64;
 
 /// The system's time, as it is now. It may go back, when somebody sets the clock right.
 /// Credentials are judged by it.
-pub fn system_time() -> Ticks {
+pub(crate) fn system_time() -> Ticks {
     Ticks::from_utc(chrono::Utc::now())
 }
 
@@ -22,7 +22,7 @@ pub fn system_time() -> Ticks {
 /// this process never share a version by accident. Nor do those of two processes in
 /// most cases: each has its own place between the steps.
 #[derive(Debug)]
-pub struct VersionClock {
+pub(crate) struct VersionClock {
     /// The tick given last; its place is that of all.
     last: AtomicI64,
     place: i64,
@@ -30,13 +30,13 @@ pub struct VersionClock {
 
 impl VersionClock {
     /// The current time, or a step after the last tick given.
-    pub fn now(&self) -> Ticks {
+    pub(crate) fn now(&self) -> Ticks {
         self.give(system_time().raw())
     }
 
     /// A clock that has already given a tick of the future.
     #[cfg(test)]
-    pub fn ahead(by: std::time::Duration) -> Self {
+    pub(crate) fn ahead(by: std::time::Duration) -> Self {
         let clock = Self::default();
         let ticks = i64::try_from(by.as_nanos() / 100).unwrap();
         clock.give(system_time().raw() + ticks);

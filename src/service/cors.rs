@@ -3,7 +3,7 @@
 mod cache;
 mod rules;
 
-pub use cache::CorsCache;
+pub(crate) use cache::CorsCache;
 
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Result};
@@ -14,7 +14,7 @@ use crate::request::Head;
 const MAX_ASKED: usize = 256;
 
 /// Headers to add to an answer.
-pub type Headers = Vec<(&'static str, String)>;
+pub(crate) type Headers = Vec<(&'static str, String)>;
 
 /// What a rule names that allows every origin.
 const ANY: &str = "*";
@@ -26,7 +26,7 @@ const ALLOW_CREDENTIALS: &str = "Access-Control-Allow-Credentials";
 /// # Errors
 /// [`Code::CorsHeaderMissing`] without Origin or method,
 /// [`Code::CorsPreflightFailure`] without a rule that matches.
-pub fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Headers> {
+pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Headers> {
     let origin = head.header("origin").ok_or(Code::CorsHeaderMissing)?;
     let method = head.header("access-control-request-method").ok_or(Code::CorsHeaderMissing)?;
     let asked = head.header("access-control-request-headers").unwrap_or_default();
@@ -52,7 +52,7 @@ pub fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Headers> {
 /// What is added to the answer of any other request. `sent` names the headers
 /// that the answer carries. As recorded, a GET without an origin is answered as one by
 /// whatever origin, where a rule allows all; then nothing varies.
-pub fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> Headers {
+pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> Headers {
     let mut headers = Headers::new();
     if rules.is_empty() {
         return headers;

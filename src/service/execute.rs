@@ -16,7 +16,7 @@ use crate::store::{Backend, Collect, Failure};
 ///
 /// # Errors
 /// Whatever the store refuses or fails at.
-pub async fn execute<'a>(
+pub(crate) async fn execute<'a>(
     store: &impl Backend,
     plan: &'a Plan,
     operation: &'a Operation,
@@ -174,7 +174,7 @@ const fn needs_body(operation: &Operation, prefer: Option<Prefer>) -> bool {
 }
 
 /// Whether a write that succeeds is answered with the entity.
-pub const fn write_needs_body(write: &EntityWrite, prefer: Option<Prefer>) -> bool {
+pub(crate) const fn write_needs_body(write: &EntityWrite, prefer: Option<Prefer>) -> bool {
     matches!(write.verb, WriteVerb::Insert) && wants_content(prefer)
 }
 

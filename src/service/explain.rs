@@ -4,12 +4,12 @@ use crate::codec::failure::Occasion;
 use crate::error::Error;
 
 /// The target of the messages, by which they are switched on and off.
-pub const EXPLANATIONS: &str = "rowhouse::explain";
+pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 
 /// Says why exactly a request is refused: which text should have been signed,
 /// which field failed. Texts that are signed hold keys of entities, but nothing
 /// that is secret.
-pub fn explain(error: &Error, occasion: &Occasion<'_>) {
+pub(crate) fn explain(error: &Error, occasion: &Occasion<'_>) {
     let facts = error.code.facts();
     tracing::info!(
         target: EXPLANATIONS,

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(11);
 const MAX_ANSWER: u64 = 1024 * 1024;
 
 /// An issuer whose tokens are trusted.
-pub struct Issuer {
+pub(crate) struct Issuer {
     trust: Trust,
     agent: Agent,
     keys: Arc<Keys>,
@@ -124,14 +124,14 @@ struct Discovery {
 
 impl Issuer {
     /// An issuer that has not been asked for its keys yet.
-    pub fn new(trust: Trust) -> Self {
+    pub(crate) fn new(trust: Trust) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).tls_config(tls).build();
         Self { trust, agent: config.into(), keys: Arc::default() }
     }
 
     /// What a client without credentials is told.
-    pub fn challenge(&self) -> String {
+    pub(crate) fn challenge(&self) -> String {
         format!("Bearer authorization_uri={} resource_id={}", self.trust.issuer, self.trust.audience)
     }
 
@@ -141,7 +141,13 @@ impl Issuer {
     /// Those of [`bearer::key_id`] and [`bearer::verify`];
     /// [`Code::AuthenticationFailed`] for a token over plain HTTP;
     /// [`Code::ServerBusy`] while the issuer's keys cannot be had.
-    pub async fn identify(&self, token: &str, account: &str, secure: bool, now: Ticks) -> Result<Identity> {
+    pub(crate) async fn identify(
+        &self,
+        token: &str,
+        account: &str,
+        secure: bool,
+        now: Ticks,
+    ) -> Result<Identity> {
         if !secure && !self.trust.over_http {
             return Err(Code::AuthenticationFailed.into());
         }

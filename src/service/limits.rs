@@ -9,7 +9,7 @@ use crate::error::{Code, Result};
 
 /// Time that clients have, and memory.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// For the head of a request to arrive.
     pub head: Duration,
     /// For the body of a request to arrive, and for the next bytes of an answer to
@@ -25,24 +25,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const PIECE: usize = 1024;
 
 /// The memory that bodies share, past what each may have for nothing.
-pub struct BodyMemory {
+pub(crate) struct BodyMemory {
     pieces: Semaphore,
 }
 
 impl BodyMemory {
     /// So many bytes, rounded down.
-    pub fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         Self { pieces: Semaphore::new((bytes / PIECE).min(Semaphore::MAX_PERMITS)) }
     }
 
     /// Memory of its own for one body.
-    pub const fn share(&self) -> Share<'_> {
+    pub(crate) const fn share(&self) -> Share<'_> {
         Share { memory: self, held: None, bytes: 0 }
     }
 }
 
 /// What one body has of the memory; goes back with this value.
-pub struct Share<'a> {
+pub(crate) struct Share<'a> {
     memory: &'a BodyMemory,
     held: Option<SemaphorePermit<'a>>,
     bytes: usize,
@@ -53,7 +53,7 @@ impl Share<'_> {
     ///
     /// # Errors
     /// [`Code::ServerBusy`] where others do not leave enough in time.
-    pub async fn grow_to(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes).div_ceil(PIECE);
         let Ok(pieces @ 1..) = u32::try_from(more) else { return Ok(()) };
         let waiting = timeout(PATIENCE, self.memory.pieces.acquire_many(pieces)).await;

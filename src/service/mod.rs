@@ -6,7 +6,7 @@ mod answer;
 mod authenticate;
 mod batch;
 mod body;
-pub mod clock;
+pub(crate) mod clock;
 mod cors;
 mod execute;
 mod explain;
@@ -24,14 +24,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-pub use answer::{Answer, XML};
-pub use body::{Body, MAX_BODY, ReceiveBody};
-pub use clock::VersionClock;
-pub use cors::{CorsCache, Headers as CorsHeaders, actual as cors_headers};
-pub use explain::EXPLANATIONS;
-pub use issuer::Issuer;
-pub use limits::{BodyMemory, Limits, Share};
-pub use throttle::Throttle;
+pub(crate) use answer::{Answer, XML};
+pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
+pub(crate) use clock::VersionClock;
+pub(crate) use cors::{CorsCache, Headers as CorsHeaders, actual as cors_headers};
+pub(crate) use explain::EXPLANATIONS;
+pub(crate) use issuer::Issuer;
+pub(crate) use limits::{BodyMemory, Limits, Share};
+pub(crate) use throttle::Throttle;
 
 use crate::auth::AccountSet;
 use crate::codec::properties::CorsRule;
@@ -40,7 +40,7 @@ use crate::store::Store;
 use crate::trace::Tracer;
 
 /// What answering requests takes; shared by all threads.
-pub struct Service {
+pub(crate) struct Service {
     pub primary: CachedStore,
     /// The read replica that `{account}-secondary` reads from, if there is one;
     /// without it that is the primary.
@@ -64,13 +64,13 @@ pub struct Service {
 }
 
 /// A database, and what is remembered of it.
-pub struct CachedStore {
+pub(crate) struct CachedStore {
     pub store: Store,
     pub cors: CorsCache,
 }
 
 /// An answer, and what goes into the headers that all answers have.
-pub struct Served {
+pub(crate) struct Served {
     pub answer: Answer,
     /// The rules of the account, where they may apply to the answer.
     pub cors_rules: Arc<[CorsRule]>,

@@ -25,7 +25,7 @@ static FAILURES: [[Seldom; Operation::COUNT]; Code::COUNT] =
     [const { [const { Seldom::new() }; Operation::COUNT] }; Code::COUNT];
 
 /// What is found out about a request while it is answered.
-pub struct Observed {
+pub(crate) struct Observed {
     /// Where it goes, once that is known.
     pub target: OnceCell<Target>,
     operation: Cell<Operation>,
@@ -36,7 +36,7 @@ pub struct Observed {
 
 impl Observed {
     /// Nothing is known yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             target: OnceCell::new(),
             operation: Cell::new(Operation::Unknown),
@@ -46,12 +46,12 @@ impl Observed {
     }
 
     /// The client asks which requests a browser may send.
-    pub fn is_preflight(&self) {
+    pub(crate) fn is_preflight(&self) {
         self.operation.set(Operation::Preflight);
     }
 
     /// The request was understood.
-    pub fn wants(&self, wanted: &Wanted) {
+    pub(crate) fn wants(&self, wanted: &Wanted) {
         self.operation.set(operation(wanted));
         if let Wanted::Batch(batch) = wanted
             && let Some(table) = batch.table()
@@ -61,13 +61,13 @@ impl Observed {
     }
 
     /// Its body came in.
-    pub fn received(&self, bytes: usize) {
+    pub(crate) fn received(&self, bytes: usize) {
         self.received.set(bytes as u64);
     }
 
     /// Counts the request and logs it: as a warning where the server took longer
     /// than `slow` or failed, unless it just did so in the same way.
-    pub fn finish(
+    pub(crate) fn finish(
         &self,
         record: Request<'_>,
         answer: &Answer,
@@ -90,7 +90,7 @@ impl Observed {
     }
 
     /// What a trace says of the request.
-    pub fn facts(&self, head: &Head<'_>, answer: &Answer, request_id: &str, spent: Spent) -> Facts {
+    pub(crate) fn facts(&self, head: &Head<'_>, answer: &Answer, request_id: &str, spent: Spent) -> Facts {
         Facts {
             operation: self.operation.get().text(),
             method: known_method(&head.method),
@@ -162,7 +162,7 @@ fn known_method(method: &str) -> &'static str {
 }
 
 /// How a request that is not let in wanted to prove who sent it.
-pub fn scheme(head: &Head<'_>) -> Scheme {
+pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
     match head.header("authorization") {
         Some(header) if header.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("bearer ")) => Scheme::Bearer,
         Some(_) => Scheme::SharedKey,
@@ -173,7 +173,7 @@ pub fn scheme(head: &Head<'_>) -> Scheme {
 
 /// Counts a request that is not let in. A database that failed meanwhile is
 /// nobody's attempt.
-pub fn not_let_in(head: &Head<'_>, error: &crate::error::Error) {
+pub(crate) fn not_let_in(head: &Head<'_>, error: &crate::error::Error) {
     if error.code.facts().status < 500 {
         METRICS.requests.not_let_in(scheme(head), error.code);
     }

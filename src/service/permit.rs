@@ -12,7 +12,7 @@ use crate::request::Target;
 ///
 /// # Errors
 /// Those of [`allows`], and [`Code::WriteOnSecondary`].
-pub fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
+pub(crate) fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
     let check = |action, table, key| check(identity, target, action, table, key);
     match &plan {
         Plan::ListTables(_) => check(Action::ListTables, None, None)?,
@@ -36,7 +36,7 @@ pub fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> 
 ///
 /// # Errors
 /// As [`permit`], with the index of the operation.
-pub fn permit_change_set(identity: &Identity, target: &Target, set: ChangeSet) -> Result<ChangeSet> {
+pub(crate) fn permit_change_set(identity: &Identity, target: &Target, set: ChangeSet) -> Result<ChangeSet> {
     for (index, write) in set.writes.iter().enumerate() {
         let checked = check(identity, target, action(write.kind), Some(&set.table), Some(&write.key));
         checked.map_err(|error| error.at(index))?;

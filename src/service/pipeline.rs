@@ -32,11 +32,11 @@ use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
 use crate::store::{Backend, Store};
 
 /// Time that an operation may take in all (protocol §2.3).
-pub const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
+pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 
 impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
-    pub async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
+    pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
         let record = METRICS.requests.begin();
         let request_id = Uuid::new_v4().to_string();
         let (options, flaw) = Options::read(&head.query);

@@ -15,7 +15,7 @@ use crate::store::Collect;
 
 /// What answers to one request have in common.
 #[derive(Clone, Copy)]
-pub struct Printer<'a> {
+pub(crate) struct Printer<'a> {
     pub target: &'a Target,
     pub format: Format,
     pub prefer: Option<Prefer>,
@@ -23,7 +23,7 @@ pub struct Printer<'a> {
 }
 
 /// A page of entities, printed as they come.
-pub struct EntityFeed {
+pub(crate) struct EntityFeed {
     feed: Feed,
     /// Why it cannot be sent.
     broken: Option<Error>,
@@ -64,7 +64,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Query Tables (§3.1).
-    pub fn tables(&self, found: &TablePage, select: Option<&'a Select>) -> Result<Answer> {
+    pub(crate) fn tables(&self, found: &TablePage, select: Option<&'a Select>) -> Result<Answer> {
         let names = found.tables.iter().map(|t| t.name.as_str());
         let answer = match self.format.for_body()? {
             Representation::Json(metadata) => {
@@ -85,7 +85,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Get Table (§3.2).
-    pub fn table(&self, name: &str) -> Result<Answer> {
+    pub(crate) fn table(&self, name: &str) -> Result<Answer> {
         self.table_document(200, name)
     }
 
@@ -102,7 +102,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Create Table (§3.3).
-    pub fn created_table(&self, table: &TableName) -> Result<Answer> {
+    pub(crate) fn created_table(&self, table: &TableName) -> Result<Answer> {
         let location = format!("{}/Tables('{}')", self.target.base, table.as_given());
         self.created(location, || self.table_document(201, table.as_given()))
     }
@@ -111,7 +111,7 @@ impl<'a> Printer<'a> {
     ///
     /// # Errors
     /// Where the client does not accept a form in which it can be printed.
-    pub fn feed(&self, table: &'a str, rows: usize, select: Option<&'a Select>) -> Result<EntityFeed> {
+    pub(crate) fn feed(&self, table: &'a str, rows: usize, select: Option<&'a Select>) -> Result<EntityFeed> {
         let form = match self.format.for_body()? {
             Representation::Json(metadata) => Form::Json(self.context(metadata, table, select)),
             Representation::Atom(style) => Form::Atom(self.atom(style, table, select)),
@@ -123,7 +123,7 @@ impl<'a> Printer<'a> {
     ///
     /// # Errors
     /// For a row that is not in stored form.
-    pub fn entities(&self, feed: EntityFeed, end: PageEnd) -> Result<Answer> {
+    pub(crate) fn entities(&self, feed: EntityFeed, end: PageEnd) -> Result<Answer> {
         let body = feed.close()?;
         let answer = match self.format.for_body()? {
             Representation::Json(metadata) => Answer::document(200, metadata.content_type(), body),
@@ -138,7 +138,12 @@ impl<'a> Printer<'a> {
     }
 
     /// Get Entity (§3.8).
-    pub fn entity(&self, table: &'a str, entity: &Stored, select: Option<&'a Select>) -> Result<Answer> {
+    pub(crate) fn entity(
+        &self,
+        table: &'a str,
+        entity: &Stored,
+        select: Option<&'a Select>,
+    ) -> Result<Answer> {
         let answer = self.entity_document(200, table, entity, select)?;
         Ok(answer.with(ETAG, etag(entity.modified)))
     }
@@ -163,7 +168,7 @@ impl<'a> Printer<'a> {
     }
 
     /// A write that was done (§3.9 to §3.11).
-    pub fn written(&self, table: &'a str, write: &Write, written: Written) -> Result<Answer> {
+    pub(crate) fn written(&self, table: &'a str, write: &Write, written: Written) -> Result<Answer> {
         let Some(modified) = written.modified else { return Ok(Answer::empty(204)) };
         if write.kind != WriteKind::Insert {
             return Ok(self.preferring(Answer::empty(204)).with(ETAG, etag(modified)));

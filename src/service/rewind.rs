@@ -12,7 +12,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn reset(&self, account: Option<&str>) -> Result<()> {
+    pub(crate) async fn reset(&self, account: Option<&str>) -> Result<()> {
         self.primary.store.reset(account, self.version_clock.now()).await.map_err(Error::from)?;
         self.forget();
         Ok(())
@@ -23,7 +23,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
+    pub(crate) async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
         let name = Uuid::new_v4().simple().to_string();
         let taken = self.primary.store.take_snapshot(&name, account, self.version_clock.now()).await;
         Ok(taken.map_err(Error::from)?.then_some(name))
@@ -33,7 +33,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn restore_snapshot(&self, name: &str) -> Result<bool> {
+    pub(crate) async fn restore_snapshot(&self, name: &str) -> Result<bool> {
         let restored = self.primary.store.restore_snapshot(name, self.version_clock.now()).await;
         let restored = restored.map_err(Error::from)?;
         self.forget();
@@ -44,7 +44,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn drop_snapshot(&self, name: &str) -> Result<bool> {
+    pub(crate) async fn drop_snapshot(&self, name: &str) -> Result<bool> {
         self.primary.store.drop_snapshot(name).await.map_err(Error::from)
     }
 
@@ -52,7 +52,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of the database.
-    pub async fn snapshots(&self) -> Result<Vec<Snapshot>> {
+    pub(crate) async fn snapshots(&self) -> Result<Vec<Snapshot>> {
         self.primary.store.snapshots().await.map_err(Error::from)
     }
 

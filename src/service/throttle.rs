@@ -28,7 +28,7 @@ impl Service {
 /// The allowances of the accounts in this process. Each is one number: when the
 /// requests so far would have ended if they had come evenly spread. That is as a
 /// bucket of tokens for one second, which fills all the time.
-pub struct Throttle {
+pub(crate) struct Throttle {
     /// Nanoseconds that one request stands for.
     cost: u64,
     begun: Instant,
@@ -40,7 +40,7 @@ pub struct Throttle {
 
 impl Throttle {
     /// So many requests a second for each account; 0 counts as 1.
-    pub fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         let cost = BURST / u64::from(per_second.max(1));
         Self { cost, begun: Instant::now(), accounts: ArcSwap::default() }
     }
@@ -49,7 +49,7 @@ impl Throttle {
     ///
     /// # Errors
     /// [`Code::ServerBusy`] where the account has had its share.
-    pub fn admit(&self, account: &str) -> Result<()> {
+    pub(crate) fn admit(&self, account: &str) -> Result<()> {
         let now = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.takes(account, now) {
             return Ok(());

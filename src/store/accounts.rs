@@ -7,7 +7,7 @@ use crate::model::Ticks;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAccount {
     pub name: String,
-    /// As [`crate::auth::seal::MasterKey::seal`] makes them.
+    /// As `auth::seal::MasterKey::seal` makes them.
     pub keys: [Vec<u8>; 2],
     pub disabled: bool,
     pub created: Ticks,

@@ -9,7 +9,7 @@ use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
 /// The database that a process works on.
-pub enum Store {
+pub(crate) enum Store {
     Postgres(Box<PgStore>),
     Sqlite(SqliteStore),
 }
@@ -27,7 +27,7 @@ macro_rules! on_either {
 impl Store {
     /// Leaves the database as whoever comes next would like to find it. What is
     /// stored is safe without that.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         match self {
             Store::Postgres(_) => {}
             Store::Sqlite(store) => store.close().await,

@@ -7,20 +7,20 @@ use uuid::Uuid;
 ///
 /// `table_no` has at most 47 bits; `spread` is the number of buckets that the
 /// table was created with.
-pub fn bucket(table_no: i64, spread: u16, partition: &str) -> i64 {
+pub(crate) fn bucket(table_no: i64, spread: u16, partition: &str) -> i64 {
     let share = if spread <= 1 { 0 } else { hash(partition) % u64::from(spread) };
     // The share is below 2^16.
     (table_no << 16) | share as i64
 }
 
 /// Every bucket of a table, in ascending order.
-pub fn buckets(table_no: i64, spread: u16) -> impl Iterator<Item = i64> {
+pub(crate) fn buckets(table_no: i64, spread: u16) -> impl Iterator<Item = i64> {
     (0..i64::from(spread.max(1))).map(move |share| (table_no << 16) | share)
 }
 
 /// A number for a new table: 47 random bits, taken from the upper half of a
 /// version 4 UUID, which holds 48 of them before its version.
-pub fn new_table_no() -> i64 {
+pub(crate) fn new_table_no() -> i64 {
     let (high, _) = Uuid::new_v4().as_u64_pair();
     (high >> 17) as i64
 }

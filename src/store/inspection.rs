@@ -6,7 +6,7 @@ use super::StoredAccount;
 
 /// The state of a database, for whoever operates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inspection {
+pub(crate) struct Inspection {
     /// Name and version of the database.
     pub product: String,
     /// The version of the schema; `None` before the first migration.

@@ -20,17 +20,17 @@ use crate::model::entity::Glimpse;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
-pub mod accounts;
+pub(crate) mod accounts;
 mod any;
-pub mod bucket;
+pub(crate) mod bucket;
 mod inspection;
 pub mod postgres;
 pub mod rewind;
 pub mod sqlite;
 
 pub use accounts::{AccountChange, Resealed, StoredAccount};
-pub use any::Store;
-pub use inspection::Inspection;
+pub(crate) use any::Store;
+pub(crate) use inspection::Inspection;
 pub use rewind::{Rewind, Snapshot};
 
 /// What went wrong with the database, as far as anyone outside may know.
@@ -221,7 +221,7 @@ pub trait Backend: Send + Sync {
     /// Does one write.
     ///
     /// # Errors
-    /// [`Code::TableNotFound`] and those of [`crate::plan::decide`].
+    /// [`Code::TableNotFound`] and those of `plan::decide`.
     fn write(
         &self,
         account: &str,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use super::{Account, Error, Server};
+use super::{Account, Server, ServerError};
 use crate::auth::AccountSet;
 use crate::config::{Config, Mistakes, StorageSettings};
 use crate::http::Proxies;
@@ -23,8 +23,8 @@ impl Server {
     /// it answers.
     ///
     /// # Errors
-    /// [`Error`] where the system has no port, thread or memory to give.
-    pub fn start() -> Result<Self, Error> {
+    /// [`ServerError`] where the system has no port, thread or memory to give.
+    pub fn start() -> Result<Self, ServerError> {
         Self::builder().start()
     }
 
@@ -71,16 +71,16 @@ impl Builder {
     /// Starts the server, and returns once it answers.
     ///
     /// # Errors
-    /// [`Error`] for accounts and addresses that make no sense, a port that is
+    /// [`ServerError`] for accounts and addresses that make no sense, a port that is
     /// taken and a database that does not answer.
-    pub fn start(self) -> Result<Server, Error> {
+    pub fn start(self) -> Result<Server, ServerError> {
         let config = self.config()?;
         let mut accounts = self.accounts.into_iter();
         let first = accounts.next().unwrap_or_else(Account::development);
         Server::run(config, first, accounts.collect())
     }
 
-    fn config(&self) -> Result<Config, Error> {
+    fn config(&self) -> Result<Config, ServerError> {
         let suffixes = self.host_suffix.iter().map(|s| s.trim_start_matches('.').to_owned()).collect();
         let accounts = match self.accounts.is_empty() {
             true => AccountSet::development(suffixes),

@@ -41,46 +41,72 @@ pub struct Snapshot(String);
 
 /// Why a server did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ServerError {
+    /// The accounts that were asked for are invalid.
     #[error("accounts: {0}")]
-    Accounts(#[from] AccountError),
+    Accounts(Box<dyn std::error::Error + Send + Sync>),
+    /// The settings are invalid.
     #[error("{0}")]
-    Settings(#[from] Mistakes),
+    Settings(Box<dyn std::error::Error + Send + Sync>),
+    /// The server could not start.
     #[error("{0}")]
-    Start(#[from] AppError),
+    Start(Box<dyn std::error::Error + Send + Sync>),
+    /// The system gave no thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
+    /// The server did not answer in time.
     #[error("the server did not answer within {PATIENCE:?}")]
     Patience,
+    /// The server has stopped.
     #[error("the server has stopped")]
     Stopped,
+    /// The server has no account of this name.
     #[error("the server has no account {0}")]
     NoSuchAccount(String),
+    /// The snapshot is another server's, or was dropped.
     #[error("the server has no such snapshot; it belongs to another server or was dropped")]
     NoSuchSnapshot,
+    /// The server keeps as many snapshots as it can.
     #[error("the server keeps 64 snapshots at most; drop one first")]
     TooManySnapshots,
-    #[error("the database failed: {0:?}")]
-    Database(error::Code),
+    /// The database failed.
+    #[error("the database failed: {0}")]
+    Database(String),
 }
 
-impl From<error::Error> for Error {
-    fn from(error: error::Error) -> Self {
-        Error::Database(error.code)
+impl From<AccountError> for ServerError {
+    fn from(error: AccountError) -> Self {
+        Self::Accounts(error.into())
     }
 }
 
-type Result<T> = std::result::Result<T, Error>;
+impl From<Mistakes> for ServerError {
+    fn from(error: Mistakes) -> Self {
+        Self::Settings(error.into())
+    }
+}
+
+impl From<AppError> for ServerError {
+    fn from(error: AppError) -> Self {
+        Self::Start(error.into())
+    }
+}
+
+impl From<error::Error> for ServerError {
+    fn from(error: error::Error) -> Self {
+        Self::Database(error.code.facts().code.to_owned())
+    }
+}
 
 impl Server {
-    pub(super) fn run(config: Config, first: Account, others: Vec<Account>) -> Result<Self> {
+    pub(super) fn run(config: Config, first: Account, others: Vec<Account>) -> Result<Self, ServerError> {
         let (ready, started) = mpsc::sync_channel(1);
         let (stop, told) = oneshot::channel();
         let serve = move || serve(&config, told, &ready);
         let thread = std::thread::Builder::new().name("rowhouse-testing".into()).spawn(serve)?;
         let (up, runtime) = started.recv_timeout(PATIENCE).map_err(|error| match error {
-            RecvTimeoutError::Timeout => Error::Patience,
-            RecvTimeoutError::Disconnected => Error::Stopped,
+            RecvTimeoutError::Timeout => ServerError::Patience,
+            RecvTimeoutError::Disconnected => ServerError::Stopped,
         })??;
         let address = up.address;
         Ok(Self { address, first, others, running: Some(Running { up, runtime, stop, thread }) })
@@ -123,15 +149,15 @@ impl Server {
     ///
     /// # Errors
     /// [`Error`] of a server that has stopped or whose database fails.
-    pub fn reset(&self) -> Result<()> {
+    pub fn reset(&self) -> Result<(), ServerError> {
         self.ask(async |up| Ok(up.service.reset(None).await?))
     }
 
     /// Deletes everything of one account.
     ///
     /// # Errors
-    /// As [`Server::reset`], and [`Error::NoSuchAccount`].
-    pub fn reset_account(&self, account: &str) -> Result<()> {
+    /// As [`Server::reset`], and [`ServerError::NoSuchAccount`].
+    pub fn reset_account(&self, account: &str) -> Result<(), ServerError> {
         let account = self.known(account)?;
         self.ask(async move |up| Ok(up.service.reset(Some(&account)).await?))
     }
@@ -139,44 +165,44 @@ impl Server {
     /// Keeps the state of every account.
     ///
     /// # Errors
-    /// As [`Server::reset`], and [`Error::TooManySnapshots`].
-    pub fn snapshot(&self) -> Result<Snapshot> {
+    /// As [`Server::reset`], and [`ServerError::TooManySnapshots`].
+    pub fn snapshot(&self) -> Result<Snapshot, ServerError> {
         self.take(None)
     }
 
     /// Keeps the state of one account; restoring it leaves the others alone.
     ///
     /// # Errors
-    /// As [`Server::snapshot`], and [`Error::NoSuchAccount`].
-    pub fn snapshot_account(&self, account: &str) -> Result<Snapshot> {
+    /// As [`Server::snapshot`], and [`ServerError::NoSuchAccount`].
+    pub fn snapshot_account(&self, account: &str) -> Result<Snapshot, ServerError> {
         let account = self.known(account)?;
         self.take(Some(account))
     }
 
-    fn take(&self, account: Option<String>) -> Result<Snapshot> {
+    fn take(&self, account: Option<String>) -> Result<Snapshot, ServerError> {
         let taken = self.ask(async move |up| Ok(up.service.take_snapshot(account.as_deref()).await?));
-        taken?.map(Snapshot).ok_or(Error::TooManySnapshots)
+        taken?.map(Snapshot).ok_or(ServerError::TooManySnapshots)
     }
 
     /// Goes back to a snapshot: tables, policies, service properties, and
     /// entities with their ETags and times.
     ///
     /// # Errors
-    /// As [`Server::reset`], and [`Error::NoSuchSnapshot`].
-    pub fn restore(&self, snapshot: &Snapshot) -> Result<()> {
+    /// As [`Server::reset`], and [`ServerError::NoSuchSnapshot`].
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), ServerError> {
         let name = snapshot.0.clone();
         let restored = self.ask(async move |up| Ok(up.service.restore_snapshot(&name).await?));
-        restored?.then_some(()).ok_or(Error::NoSuchSnapshot)
+        restored?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
     /// Forgets a snapshot. All are forgotten with the server.
     ///
     /// # Errors
     /// As [`Server::restore`].
-    pub fn drop_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+    pub fn drop_snapshot(&self, snapshot: &Snapshot) -> Result<(), ServerError> {
         let name = snapshot.0.clone();
         let dropped = self.ask(async move |up| Ok(up.service.drop_snapshot(&name).await?));
-        dropped?.then_some(()).ok_or(Error::NoSuchSnapshot)
+        dropped?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
     /// Stops, as dropping it does. Requests under way are broken off; after this
@@ -192,25 +218,25 @@ impl Server {
         let _ = thread.join();
     }
 
-    fn known(&self, account: &str) -> Result<String> {
+    fn known(&self, account: &str) -> Result<String, ServerError> {
         let known = self.others.iter().chain([&self.first]).find(|known| known.name == account);
-        known.map(|known| known.name.clone()).ok_or_else(|| Error::NoSuchAccount(account.to_owned()))
+        known.map(|known| known.name.clone()).ok_or_else(|| ServerError::NoSuchAccount(account.to_owned()))
     }
 
     /// Has the server's own thread do something, and waits for it: the caller
     /// may be a thread of another runtime, which cannot be blocked on twice.
-    fn ask<T, F>(&self, work: impl FnOnce(Up) -> F) -> Result<T>
+    fn ask<T, F>(&self, work: impl FnOnce(Up) -> F) -> Result<T, ServerError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
+        F: Future<Output = Result<T, ServerError>> + Send + 'static,
     {
-        let Running { up, runtime, .. } = self.running.as_ref().ok_or(Error::Stopped)?;
+        let Running { up, runtime, .. } = self.running.as_ref().ok_or(ServerError::Stopped)?;
         let (reply, answer) = mpsc::sync_channel(1);
         let work = work(up.clone());
         runtime.spawn(async move { reply.send(work.await) });
         answer.recv_timeout(PATIENCE).map_err(|error| match error {
-            RecvTimeoutError::Timeout => Error::Patience,
-            RecvTimeoutError::Disconnected => Error::Stopped,
+            RecvTimeoutError::Timeout => ServerError::Patience,
+            RecvTimeoutError::Disconnected => ServerError::Stopped,
         })?
     }
 }
@@ -228,7 +254,11 @@ impl std::fmt::Debug for Server {
 }
 
 /// Serves until told to stop. `ready` learns once that it answers, or why not.
-fn serve(config: &Config, told: oneshot::Receiver<()>, ready: &SyncSender<Result<(Up, Handle)>>) {
+fn serve(
+    config: &Config,
+    told: oneshot::Receiver<()>,
+    ready: &SyncSender<Result<(Up, Handle), ServerError>>,
+) {
     let stop = async move {
         // A handle that was lost without a word means the same.
         let _ = told.await;

@@ -2,7 +2,7 @@
 
 /// The caller's place in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parent {
+pub(crate) struct Parent {
     pub trace: [u8; 16],
     pub span: [u8; 8],
     /// Whether the caller records its part.
@@ -12,7 +12,7 @@ pub struct Parent {
 impl Parent {
     /// Reads the value of `traceparent`; `None` for what is not one, which is to
     /// be ignored.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');
         let version: [u8; 1] = bytes(parts.next()?)?;
         let (trace, span) = (bytes(parts.next()?)?, bytes(parts.next()?)?);
@@ -46,7 +46,7 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 /// As many lower-case digits as there are half bytes.
-pub fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

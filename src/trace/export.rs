@@ -23,7 +23,7 @@ const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 
 /// Sends until nobody is left who could hand traces over.
-pub fn serve(settings: &TraceSettings, waiting: &Receiver<Message>) {
+pub(crate) fn serve(settings: &TraceSettings, waiting: &Receiver<Message>) {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let agent: Agent = Agent::config_builder().timeout_global(Some(TIMEOUT)).tls_config(tls).build().into();
     let mut sender = Sender { settings, agent, fails: false };

@@ -23,7 +23,7 @@ const FLUSH: Duration = Duration::from_secs(3);
 
 /// Where traces go.
 #[derive(Clone, PartialEq)]
-pub struct TraceSettings {
+pub(crate) struct TraceSettings {
     /// The address of the collector; `/v1/traces` is added.
     pub endpoint: String,
     /// Sent along, such as what the collector wants to know of us.
@@ -41,14 +41,14 @@ impl std::fmt::Debug for TraceSettings {
 }
 
 /// Hands traces to the thread that sends them.
-pub struct Tracer {
+pub(crate) struct Tracer {
     queue: SyncSender<Message>,
     ratio: f64,
 }
 
 /// A request that is traced.
 #[derive(Debug)]
-pub struct Trace {
+pub(crate) struct Trace {
     id: [u8; 16],
     parent: Option<[u8; 8]>,
     span: [u8; 8],
@@ -59,7 +59,7 @@ pub struct Trace {
 
 /// What a trace says of its request. No keys, no content, no query strings.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub(crate) struct Facts {
     pub operation: &'static str,
     pub method: &'static str,
     pub status: u16,
@@ -90,7 +90,7 @@ impl Tracer {
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn start(settings: TraceSettings) -> std::io::Result<Self> {
+    pub(crate) fn start(settings: TraceSettings) -> std::io::Result<Self> {
         let (queue, waiting) = sync_channel(QUEUE);
         let ratio = settings.ratio;
         std::thread::Builder::new().name("otlp".into()).spawn(move || export::serve(&settings, &waiting))?;
@@ -99,7 +99,7 @@ impl Tracer {
 
     /// Begins the trace of a request, if it is to be traced: as the client says
     /// in its `traceparent`, else for a share of them.
-    pub fn begin(&self, traceparent: Option<&str>) -> Option<Trace> {
+    pub(crate) fn begin(&self, traceparent: Option<&str>) -> Option<Trace> {
         let parent = traceparent.and_then(Parent::parse);
         let id = parent.as_ref().map_or_else(|| Uuid::new_v4().into_bytes(), |parent| parent.trace);
         let chosen = match &parent {
@@ -116,7 +116,7 @@ impl Tracer {
     }
 
     /// Ends the trace of a request. Never waits.
-    pub fn finish(&self, trace: Trace, facts: Facts) {
+    pub(crate) fn finish(&self, trace: Trace, facts: Facts) {
         let duration = trace.begun.elapsed();
         let finished = Box::new(Finished { trace, duration, facts });
         if self.queue.try_send(Message::Finished(finished)).is_err() {
@@ -125,7 +125,7 @@ impl Tracer {
     }
 
     /// Waits until what was handed over is sent, but not for long.
-    pub fn flush(&self) {
+    pub(crate) fn flush(&self) {
         let (done, waiting) = sync_channel(1);
         if self.queue.try_send(Message::Flush(done)).is_ok() {
             let _ = waiting.recv_timeout(FLUSH);

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use rowhouse::testing::{Account, Error, Image, Server};
+use rowhouse::testing::{Account, Image, Server, ServerError};
 use serde_json::json;
 
 use crate::support::server::{Process, fresh_folder};
@@ -64,7 +64,7 @@ fn a_server_ends_when_it_is_dropped_whoever_is_connected() {
     let again = Server::builder().port(address.port()).start().expect("the port is free");
     assert_eq!(again.address(), address);
     use_alone(&again);
-    assert!(matches!(Server::builder().port(address.port()).start(), Err(Error::Start(_))));
+    assert!(matches!(Server::builder().port(address.port()).start(), Err(ServerError::Start(_))));
 }
 
 #[tokio::test]
@@ -108,15 +108,17 @@ fn accounts_are_those_of_the_builder() {
     server.restore(&before).expect("a snapshot of this server");
     assert_eq!((Table::new(&one, "Kept").count(), Table::new(&other, "People").count()), (0, 0));
     server.drop_snapshot(&before).expect("it is there");
-    assert!(matches!(server.restore(&before), Err(Error::NoSuchSnapshot)));
-    assert!(matches!(server.reset_account("nobody"), Err(Error::NoSuchAccount(name)) if name == "nobody"));
-    assert!(matches!(server.snapshot_account("nobody"), Err(Error::NoSuchAccount(_))));
-    assert!(matches!(Server::builder().account(Account::new("No")).start(), Err(Error::Accounts(_))));
-    assert!(matches!(Server::builder().database_url("mysql://x").start(), Err(Error::Settings(_))));
+    assert!(matches!(server.restore(&before), Err(ServerError::NoSuchSnapshot)));
+    assert!(
+        matches!(server.reset_account("nobody"), Err(ServerError::NoSuchAccount(name)) if name == "nobody")
+    );
+    assert!(matches!(server.snapshot_account("nobody"), Err(ServerError::NoSuchAccount(_))));
+    assert!(matches!(Server::builder().account(Account::new("No")).start(), Err(ServerError::Accounts(_))));
+    assert!(matches!(Server::builder().database_url("mysql://x").start(), Err(ServerError::Settings(_))));
     for _ in 0..64 {
         server.snapshot().expect("there is room");
     }
-    assert!(matches!(server.snapshot(), Err(Error::TooManySnapshots)));
+    assert!(matches!(server.snapshot(), Err(ServerError::TooManySnapshots)));
 }
 
 #[test]

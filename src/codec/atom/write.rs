@@ -19,14 +19,14 @@ pub enum Style {
 
 /// What a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Entry,
     Feed,
 }
 
 impl Style {
     /// The Content-Type of documents.
-    pub const fn content_type(self, kind: Kind) -> &'static str {
+    pub(crate) const fn content_type(self, kind: Kind) -> &'static str {
         match (self, kind) {
             (Style::Classic, _) => "application/atom+xml;charset=utf-8",
             (Style::Modern, Kind::Entry) => "application/atom+xml;type=entry;charset=utf-8",
@@ -44,7 +44,7 @@ impl Style {
 
     /// What the DataServiceVersion header says in a part of a batch, and outside of one
     /// where documents have it.
-    pub const fn data_service_version(self) -> &'static str {
+    pub(crate) const fn data_service_version(self) -> &'static str {
         match self {
             Style::Classic => "1.0;",
             Style::Modern => "3.0;",
@@ -83,19 +83,19 @@ impl Atom<'_> {
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn push_feed_entity(&self, out: &mut String, entity: Glimpse<'_>) -> Result<()> {
+    pub(crate) fn push_feed_entity(&self, out: &mut String, entity: Glimpse<'_>) -> Result<()> {
         self.push_entity(out, entity, false)
     }
 
     /// A table as a document. The context's table is `Tables`.
-    pub fn table_document(&self, name: &str) -> String {
+    pub(crate) fn table_document(&self, name: &str) -> String {
         let mut out = String::from(self.style.prolog());
         self.push_table(&mut out, name, true);
         out
     }
 
     /// A page of tables. The context's table is `Tables`.
-    pub fn table_feed<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
+    pub(crate) fn table_feed<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
         let mut out = String::new();
         self.open_feed(&mut out);
         for name in names {
@@ -106,7 +106,7 @@ impl Atom<'_> {
     }
 
     /// What comes before the first entry of a page.
-    pub fn open_feed(&self, out: &mut String) {
+    pub(crate) fn open_feed(&self, out: &mut String) {
         let Context { base, table, .. } = self.context;
         let _ = write!(
             out,

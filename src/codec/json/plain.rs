@@ -7,7 +7,7 @@ use crate::codec::strings::clean_length;
 /// strings have no escapes and whose values are no objects, arrays or numbers
 /// with exponents. `None` for every other text, JSON or not: what was shown of it
 /// does not count.
-pub fn each_member<'a>(text: &'a str, mut see: impl FnMut(&'a str, &'a str)) -> Option<()> {
+pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(&'a str, &'a str)) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     reader.expect(b'{')?;
     if !reader.next_is(b'}') {

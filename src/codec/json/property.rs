@@ -6,7 +6,7 @@ use crate::model::{EdmType, EdmValue};
 
 /// One property and the comma after it, copied from the stored form where the wire
 /// has the same text. `annotations`: whether types are told that JSON cannot tell.
-pub fn push_property(out: &mut String, annotations: bool, field: &StoredField<'_>) {
+pub(crate) fn push_property(out: &mut String, annotations: bool, field: &StoredField<'_>) {
     push_name(out, annotations, field);
     match field.edm_type {
         EdmType::Double if !is_annotated(field) => out.push_str(field.raw.trim_matches('"')),
@@ -20,7 +20,7 @@ pub fn push_property(out: &mut String, annotations: bool, field: &StoredField<'_
 }
 
 /// What stands before the value of a property.
-pub fn push_name(out: &mut String, annotations: bool, field: &StoredField<'_>) {
+pub(crate) fn push_name(out: &mut String, annotations: bool, field: &StoredField<'_>) {
     if annotations && is_annotated(field) {
         push_annotation(out, field);
     }

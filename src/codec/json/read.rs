@@ -35,7 +35,7 @@ pub struct EntityBody<'a> {
 
 impl<'a> EntityBody<'a> {
     /// Adds a property, `None` for null.
-    pub fn push(&mut self, name: Cow<'a, str>, value: Result<Option<Given<'a>>>) {
+    pub(crate) fn push(&mut self, name: Cow<'a, str>, value: Result<Option<Given<'a>>>) {
         match value {
             Ok(None) => {}
             Ok(Some(value)) => self.properties.push((name, value)),
@@ -191,7 +191,7 @@ fn out_of_range(name: &str, shown: &str) -> Error {
 }
 
 /// What a member that occurs twice is refused with.
-pub const fn given_twice(name: &str) -> Code {
+pub(crate) const fn given_twice(name: &str) -> Code {
     match name.as_bytes() {
         b"PartitionKey" | b"RowKey" => Code::DuplicateKeyPropertySpecified,
         _ => Code::DuplicatePropertiesSpecified,

@@ -19,7 +19,7 @@ const MOST: usize = 4;
 const MISSES: usize = 16;
 
 /// Prints the custom properties of entities one after the other.
-pub struct Shapes {
+pub(crate) struct Shapes {
     annotations: bool,
     most: usize,
     /// The one that the last entity had first.
@@ -31,12 +31,12 @@ pub struct Shapes {
 impl Shapes {
     /// Knows no shape yet. `annotations`: whether types are told that JSON cannot
     /// tell.
-    pub const fn new(annotations: bool) -> Self {
+    pub(crate) const fn new(annotations: bool) -> Self {
         Self { annotations, most: MOST, known: Vec::new(), hits: 0, misses: 0 }
     }
 
     /// For an entity that no other follows.
-    pub fn of_one(annotations: bool) -> Self {
+    pub(crate) fn of_one(annotations: bool) -> Self {
         Self { most: 0, ..Self::new(annotations) }
     }
 
@@ -45,7 +45,7 @@ impl Shapes {
     ///
     /// # Errors
     /// Only for text that is not in stored form.
-    pub fn push(&mut self, out: &mut String, properties: &str, order: PropertyOrder) -> Result<()> {
+    pub(crate) fn push(&mut self, out: &mut String, properties: &str, order: PropertyOrder) -> Result<()> {
         let worthwhile = self.misses <= self.hits + MISSES;
         if worthwhile && self.push_as_known(out, properties) {
             return Ok(());

@@ -23,12 +23,12 @@ pub enum Metadata {
 
 impl Metadata {
     /// Whether types are told that JSON cannot tell.
-    pub const fn annotates(self) -> bool {
+    pub(crate) const fn annotates(self) -> bool {
         !matches!(self, Metadata::None)
     }
 
     /// The Content-Type of bodies at this level.
-    pub const fn content_type(self) -> &'static str {
+    pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Metadata::None => "application/json;odata=nometadata;streaming=true;charset=utf-8",
             Metadata::Minimal | Metadata::MinimalWithoutEtag => {
@@ -63,13 +63,13 @@ pub struct Select {
 
 impl Select {
     /// The custom properties among the names.
-    pub fn custom_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn custom_names(&self) -> impl Iterator<Item = &str> {
         let system = |name: &str| matches!(name, "PartitionKey" | "RowKey" | "Timestamp");
         self.names.iter().map(String::as_str).filter(move |name| !system(name))
     }
 
     /// Whether a member is printed.
-    pub fn includes(&self, name: &str) -> bool {
+    pub(crate) fn includes(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|n| n == name)
     }
 }
@@ -90,7 +90,7 @@ pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String>
 }
 
 /// What many entities of a page have in common, and is made once.
-pub struct Common {
+pub(crate) struct Common {
     /// The type of an entity, and its address up to the table's name.
     address: String,
     shapes: Shapes,
@@ -98,7 +98,7 @@ pub struct Common {
 
 impl Common {
     /// For entities of this context.
-    pub fn of(context: &Context<'_>) -> Self {
+    pub(crate) fn of(context: &Context<'_>) -> Self {
         Self { address: address_of(context), shapes: Shapes::new(context.metadata.annotates()) }
     }
 
@@ -127,7 +127,7 @@ fn address_of(context: &Context<'_>) -> String {
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
-pub fn push_feed_entity(
+pub(crate) fn push_feed_entity(
     out: &mut String,
     context: &Context<'_>,
     common: &mut Common,
@@ -155,7 +155,7 @@ fn room(context: &Context<'_>, entity: &Stored) -> usize {
 }
 
 /// A table as a stand-alone document. `context.table` is `Tables`.
-pub fn table_document(context: &Context<'_>, name: &str) -> String {
+pub(crate) fn table_document(context: &Context<'_>, name: &str) -> String {
     let mut out = String::from("{");
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
@@ -166,7 +166,7 @@ pub fn table_document(context: &Context<'_>, name: &str) -> String {
 }
 
 /// A page of tables. `context.table` is `Tables`.
-pub fn table_feed<'n>(context: &Context<'_>, names: impl Iterator<Item = &'n str>) -> String {
+pub(crate) fn table_feed<'n>(context: &Context<'_>, names: impl Iterator<Item = &'n str>) -> String {
     let mut out = String::with_capacity(256);
     open_feed(&mut out, context);
     for (at, name) in names.enumerate() {
@@ -179,7 +179,7 @@ pub fn table_feed<'n>(context: &Context<'_>, names: impl Iterator<Item = &'n str
 }
 
 /// What comes before the first entry of a page.
-pub fn open_feed(out: &mut String, context: &Context<'_>) {
+pub(crate) fn open_feed(out: &mut String, context: &Context<'_>) {
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(out, context, "");
@@ -317,7 +317,7 @@ fn push_selected(
 
 /// An entity that is not read back from the store but known to be there: the
 /// answer to an insert.
-pub fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Stored {
+pub(crate) fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Stored {
     Stored { key, modified, properties }
 }
 

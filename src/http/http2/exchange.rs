@@ -20,11 +20,11 @@ use super::translate::{head_of, request_of};
 const PIECE: usize = 16 * 1024;
 
 /// A client did not take an answer in time.
-pub struct Stalled;
+pub(crate) struct Stalled;
 
 /// Waits for a turn, has the request answered and sends the answer. A client that
 /// resets the stream ends the wait, but not the work that was begun.
-pub async fn exchange<S>(
+pub(crate) async fn exchange<S>(
     service: &S,
     turns: &Semaphore,
     request: http::Request<RecvStream>,

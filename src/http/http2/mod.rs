@@ -49,7 +49,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 ///
 /// # Errors
 /// Those of the connection.
-pub async fn serve_connection<IO, S>(
+pub(crate) async fn serve_connection<IO, S>(
     io: IO,
     service: &S,
     peer: Option<SocketAddr>,

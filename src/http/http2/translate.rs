@@ -24,7 +24,7 @@ const MAX_HEADERS: usize = 96;
 ///
 /// # Errors
 /// The status of an answer to what is no request for us.
-pub fn request_of(
+pub(crate) fn request_of(
     request: http::Request<RecvStream>,
     peer: Option<SocketAddr>,
 ) -> Result<Request, StatusCode> {
@@ -58,7 +58,7 @@ fn headers_of(headers: &http::HeaderMap) -> Option<HeaderMap> {
 }
 
 /// The head of an answer. What HTTP/2 has no use for is left out.
-pub fn head_of(head: &ResponseHead, size: BodySize) -> http::Response<()> {
+pub(crate) fn head_of(head: &ResponseHead, size: BodySize) -> http::Response<()> {
     let mut translated = http::Response::new(());
     if let Ok(status) = http::StatusCode::from_u16(head.status.as_u16()) {
         *translated.status_mut() = status;

@@ -21,7 +21,7 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// Rules as last read, by account.
 #[derive(Default)]
-pub struct CorsCache {
+pub(crate) struct CorsCache {
     known: Mutex<Known>,
     /// Told whenever something comes to be known or is forgotten.
     changed: Notify,
@@ -40,7 +40,7 @@ type Remembered = (Instant, Option<Arc<[CorsRule]>>, Age);
 
 /// What is remembered of an account.
 #[derive(Debug)]
-pub enum Memory {
+pub(crate) enum Memory {
     Fresh(Arc<[CorsRule]>),
     /// They were so, and whoever is told this is to ask again.
     Old(Arc<[CorsRule]>, Age),
@@ -53,12 +53,12 @@ pub enum Memory {
 /// Tells a reading from those before: what was forgotten since is not remembered. Each
 /// account has its own, so that no change of one keeps those who wait for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Age(u64);
+pub(crate) struct Age(u64);
 
 impl CorsCache {
     /// What is remembered of an account; where it is to be read, with what
     /// [`CorsCache::put`] wants to know then. One request at a time is told to read.
-    pub fn get(&self, account: &str) -> Memory {
+    pub(crate) fn get(&self, account: &str) -> Memory {
         self.get_at(account, Instant::now())
     }
 
@@ -83,7 +83,7 @@ impl CorsCache {
 
     /// Returns once nobody is asking for an account any more. Whoever waits says for how
     /// long: the one who asks may be gone with its thread.
-    pub async fn told(&self, account: &str) {
+    pub(crate) async fn told(&self, account: &str) {
         loop {
             // Told of all that changes from here on, before it is waited for.
             let changed = self.changed.notified();
@@ -96,7 +96,7 @@ impl CorsCache {
     }
 
     /// Remembers what was just read, unless it may be what was forgotten since.
-    pub fn put(&self, account: &str, rules: Arc<[CorsRule]>, age: Age) {
+    pub(crate) fn put(&self, account: &str, rules: Arc<[CorsRule]>, age: Age) {
         self.change(|known| {
             if known.rules.get(account).is_some_and(|(.., own)| *own == age) {
                 known.insert(account, (Instant::now() + FRESH, Some(rules), age));
@@ -105,7 +105,7 @@ impl CorsCache {
     }
 
     /// Notes that the rules of an account could not be read: another request may ask.
-    pub fn failed(&self, account: &str) {
+    pub(crate) fn failed(&self, account: &str) {
         self.change(|known| {
             if known.rules.get(account).is_some_and(|(_, rules, _)| rules.is_none()) {
                 known.rules.remove(account);
@@ -114,12 +114,12 @@ impl CorsCache {
     }
 
     /// Forgets an account whose rules were just changed.
-    pub fn forget(&self, account: &str) {
+    pub(crate) fn forget(&self, account: &str) {
         self.change(|known| drop(known.rules.remove(account)));
     }
 
     /// Forgets every account.
-    pub fn forget_all(&self) {
+    pub(crate) fn forget_all(&self) {
         self.change(|known| known.rules.clear());
     }
 

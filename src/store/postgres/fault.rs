@@ -17,7 +17,7 @@ pub(crate) enum Effect {
 
 /// A failed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// A unique key exists already.
     Duplicate,
     /// A key is within our limits, but takes more than the third of a page that

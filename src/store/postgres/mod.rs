@@ -13,18 +13,19 @@ mod writes;
 use std::time::Duration;
 
 use catalog::tables::TableCache;
+pub(crate) use connections::ConnectionDemand;
 use connections::connector::Connector;
 use connections::lane::Lanes;
 use connections::pool::Pool;
 use connections::schema;
 pub(crate) use connections::unknown_parameter;
-pub use connections::{ConnectionDemand, PgOptions, StartError};
+pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]
 pub use reads::filter::sql_of;
 use reads::shared::Reads;
 use reads::{pages, point};
 use retry::retry;
-pub use upkeep::inspect;
+pub(crate) use upkeep::inspect;
 use upkeep::purge::PurgeProgress;
 use upkeep::size;
 use writes::row_queues::RowQueues;

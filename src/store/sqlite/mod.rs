@@ -25,9 +25,10 @@ use catalog::{accounts, service, tables};
 use connections::open;
 use connections::pool::Readers;
 use connections::scan_limit::{ScanLimit, Walk, Walked};
-pub use connections::{Location, MAX_MAP_MIB, OpenError, ServerLock, SqliteOptions, obstacle};
+pub use connections::{Location, OpenError, SqliteOptions};
+pub(crate) use connections::{MAX_MAP_MIB, ServerLock, obstacle};
 use reads::{pages, point};
-pub use upkeep::{Backup, BackupError, Copied};
+pub(crate) use upkeep::{Backup, Copied};
 use upkeep::{checkpoint, inspect, purge, rewind, size};
 use writes::thread::Writer;
 use writes::transaction::transact;
@@ -60,13 +61,13 @@ impl SqliteStore {
     ///
     /// # Errors
     /// What SQLite says about the file.
-    pub fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+    pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         inspect::inspect(location)
     }
 
     /// Carries the log over into the file, so that the file holds everything by
     /// itself; waits for a second at most for others that use it.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         // A failure has been logged, and what was not carried over is in the log.
         let _ = self.read_apart(|db| checkpoint::carry_over_all(db).map(Ok)).await;
     }

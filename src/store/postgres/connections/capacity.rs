@@ -17,7 +17,7 @@ const LANES: u32 = 2;
 
 impl PgOptions {
     /// Connections that a server with so many threads opens at most.
-    pub fn most_connections(&self, threads: u32) -> u32 {
+    pub(crate) fn most_connections(&self, threads: u32) -> u32 {
         let lanes = if self.coalesce { LANES.saturating_mul(threads) } else { 0 };
         self.max_connections.saturating_add(lanes).saturating_add(BESIDES)
     }
@@ -25,7 +25,7 @@ impl PgOptions {
 
 /// What a server asks of the connections that its database allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionDemand {
+pub(crate) struct ConnectionDemand {
     /// That one server opens at most.
     pub most: u32,
     /// That all of them may open together.
@@ -34,11 +34,11 @@ pub struct ConnectionDemand {
 
 impl ConnectionDemand {
     /// What to do where there are too few for one server.
-    pub const ADVICE: &str = "lower --max-connections or --workers, or raise max_connections of PostgreSQL, or \
+    pub(crate) const ADVICE: &str = "lower --max-connections or --workers, or raise max_connections of PostgreSQL, or \
                               the limit of the role or the database";
 
     /// Whether one server can open all.
-    pub const fn fits(self) -> bool {
+    pub(crate) const fn fits(self) -> bool {
         self.most <= self.allowed
     }
 }
@@ -61,7 +61,7 @@ impl PgStore {
     ///
     /// # Errors
     /// Those of a read.
-    pub async fn allowed_connections(&self) -> Result<u32, Trouble> {
+    pub(crate) async fn allowed_connections(&self) -> Result<u32, Trouble> {
         let mut lease = self.probe.acquire().await?;
         let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
         row.map_or(Ok(0), |row| row.try_get("allowed").map(count).map_err(broken_row))

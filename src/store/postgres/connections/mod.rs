@@ -10,7 +10,7 @@ pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod sessions;
 
-pub use capacity::ConnectionDemand;
+pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;
 pub use options::{PgOptions, StartError};
 pub(crate) use parameters::unknown_parameter;

@@ -28,13 +28,13 @@ pub struct PgOptions {
     pub migrate_url: Option<String>,
     /// Connections at most; at least 1.
     pub max_connections: u32,
-    /// Buckets of tables created from now on; 1 to [`MAX_SPREAD`]. More than 1
+    /// Buckets of tables created from now on; 1 to `MAX_SPREAD`. More than 1
     /// is for sharded databases only.
     pub spread: u16,
     /// How long a request waits for its turn, and then for a connection to be made,
     /// before the answer is `Busy`.
     pub acquire_timeout: Duration,
-    /// How long one statement may take; at most [`MAX_OPERATION_TIMEOUT`].
+    /// How long one statement may take; at most `MAX_OPERATION_TIMEOUT`.
     pub operation_timeout: Duration,
     /// Idle connections are closed after this, except for a few.
     pub idle_timeout: Duration,

@@ -6,7 +6,7 @@
 //! it: a table that was dropped, or dropped and created again, has no row in
 //! `tables` under the remembered number.
 
-pub mod rewind;
+pub(crate) mod rewind;
 
 use std::borrow::Cow;
 
@@ -68,38 +68,39 @@ pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, ran
 
 /// Connections that the database allows the role: those of the server that are not
 /// reserved, and no more than the limits of the role and of the database (-1 is none).
-pub const ALLOWED_CONNECTIONS: &str = "SELECT least(\
+pub(crate) const ALLOWED_CONNECTIONS: &str = "SELECT least(\
      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
          - coalesce(current_setting('reserved_connections', true)::int, 0), \
      (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user), \
      (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())) AS allowed";
 
-pub const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
+pub(crate) const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
 
 // Tables.
 
-pub const CREATE_TABLE: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, created) \
+pub(crate) const CREATE_TABLE: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, created) \
      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account, name_lower) DO NOTHING RETURNING table_no";
-pub const DROP_TABLE: &str =
+pub(crate) const DROP_TABLE: &str =
     "DELETE FROM tables WHERE account = $1 AND name_lower = $2 RETURNING table_no, spread";
-pub const DOOM_TABLE: &str = "INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES ($1, $2, $3, $3)";
-pub const RESOLVE_TABLE: &str =
+pub(crate) const DOOM_TABLE: &str =
+    "INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES ($1, $2, $3, $3)";
+pub(crate) const RESOLVE_TABLE: &str =
     "SELECT table_no, spread, name, created FROM tables WHERE account = $1 AND name_lower = $2";
-pub const CHECK_TABLE: &str = "SELECT 1 FROM tables WHERE table_no = $1";
-pub const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tables \
+pub(crate) const CHECK_TABLE: &str = "SELECT 1 FROM tables WHERE table_no = $1";
+pub(crate) const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tables \
      WHERE account = $1 AND name_lower >= $2 ORDER BY name_lower LIMIT $3";
-pub const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FROM tables \
+pub(crate) const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FROM tables \
      WHERE account = $1 AND name_lower >= $2 AND name_lower < $4 ORDER BY name_lower LIMIT $3";
 
-pub const READ_POLICIES: &str = "SELECT policies FROM tables WHERE account = $1 AND name_lower = $2";
-pub const WRITE_POLICIES: &str =
+pub(crate) const READ_POLICIES: &str = "SELECT policies FROM tables WHERE account = $1 AND name_lower = $2";
+pub(crate) const WRITE_POLICIES: &str =
     "UPDATE tables SET policies = $3 WHERE account = $1 AND name_lower = $2 RETURNING table_no";
 
 // Service properties.
 
-pub const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
+pub(crate) const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
 /// Replaces the members that are given and keeps the others.
-pub const MERGE_PROPERTIES: &str = "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
+pub(crate) const MERGE_PROPERTIES: &str = "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
      ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account";
 
 // Accounts. Each change counts itself in the same statement.
@@ -115,38 +116,38 @@ macro_rules! counted {
     };
 }
 
-pub const ACCOUNT_CHANGES: &str = "SELECT changes FROM account_changes";
-pub const LIST_ACCOUNTS: &str =
+pub(crate) const ACCOUNT_CHANGES: &str = "SELECT changes FROM account_changes";
+pub(crate) const LIST_ACCOUNTS: &str =
     "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name";
-pub const ADD_ACCOUNT: &str = counted!(
+pub(crate) const ADD_ACCOUNT: &str = counted!(
     "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2) \
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING"
 );
 /// $2: the key that must be stored; $3 the new one, $4 the time.
-pub const ROTATE_KEY1: &str =
+pub(crate) const ROTATE_KEY1: &str =
     counted!("UPDATE accounts SET key1 = $3, rotated1 = $4 WHERE name = $1 AND key1 = $2");
-pub const ROTATE_KEY2: &str =
+pub(crate) const ROTATE_KEY2: &str =
     counted!("UPDATE accounts SET key2 = $3, rotated2 = $4 WHERE name = $1 AND key2 = $2");
-pub const DISABLE_ACCOUNT: &str = counted!("UPDATE accounts SET disabled = $2 WHERE name = $1");
-pub const REMOVE_ACCOUNT: &str = counted!("DELETE FROM accounts WHERE name = $1");
+pub(crate) const DISABLE_ACCOUNT: &str = counted!("UPDATE accounts SET disabled = $2 WHERE name = $1");
+pub(crate) const REMOVE_ACCOUNT: &str = counted!("DELETE FROM accounts WHERE name = $1");
 /// $1: the count of changes that there must be; $2 names, $3 and $4 their keys.
-pub const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
+pub(crate) const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
      WHERE id = 1 AND changes = $1 RETURNING changes), \
      resealed AS (UPDATE accounts AS a SET key1 = n.key1, key2 = n.key2 \
      FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS n (name, key1, key2) \
      WHERE a.name = n.name AND EXISTS (SELECT FROM counted)) SELECT changes FROM counted";
 
 /// How far a replica has come, in microseconds since 1970.
-pub const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
+pub(crate) const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
      (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::int8 AS micros";
 
 // Purging. $1 bucket, $2 $3 the key to start at.
 
-pub const DUE: &str =
+pub(crate) const DUE: &str =
     "SELECT table_no, spread, deleted_at, due FROM doomed WHERE due <= $1 ORDER BY due, table_no LIMIT 1";
-pub const COUNT_DOOMED: &str = "SELECT count(*) AS n FROM doomed WHERE due = deleted_at";
-pub const POSTPONE: &str = "UPDATE doomed SET due = $2 WHERE table_no = $1";
-pub const FORGET: &str = "DELETE FROM doomed WHERE table_no = $1";
+pub(crate) const COUNT_DOOMED: &str = "SELECT count(*) AS n FROM doomed WHERE due = deleted_at";
+pub(crate) const POSTPONE: &str = "UPDATE doomed SET due = $2 WHERE table_no = $1";
+pub(crate) const FORGET: &str = "DELETE FROM doomed WHERE table_no = $1";
 pub const PURGE_BOUND: &str = "SELECT pk, rk FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3) \
      ORDER BY pk, rk OFFSET $4 LIMIT 1";
 pub const PURGE_RANGE: &str =
@@ -155,8 +156,8 @@ pub const PURGE_REST: &str = "DELETE FROM entities WHERE bucket = $1 AND (pk, rk
 
 // What operators ask.
 
-pub const PROBE: &str = "SELECT 1";
-pub const SIZE: &str = "SELECT count(*) AS entities, \
+pub(crate) const PROBE: &str = "SELECT 1";
+pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 

@@ -104,7 +104,7 @@ pub fn filtered(source: &str, filter: &str, projection: Projection, empty: &str,
     )
 }
 
-/// A window: those of the first $2 rows of a [`range`] that a filter keeps, `limit` at
+/// A window: those of the first $2 rows of a `range` that a filter keeps, `limit` at
 /// most, and the key of the row after the window, which is no match.
 pub fn window(
     projection: Projection,
@@ -131,7 +131,7 @@ pub fn window(
 /// version. Prime, since versions that are given out together have even distances.
 pub const WALK_STRIDE: usize = 127;
 
-/// Those rows of a [`range`] that a filter keeps (`matches`), and about one in
+/// Those rows of a `range` that a filter keeps (`matches`), and about one in
 /// [`WALK_STRIDE`] of the others, without their properties: however little is found,
 /// the keys show how far the scan has come. Both count for the limit of $2 rows.
 /// Beside a [`window`] of small rows it takes three quarters of the time.

@@ -1,9 +1,9 @@
 //! Texts for snapshots, which are in temporary tables of one session.
 
-pub const HAS_SNAPSHOTS: &str =
+pub(crate) const HAS_SNAPSHOTS: &str =
     "SELECT 1 FROM pg_class WHERE relname = $1 AND relnamespace = pg_my_temp_schema()";
 /// The last is the one that [`HAS_SNAPSHOTS`] looks for.
-pub const CREATE: [&str; 4] = [
+pub(crate) const CREATE: [&str; 4] = [
     "CREATE TEMPORARY TABLE IF NOT EXISTS snapshot_tables (snapshot text NOT NULL, table_no bigint NOT NULL, \
      account text NOT NULL, name_lower text NOT NULL, name text NOT NULL, spread integer NOT NULL, \
      policies jsonb, created bigint NOT NULL, PRIMARY KEY (snapshot, table_no))",
@@ -17,7 +17,7 @@ pub const CREATE: [&str; 4] = [
 
 /// One statement sees one state. $1 name, $2 account or null, $3 time, $4
 /// snapshots at most. The ranges of buckets are those of each table's spread.
-pub const TAKE: &str = "WITH taken AS (INSERT INTO pg_temp.snapshots (name, account, taken) \
+pub(crate) const TAKE: &str = "WITH taken AS (INSERT INTO pg_temp.snapshots (name, account, taken) \
      SELECT $1, $2::text, $3 WHERE (SELECT count(*) FROM pg_temp.snapshots) < $4 RETURNING name), \
      named AS (INSERT INTO pg_temp.snapshot_tables \
      (snapshot, table_no, account, name_lower, name, spread, policies, created) \
@@ -31,37 +31,37 @@ pub const TAKE: &str = "WITH taken AS (INSERT INTO pg_temp.snapshots (name, acco
      SELECT s.name, p.account, p.properties FROM taken AS s CROSS JOIN service_properties AS p \
      WHERE p.account = coalesce($2, p.account)) SELECT name FROM taken";
 /// $1 name.
-pub const FIND: &str = "SELECT account FROM pg_temp.snapshots WHERE name = $1";
-pub const NUMBERS: &str = "SELECT table_no FROM pg_temp.snapshot_tables WHERE snapshot = $1";
-pub const LIST: &str = "SELECT name, account, taken FROM pg_temp.snapshots ORDER BY taken, name";
-pub const DISCARD: &str = "WITH named AS (DELETE FROM pg_temp.snapshot_tables WHERE snapshot = $1), \
+pub(crate) const FIND: &str = "SELECT account FROM pg_temp.snapshots WHERE name = $1";
+pub(crate) const NUMBERS: &str = "SELECT table_no FROM pg_temp.snapshot_tables WHERE snapshot = $1";
+pub(crate) const LIST: &str = "SELECT name, account, taken FROM pg_temp.snapshots ORDER BY taken, name";
+pub(crate) const DISCARD: &str = "WITH named AS (DELETE FROM pg_temp.snapshot_tables WHERE snapshot = $1), \
      filled AS (DELETE FROM pg_temp.snapshot_entities WHERE snapshot = $1), \
      set AS (DELETE FROM pg_temp.snapshot_properties WHERE snapshot = $1) \
      DELETE FROM pg_temp.snapshots WHERE name = $1 RETURNING name";
 
 /// Every other statement names one of the two, and waits until we have
 /// committed before it looks.
-pub const LOCK: &str = "LOCK TABLE tables, service_properties IN ACCESS EXCLUSIVE MODE";
+pub(crate) const LOCK: &str = "LOCK TABLE tables, service_properties IN ACCESS EXCLUSIVE MODE";
 /// $1 account or null, $2 time.
-pub const RESET: &str = "WITH gone AS (DELETE FROM tables WHERE account = coalesce($1::text, account) \
+pub(crate) const RESET: &str = "WITH gone AS (DELETE FROM tables WHERE account = coalesce($1::text, account) \
      RETURNING table_no, spread), \
      unset AS (DELETE FROM service_properties WHERE account = coalesce($1, account)) \
      INSERT INTO doomed (table_no, spread, deleted_at, due) SELECT table_no, spread, $2, $2 FROM gone";
 /// $1 name, $2 old numbers, $3 new ones, side by side.
-pub const RESTORE_TABLES: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
+pub(crate) const RESTORE_TABLES: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
      SELECT u.new, s.account, s.name_lower, s.name, s.spread, s.policies, s.created \
      FROM unnest($2::bigint[], $3::bigint[]) AS u (old, new) \
      JOIN pg_temp.snapshot_tables AS s ON s.snapshot = $1 AND s.table_no = u.old";
-pub const RESTORE_ENTITIES: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
+pub(crate) const RESTORE_ENTITIES: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
      SELECT (u.new << 16) | (s.bucket & 65535), s.pk, s.rk, s.modified, s.properties \
      FROM unnest($2::bigint[], $3::bigint[]) AS u (old, new) \
      JOIN pg_temp.snapshot_entities AS s ON s.snapshot = $1 \
      AND s.bucket BETWEEN u.old << 16 AND (u.old << 16) | 65535";
-pub const RESTORE_PROPERTIES: &str = "INSERT INTO service_properties (account, properties) \
+pub(crate) const RESTORE_PROPERTIES: &str = "INSERT INTO service_properties (account, properties) \
      SELECT account, properties FROM pg_temp.snapshot_properties WHERE snapshot = $1";
 
 /// All but [`CREATE`].
-pub const ALL: [&str; 11] = [
+pub(crate) const ALL: [&str; 11] = [
     HAS_SNAPSHOTS,
     TAKE,
     FIND,

@@ -33,7 +33,7 @@ const MAY_CREATE: &str = "SELECT current_user::text AS role, current_schema()::t
 ///
 /// # Errors
 /// [`StartError`] if it cannot be asked.
-pub async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
+pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
     options.check()?;
     let limit = options.acquire_timeout + options.operation_timeout;
     let looked = tokio::time::timeout(limit, look(options)).await;

@@ -5,4 +5,4 @@ pub(crate) mod purge;
 mod rewind;
 pub(crate) mod size;
 
-pub use inspect::inspect;
+pub(crate) use inspect::inspect;

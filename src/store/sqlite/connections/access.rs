@@ -11,7 +11,7 @@ use rustix::process::{getegid, geteuid};
 
 /// What keeps this process from writing a database file: its folder is not there, or
 /// the permissions of one of them do. SQLite makes files beside it.
-pub fn obstacle(file: &Path) -> Option<String> {
+pub(crate) fn obstacle(file: &Path) -> Option<String> {
     let file = &absolute(file).ok()?;
     let folder = file.parent()?;
     match access(folder, Access::WRITE_OK | Access::EXEC_OK) {

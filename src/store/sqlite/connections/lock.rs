@@ -9,7 +9,7 @@ use crate::store::sqlite::connections::options::OpenError;
 
 /// The right to serve a database file, until it is dropped. The system takes it back
 /// when the process ends, however it ends.
-pub struct ServerLock {
+pub(crate) struct ServerLock {
     _file: File,
 }
 
@@ -19,7 +19,7 @@ impl ServerLock {
     ///
     /// # Errors
     /// [`OpenError::Served`] where another server has it.
-    pub fn take(database: &Path) -> Result<Option<Self>, OpenError> {
+    pub(crate) fn take(database: &Path) -> Result<Option<Self>, OpenError> {
         let path = beside(database);
         let locked = open(&path).map_err(TryLockError::Error).and_then(|file| {
             file.try_lock()?;

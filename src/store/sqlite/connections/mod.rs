@@ -9,6 +9,7 @@ pub(crate) mod scan_limit;
 pub(crate) mod schema;
 pub(crate) mod transaction;
 
-pub use access::obstacle;
-pub use lock::ServerLock;
-pub use options::{Location, MAX_MAP_MIB, OpenError, SqliteOptions};
+pub(crate) use access::obstacle;
+pub(crate) use lock::ServerLock;
+pub(crate) use options::MAX_MAP_MIB;
+pub use options::{Location, OpenError, SqliteOptions};

@@ -33,7 +33,7 @@ pub enum OpenError {
 impl Location {
     /// Reads what follows `sqlite:` in a URL: `//path`, a bare path, or
     /// `:memory:`.
-    pub fn parse(rest: &str) -> Option<Self> {
+    pub(crate) fn parse(rest: &str) -> Option<Self> {
         match rest.strip_prefix("//").unwrap_or(rest) {
             "" => None,
             ":memory:" => Some(Location::Memory),
@@ -44,7 +44,7 @@ impl Location {
 
 /// MiB of a file that SQLite can map at most, as `.cargo/config.toml` has it built;
 /// built in another way, it maps less than it is asked to.
-pub const MAX_MAP_MIB: u32 = 1024 * 1024;
+pub(crate) const MAX_MAP_MIB: u32 = 1024 * 1024;
 
 /// How a database is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct SqliteOptions {
     /// How long any single write may wait and take.
     pub timeout: Duration,
     /// MiB of the file that are read through a memory map, at most
-    /// [`MAX_MAP_MIB`]; 0 for none. The system may take that memory back at any
+    /// `MAX_MAP_MIB`; 0 for none. The system may take that memory back at any
     /// time.
     pub map_mib: u32,
 }

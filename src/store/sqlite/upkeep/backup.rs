@@ -16,7 +16,7 @@ const STOP_EVERY: i32 = 10_000;
 
 /// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
-pub enum BackupError {
+pub(crate) enum BackupError {
     #[error("{0} exists already; a backup replaces no file")]
     Exists(String),
     #[error("cannot write {0}: {1}")]
@@ -37,14 +37,14 @@ pub enum BackupError {
 
 /// What a copy holds.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Copied {
+pub(crate) struct Copied {
     pub bytes: u64,
     pub tables: i64,
     pub entities: i64,
 }
 
 /// A copy to be made.
-pub struct Backup {
+pub(crate) struct Backup {
     source: PathBuf,
     file: PathBuf,
     partial: Partial,
@@ -66,7 +66,7 @@ impl Backup {
     ///
     /// # Errors
     /// [`BackupError::Exists`], and what the system says about the folder.
-    pub fn new(source: &Path, file: &Path) -> Result<Self, BackupError> {
+    pub(crate) fn new(source: &Path, file: &Path) -> Result<Self, BackupError> {
         let failed = |error| BackupError::File(file.display().to_string(), error);
         if fs::symlink_metadata(file).is_ok() {
             return Err(BackupError::Exists(file.display().to_string()));
@@ -81,12 +81,12 @@ impl Backup {
     }
 
     /// The unfinished copy.
-    pub fn partial(&self) -> PathBuf {
+    pub(crate) fn partial(&self) -> PathBuf {
         self.partial.0.clone()
     }
 
     /// Stops the copy once it is set.
-    pub fn stop(&self) -> Arc<AtomicBool> {
+    pub(crate) fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
@@ -94,7 +94,7 @@ impl Backup {
     ///
     /// # Errors
     /// [`BackupError`]; nothing is left then.
-    pub fn run(self) -> Result<Copied, BackupError> {
+    pub(crate) fn run(self) -> Result<Copied, BackupError> {
         self.copy()?;
         let copied = self.check()?;
         let failed = |error| BackupError::File(self.file.display().to_string(), error);

@@ -7,4 +7,4 @@ pub(crate) mod purge;
 pub(crate) mod rewind;
 pub(crate) mod size;
 
-pub use backup::{Backup, BackupError, Copied};
+pub(crate) use backup::{Backup, Copied};

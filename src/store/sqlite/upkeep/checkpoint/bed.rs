@@ -6,14 +6,14 @@ use crate::store::sqlite::Location;
 use crate::store::sqlite::connections::open;
 use crate::store::sqlite::connections::options::SqliteOptions;
 
-pub struct Bed {
+pub(crate) struct Bed {
     pub folder: tempfile::TempDir,
     pub options: SqliteOptions,
     pub writer: Connection,
 }
 
 impl Bed {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
         let writer = open::open(&options).unwrap();
@@ -21,14 +21,14 @@ impl Bed {
     }
 
     /// Commits a row of about one page.
-    pub fn commit(&self, n: i64) {
+    pub(crate) fn commit(&self, n: i64) {
         let row = "INSERT INTO tables (table_no, account, name_lower, name, spread, created)
                    VALUES (?1, 'a', ?1, ?2, 1, 1)";
         self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
     }
 
     /// One that sees the state of now for as long as it is there.
-    pub fn reader(&self) -> Connection {
+    pub(crate) fn reader(&self) -> Connection {
         let reader = Connection::open(self.folder.path().join("a.db")).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();
         reader
