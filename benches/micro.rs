@@ -14,7 +14,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rowhouse::auth::accounts::DEVELOPMENT_ACCOUNT as ACCOUNT;
 use rowhouse::auth::{self, AccountSet};
 use rowhouse::codec::atom::{read as atom_read, write as atom_write};
-use rowhouse::codec::feed::{Feed, Form};
+use rowhouse::codec::feed::{Feed, FeedForm};
 use rowhouse::codec::json::{read as json_read, write as json_write};
 use rowhouse::codec::{multipart, stored};
 use rowhouse::model::entity::StoredProperties;
@@ -69,8 +69,8 @@ fn stored_in_jsonb(row: usize) -> Stored {
     Stored { properties, ..entity }
 }
 
-fn context(metadata: json_write::Metadata) -> json_write::Context<'static> {
-    json_write::Context {
+fn context(metadata: json_write::Metadata) -> json_write::MetadataContext<'static> {
+    json_write::MetadataContext {
         metadata,
         base: "http://127.0.0.1:10002/devstoreaccount1",
         account: ACCOUNT,
@@ -111,7 +111,7 @@ fn json(c: &mut Criterion) {
         for (page, of) in [(&page, ""), (&page_in_jsonb, " in jsonb")] {
             group.bench_function(format!("write a page{of}, {name}"), |b| {
                 b.iter(|| {
-                    let mut feed = Feed::open(Form::Json(context), page.len());
+                    let mut feed = Feed::open(FeedForm::Json(context), page.len());
                     black_box(page).iter().for_each(|entity| feed.push(entity.into()).expect("an entity"));
                     feed.close()
                 });

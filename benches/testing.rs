@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use rowhouse::codec::sent::Sent;
+use rowhouse::codec::sent::ValidatedProperties;
 use rowhouse::model::{EdmValue, Key, TableName, Ticks};
 use rowhouse::plan::{Write, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
@@ -91,7 +91,7 @@ async fn fill<B: Backend>(store: &B) {
         let table = TableName::parse(&format!("Table{table}")).expect("a name");
         store.create_table(ACCOUNT, &table, now()).await.expect("a table");
         let text = vec![("Text", EdmValue::String("x".repeat(200)))];
-        let properties = Sent::new(0, &text, None).expect("properties");
+        let properties = ValidatedProperties::new(0, &text, None).expect("properties");
         let write = |row: usize| Write {
             kind: WriteKind::Insert,
             key: Key::new("p", format!("{row:04}")),

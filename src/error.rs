@@ -80,7 +80,7 @@ pub enum Code {
 
 /// What the wire shows of a [`Code`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub struct ErrorFacts {
     /// HTTP status.
     pub status: u16,
     /// The string that clients switch on.
@@ -164,7 +164,7 @@ impl Code {
     /// Status, code and default message (protocol §14; messages as recorded,
     /// the misspelling of `InvalidResourceName` included).
     #[rustfmt::skip]
-    pub const fn facts(self) -> Facts {
+    pub const fn facts(self) -> ErrorFacts {
         let (status, code, message) = match self {
             Code::InvalidInput => (400, "InvalidInput", "One of the request inputs is not valid."),
             Code::BodyNotUnderstood => (400, "InvalidInput", "An error occurred while processing this request."),
@@ -231,7 +231,7 @@ impl Code {
             Code::NotImplemented => (501, "NotImplemented", "The requested operation is not implemented on the specified resource."),
             Code::ServerBusy => (503, "ServerBusy", "The server is busy."),
         };
-        Facts { status, code, message }
+        ErrorFacts { status, code, message }
     }
 
     /// Whether the failure comes from the state of the data rather than from

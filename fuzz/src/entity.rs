@@ -3,11 +3,11 @@
 
 use rowhouse::codec::atom::read as atom_read;
 use rowhouse::codec::atom::write::{Atom, Style};
-use rowhouse::codec::feed::{Feed, Form};
+use rowhouse::codec::feed::{Feed, FeedForm};
 use rowhouse::codec::json::read::{self as json_read, EntityBody};
-use rowhouse::codec::json::write::{self as json_write, Context, Metadata};
-use rowhouse::codec::sent::Sent;
-use rowhouse::codec::stored::{self, Wanted};
+use rowhouse::codec::json::write::{self as json_write, Metadata, MetadataContext};
+use rowhouse::codec::sent::ValidatedProperties;
+use rowhouse::codec::stored::{self, PropertyFinder};
 use rowhouse::error::Result;
 use rowhouse::model::edm::utf16_len;
 use rowhouse::model::entity::{Properties, StoredProperties};
@@ -17,7 +17,7 @@ use rowhouse::model::names::{
 use rowhouse::model::{EdmValue, Entity, IfMatch, Key, Stored};
 use rowhouse::plan::write::single;
 use rowhouse::plan::{Change, Write, WriteKind, decide};
-use rowhouse::request::operation::{EntityWrite, SentEntity, WriteVerb};
+use rowhouse::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
 use crate::{assert_refused, assert_same, now};
 
@@ -37,7 +37,8 @@ fn check(body: &EntityBody<'_>) {
     for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
         let keys = key.as_ref().map_or_else(|| body.counted_keys(), Key::counted_size);
         let EntityBody { partition, row, properties, flaw, has_key_of_other_type: _ } = body.clone();
-        let sent = SentEntity { partition, row, properties: Sent::new(keys, &properties, flaw) };
+        let sent =
+            ValidatedEntity { partition, row, properties: ValidatedProperties::new(keys, &properties, flaw) };
         let properties = body.clone().into_properties();
         let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
         match single(&mut EntityWrite { table, verb, key, body: Some(sent), if_match }) {
@@ -85,8 +86,8 @@ fn check_stored(sent: &Properties, stored: &StoredProperties) {
     let decoded = stored::decode(stored).expect("it is in stored form");
     assert_same(sent, &decoded, "stored and sent differ");
     for (name, value) in sent {
-        let picked =
-            stored::pick(stored.as_str().as_bytes(), &[Wanted::new(name)]).expect("it is in stored form");
+        let picked = stored::pick(stored.as_str().as_bytes(), &[PropertyFinder::new(name)])
+            .expect("it is in stored form");
         assert_same(&vec![(name, value)], &picked, "picked and sent differ");
     }
     let json: serde_json::Value = serde_json::from_str(stored.as_str()).expect("it is JSON");
@@ -95,8 +96,8 @@ fn check_stored(sent: &Properties, stored: &StoredProperties) {
     }
 }
 
-fn context(metadata: Metadata) -> Context<'static> {
-    Context { metadata, base: "http://h/acct", account: "acct", table: "table", select: None }
+fn context(metadata: Metadata) -> MetadataContext<'static> {
+    MetadataContext { metadata, base: "http://h/acct", account: "acct", table: "table", select: None }
 }
 
 /// Clients read what was sent; without metadata, types are lost but not names.
@@ -120,7 +121,7 @@ fn check_json(sent: &Properties, stored: &Stored) {
 /// On a page, where it is printed like the one before, an entity is what it is alone.
 fn check_page(metadata: Metadata, stored: &Stored, document: &str) {
     let alone = document.replacen("\"odata.metadata\":\"http://h/acct/$metadata#table/@Element\",", "", 1);
-    let mut feed = Feed::open(Form::Json(context(metadata)), 2);
+    let mut feed = Feed::open(FeedForm::Json(context(metadata)), 2);
     (0..2).for_each(|_| feed.push(stored.into()).expect("it is in stored form"));
     let page = feed.close();
     assert!(page.ends_with(&format!("\"value\":[{alone},{alone}]}}")), "{page} of {alone}");

@@ -8,7 +8,7 @@ pub mod filter;
 use std::fmt::Debug;
 
 use rowhouse::auth::AccountSet;
-use rowhouse::codec::failure::{self, Occasion};
+use rowhouse::codec::failure::{self, ErrorContext};
 use rowhouse::codec::{multipart, xml};
 use rowhouse::error::{Code, Error};
 use rowhouse::model::Ticks;
@@ -45,7 +45,7 @@ pub fn assert_refused(error: &Error) {
     let status = error.code.facts().status;
     let blamed = (400..500).contains(&status) || error.code == Code::NotImplemented;
     assert!(blamed, "the server blames itself: {error:?}");
-    let occasion = Occasion { request_id: "id", now: now() };
+    let occasion = ErrorContext { request_id: "id", now: now() };
     let json: serde_json::Value = serde_json::from_str(&failure::json(error, &occasion)).expect("it is JSON");
     let said = json["odata.error"]["message"]["value"].as_str().expect("there is a message");
     assert!(said.contains(error.text()), "{said:?} does not say {:?}", error.text());

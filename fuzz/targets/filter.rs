@@ -8,7 +8,7 @@ use rowhouse::model::{Key, Stored};
 use rowhouse::odata::{self, Expr};
 use rowhouse::plan::filter::{Subject, predicate};
 use rowhouse::plan::page::token;
-use rowhouse::plan::predicate::{Prepared, View};
+use rowhouse::plan::predicate::{EntityView, Prepared};
 use rowhouse::plan::span::first_whole_partition;
 use rowhouse::plan::{Predicate, Span, query};
 use rowhouse::request::QueryOptions;
@@ -67,7 +67,7 @@ fn holds(predicate: &Predicate, entity: &Stored) -> bool {
     let decoded = stored::decode(&entity.properties).expect("it is in stored form");
     let properties = decoded.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let Key { partition, row } = &entity.key;
-    predicate.eval(&View { partition, row, modified: entity.modified, properties })
+    predicate.eval(&EntityView { partition, row, modified: entity.modified, properties })
 }
 
 fn lies_in(key: &Key, span: &Span) -> bool {
@@ -90,7 +90,7 @@ fn check_tables(expr: &Expr) {
     let scan = query::tables(&options).expect("its filter was understood");
     for key in Mentioned::by(expr).keys() {
         let name = key.partition.to_ascii_lowercase();
-        let view = View { partition: &name, row: "", modified: now(), properties: Vec::new() };
+        let view = EntityView { partition: &name, row: "", modified: now(), properties: Vec::new() };
         let found = scan.spans.iter().any(|span| {
             name >= first_whole_partition(&span.lower)
                 && span.upper.as_ref().is_none_or(|upper| name < first_whole_partition(upper))

@@ -8,7 +8,7 @@ use rowhouse::plan;
 use rowhouse::request::batch::Batch;
 use rowhouse::request::operation::Context;
 use rowhouse::request::options::Options;
-use rowhouse::request::{self, Head, Wanted, allow, target};
+use rowhouse::request::{self, Head, RequestKind, allow, target};
 use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused, http, now};
 
 fuzz_target!(|data: &[u8]| {
@@ -33,11 +33,11 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
     assert!(allow::methods(&target.resource, &options).ends_with("OPTIONS"));
     let context = Context { head, options: &options, body, max_comparisons: COMPARISONS };
     match request::read(&context, &target)?.wanted {
-        Wanted::One(mut operation) => plan::plan(&mut operation).map(drop),
-        Wanted::Batch(Batch::ChangeSet { mut parts, failure }) => {
+        RequestKind::One(mut operation) => plan::plan(&mut operation).map(drop),
+        RequestKind::Batch(Batch::ChangeSet { mut parts, failure }) => {
             plan::change_set(&mut parts, failure.as_ref()).map(drop)
         }
-        Wanted::Batch(Batch::Query(part)) => match *part {
+        RequestKind::Batch(Batch::Query(part)) => match *part {
             Ok(mut part) => plan::plan(&mut part.wanted).map(drop),
             Err(failed) => Err(failed.error),
         },

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use rowhouse::auth::Identity;
 use rowhouse::auth::accounts::AccountKey;
 use rowhouse::auth::grant::KeyRange;
-use rowhouse::auth::issue::{Grant, Subject};
+use rowhouse::auth::issue::{Grant, SasSubject};
 use rowhouse::auth::sas::{Claim, Use};
 use rowhouse::codec::policies::read_time;
 use rowhouse::error::{Code, Result};
@@ -57,8 +57,10 @@ fn issued(lines: &[Option<&str>; 13], keys: &[AccountKey]) {
         version,
     ] = lines.map(|line| line.map(str::to_owned));
     let subject = match table {
-        Some(table) => Subject::Table { table, policy: None, start: (start_p, start_r), end: (end_p, end_r) },
-        None => Subject::Account {
+        Some(table) => {
+            SasSubject::Table { table, policy: None, start: (start_p, start_r), end: (end_p, end_r) }
+        }
+        None => SasSubject::Account {
             services: services.unwrap_or_default(),
             resources: resources.unwrap_or_default(),
         },
@@ -88,7 +90,7 @@ fn check(grant: &Grant, proven: Identity) {
     let asked = sorted(grant.permissions.as_deref().unwrap_or_default());
     match (&grant.subject, proven) {
         (
-            Subject::Table { table: asked_table, start, end, .. },
+            SasSubject::Table { table: asked_table, start, end, .. },
             Identity::TableSas { table, permissions, range },
         ) => {
             assert_eq!((table, sorted(&permissions)), (asked_table.to_ascii_lowercase(), asked));
@@ -97,7 +99,7 @@ fn check(grant: &Grant, proven: Identity) {
             let expected = KeyRange::from_bounds(sp.as_deref(), sr.as_deref(), ep.as_deref(), er.as_deref());
             assert_eq!(range, expected);
         }
-        (Subject::Account { resources, .. }, Identity::AccountSas { permissions, resource_types }) => {
+        (SasSubject::Account { resources, .. }, Identity::AccountSas { permissions, resource_types }) => {
             assert_eq!((sorted(&permissions), sorted(&resource_types)), (asked, sorted(resources)));
         }
         (asked, proven) => panic!("{proven:?} for {asked:?}"),

@@ -58,11 +58,11 @@ pub(crate) struct Follower {
 struct Seen {
     /// The count of changes.
     changes: i64,
-    known: Known,
+    known: KnownAccounts,
 }
 
 /// What is known of the stored accounts, by name.
-type Known = HashMap<String, Learnt>;
+type KnownAccounts = HashMap<String, Learnt>;
 
 /// The keys of an account, as far as they have opened, and what tells whether
 /// they still are its keys.
@@ -88,9 +88,9 @@ impl Follower {
         let changes = store.account_changes().await?;
         let stored = store.accounts().await?;
         check(&master, &stored)?;
-        let last = Mutex::new(Seen { changes, known: Known::new() });
+        let last = Mutex::new(Seen { changes, known: KnownAccounts::new() });
         let mut follower = Self { master, given, last };
-        let (set, known) = follower.set(&Known::new(), &stored);
+        let (set, known) = follower.set(&KnownAccounts::new(), &stored);
         follower.last.get_mut().known = known;
         Ok((follower, set))
     }
@@ -129,8 +129,8 @@ impl Follower {
     }
 
     /// What is served of the stored accounts, and what is then known of them.
-    fn set(&self, known: &Known, stored: &[StoredAccount]) -> (AccountSet, Known) {
-        let known: Known =
+    fn set(&self, known: &KnownAccounts, stored: &[StoredAccount]) -> (AccountSet, KnownAccounts) {
+        let known: KnownAccounts =
             stored.iter().map(|account| (account.name.clone(), self.learn(known, account))).collect();
         let set = self.given.beside(stored.iter().map(|account| {
             let keys = known.get(&account.name).filter(|_| !account.disabled);
@@ -143,7 +143,7 @@ impl Follower {
     /// The keys of an account. Those that do not open, because they were sealed
     /// anew under a master key that this server is yet to be given, are still
     /// what they were; a key that was made since is not known.
-    fn learn(&self, known: &Known, account: &StoredAccount) -> Learnt {
+    fn learn(&self, known: &KnownAccounts, account: &StoredAccount) -> Learnt {
         let before = known.get(&account.name).filter(|learnt| learnt.created == account.created);
         let keys = KeySlot::BOTH.map(|slot| {
             let at = slot.index();

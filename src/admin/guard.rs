@@ -12,9 +12,9 @@ pub(crate) const MIN_TOKEN: usize = 16;
 
 /// A secret that operators show, kept as its hash only.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token([u8; 32]);
+pub(crate) struct AdminToken([u8; 32]);
 
-impl Token {
+impl AdminToken {
     /// A token of at least [`MIN_TOKEN`] characters that can stand in a header.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let fits = text.len() >= MIN_TOKEN && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -27,9 +27,9 @@ impl Token {
     }
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AdminToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("AdminToken(…)")
     }
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Asking<'a> {
 ///
 /// # Errors
 /// 401 without the right token, 403 for what a foreign page asks.
-pub(crate) fn let_in(token: Option<&Token>, asking: Asking<'_>) -> Result<(), Refusal> {
+pub(crate) fn let_in(token: Option<&AdminToken>, asking: Asking<'_>) -> Result<(), Refusal> {
     let Some(token) = token else { return from_here(asking) };
     let shown = asking.authorization.and_then(|header| {
         let (scheme, text) = header.split_once(' ')?;
@@ -88,16 +88,16 @@ mod tests {
 
     #[test]
     fn a_token_is_long_and_can_stand_in_a_header() {
-        assert!(Token::new(TEXT).is_some());
+        assert!(AdminToken::new(TEXT).is_some());
         for text in ["", "short", "0123456789abcde", "0123456789 abcdef", "0123456789abcdé"] {
-            assert_eq!(Token::new(text), None, "{text}");
+            assert_eq!(AdminToken::new(text), None, "{text}");
         }
-        assert!(!format!("{:?}", Token::new(TEXT)).contains("0123"));
+        assert!(!format!("{:?}", AdminToken::new(TEXT)).contains("0123"));
     }
 
     #[test]
     fn only_the_token_lets_in_where_there_is_one() {
-        let token = Token::new(TEXT);
+        let token = AdminToken::new(TEXT);
         let ask = |authorization| {
             let asking = Asking { authorization, host: Some("x.example"), origin: None };
             let_in(token.as_ref(), asking).map_err(|refusal| refusal.status)

@@ -82,7 +82,7 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
             false => Refusal::new(404, "NotFound", "There is no such resource; see /openapi.json."),
         });
     };
-    if route.access == Access::Token && admin.token.is_none() {
+    if route.access == Access::AdminToken && admin.token.is_none() {
         return Err(Refusal::new(
             403,
             "TokenNeeded",

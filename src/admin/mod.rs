@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use call::{Call, Refusal, Reply};
-pub(crate) use guard::Token;
+pub(crate) use guard::AdminToken;
 pub(crate) use listen::listen;
 
 use crate::accounts::Follower;
@@ -31,7 +31,7 @@ use crate::service::Service;
 pub(crate) struct Admin {
     pub service: Arc<Service>,
     /// What an operator has to know, if anything.
-    pub token: Option<Token>,
+    pub token: Option<AdminToken>,
     /// Whether test suites may reset and restore what is stored.
     pub test_mode: bool,
     /// Where the accounts of the database are served.
@@ -43,7 +43,7 @@ impl Admin {
     /// For a server that serves.
     pub(crate) fn new(
         service: Arc<Service>,
-        token: Option<Token>,
+        token: Option<AdminToken>,
         follower: Option<Arc<Follower>>,
         test_mode: bool,
     ) -> Self {

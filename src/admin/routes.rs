@@ -30,7 +30,7 @@ pub(crate) enum Access {
     Guarded,
     /// Whoever has the token. Without one nobody: what is changed here, and the
     /// keys that are shown, are not for every program of the machine.
-    Token,
+    AdminToken,
 }
 
 /// All routes, in the order of the documentation.
@@ -66,7 +66,7 @@ const fn guarded(method: &'static str, path: &'static str, handler: Handler) -> 
 }
 
 const fn token(method: &'static str, path: &'static str, handler: Handler) -> Route {
-    Route { method, path, access: Access::Token, is_for_tests: false, handler }
+    Route { method, path, access: Access::AdminToken, is_for_tests: false, handler }
 }
 
 const fn for_tests(method: &'static str, path: &'static str, handler: Handler) -> Route {

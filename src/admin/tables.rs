@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct TablesReport<'a> {
     account: &'a str,
     /// What the numbers are.
     method: String,
@@ -90,7 +90,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         "The first {SAMPLE} entities of each table were looked at. Where complete is false, the table \
          holds more than its numbers say. Bytes are those of keys and stored properties, without indexes."
     );
-    Ok(Reply::json(200, &Answer { account: &account, method, tables: measured, next }))
+    Ok(Reply::json(200, &TablesReport { account: &account, method, tables: measured, next }))
 }
 
 async fn size(store: &Store, account: &str, name: &str) -> Result<Option<TableSize>, Refusal> {

@@ -17,7 +17,7 @@ const RESOURCES: &str = "sco";
 
 /// What a token is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum SasSubject {
     /// One table, or a part of it.
     Table {
         table: String,
@@ -34,7 +34,7 @@ pub enum Subject {
 /// A token that is not signed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    pub subject: Subject,
+    pub subject: SasSubject,
     /// Letters in any order; none only with a policy.
     pub permissions: Option<String>,
     /// Times in the grammar of [`read_time`].
@@ -97,7 +97,7 @@ impl Grant {
         self.check()?;
         let mut fields = vec![("sv", Some(self.version.clone()))];
         let letters = match &self.subject {
-            Subject::Table { table, policy, start, end } => {
+            SasSubject::Table { table, policy, start, end } => {
                 TableName::parse(table).map_err(|_| GrantError::Table(table.clone()))?;
                 if [start, end].iter().any(|(partition, row)| row.is_some() && partition.is_none()) {
                     return Err(GrantError::Range);
@@ -110,7 +110,7 @@ impl Grant {
                 fields.extend([("epk", end.0.clone()), ("erk", end.1.clone())]);
                 ON_TABLE
             }
-            Subject::Account { services, resources } => {
+            SasSubject::Account { services, resources } => {
                 let services = ordered(services, SERVICES).filter(|s| s.contains('t'));
                 let resources_ordered = ordered(resources, RESOURCES);
                 fields.push(("ss", Some(services.ok_or_else(|| self.services())?)));
@@ -132,13 +132,13 @@ impl Grant {
 
     fn services(&self) -> GrantError {
         match &self.subject {
-            Subject::Account { services, .. } => GrantError::Services(services.clone()),
-            Subject::Table { .. } => GrantError::Services(String::new()),
+            SasSubject::Account { services, .. } => GrantError::Services(services.clone()),
+            SasSubject::Table { .. } => GrantError::Services(String::new()),
         }
     }
 
     fn check(&self) -> Result<(), GrantError> {
-        let with_policy = matches!(&self.subject, Subject::Table { policy: Some(_), .. });
+        let with_policy = matches!(&self.subject, SasSubject::Table { policy: Some(_), .. });
         for (name, given) in [("the expiry", &self.expiry), ("permissions", &self.permissions)] {
             if given.is_none() && !with_policy {
                 return Err(GrantError::Missing(name));
@@ -179,7 +179,7 @@ mod tests {
 
     fn table() -> Grant {
         Grant {
-            subject: Subject::Table {
+            subject: SasSubject::Table {
                 table: "People".into(),
                 policy: None,
                 start: (Some("a'b".into()), None),
@@ -205,7 +205,7 @@ mod tests {
         let token = sign(|_| {}).unwrap();
         assert!(token.starts_with("sv=2019-02-02&tn=People&spk=a%27b&se=2030-01-01&sp=rd&sig="), "{token}");
         let token = sign(|g| {
-            g.subject = Subject::Account { services: "tb".into(), resources: "os".into() };
+            g.subject = SasSubject::Account { services: "tb".into(), resources: "os".into() };
             g.permissions = Some("lwr".into());
         });
         assert!(token.unwrap().starts_with("sv=2019-02-02&ss=bt&srt=so&se=2030-01-01&sp=rwl&sig="));
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn what_the_server_would_refuse_is_named() {
         let subject = |g: &mut Grant, s: &str, r: &str| {
-            g.subject = Subject::Account { services: s.into(), resources: r.into() };
+            g.subject = SasSubject::Account { services: s.into(), resources: r.into() };
         };
         let text = |text: &str| text.to_owned();
         assert_eq!(
@@ -229,8 +229,8 @@ mod tests {
         assert_eq!(sign(|g| g.expiry = None), Err(GrantError::Missing("the expiry")));
         for empty in [(Some(text("")), None), (Some(text("a")), Some(text("")))] {
             let outcome = sign(|g| match &mut g.subject {
-                Subject::Table { end, .. } => *end = empty.clone(),
-                Subject::Account { .. } => {}
+                SasSubject::Table { end, .. } => *end = empty.clone(),
+                SasSubject::Account { .. } => {}
             });
             assert_eq!(outcome, Err(GrantError::End));
         }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(sign(|g| g.version = text("x")), Err(GrantError::Version(text("x"))));
         assert_eq!(sign(|g| subject(g, "b", "s")), Err(GrantError::Services(text("b"))));
         assert_eq!(sign(|g| subject(g, "t", "z")), Err(GrantError::Resources(text("z"))));
-        let range = |table: &str, start| Subject::Table {
+        let range = |table: &str, start| SasSubject::Table {
             table: text(table),
             policy: None,
             start,

@@ -54,7 +54,7 @@ pub fn credentials(
     {
         return Ok(Credentials::Token(token.trim().to_owned()));
     }
-    let credentials = shared_key::Credentials::parse(header)?;
+    let credentials = shared_key::AuthorizationHeader::parse(header)?;
     let keys = accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
     shared_key::verify(&credentials, head, target, keys, now)?;
     Ok(Credentials::Verified(Identity::AccountKey))

@@ -49,11 +49,11 @@ const FOREIGN: [&str; 14] = [
 pub struct Claim {
     fields: Vec<(String, String)>,
     signature: Vec<u8>,
-    kind: Kind,
+    kind: SasKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum SasKind {
     Table(TableName),
     Account,
 }
@@ -106,9 +106,9 @@ impl Claim {
         let kind = match (field("tn"), field("ss").or(field("srt"))) {
             (Some(table), None) => {
                 let name = TableName::parse(table);
-                Kind::Table(name.map_err(|_| failed(format!("tn is {table:?}, which names no table")))?)
+                SasKind::Table(name.map_err(|_| failed(format!("tn is {table:?}, which names no table")))?)
             }
-            (None, Some(_)) => Kind::Account,
+            (None, Some(_)) => SasKind::Account,
             _ => return Err(failed("either tn, for a table, or ss and srt, for the account, are needed")),
         };
         let claim = Self { fields, signature, kind };
@@ -137,12 +137,12 @@ impl Claim {
         let has = |name: &str| self.field(name).is_some();
         let version = self.text("sv");
         let oldest = match self.kind {
-            Kind::Table(_) => "2012-02-12",
-            Kind::Account => "2015-04-05",
+            SasKind::Table(_) => "2012-02-12",
+            SasKind::Account => "2015-04-05",
         };
         let foreign: &[&str] = match self.kind {
-            Kind::Table(_) => &["ss", "srt", "ses"],
-            Kind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
+            SasKind::Table(_) => &["ss", "srt", "ses"],
+            SasKind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
         };
         // UNVERIFIED: what the service takes an empty end for.
         let ends = !["epk", "erk"].iter().any(|name| self.field(name) == Some(""));
@@ -170,7 +170,7 @@ impl Claim {
     /// The table and the stored policy that the signature relies on.
     pub(crate) fn policy(&self) -> Option<(&TableName, &str)> {
         match (&self.kind, self.field("si").filter(|id| !id.is_empty())) {
-            (Kind::Table(table), Some(id)) => Some((table, id)),
+            (SasKind::Table(table), Some(id)) => Some((table, id)),
             _ => None,
         }
     }
@@ -217,10 +217,10 @@ impl Claim {
         check_time(start.as_deref(), &expiry, usage.now)?;
         self.check_use(usage)?;
         match &self.kind {
-            Kind::Table(_) if !is_permission(&permissions) => {
+            SasKind::Table(_) if !is_permission(&permissions) => {
                 Err(failed(format!("sp is {permissions:?}, not r, a, u, d in this order")))
             }
-            Kind::Table(table) => Ok(Identity::TableSas {
+            SasKind::Table(table) => Ok(Identity::TableSas {
                 table: table.lower().to_owned(),
                 permissions,
                 range: KeyRange::from_bounds(
@@ -230,8 +230,10 @@ impl Claim {
                     self.field("erk"),
                 ),
             }),
-            Kind::Account if !self.text("ss").contains('t') => Err(Code::AuthorizationServiceMismatch.into()),
-            Kind::Account => {
+            SasKind::Account if !self.text("ss").contains('t') => {
+                Err(Code::AuthorizationServiceMismatch.into())
+            }
+            SasKind::Account => {
                 Ok(Identity::AccountSas { permissions, resource_types: self.text("srt").to_owned() })
             }
         }
@@ -260,13 +262,13 @@ impl Claim {
         let version = self.text("sv");
         let join = |names: &[&str]| names.iter().map(|n| self.text(n)).collect::<Vec<_>>().join("\n");
         match &self.kind {
-            Kind::Account => {
+            SasKind::Account => {
                 let tail =
                     if version >= "2020-12-06" { format!("{}\n", self.text("ses")) } else { String::new() };
                 let fields = join(&["sp", "ss", "srt", "st", "se", "sip", "spr", "sv"]);
                 format!("{account}\n{fields}\n{tail}")
             }
-            Kind::Table(table) => {
+            SasKind::Table(table) => {
                 let prefix = if version >= "2015-02-21" { "/table" } else { "" };
                 let resource = format!("{prefix}/{account}/{}", table.lower());
                 let restrictions: &[&str] = if version >= "2015-04-05" { &["sip", "spr"] } else { &[] };

@@ -29,14 +29,14 @@ pub(crate) enum Scheme {
 
 /// What an Authorization header claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Credentials<'a> {
+pub(crate) struct AuthorizationHeader<'a> {
     pub scheme: Scheme,
     pub account: &'a str,
     /// The signature, base64.
     pub signature: &'a str,
 }
 
-impl<'a> Credentials<'a> {
+impl<'a> AuthorizationHeader<'a> {
     /// Reads `SharedKey account:signature` or `SharedKeyLite account:signature`.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl<'a> Credentials<'a> {
 /// # Errors
 /// [`Code::AuthenticationFailed`], whatever the reason.
 pub(crate) fn verify(
-    credentials: &Credentials<'_>,
+    credentials: &AuthorizationHeader<'_>,
     head: &Head,
     target: &Target,
     keys: &[AccountKey],

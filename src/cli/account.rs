@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::endpoint::{EndpointSettings, connection_string};
-use super::output::{Done, Form, Problem, block_on};
+use super::output::{Done, OutputForm, Problem, block_on};
 use crate::accounts;
 use crate::app;
 use crate::auth::seal::{KeySlot, MasterKeys};
@@ -62,11 +62,11 @@ pub(crate) enum AccountCommand {
 
 /// Where the accounts are.
 #[derive(Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct AccountsPlace {
     #[command(flatten)]
     storage: StorageSettings,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 #[derive(Debug, Args)]
@@ -81,13 +81,13 @@ pub(crate) struct AddArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
     #[command(flatten)]
-    place: Place,
+    place: AccountsPlace,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
-    place: Place,
+    place: AccountsPlace,
 }
 
 #[derive(Debug, Args)]
@@ -96,13 +96,13 @@ pub(crate) struct RotateArguments {
     name: String,
     /// The key to replace
     #[arg(long, value_enum)]
-    key: Slot,
+    key: KeyNumber,
     #[command(flatten)]
     endpoint: EndpointSettings,
     #[command(flatten)]
     master_key: MasterKeySettings,
     #[command(flatten)]
-    place: Place,
+    place: AccountsPlace,
 }
 
 #[derive(Debug, Args)]
@@ -110,7 +110,7 @@ pub(crate) struct NameArguments {
     /// The account's name
     name: String,
     #[command(flatten)]
-    place: Place,
+    place: AccountsPlace,
 }
 
 #[derive(Debug, Args)]
@@ -118,23 +118,23 @@ pub(crate) struct ResealArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
     #[command(flatten)]
-    place: Place,
+    place: AccountsPlace,
 }
 
 /// A key as people count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Slot {
+pub(crate) enum KeyNumber {
     #[value(name = "1")]
     First,
     #[value(name = "2")]
     Second,
 }
 
-impl From<Slot> for KeySlot {
-    fn from(slot: Slot) -> Self {
+impl From<KeyNumber> for KeySlot {
+    fn from(slot: KeyNumber) -> Self {
         match slot {
-            Slot::First => KeySlot::First,
-            Slot::Second => KeySlot::Second,
+            KeyNumber::First => KeySlot::First,
+            KeyNumber::Second => KeySlot::Second,
         }
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
     }
 }
 
-impl Place {
+impl AccountsPlace {
     /// The database, which has to be there.
     async fn open(&self) -> Done<Store> {
         Ok(app::open_existing(&self.database()?).await?)
@@ -229,7 +229,7 @@ fn rotate(arguments: &RotateArguments) -> Done {
         let store = place.open().await?;
         Ok(accounts::rotate(&store, &master, name, (*slot).into(), now()).await?)
     })?;
-    let number = if *slot == Slot::First { 1 } else { 2 };
+    let number = if *slot == KeyNumber::First { 1 } else { 2 };
     let connect = connection_string(&origin, name, &key);
     place.form.print(
         &format!(
@@ -259,7 +259,7 @@ fn reseal(arguments: &ResealArguments) -> Done {
     place.form.print(&text, &json!({ "resealed": many }))
 }
 
-fn list(place: &Place) -> Done {
+fn list(place: &AccountsPlace) -> Done {
     let found = block_on(async { Ok(accounts::list(&place.open().await?).await?) })?;
     let lines: Vec<String> = found.iter().map(line).collect();
     let text =

@@ -21,7 +21,7 @@ use crate::store::sqlite::obstacle;
 /// Rowhouse is as strict as the service.
 #[derive(Debug, Parser)]
 #[command(name = "azurite", version, disable_version_flag = true, rename_all = "camelCase")]
-struct Line {
+struct AzuriteArguments {
     /// Address of the blob service's stand-in
     #[arg(long, default_value = "127.0.0.1")]
     blob_host: String,
@@ -119,14 +119,14 @@ struct Own {
 }
 
 /// A line that clap did not accept, or a server that did not start.
-pub(crate) enum Problem {
-    Line(clap::Error),
+pub(crate) enum StartProblem {
+    Arguments(clap::Error),
     Serve(ServeError),
 }
 
-impl<E: Into<ServeError>> From<E> for Problem {
+impl<E: Into<ServeError>> From<E> for StartProblem {
     fn from(error: E) -> Self {
-        Problem::Serve(error.into())
+        StartProblem::Serve(error.into())
     }
 }
 
@@ -134,11 +134,11 @@ impl<E: Into<ServeError>> From<E> for Problem {
 ///
 /// # Errors
 /// What is to be said about the line or the start.
-pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), Problem> {
-    let line = Line::try_parse_from(arguments).map_err(Problem::Line)?;
+pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
+    let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
     let own = weigh(&mut Own::command(), &line.as_settings());
     let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));
-    let settings = own.map_err(Problem::Line)?.settings;
+    let settings = own.map_err(StartProblem::Arguments)?.settings;
     let mut config = settings.read().map_err(ServeError::from)?;
     config.tls = line.pfx().or(config.tls);
     start_logging(&settings)?;
@@ -171,7 +171,7 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
     Ok(())
 }
 
-impl Line {
+impl AzuriteArguments {
     /// Why the folder of the data cannot be made.
     fn not_made(&self, error: &io::Error) -> ServeError {
         let missing = self.location.ancestors().take_while(|path| !path.exists()).last();
@@ -236,7 +236,8 @@ mod tests {
     use super::*;
 
     fn flags(arguments: &[&str]) -> Result<Vec<String>, String> {
-        let line = Line::try_parse_from([&["azurite"], arguments].concat()).map_err(|e| e.to_string())?;
+        let line = AzuriteArguments::try_parse_from([&["azurite"], arguments].concat())
+            .map_err(|e| e.to_string())?;
         Ok(line.as_settings().into_iter().map(|f| f.into_string().unwrap()).collect())
     }
 

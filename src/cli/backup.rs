@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::output::{Done, Form, Problem, block_on};
+use super::output::{Done, OutputForm, Problem, block_on};
 use crate::app::AppError;
 use crate::config::{Database, Mistakes, StorageSettings};
 use crate::store::sqlite::{Backup, Copied, Location};
@@ -25,7 +25,7 @@ pub(crate) struct BackupArguments {
     #[command(flatten)]
     storage: StorageSettings,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 /// Copies the database to a new file and checks the copy.

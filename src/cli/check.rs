@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::output::{Done, Form, Problem, block_on};
+use super::output::{Done, OutputForm, Problem, block_on};
 use crate::accounts;
 use crate::app;
 use crate::config::{Config, Database, Settings};
@@ -24,13 +24,13 @@ pub(crate) struct CheckArguments {
     #[command(flatten)]
     pub(super) settings: Settings,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 /// One thing that was looked at.
 struct Finding {
     name: &'static str,
-    verdict: Verdict,
+    verdict: CheckResult,
     found: String,
     /// What to do, unless all is well.
     advice: Option<String>,
@@ -38,7 +38,7 @@ struct Finding {
 
 /// What a finding is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CheckResult {
     Fine,
     /// A server works, but perhaps not as it was meant.
     Warning,
@@ -46,15 +46,15 @@ enum Verdict {
 }
 
 fn fine(name: &'static str, found: impl Into<String>) -> Finding {
-    Finding { name, verdict: Verdict::Fine, found: found.into(), advice: None }
+    Finding { name, verdict: CheckResult::Fine, found: found.into(), advice: None }
 }
 
 fn doubtful(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { name, verdict: Verdict::Warning, found: found.into(), advice: Some(advice.into()) }
+    Finding { name, verdict: CheckResult::Warning, found: found.into(), advice: Some(advice.into()) }
 }
 
 fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { name, verdict: Verdict::Problem, found: found.into(), advice: Some(advice.into()) }
+    Finding { name, verdict: CheckResult::Problem, found: found.into(), advice: Some(advice.into()) }
 }
 
 /// Looks at the settings and at the database, and prints what it found.
@@ -63,7 +63,7 @@ fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>
 /// [`Problem`] if anything is wrong, after everything was printed.
 pub(crate) fn run(arguments: &CheckArguments) -> Done {
     let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
-    let problems = findings.iter().filter(|finding| finding.verdict == Verdict::Problem).count();
+    let problems = findings.iter().filter(|finding| finding.verdict == CheckResult::Problem).count();
     let lines: Vec<String> = findings.iter().map(line).collect();
     let values: Vec<Value> = findings.iter().map(value).collect();
     arguments.form.print(&lines.join("\n"), &json!({ "ok": problems == 0, "checks": values }))?;
@@ -77,9 +77,9 @@ pub(crate) fn run(arguments: &CheckArguments) -> Done {
 fn line(finding: &Finding) -> String {
     let Finding { name, verdict, found, advice } = finding;
     let word = match verdict {
-        Verdict::Fine => "ok",
-        Verdict::Warning => "warning",
-        Verdict::Problem => "problem",
+        CheckResult::Fine => "ok",
+        CheckResult::Warning => "warning",
+        CheckResult::Problem => "problem",
     };
     let advice = advice.iter().map(|advice| format!("\n         {:<14} {advice}", "what to do:"));
     format!("{word:<8} {name:<14} {found}{}", advice.collect::<String>())
@@ -87,7 +87,7 @@ fn line(finding: &Finding) -> String {
 
 fn value(finding: &Finding) -> Value {
     let Finding { name, verdict, found, advice } = finding;
-    let (ok, warning) = (*verdict != Verdict::Problem, *verdict == Verdict::Warning);
+    let (ok, warning) = (*verdict != CheckResult::Problem, *verdict == CheckResult::Warning);
     json!({ "name": name, "ok": ok, "warning": warning, "found": found, "advice": advice })
 }
 
@@ -304,7 +304,10 @@ mod tests {
         let mut found = inspection();
         change(&mut found);
         let findings = of_database(&database(), &found).into_iter();
-        findings.filter(|finding| finding.verdict == Verdict::Problem).map(|finding| finding.name).collect()
+        findings
+            .filter(|finding| finding.verdict == CheckResult::Problem)
+            .map(|finding| finding.name)
+            .collect()
     }
 
     #[test]

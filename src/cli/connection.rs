@@ -9,7 +9,7 @@ const DEVELOPMENT_TABLES: &str = "http://127.0.0.1:10002/devstoreaccount1";
 
 /// What a connection string says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionString {
     pub account: String,
     /// In base64.
     pub key: String,
@@ -17,7 +17,7 @@ pub(crate) struct Connection {
     pub tables: Option<String>,
 }
 
-impl Connection {
+impl ConnectionString {
     /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ mod tests {
     fn addresses_are_those_that_sdks_find() {
         let tables = |rest: &str| {
             let text = format!("AccountName=abc; accountkey=AA==;{rest}");
-            Connection::parse(&text).map(|read| (read.account, read.key, read.tables)).map_err(|p| p.0)
+            ConnectionString::parse(&text).map(|read| (read.account, read.key, read.tables)).map_err(|p| p.0)
         };
         for (rest, expected) in [
             ("", None),
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn development_storage_is_the_account_that_everybody_knows() {
-        let read = Connection::parse("usedevelopmentstorage=TRUE;").unwrap();
+        let read = ConnectionString::parse("usedevelopmentstorage=TRUE;").unwrap();
         assert_eq!((read.account.as_str(), read.key.as_str()), (DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY));
         assert_eq!(read.tables.as_deref(), Some(DEVELOPMENT_TABLES));
         for wrong in ["UseDevelopmentStorage=false", "AccountName=abc", "AccountName=abc;AccountKey=", "x"] {
-            assert!(Connection::parse(wrong).is_err(), "{wrong}");
+            assert!(ConnectionString::parse(wrong).is_err(), "{wrong}");
         }
     }
 }

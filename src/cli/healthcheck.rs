@@ -11,7 +11,7 @@ use ureq::Agent;
 use ureq::tls::TlsConfig;
 
 use super::endpoint::{Port, reachable};
-use super::output::{Done, Form, Problem};
+use super::output::{Done, OutputForm, Problem};
 use crate::config::address;
 
 /// Where to ask.
@@ -26,11 +26,11 @@ pub(crate) struct HealthcheckArguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
     timeout: u64,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 /// An answer.
-struct Answer {
+struct ProbeAnswer {
     status: u16,
     /// Whether it has the request id that every answer to clients has.
     has_request_id: bool,
@@ -67,7 +67,7 @@ impl HealthcheckArguments {
     }
 
     /// `/readyz` is 200 while the database answers.
-    fn judge_readiness(&self, admin: SocketAddr, answer: &Answer) -> Done {
+    fn judge_readiness(&self, admin: SocketAddr, answer: &ProbeAnswer) -> Done {
         match answer.status {
             200 => self.report(&format!("http://{admin}"), 200, "is ready"),
             status => {
@@ -116,8 +116,8 @@ fn agent(timeout: Duration) -> Agent {
 }
 
 /// The answer to a request that needs no credentials.
-fn ask(agent: &Agent, url: &str) -> Result<Answer, ureq::Error> {
+fn ask(agent: &Agent, url: &str) -> Result<ProbeAnswer, ureq::Error> {
     let answer = agent.get(url).call()?;
     let has_request_id = answer.headers().contains_key("x-ms-request-id");
-    Ok(Answer { status: answer.status().as_u16(), has_request_id })
+    Ok(ProbeAnswer { status: answer.status().as_u16(), has_request_id })
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use super::output::{Done, Form, Problem, block_on};
+use super::output::{Done, OutputForm, Problem, block_on};
 use crate::app;
 use crate::config::{Mistakes, StorageSettings};
 
@@ -13,7 +13,7 @@ pub(crate) struct MigrateArguments {
     #[command(flatten)]
     storage: StorageSettings,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 /// Brings the schema up to date; done again, it changes nothing.

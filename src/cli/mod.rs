@@ -28,7 +28,7 @@ use backup::BackupArguments;
 use check::CheckArguments;
 use healthcheck::HealthcheckArguments;
 use migrate::MigrateArguments;
-use output::{Form, Problem};
+use output::{OutputForm, Problem};
 use parse::{Refused, parse};
 use sas::SasCommand;
 
@@ -40,7 +40,7 @@ use crate::http::read_text;
 /// Without a command, `serve` is meant.
 #[derive(Debug, Parser)]
 #[command(name = "rowhouse", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
-struct Line {
+struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -72,7 +72,7 @@ enum Command {
     Healthcheck(HealthcheckArguments),
     /// Print the version
     #[command(after_help = "Example:\n  rowhouse version --json")]
-    Version(Form),
+    Version(OutputForm),
     /// Print a script that completes commands and options in a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -105,7 +105,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   rowhouse serve --listen 127.0.0.1:10002 --database-url sqlite:///var/lib/rowhouse/tables.db
   DATABASE_URL=postgres://rowhouse@localhost/rowhouse rowhouse serve --master-key-file master.key";
 
-impl Line {
+impl Arguments {
     /// What else is wrong with the settings of a server.
     fn mistakes(&self) -> Option<String> {
         let settings = match &self.command {
@@ -126,13 +126,13 @@ pub fn run() -> ExitCode {
     if let Some(named) = std::env::args_os().next().and_then(|program| Named::of(&program)) {
         return match azurite::run(named, std::env::args_os()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(azurite::Problem::Line(error)) => refuse(&error),
-            Err(azurite::Problem::Serve(error)) => fail(&error.to_string()),
+            Err(azurite::StartProblem::Arguments(error)) => refuse(&error),
+            Err(azurite::StartProblem::Serve(error)) => fail(&error.to_string()),
         };
     }
     let line = match parse(std::env::args_os().collect()) {
         Ok(line) => line,
-        Err(Refused::Line(error)) => return refuse(&error),
+        Err(Refused::Arguments(error)) => return refuse(&error),
         Err(Refused::Values(mistakes)) => return fail(&mistakes),
     };
     let done = match &line.command {
@@ -150,7 +150,7 @@ pub fn run() -> ExitCode {
         }
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Line::command(), "rowhouse", &mut script);
+            clap_complete::generate(*shell, &mut Arguments::command(), "rowhouse", &mut script);
             // A reader that has seen enough is no failure.
             let _ = std::io::stdout().write_all(&script);
             Ok(())

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 /// How to print.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Form {
+pub(crate) struct OutputForm {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-impl Form {
+impl OutputForm {
     /// Prints the text, or what it says as JSON on one line.
     ///
     /// # Errors

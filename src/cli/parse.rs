@@ -8,12 +8,12 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 
-use super::{Line, first_line};
+use super::{Arguments, first_line};
 
 /// Why a command line was not understood.
 pub(crate) enum Refused {
     /// Nothing more can be said, or help was asked for.
-    Line(clap::Error),
+    Arguments(clap::Error),
     /// Values that make no sense, a line each.
     Values(String),
 }
@@ -22,12 +22,12 @@ pub(crate) enum Refused {
 ///
 /// # Errors
 /// [`Refused`], also for help and the version.
-pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
-    let mut command = Line::command();
+pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> {
+    let mut command = Arguments::command();
     let mut mistakes: Vec<String> = Vec::new();
     loop {
         let read = weigh(&mut command, &arguments);
-        let error = match read.and_then(|mut matches| Line::from_arg_matches_mut(&mut matches)) {
+        let error = match read.and_then(|mut matches| Arguments::from_arg_matches_mut(&mut matches)) {
             Ok(line) if mistakes.is_empty() => return Ok(line),
             Ok(line) => {
                 mistakes.extend(line.mistakes());
@@ -50,7 +50,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Line, Refused> {
             _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
                 return Err(Refused::Values(mistakes.join("\n")));
             }
-            _ if mistakes.is_empty() => return Err(Refused::Line(error)),
+            _ if mistakes.is_empty() => return Err(Refused::Arguments(error)),
             _ => {
                 mistakes.push(first_line(&error));
                 return Err(Refused::Values(mistakes.join("\n")));

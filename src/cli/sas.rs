@@ -5,9 +5,9 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::endpoint::EndpointSettings;
-use super::output::{Done, Form, Problem, block_on, warn};
+use super::output::{Done, OutputForm, Problem, block_on, warn};
 use super::signer::{KeyArguments, Signer};
-use crate::auth::issue::{Grant, Subject};
+use crate::auth::issue::{Grant, SasSubject};
 use crate::codec::policies::read_time;
 use crate::model::Ticks;
 
@@ -53,7 +53,7 @@ pub(crate) struct TableArguments {
     #[arg(long)]
     end_rk: Option<String>,
     #[command(flatten)]
-    common: Common,
+    common: SasArguments,
 }
 
 #[derive(Debug, Args)]
@@ -68,12 +68,12 @@ pub(crate) struct AccountArguments {
     #[arg(long, default_value = "sco")]
     resource_types: String,
     #[command(flatten)]
-    common: Common,
+    common: SasArguments,
 }
 
 /// What both kinds have.
 #[derive(Debug, Args)]
-struct Common {
+struct SasArguments {
     /// When it ends: a time such as 2030-01-31T12:00:00Z, or after 90s, 15m, 12h or 30d
     #[arg(long)]
     expiry: Option<String>,
@@ -97,7 +97,7 @@ struct Common {
     #[command(flatten)]
     key: KeyArguments,
     #[command(flatten)]
-    form: Form,
+    form: OutputForm,
 }
 
 /// Signs a token and prints it.
@@ -109,7 +109,7 @@ pub(crate) fn run(command: &SasCommand) -> Done {
         SasCommand::Table(arguments) => {
             let TableArguments { table, permissions, policy, start_pk, start_rk, end_pk, end_rk, common } =
                 arguments;
-            let subject = Subject::Table {
+            let subject = SasSubject::Table {
                 table: table.clone(),
                 policy: policy.clone(),
                 start: (start_pk.clone(), start_rk.clone()),
@@ -118,14 +118,15 @@ pub(crate) fn run(command: &SasCommand) -> Done {
             common.issue(subject, permissions, &format!("/{table}"))
         }
         SasCommand::Account(AccountArguments { permissions, services, resource_types, common }) => {
-            let subject = Subject::Account { services: services.clone(), resources: resource_types.clone() };
+            let subject =
+                SasSubject::Account { services: services.clone(), resources: resource_types.clone() };
             common.issue(subject, permissions, "")
         }
     }
 }
 
-impl Common {
-    fn issue(&self, subject: Subject, permissions: &Option<String>, path: &str) -> Done {
+impl SasArguments {
+    fn issue(&self, subject: SasSubject, permissions: &Option<String>, path: &str) -> Done {
         let now = Utc::now();
         let grant = Grant {
             subject,

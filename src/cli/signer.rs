@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
-use super::account::Slot;
-use super::connection::Connection;
+use super::account::KeyNumber;
+use super::connection::ConnectionString;
 use super::output::{Done, Problem};
 use crate::accounts;
 use crate::app;
@@ -36,7 +36,7 @@ pub(crate) struct KeyArguments {
     key_file: Option<PathBuf>,
     /// Which of the account's keys to take, where the settings or the database have them [default: 1]
     #[arg(long, value_enum)]
-    key_slot: Option<Slot>,
+    key_slot: Option<KeyNumber>,
     #[command(flatten)]
     accounts: AccountSettings,
     #[command(flatten)]
@@ -66,7 +66,7 @@ impl KeyArguments {
             return Err(Problem("--key-slot: chooses from the server's keys, but a key is given".into()));
         }
         if let Some(text) = text {
-            let Connection { account: own, key: of_string, tables } = Connection::parse(&text)?;
+            let ConnectionString { account: own, key: of_string, tables } = ConnectionString::parse(&text)?;
             let other = account.filter(|account| *account != own);
             return match (key, other) {
                 (Some(_), _) => Err(Problem("--connection-string and --key: give one of the two".into())),
@@ -91,7 +91,7 @@ impl KeyArguments {
         let holders = self.accounts.read(Vec::new(), &mut mistakes);
         let database = self.storage.read(&mut mistakes);
         let (holders, database) = mistakes.unless(holders.zip(database))?;
-        let slot = KeySlot::from(self.key_slot.unwrap_or(Slot::First)).index();
+        let slot = KeySlot::from(self.key_slot.unwrap_or(KeyNumber::First)).index();
         let name = wanted.map(str::to_owned).or_else(|| holders.accounts.sample().map(|(n, _)| n.to_owned()));
         let none = "give a key with --key and --account, or with --connection-string";
         let name = name.ok_or_else(|| Problem(format!("--account is needed; or {none}")))?;

@@ -7,13 +7,13 @@ use crate::model::Ticks;
 
 /// What an error body needs besides the error.
 #[derive(Debug, Clone, Copy)]
-pub struct Occasion<'a> {
+pub struct ErrorContext<'a> {
     pub request_id: &'a str,
     pub now: Ticks,
 }
 
 /// The message that clients see: index prefix, text, request id and time.
-fn message(error: &Error, occasion: &Occasion<'_>) -> String {
+fn message(error: &Error, occasion: &ErrorContext<'_>) -> String {
     let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
     format!(
         "{prefix}{}\nRequestId:{}\nTime:{}",
@@ -24,7 +24,7 @@ fn message(error: &Error, occasion: &Occasion<'_>) -> String {
 }
 
 /// `{"odata.error":…}`, the same at every metadata level.
-pub fn json(error: &Error, occasion: &Occasion<'_>) -> String {
+pub fn json(error: &Error, occasion: &ErrorContext<'_>) -> String {
     let mut out = String::with_capacity(256);
     out.push_str("{\"odata.error\":{\"code\":");
     push_string(&mut out, error.code.facts().code);
@@ -35,7 +35,7 @@ pub fn json(error: &Error, occasion: &Occasion<'_>) -> String {
 }
 
 /// `<m:error>`, the form of failed authentication and of XML operations.
-pub fn xml(error: &Error, occasion: &Occasion<'_>) -> String {
+pub fn xml(error: &Error, occasion: &ErrorContext<'_>) -> String {
     let text = message(error, occasion);
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
@@ -47,7 +47,7 @@ pub fn xml(error: &Error, occasion: &Occasion<'_>) -> String {
 }
 
 /// `<error>`, the form of errors of the table layer in XML since 2013-08-15.
-pub(crate) fn table_xml(error: &Error, occasion: &Occasion<'_>) -> String {
+pub(crate) fn table_xml(error: &Error, occasion: &ErrorContext<'_>) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
          xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
@@ -58,7 +58,7 @@ pub(crate) fn table_xml(error: &Error, occasion: &Occasion<'_>) -> String {
 }
 
 /// `<error>` in lines, the form in which the front end refuses versions.
-pub(crate) fn front_end_xml(error: &Error, occasion: &Occasion<'_>) -> String {
+pub(crate) fn front_end_xml(error: &Error, occasion: &ErrorContext<'_>) -> String {
     format!(
         "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error \
          xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>{}</code>\r\n  \
@@ -96,7 +96,7 @@ mod tests {
     fn control_characters_leave_xml_well_formed() {
         let now = Ticks::parse("2017-08-30T13:20:10.5Z").unwrap();
         let error = Error::with_message(Code::FilterSyntax, "\u{1}\r<");
-        for document in [xml(&error, &Occasion { request_id: "id", now }), atom(&error)] {
+        for document in [xml(&error, &ErrorContext { request_id: "id", now }), atom(&error)] {
             assert!(document.contains("&#x1;&#xD;&lt;"), "{document}");
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn bodies_look_as_recorded() {
         let now = Ticks::parse("2017-08-30T13:20:10.5Z").unwrap();
-        let occasion = Occasion { request_id: "id", now };
+        let occasion = ErrorContext { request_id: "id", now };
         let error = Error::from(Code::EntityAlreadyExists).at(2);
         assert_eq!(
             json(&error, &occasion),

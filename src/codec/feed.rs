@@ -1,15 +1,15 @@
 //! A page of entities, printed one by one as they are read (protocol §3.7).
 
 use super::atom::write::{Atom, Style};
-use super::json::write::{self as json, Common, Context, Metadata, Select};
+use super::json::write::{self as json, Metadata, MetadataContext, PageContext, Select};
 use crate::error::Result;
 use crate::model::Ticks;
-use crate::model::entity::Glimpse;
+use crate::model::entity::BorrowedEntity;
 
 /// How a feed is written down.
 #[derive(Clone, Copy)]
-pub enum Form<'a> {
-    Json(Context<'a>),
+pub enum FeedForm<'a> {
+    Json(MetadataContext<'a>),
     Atom(Atom<'a>),
 }
 
@@ -25,10 +25,10 @@ struct Outline {
 }
 
 impl Outline {
-    fn of(form: Form<'_>) -> Self {
+    fn of(form: FeedForm<'_>) -> Self {
         let (context, atom) = match form {
-            Form::Json(context) => (context, None),
-            Form::Atom(atom) => (atom.context, Some((atom.style, atom.now))),
+            FeedForm::Json(context) => (context, None),
+            FeedForm::Atom(atom) => (atom.context, Some((atom.style, atom.now))),
         };
         Self {
             metadata: context.metadata,
@@ -40,12 +40,12 @@ impl Outline {
         }
     }
 
-    fn form(&self) -> Form<'_> {
+    fn form(&self) -> FeedForm<'_> {
         let Self { metadata, base, account, table, select, atom } = self;
-        let context = Context { metadata: *metadata, base, account, table, select: select.as_ref() };
+        let context = MetadataContext { metadata: *metadata, base, account, table, select: select.as_ref() };
         match *atom {
-            None => Form::Json(context),
-            Some((style, now)) => Form::Atom(Atom { context, style, now }),
+            None => FeedForm::Json(context),
+            Some((style, now)) => FeedForm::Atom(Atom { context, style, now }),
         }
     }
 }
@@ -58,7 +58,7 @@ const MOST_ROOM: usize = 8 * 1024 * 1024;
 /// A page that is being printed.
 pub struct Feed {
     outline: Outline,
-    common: Common,
+    common: PageContext,
     hoped: usize,
     entities: usize,
     out: String,
@@ -66,10 +66,10 @@ pub struct Feed {
 
 impl Feed {
     /// A page without entities yet; there may be `hoped` of them.
-    pub fn open(form: Form<'_>, hoped: usize) -> Self {
+    pub fn open(form: FeedForm<'_>, hoped: usize) -> Self {
         let outline = Outline::of(form);
-        let (Form::Json(context) | Form::Atom(Atom { context, .. })) = form;
-        let common = Common::of(&context);
+        let (FeedForm::Json(context) | FeedForm::Atom(Atom { context, .. })) = form;
+        let common = PageContext::of(&context);
         let mut feed = Self { outline, common, hoped, entities: 0, out: String::new() };
         feed.restart();
         feed
@@ -80,8 +80,8 @@ impl Feed {
         self.entities = 0;
         self.out.clear();
         match self.outline.form() {
-            Form::Json(context) => json::open_feed(&mut self.out, &context),
-            Form::Atom(atom) => atom.open_feed(&mut self.out),
+            FeedForm::Json(context) => json::open_feed(&mut self.out, &context),
+            FeedForm::Atom(atom) => atom.open_feed(&mut self.out),
         }
     }
 
@@ -89,13 +89,13 @@ impl Feed {
     ///
     /// # Errors
     /// Only for a row that is not in stored form. Then the page is of no more use.
-    pub fn push(&mut self, entity: Glimpse<'_>) -> Result<()> {
+    pub fn push(&mut self, entity: BorrowedEntity<'_>) -> Result<()> {
         let is_first = self.entities == 0;
         match self.outline.form() {
-            Form::Json(context) => {
+            FeedForm::Json(context) => {
                 json::push_feed_entity(&mut self.out, &context, &mut self.common, entity, is_first)?
             }
-            Form::Atom(atom) => atom.push_feed_entity(&mut self.out, entity)?,
+            FeedForm::Atom(atom) => atom.push_feed_entity(&mut self.out, entity)?,
         }
         self.entities += 1;
         if self.entities == SAMPLE {
@@ -121,16 +121,21 @@ mod tests {
 
     #[test]
     fn a_page_that_was_begun_anew_prints_as_any_other() {
-        let context =
-            Context { metadata: Metadata::Full, base: "http://h/a", account: "a", table: "T", select: None };
+        let context = MetadataContext {
+            metadata: Metadata::Full,
+            base: "http://h/a",
+            account: "a",
+            table: "T",
+            select: None,
+        };
         let atom = Atom { context, style: Style::Modern, now: Ticks::MIN };
         let stored = as_stored(
             Key::new("p", "r"),
             StoredProperties::from_stored_text(r#"{"A":1}"#.to_owned()),
             Ticks::MIN,
         );
-        let entity = Glimpse::from(&stored);
-        for form in [Form::Json(context), Form::Atom(atom)] {
+        let entity = BorrowedEntity::from(&stored);
+        for form in [FeedForm::Json(context), FeedForm::Atom(atom)] {
             let print = |before: usize, entities: usize| {
                 let mut feed = Feed::open(form, 1000);
                 (0..before).for_each(|_| feed.push(entity).unwrap());

@@ -6,8 +6,8 @@ use memchr::memmem;
 
 use crate::error::{Code, Result};
 
-/// Headers in the order sent, names in lower case.
-pub(crate) type Headers<'a> = Vec<(Cow<'a, str>, &'a str)>;
+/// PartHeaders in the order sent, names in lower case.
+pub(crate) type PartHeaders<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 impl Part<'_> {
     const EMPTY: Self = Self { headers: Vec::new(), content: &[] };
@@ -22,7 +22,7 @@ impl Part<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part<'a> {
     /// MIME headers, names in lower case.
-    pub headers: Headers<'a>,
+    pub headers: PartHeaders<'a>,
     /// What follows the empty line.
     pub content: &'a [u8],
 }
@@ -32,8 +32,8 @@ pub struct Part<'a> {
 pub struct InnerRequest<'a> {
     pub method: &'a str,
     pub target: &'a str,
-    /// Headers of the request, names in lower case.
-    pub headers: Headers<'a>,
+    /// PartHeaders of the request, names in lower case.
+    pub headers: PartHeaders<'a>,
     pub body: &'a [u8],
 }
 
@@ -197,7 +197,7 @@ fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
 
 /// Header lines up to an empty line, and what follows it. A body may be
 /// missing together with its empty line.
-fn headers(bytes: &[u8]) -> Result<(Headers<'_>, &[u8])> {
+fn headers(bytes: &[u8]) -> Result<(PartHeaders<'_>, &[u8])> {
     const MAX_HEADERS: usize = 64;
     let mut headers = Vec::with_capacity(8);
     for line in lines(bytes) {
@@ -252,7 +252,7 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InnerAnswer {
     pub status: u16,
-    /// Headers in the order they are printed.
+    /// PartHeaders in the order they are printed.
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
 }

@@ -13,13 +13,13 @@ const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 /// request sets. Analytics settings are stored and returned; they do nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Properties {
+pub struct ServiceProperties {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hour_metrics: Option<Metrics>,
+    pub hour_metrics: Option<MetricsProperties>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub minute_metrics: Option<Metrics>,
+    pub minute_metrics: Option<MetricsProperties>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cors: Option<Vec<CorsRule>>,
 }
@@ -45,7 +45,7 @@ pub struct Logging {
 
 /// What analytics would measure.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Metrics {
+pub struct MetricsProperties {
     pub version: String,
     /// `None` when disabled, else whether operations are told apart.
     pub include_apis: Option<bool>,
@@ -81,12 +81,12 @@ const METHODS: [&str; 10] =
 /// twice, for more than five CORS rules or 2 KiB of them, and for retention of
 /// more than 365 days; [`Code::InvalidXmlNodeValue`] for bad values inside a CORS
 /// rule, and another version of analytics than 1.0.
-pub fn read(body: &[u8], layout: Layout) -> Result<Properties> {
+pub fn read(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
     let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
     if root.name != "StorageServiceProperties" {
         return Err(Code::InvalidXmlDocument.into());
     }
-    let mut properties = Properties::default();
+    let mut properties = ServiceProperties::default();
     for element in &root.children {
         match (layout, element.name.as_str()) {
             (_, "Logging") => set(&mut properties.logging, logging(element)?)?,
@@ -101,7 +101,7 @@ pub fn read(body: &[u8], layout: Layout) -> Result<Properties> {
     }
     Ok(match layout {
         Layout::Cors => properties,
-        Layout::Metrics => properties.completed_by(Metrics::off()),
+        Layout::Metrics => properties.completed_by(MetricsProperties::off()),
     })
 }
 
@@ -113,13 +113,13 @@ fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
     }
 }
 
-impl Properties {
+impl ServiceProperties {
     /// Everything set, what was not so far to these metrics of hours and nothing else.
-    fn completed_by(self, hour_metrics: Metrics) -> Self {
+    fn completed_by(self, hour_metrics: MetricsProperties) -> Self {
         Self {
             logging: Some(self.logging.unwrap_or_else(Logging::off)),
             hour_metrics: Some(self.hour_metrics.unwrap_or(hour_metrics)),
-            minute_metrics: Some(self.minute_metrics.unwrap_or_else(Metrics::off)),
+            minute_metrics: Some(self.minute_metrics.unwrap_or_else(MetricsProperties::off)),
             cors: Some(self.cors.unwrap_or_default()),
         }
     }
@@ -134,7 +134,7 @@ impl Logging {
     }
 }
 
-impl Metrics {
+impl MetricsProperties {
     /// What hours are counted of an account that nobody set, as recorded.
     fn hourly() -> Self {
         Self { version: ANALYTICS.into(), include_apis: Some(true), retention: Some(7) }
@@ -175,9 +175,9 @@ fn logging(element: &Element) -> Result<Logging> {
     })
 }
 
-fn metrics(element: &Element) -> Result<Metrics> {
+fn metrics(element: &Element) -> Result<MetricsProperties> {
     let enabled = boolean(element, "Enabled")?;
-    Ok(Metrics {
+    Ok(MetricsProperties {
         version: version(element)?,
         include_apis: if enabled { Some(boolean(element, "IncludeAPIs")?) } else { None },
         retention: retention(element)?,
@@ -236,11 +236,11 @@ fn headers_fit(headers: &[String]) -> bool {
 }
 
 /// Prints all properties as recorded; what was never set has its default.
-pub fn write(properties: &Properties, layout: Layout) -> String {
+pub fn write(properties: &ServiceProperties, layout: Layout) -> String {
     let mut out = String::from(DECLARATION);
     out.push_str("<StorageServiceProperties>");
-    let Properties { logging, hour_metrics, minute_metrics, cors } =
-        properties.clone().completed_by(Metrics::hourly());
+    let ServiceProperties { logging, hour_metrics, minute_metrics, cors } =
+        properties.clone().completed_by(MetricsProperties::hourly());
     push_logging(&mut out, &logging.unwrap_or_default());
     let hourly = hour_metrics.unwrap_or_default();
     match layout {
@@ -284,7 +284,7 @@ fn push_logging(out: &mut String, logging: &Logging) {
     out.push_str("</Logging>");
 }
 
-fn push_metrics(out: &mut String, name: &str, metrics: &Metrics) {
+fn push_metrics(out: &mut String, name: &str, metrics: &MetricsProperties) {
     out.push_str(&format!("<{name}>"));
     push(out, "Version", &metrics.version);
     push(out, "Enabled", &metrics.include_apis.is_some().to_string());
@@ -351,7 +351,7 @@ pub(crate) fn write_stats(replication: Replication) -> String {
 ///
 /// # Errors
 /// None that can occur for these types; kept because the library has one.
-pub fn to_stored(properties: &Properties) -> Result<String> {
+pub fn to_stored(properties: &ServiceProperties) -> Result<String> {
     serde_json::to_string(properties).map_err(|_| Code::InternalError.into())
 }
 
@@ -359,7 +359,7 @@ pub fn to_stored(properties: &Properties) -> Result<String> {
 ///
 /// # Errors
 /// [`Code::InternalError`] for what [`to_stored`] did not print.
-pub fn from_stored(text: &str) -> Result<Properties> {
+pub fn from_stored(text: &str) -> Result<ServiceProperties> {
     serde_json::from_str(text).map_err(|_| Code::InternalError.into())
 }
 
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_fresh_account_prints_as_recorded() {
-        assert_eq!(write(&Properties::default(), Layout::Cors), FRESH);
+        assert_eq!(write(&ServiceProperties::default(), Layout::Cors), FRESH);
     }
 
     #[test]
@@ -473,7 +473,10 @@ mod tests {
         let metrics = "<Metrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>false</IncludeAPIs>\
                        <RetentionPolicy><Enabled>true</Enabled><Days>3</Days></RetentionPolicy></Metrics>";
         let set = read(document(metrics).as_bytes(), Layout::Metrics).unwrap();
-        assert_eq!((set.minute_metrics.clone(), set.cors.clone()), (Some(Metrics::off()), Some(vec![])));
+        assert_eq!(
+            (set.minute_metrics.clone(), set.cors.clone()),
+            (Some(MetricsProperties::off()), Some(vec![]))
+        );
         assert_eq!(set.logging, Some(Logging::off()));
         let shown = write(&set, Layout::Metrics);
         assert!(shown.ends_with(&format!("</Logging>{metrics}</StorageServiceProperties>")), "{shown}");

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::stored;
 use crate::error::{Error, Result};
 use crate::model::EdmValue;
-use crate::model::entity::{self, StoredProperties, Value, View};
+use crate::model::entity::{self, BorrowedValue, StoredProperties, Value};
 use crate::model::names::ordinal;
 
 /// The value of a property as a body gives it.
@@ -20,9 +20,9 @@ pub enum Given<'a> {
 pub(crate) type GivenProperties<'a> = Vec<(Cow<'a, str>, Given<'a>)>;
 
 impl Value for Given<'_> {
-    fn view(&self) -> View<'_> {
+    fn view(&self) -> BorrowedValue<'_> {
         match self {
-            Given::Plain(text) => View::Text { text, is_plain: true },
+            Given::Plain(text) => BorrowedValue::Text { text, is_plain: true },
             Given::Read(value) => value.view(),
         }
     }
@@ -41,13 +41,13 @@ impl From<Given<'_>> for EdmValue {
 /// (protocol §5.7). Kept as what is to be stored: a change set of a hundred entities holds a
 /// hundred texts instead of all their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sent {
+pub struct ValidatedProperties {
     stored: StoredProperties,
     count: usize,
     size: usize,
 }
 
-impl Sent {
+impl ValidatedProperties {
     /// Checks properties, of which reading may have found a flaw, and prints them.
     /// `keys`: bytes that the entity's keys count.
     ///
@@ -63,10 +63,10 @@ impl Sent {
         Ok(Self::of(properties, size))
     }
 
-    /// As [`Sent::new`], but the properties are stored in the order of their names.
+    /// As [`ValidatedProperties::new`], but the properties are stored in the order of their names.
     ///
     /// # Errors
-    /// As [`Sent::new`].
+    /// As [`ValidatedProperties::new`].
     pub(crate) fn in_ordinal_order<N: AsRef<str>, V: Value>(
         keys: usize,
         properties: &mut [(N, V)],
@@ -107,7 +107,7 @@ fn check<N: AsRef<str>, V: Value>(keys: usize, properties: &[(N, V)], flaw: Opti
     Ok(size)
 }
 
-impl Default for Sent {
+impl Default for ValidatedProperties {
     /// No properties.
     fn default() -> Self {
         Self { stored: StoredProperties::default(), count: 0, size: 0 }
@@ -128,7 +128,7 @@ mod tests {
         let flaw = || Some(Error::from(Code::BodyNotUnderstood));
         let long = "x".repeat(MAX_STRING + 1);
         let code = |keys, name: &str, flaw| {
-            Sent::new(keys, &[(name, Given::Plain(&long))], flaw).map_err(|e| e.code)
+            ValidatedProperties::new(keys, &[(name, Given::Plain(&long))], flaw).map_err(|e| e.code)
         };
         assert_eq!(code(MAX_ENTITY, "bad name", flaw()), Err(Code::PropertyNameInvalid));
         assert_eq!(code(MAX_ENTITY, "P", flaw()), Err(Code::BodyNotUnderstood));
@@ -141,7 +141,9 @@ mod tests {
         let text = |letters: usize| Given::Read(EdmValue::String("é".repeat(letters)));
         let size = |texts: usize, letters: usize| {
             let names: Vec<String> = (0..texts).map(|n| format!("P{n:02}")).collect();
-            Sent::new(0, &names.iter().map(|n| (n, text(letters))).collect::<Vec<_>>(), None).unwrap().size()
+            ValidatedProperties::new(0, &names.iter().map(|n| (n, text(letters))).collect::<Vec<_>>(), None)
+                .unwrap()
+                .size()
         };
         let exact = |texts: usize, letters: usize| texts * (8 + 6 + 4 + 2 * letters);
         assert_eq!(size(1, 10), exact(1, 10) + 20);
@@ -160,13 +162,13 @@ mod tests {
             }
             body.push('}');
             let read = read::entity(body.as_bytes()).unwrap();
-            let sent = Sent::new(0, &read.properties, None).unwrap();
+            let sent = ValidatedProperties::new(0, &read.properties, None).unwrap();
             let copied = read.into_properties();
             for ((_, value), text) in copied.iter().zip(&texts) {
                 prop_assert_eq!(value, &EdmValue::String(text.clone()));
             }
             prop_assert_eq!(copied.len(), texts.len());
-            prop_assert_eq!(Sent::new(0, &copied, None).unwrap(), sent);
+            prop_assert_eq!(ValidatedProperties::new(0, &copied, None).unwrap(), sent);
         }
     }
 }

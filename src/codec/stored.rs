@@ -19,7 +19,7 @@ use memchr::memmem::Finder;
 use super::members::{self, Member, each_member, string, value_after};
 use super::strings::{push_plain, push_string};
 use crate::error::{Code, Result};
-use crate::model::entity::{Properties, StoredProperties, Value, View};
+use crate::model::entity::{BorrowedValue, Properties, StoredProperties, Value};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
 /// What follows a property's name in the name of its annotation.
@@ -53,17 +53,19 @@ pub fn encode<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> StoredPropertie
     StoredProperties::from_stored_text(out)
 }
 
-fn push_member(out: &mut String, name: &str, value: View<'_>) {
+fn push_member(out: &mut String, name: &str, value: BorrowedValue<'_>) {
     match value {
-        View::Text { text, is_plain } if is_plain || memchr::memchr(0, text.as_bytes()).is_none() => {
+        BorrowedValue::Text { text, is_plain }
+            if is_plain || memchr::memchr(0, text.as_bytes()).is_none() =>
+        {
             push_name(out, name);
             if is_plain { push_plain(out, text) } else { push_string(out, text) }
         }
-        View::Text { text, .. } => {
+        BorrowedValue::Text { text, .. } => {
             push_annotation(out, name, EdmType::String);
             push_string(out, &escape(text));
         }
-        View::Other(value) => {
+        BorrowedValue::Other(value) => {
             match value.edm_type() {
                 plain if is_told_by_json(plain) => push_name(out, name),
                 other => push_annotation(out, name, other),
@@ -108,10 +110,10 @@ pub(crate) fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<S
 
 /// Bytes that properties take in stored form, unless much has to be escaped.
 fn room<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
-    let value = |value: View<'_>| match value {
-        View::Text { text, .. } => text.len(),
-        View::Other(EdmValue::Binary(b)) => 64 + b.len() / 3 * 4,
-        View::Other(_) => 64,
+    let value = |value: BorrowedValue<'_>| match value {
+        BorrowedValue::Text { text, .. } => text.len(),
+        BorrowedValue::Other(EdmValue::Binary(b)) => 64 + b.len() / 3 * 4,
+        BorrowedValue::Other(_) => 64,
     };
     properties.iter().fold(2, |sum, (name, v)| sum + 8 + 2 * name.as_ref().len() + value(v.view()))
 }
@@ -231,7 +233,7 @@ pub fn decode(stored: &StoredProperties) -> Result<Properties> {
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
-pub fn pick<'n>(stored: &[u8], wanted: &[Wanted<'n>]) -> Result<Vec<(&'n str, EdmValue)>> {
+pub fn pick<'n>(stored: &[u8], wanted: &[PropertyFinder<'n>]) -> Result<Vec<(&'n str, EdmValue)>> {
     let mut picked = Vec::with_capacity(wanted.len());
     for property in wanted {
         if let Some(value) = property.value(stored) {
@@ -243,13 +245,13 @@ pub fn pick<'n>(stored: &[u8], wanted: &[Wanted<'n>]) -> Result<Vec<(&'n str, Ed
 
 /// A property to be looked for in many stored objects.
 #[derive(Debug)]
-pub struct Wanted<'n> {
+pub struct PropertyFinder<'n> {
     name: &'n str,
     member: Finder<'static>,
     annotation: Finder<'static>,
 }
 
-impl<'n> Wanted<'n> {
+impl<'n> PropertyFinder<'n> {
     /// The property of this name.
     pub fn new(name: &'n str) -> Self {
         let finder = |suffix: &str| {
@@ -371,7 +373,7 @@ pub(crate) mod tests {
             vec![("L".into(), EdmValue::Int64(5)), ("D".into(), EdmValue::Double(1.5))]
         );
         assert_eq!(
-            pick(stored.as_str().as_bytes(), &[Wanted::new("D"), Wanted::new("X")]).unwrap(),
+            pick(stored.as_str().as_bytes(), &[PropertyFinder::new("D"), PropertyFinder::new("X")]).unwrap(),
             vec![("D", EdmValue::Double(1.5))]
         );
     }
@@ -425,7 +427,7 @@ pub(crate) mod tests {
             }
             let numbered = (0..10).map(|i| format!("P{i}"));
             let names: Vec<String> = numbered.chain(["P".into(), "Lure".into()]).collect();
-            let wanted: Vec<Wanted<'_>> = names.iter().map(|name| Wanted::new(name)).collect();
+            let wanted: Vec<PropertyFinder<'_>> = names.iter().map(|name| PropertyFinder::new(name)).collect();
             let all = decode(&StoredProperties::from_stored_text(text.clone())).unwrap();
             let mut picked = pick(text.as_bytes(), &wanted).unwrap();
             picked.sort_by(|a, b| a.0.cmp(b.0));

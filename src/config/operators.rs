@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use ureq::http::{HeaderName, HeaderValue};
 
 use super::{ConfigError, Settings, address, is_address, secret};
-use crate::admin::Token;
+use crate::admin::AdminToken;
 use crate::codec::uri::percent_decode;
 use crate::trace::TraceSettings;
 
@@ -14,7 +14,7 @@ use crate::trace::TraceSettings;
 pub(crate) struct AdminAddress {
     pub listen: SocketAddr,
     /// Always there where the address is not this machine's alone.
-    pub token: Option<Token>,
+    pub token: Option<AdminToken>,
     /// Whether test suites may reset and restore what is stored.
     pub test_mode: bool,
 }
@@ -60,11 +60,11 @@ impl Settings {
         Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode }))
     }
 
-    fn admin_token(&self) -> Result<Option<Token>, ConfigError> {
+    fn admin_token(&self) -> Result<Option<AdminToken>, ConfigError> {
         let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
         // A blank one was meant to keep somebody out.
         let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
-        match given.map(|text| Token::new(&text)) {
+        match given.map(|text| AdminToken::new(&text)) {
             Some(Some(token)) => Ok(Some(token)),
             None if !is_blank => Ok(None),
             _ => Err(ConfigError::WeakToken),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-type Waiting = Option<Pin<Box<Sleep>>>;
+type Timer = Option<Pin<Box<Sleep>>>;
 
 /// Fails a write that makes no progress for too long.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct Impatient<IO> {
     limit: Duration,
     /// Run while the peer takes nothing of what is written, or of what a layer below
     /// has taken on.
-    writing: Waiting,
-    flushing: Waiting,
+    writing: Timer,
+    flushing: Timer,
 }
 
 impl<IO> Impatient<IO> {
@@ -50,7 +50,7 @@ impl<IO> Impatient<IO> {
 }
 
 /// Pending, until it was so for too long.
-fn wait<T>(waiting: &mut Waiting, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+fn wait<T>(waiting: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
     let waiting = waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
     ready!(waiting.as_mut().poll(cx));
     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

@@ -50,7 +50,7 @@ pub(crate) fn announces_body(method: &str) -> bool {
 
 /// What the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FramePosition {
     Head,
     /// A body of which this much is to come, never nothing.
     Body(u64),
@@ -58,7 +58,7 @@ enum Place {
     Opaque,
 }
 
-impl Place {
+impl FramePosition {
     const fn body(length: u64) -> Self {
         if length == 0 { Self::Head } else { Self::Body(length) }
     }
@@ -88,7 +88,7 @@ pub(crate) struct WireCase<IO> {
     ready: Vec<u8>,
     sent: usize,
     /// Where `ready` ends.
-    place: Place,
+    place: FramePosition,
     /// Whether that is where a body begins.
     begins: bool,
 }
@@ -96,7 +96,7 @@ pub(crate) struct WireCase<IO> {
 impl<IO> WireCase<IO> {
     /// Wraps a connection on which nothing has been written.
     pub(crate) const fn new(io: IO) -> Self {
-        Self { io, ready: Vec::new(), sent: 0, place: Place::Head, begins: false }
+        Self { io, ready: Vec::new(), sent: 0, place: FramePosition::Head, begins: false }
     }
 
     /// Restores the heads in `bytes`, up to a body that is not worth copying.
@@ -111,21 +111,21 @@ impl<IO> WireCase<IO> {
                 return if self.ready.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) };
             }
             let take = match self.place {
-                Place::Head => head_length(rest),
+                FramePosition::Head => head_length(rest),
                 // Nothing to write it together with, or too long.
                 _ if self.ready.is_empty() => return Ok(()),
                 place => Some(place.within(rest.len())).filter(|length| *length <= PIECE),
             };
             let Some(take) = take else {
-                if self.place == Place::Head {
-                    self.place = Place::Opaque;
+                if self.place == FramePosition::Head {
+                    self.place = FramePosition::Opaque;
                 }
                 return Ok(());
             };
             let (piece, after) = rest.split_at(take);
             let start = self.ready.len();
             self.ready.extend_from_slice(piece);
-            if self.place == Place::Head {
+            if self.place == FramePosition::Head {
                 self.place = restore(&mut self.ready[start..]);
                 self.begins = true;
             } else {
@@ -140,9 +140,9 @@ impl<IO> WireCase<IO> {
     /// body of ours looks like a head.
     fn is_displaced(&self, bytes: &[u8]) -> bool {
         match self.place {
-            Place::Head => !bytes.starts_with(b"HTTP/1."),
-            Place::Body(_) => self.begins && bytes.starts_with(b"HTTP/1."),
-            Place::Opaque => false,
+            FramePosition::Head => !bytes.starts_with(b"HTTP/1."),
+            FramePosition::Body(_) => self.begins && bytes.starts_with(b"HTTP/1."),
+            FramePosition::Opaque => false,
         }
     }
 
@@ -215,12 +215,12 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Restores the names in a head, and tells what follows it.
-fn restore(head: &mut [u8]) -> Place {
+fn restore(head: &mut [u8]) -> FramePosition {
     // "HTTP/1.1 200 OK"
     let status: [u8; 3] = head.get(9..12).and_then(|s| s.try_into().ok()).unwrap_or_default();
     let mut place = match &status {
-        b"101" => return Place::Opaque,
-        b"204" | b"304" | [b'1', ..] => Some(Place::Head),
+        b"101" => return FramePosition::Opaque,
+        b"204" | b"304" | [b'1', ..] => Some(FramePosition::Head),
         _ => None,
     };
     let mut rest = head;
@@ -236,13 +236,13 @@ fn restore(head: &mut [u8]) -> Place {
         let Some(known) = spelling(name) else { continue };
         match known {
             "Content-Length" if name.starts_with(b"C") => place = place.or_else(|| length(&value[1..])),
-            "Content-Length" => place = place.or(Some(Place::Head)),
-            "Transfer-Encoding" => place = Some(Place::Opaque),
+            "Content-Length" => place = place.or(Some(FramePosition::Head)),
+            "Transfer-Encoding" => place = Some(FramePosition::Opaque),
             _ => {}
         }
         name.copy_from_slice(known.as_bytes());
     }
-    place.unwrap_or(Place::Opaque)
+    place.unwrap_or(FramePosition::Opaque)
 }
 
 /// A name as the service spells it. Compared with those of its length alone,
@@ -277,8 +277,8 @@ fn spelling(name: &[u8]) -> Option<&'static str> {
     candidates.iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name)).copied()
 }
 
-fn length(value: &[u8]) -> Option<Place> {
-    std::str::from_utf8(value).ok()?.trim().parse().ok().map(Place::body)
+fn length(value: &[u8]) -> Option<FramePosition> {
+    std::str::from_utf8(value).ok()?.trim().parse().ok().map(FramePosition::body)
 }
 
 #[cfg(test)]

@@ -30,12 +30,12 @@ pub(crate) struct Metrics {
     /// Requests past what their account may ask for.
     pub throttled: Counter,
     /// Connections to PostgreSQL that requests take turns with.
-    pub shared_pool: Pool,
+    pub shared_pool: PoolMetrics,
     /// Those on which point reads, or single writes, share round trips.
-    pub read_lanes: Pool,
-    pub write_lanes: Pool,
+    pub read_lanes: PoolMetrics,
+    pub write_lanes: PoolMetrics,
     /// The one that asks whether the database answers.
-    pub probe_pool: Pool,
+    pub probe_pool: PoolMetrics,
     pub read_rounds: Rounds,
     pub write_rounds: Rounds,
     /// Commits of SQLite's writer.
@@ -44,7 +44,7 @@ pub(crate) struct Metrics {
     pub handed_back: Counter,
     /// Deleted tables whose rows are still to be removed.
     pub purge_backlog: Gauge,
-    pub tls: Tls,
+    pub tls: TlsMetrics,
     pub traces: Traces,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Traces {
 
 /// Connections to PostgreSQL.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(crate) struct PoolMetrics {
     pub in_use: Gauge,
     pub idle: Gauge,
     /// Times that somebody had to wait for one, and waited in vain.
@@ -74,7 +74,7 @@ pub(crate) type Rounds = Histogram<{ ROUNDS.len() }>;
 
 /// Encrypted connections.
 #[derive(Debug, Default)]
-pub(crate) struct Tls {
+pub(crate) struct TlsMetrics {
     pub handshakes: Counter,
     pub failed_handshakes: Counter,
     /// Times that changed certificate files were taken up, or could not be.
@@ -82,7 +82,7 @@ pub(crate) struct Tls {
     pub failed_reloads: Counter,
 }
 
-impl Pool {
+impl PoolMetrics {
     const fn new() -> Self {
         Self {
             in_use: Gauge::new(),
@@ -100,16 +100,16 @@ impl Metrics {
         Self {
             requests: Requests::new(),
             throttled: Counter::new(),
-            shared_pool: Pool::new(),
-            read_lanes: Pool::new(),
-            write_lanes: Pool::new(),
-            probe_pool: Pool::new(),
+            shared_pool: PoolMetrics::new(),
+            read_lanes: PoolMetrics::new(),
+            write_lanes: PoolMetrics::new(),
+            probe_pool: PoolMetrics::new(),
             read_rounds: Histogram::new(&ROUNDS),
             write_rounds: Histogram::new(&ROUNDS),
             sqlite_rounds: Histogram::new(&ROUNDS),
             handed_back: Counter::new(),
             purge_backlog: Gauge::new(),
-            tls: Tls {
+            tls: TlsMetrics {
                 handshakes: Counter::new(),
                 failed_handshakes: Counter::new(),
                 reloads: Counter::new(),

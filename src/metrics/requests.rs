@@ -75,7 +75,7 @@ pub(crate) struct Ending {
 
 /// One request under way. Dropping it without an ending counts as abandoned:
 /// the client went away.
-pub(crate) struct Request<'m> {
+pub(crate) struct RequestInFlight<'m> {
     requests: &'m Requests,
     begun: Instant,
     ended: bool,
@@ -95,9 +95,9 @@ impl Requests {
     }
 
     /// A request came in.
-    pub(crate) fn begin(&self) -> Request<'_> {
+    pub(crate) fn begin(&self) -> RequestInFlight<'_> {
         self.mine().begun.one();
-        Request { requests: self, begun: Instant::now(), ended: false }
+        RequestInFlight { requests: self, begun: Instant::now(), ended: false }
     }
 
     /// A request was not let in.
@@ -185,7 +185,7 @@ impl Default for Requests {
     }
 }
 
-impl Request<'_> {
+impl RequestInFlight<'_> {
     /// Time since it came in.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
@@ -211,7 +211,7 @@ impl Request<'_> {
     }
 }
 
-impl Drop for Request<'_> {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
         let shard = self.requests.mine();
         shard.ended.one();

@@ -22,11 +22,11 @@ impl Seldom {
     }
 
     /// The turn of a warning, if it is to be logged now.
-    pub(crate) fn turn(&self) -> Option<Turn> {
+    pub(crate) fn turn(&self) -> Option<DueWarning> {
         self.turn_at((process::uptime() * 1000.0) as u64)
     }
 
-    fn turn_at(&self, now: u64) -> Option<Turn> {
+    fn turn_at(&self, now: u64) -> Option<DueWarning> {
         let next = self.next.load(Ordering::Relaxed);
         let is_due = now >= next
             && self.next.compare_exchange(next, now + PAUSE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -35,7 +35,7 @@ impl Seldom {
             return None;
         }
         let left_out = self.left_out.swap(0, Ordering::Relaxed);
-        Some(Turn { left_out: (left_out > 0).then_some(left_out) })
+        Some(DueWarning { left_out: (left_out > 0).then_some(left_out) })
     }
 }
 
@@ -47,7 +47,7 @@ impl Default for Seldom {
 
 /// A warning that is to be logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct DueWarning {
     /// Those like it that were not logged since the one before, if any: a field
     /// of the line.
     pub left_out: Option<u64>,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::cells::Spread;
 use super::operation::{Operation, Scheme};
 use super::requests::Requests;
-use super::{METRICS, Metrics, Pool, process};
+use super::{METRICS, Metrics, PoolMetrics, process};
 
 /// The media type of what [`print`] makes.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -16,7 +16,7 @@ const SECOND: f64 = 1e6;
 
 /// All metrics of this process.
 pub(crate) fn print() -> String {
-    let mut page = Page::default();
+    let mut page = MetricsText::default();
     process_metrics(&mut page);
     request_metrics(&mut page, &METRICS.requests);
     refusal_metrics(&mut page, &METRICS.requests);
@@ -30,7 +30,7 @@ pub(crate) fn print() -> String {
     page.0
 }
 
-fn process_metrics(page: &mut Page) {
+fn process_metrics(page: &mut MetricsText) {
     page.family("rowhouse_build", "info", "The program that runs.");
     page.sample("rowhouse_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     page.single("rowhouse_uptime_seconds", "gauge", "Time since the start.", process::uptime());
@@ -44,7 +44,7 @@ fn process_metrics(page: &mut Page) {
     }
 }
 
-fn request_metrics(page: &mut Page, requests: &Requests) {
+fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     page.family("rowhouse_requests", "counter", "Requests answered, by operation, status and error code.");
     for operation in Operation::ALL {
         // Failures that differ in their message only have one code on the wire.
@@ -79,7 +79,7 @@ fn request_metrics(page: &mut Page, requests: &Requests) {
     }
 }
 
-fn refusal_metrics(page: &mut Page, requests: &Requests) {
+fn refusal_metrics(page: &mut MetricsText, requests: &Requests) {
     let about = "Requests that were not let in, by what they tried and why.";
     page.family("rowhouse_authentication_failures", "counter", about);
     for scheme in Scheme::ALL {
@@ -95,7 +95,7 @@ fn refusal_metrics(page: &mut Page, requests: &Requests) {
     }
 }
 
-fn traffic_metrics(page: &mut Page, requests: &Requests) {
+fn traffic_metrics(page: &mut MetricsText, requests: &Requests) {
     let (received, sent) = requests.bytes();
     let (pages, entities) = requests.read();
     page.single("rowhouse_requests_in_flight", "gauge", "Requests under way.", requests.in_flight() as f64);
@@ -115,7 +115,7 @@ fn traffic_metrics(page: &mut Page, requests: &Requests) {
     }
 }
 
-fn database_metrics(page: &mut Page, metrics: &Metrics) {
+fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
     let about = "Requests that shared a round trip or commit; its count is that of the round trips.";
     page.family("rowhouse_round_requests", "histogram", about);
     for (kind, rounds) in [
@@ -131,8 +131,8 @@ fn database_metrics(page: &mut Page, metrics: &Metrics) {
     page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
 }
 
-fn pool_metrics(page: &mut Page, metrics: &Metrics) {
-    let pools: [(&str, &Pool); 4] = [
+fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {
+    let pools: [(&str, &PoolMetrics); 4] = [
         ("shared", &metrics.shared_pool),
         ("read", &metrics.read_lanes),
         ("write", &metrics.write_lanes),
@@ -145,7 +145,7 @@ fn pool_metrics(page: &mut Page, metrics: &Metrics) {
             page.sample("rowhouse_postgres_connections", &labels, gauge.get() as f64);
         }
     }
-    type Count = fn(&Pool) -> u64;
+    type Count = fn(&PoolMetrics) -> u64;
     let counters: [(&str, &str, Count); 4] = [
         ("rowhouse_postgres_connection_waits", "Waits for a connection.", |pool| pool.waits.get()),
         ("rowhouse_postgres_connection_timeouts", "Waits in vain.", |pool| pool.timeouts.get()),
@@ -162,7 +162,7 @@ fn pool_metrics(page: &mut Page, metrics: &Metrics) {
     }
 }
 
-fn edge_metrics(page: &mut Page, metrics: &Metrics) {
+fn edge_metrics(page: &mut MetricsText, metrics: &Metrics) {
     let tls = &metrics.tls;
     for (name, about, counter) in [
         ("rowhouse_tls_handshakes", "Encrypted connections.", &tls.handshakes),
@@ -179,9 +179,9 @@ fn edge_metrics(page: &mut Page, metrics: &Metrics) {
 
 /// A page under construction. Values of labels are ours and need no escapes.
 #[derive(Default)]
-struct Page(String);
+struct MetricsText(String);
 
-impl Page {
+impl MetricsText {
     fn family(&mut self, name: &str, kind: &str, about: &str) {
         let _ = writeln!(self.0, "# HELP {name} {about}\n# TYPE {name} {kind}");
     }
@@ -236,7 +236,7 @@ mod tests {
     fn histograms_sum_up_and_end_with_everything() {
         let histogram = Histogram::new(&[1_000, 1_000_000]);
         [500, 600_000, 2_000_000].into_iter().for_each(|value| histogram.add(value));
-        let mut page = Page::default();
+        let mut page = MetricsText::default();
         page.histogram("h", ("a", "b"), &histogram.read(), SECOND);
         let expected = "h_bucket{a=\"b\",le=\"0.001\"} 1\nh_bucket{a=\"b\",le=\"1.0\"} 2\n\
                         h_bucket{a=\"b\",le=\"+Inf\"} 3\nh_sum{a=\"b\"} 2.6005\nh_count{a=\"b\"} 3\n";

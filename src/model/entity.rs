@@ -51,7 +51,7 @@ impl Entity {
 
 /// A value, whoever holds it, as far as rules and printers need it.
 #[derive(Debug, Clone, Copy)]
-pub enum View<'a> {
+pub enum BorrowedValue<'a> {
     /// A string.
     Text {
         text: &'a str,
@@ -65,14 +65,14 @@ pub enum View<'a> {
 /// What has a value.
 pub trait Value {
     /// The value.
-    fn view(&self) -> View<'_>;
+    fn view(&self) -> BorrowedValue<'_>;
 }
 
 impl Value for EdmValue {
-    fn view(&self) -> View<'_> {
+    fn view(&self) -> BorrowedValue<'_> {
         match self {
-            EdmValue::String(text) => View::Text { text, is_plain: false },
-            other => View::Other(other),
+            EdmValue::String(text) => BorrowedValue::Text { text, is_plain: false },
+            other => BorrowedValue::Other(other),
         }
     }
 }
@@ -94,10 +94,10 @@ pub(crate) fn check_names<N: AsRef<str>, V>(properties: &[(N, V)]) -> Result<()>
 /// # Errors
 /// [`Code::PropertyValueTooLarge`].
 pub(crate) fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
-    let fits = |value: View<'_>| match value {
-        View::Text { text, .. } => is_within(text, MAX_STRING),
-        View::Other(EdmValue::Binary(b)) => b.len() <= MAX_BINARY,
-        View::Other(_) => true,
+    let fits = |value: BorrowedValue<'_>| match value {
+        BorrowedValue::Text { text, .. } => is_within(text, MAX_STRING),
+        BorrowedValue::Other(EdmValue::Binary(b)) => b.len() <= MAX_BINARY,
+        BorrowedValue::Other(_) => true,
     };
     if properties.iter().all(|(_, value)| fits(value.view())) {
         Ok(())
@@ -125,9 +125,9 @@ pub(crate) fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
 }
 
 fn counted_by<N: AsRef<str>, V: Value>(properties: &[(N, V)], length: impl Fn(&str) -> usize) -> usize {
-    let value = |value: View<'_>| match value {
-        View::Text { text, .. } => 2 * length(text) + 4,
-        View::Other(other) => other.counted_size(),
+    let value = |value: BorrowedValue<'_>| match value {
+        BorrowedValue::Text { text, .. } => 2 * length(text) + 4,
+        BorrowedValue::Other(other) => other.counted_size(),
     };
     properties.iter().fold(0, |sum, (name, v)| sum + 8 + 2 * length(name.as_ref()) + value(v.view()))
 }
@@ -144,7 +144,7 @@ pub struct Stored {
 
 /// A stored entity of which nothing has been copied.
 #[derive(Debug, Clone, Copy)]
-pub struct Glimpse<'a> {
+pub struct BorrowedEntity<'a> {
     pub partition: &'a str,
     pub row: &'a str,
     pub modified: Ticks,
@@ -153,7 +153,7 @@ pub struct Glimpse<'a> {
     pub order: PropertyOrder,
 }
 
-impl<'a> From<&'a Stored> for Glimpse<'a> {
+impl<'a> From<&'a Stored> for BorrowedEntity<'a> {
     fn from(entity: &'a Stored) -> Self {
         let Stored { key, modified, properties } = entity;
         Self {
@@ -166,7 +166,7 @@ impl<'a> From<&'a Stored> for Glimpse<'a> {
     }
 }
 
-impl Glimpse<'_> {
+impl BorrowedEntity<'_> {
     /// Bytes that it counts against its page.
     pub(crate) const fn weight(self) -> usize {
         self.partition.len() + self.row.len() + self.properties.len()

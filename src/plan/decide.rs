@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::codec::sent::Sent;
+use crate::codec::sent::ValidatedProperties;
 use crate::codec::stored;
 use crate::error::{Code, Result};
 use crate::model::entity::{StoredProperties, check_names, check_size, counted};
@@ -30,7 +30,7 @@ pub struct Write {
     pub kind: WriteKind,
     pub key: Key,
     /// Custom properties; none for a delete.
-    pub properties: Sent,
+    pub properties: ValidatedProperties,
 }
 
 impl Write {
@@ -155,8 +155,8 @@ mod tests {
         pairs.iter().map(|(n, v)| ((*n).to_owned(), EdmValue::Int32(*v))).collect()
     }
 
-    fn sent(properties: &Properties) -> Sent {
-        Sent::new(0, properties, None).unwrap()
+    fn sent(properties: &Properties) -> ValidatedProperties {
+        ValidatedProperties::new(0, properties, None).unwrap()
     }
 
     fn write(kind: WriteKind) -> Write {

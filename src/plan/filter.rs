@@ -25,30 +25,32 @@ pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
         Expr::Or(parts) => Ok(Predicate::Any(connected(parts, subject, "Or")?)),
         Expr::Not(inner) => {
             let inner = condition(inner, subject).map_err(|problem| match problem {
-                Problem::Kind(kind) => unary_kind(kind),
-                Problem::Other(error) => error,
+                NotACondition::Kind(kind) => unary_kind(kind),
+                NotACondition::Other(error) => error,
             })?;
             Ok(Predicate::Not(Box::new(inner)))
         }
         other => condition(other, subject).map_err(|problem| match problem {
-            Problem::Kind(_) => Code::InvalidInput.into(),
-            Problem::Other(error) => error,
+            NotACondition::Kind(_) => Code::InvalidInput.into(),
+            NotACondition::Other(error) => error,
         }),
     }
 }
 
 /// Why an expression is no condition.
-enum Problem {
+enum NotACondition {
     /// It has a type, but not Boolean.
     Kind(EdmType),
     Other(Error),
 }
 
-fn condition(expr: &Expr, subject: Subject) -> Result<Predicate, Problem> {
+fn condition(expr: &Expr, subject: Subject) -> Result<Predicate, NotACondition> {
     match expr {
-        Expr::Bare(operand) => bare(operand, subject).map_err(Problem::Kind),
-        Expr::Compare { left, op, right } => comparison(left, *op, right, subject).map_err(Problem::Other),
-        connective => predicate(connective, subject).map_err(Problem::Other),
+        Expr::Bare(operand) => bare(operand, subject).map_err(NotACondition::Kind),
+        Expr::Compare { left, op, right } => {
+            comparison(left, *op, right, subject).map_err(NotACondition::Other)
+        }
+        connective => predicate(connective, subject).map_err(NotACondition::Other),
     }
 }
 
@@ -58,9 +60,9 @@ fn connected(parts: &[Expr], subject: Subject, operator: &str) -> Result<Vec<Pre
         .enumerate()
         .map(|(position, part)| {
             condition(part, subject).map_err(|problem| match problem {
-                Problem::Other(error) => error,
-                Problem::Kind(kind) if position == 0 => binary_kinds(kind, EdmType::Boolean, operator),
-                Problem::Kind(kind) => binary_kinds(EdmType::Boolean, kind, operator),
+                NotACondition::Other(error) => error,
+                NotACondition::Kind(kind) if position == 0 => binary_kinds(kind, EdmType::Boolean, operator),
+                NotACondition::Kind(kind) => binary_kinds(EdmType::Boolean, kind, operator),
             })
         })
         .collect()

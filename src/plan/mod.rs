@@ -19,7 +19,7 @@ pub use span::Span;
 use std::time::Duration;
 
 use crate::codec::policies::Policy;
-use crate::codec::properties::{Layout, Properties};
+use crate::codec::properties::{Layout, ServiceProperties};
 use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
 use crate::request::batch::{BatchPart, FailedPart};
@@ -51,7 +51,7 @@ pub enum Plan {
         policies: Vec<Policy>,
     },
     GetProperties(Layout),
-    SetProperties(Properties),
+    SetProperties(ServiceProperties),
     GetStats,
     /// To be refused, with an error that depends on whether the table exists, and on
     /// whether a set is queried below it.

@@ -1,10 +1,10 @@
 //! The typed predicate of a query and its evaluation, which is also the
 //! oracle that pushed-down SQL is tested against (protocol §6.4).
 
-use crate::codec::stored::{self, Wanted};
+use crate::codec::stored::{self, PropertyFinder};
 use crate::error::Result;
 use crate::model::edm::compare;
-use crate::model::entity::Glimpse;
+use crate::model::entity::BorrowedEntity;
 use crate::model::{CompareOp, EdmValue, Ticks};
 
 /// What a comparison looks at. System properties have declared types, custom
@@ -37,7 +37,7 @@ pub enum Predicate {
 }
 
 /// What a predicate can see of an entity.
-pub struct View<'a> {
+pub struct EntityView<'a> {
     pub partition: &'a str,
     pub row: &'a str,
     pub modified: Ticks,
@@ -48,7 +48,7 @@ pub struct View<'a> {
 /// A predicate that is made ready for many entities.
 pub struct Prepared<'p> {
     predicate: &'p Predicate,
-    wanted: Vec<Wanted<'p>>,
+    wanted: Vec<PropertyFinder<'p>>,
     is_about_properties: bool,
 }
 
@@ -63,10 +63,10 @@ impl<'p> Prepared<'p> {
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub fn matches(&self, entity: Glimpse<'_>) -> Result<bool> {
-        let Glimpse { partition, row, modified, properties, .. } = entity;
+    pub fn matches(&self, entity: BorrowedEntity<'_>) -> Result<bool> {
+        let BorrowedEntity { partition, row, modified, properties, .. } = entity;
         let properties = stored::pick(properties.as_bytes(), &self.wanted)?;
-        Ok(self.predicate.eval(&View { partition, row, modified, properties }))
+        Ok(self.predicate.eval(&EntityView { partition, row, modified, properties }))
     }
 
     /// Whether an entity of these properties, in stored form, satisfies the
@@ -79,14 +79,19 @@ impl<'p> Prepared<'p> {
             return Ok(None);
         }
         let properties = stored::pick(stored, &self.wanted)?;
-        Ok(Some(self.predicate.eval(&View { partition: "", row: "", modified: Ticks::MIN, properties })))
+        Ok(Some(self.predicate.eval(&EntityView {
+            partition: "",
+            row: "",
+            modified: Ticks::MIN,
+            properties,
+        })))
     }
 }
 
 impl Predicate {
     /// Evaluates under the two-valued semantics of protocol §6.4: comparisons
     /// of a missing property are false, `not` is plain negation.
-    pub fn eval(&self, view: &View<'_>) -> bool {
+    pub fn eval(&self, view: &EntityView<'_>) -> bool {
         match self {
             Predicate::All(parts) => parts.iter().all(|p| p.eval(view)),
             Predicate::Any(parts) => parts.iter().any(|p| p.eval(view)),
@@ -115,12 +120,12 @@ impl Predicate {
     }
 
     /// The custom properties that the predicate looks at, each once.
-    fn wanted(&self) -> Vec<Wanted<'_>> {
+    fn wanted(&self) -> Vec<PropertyFinder<'_>> {
         let mut names = Vec::new();
         self.collect_names(&mut names);
         names.sort_unstable();
         names.dedup();
-        names.into_iter().map(Wanted::new).collect()
+        names.into_iter().map(PropertyFinder::new).collect()
     }
 
     fn collect_names<'a>(&'a self, names: &mut Vec<&'a str>) {
@@ -136,7 +141,7 @@ impl Predicate {
     }
 }
 
-fn find<'a>(view: &'a View<'_>, name: &str) -> Option<&'a EdmValue> {
+fn find<'a>(view: &'a EntityView<'_>, name: &str) -> Option<&'a EdmValue> {
     view.properties.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
 }
 

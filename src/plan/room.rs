@@ -28,7 +28,7 @@ pub(crate) fn room(write: &Write) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::sent::Sent;
+    use crate::codec::sent::ValidatedProperties;
     use crate::codec::stored::{encode, fields, tests::any_value};
     use crate::model::entity::{Entity, Properties, StoredProperties, counted};
     use crate::model::names::{MAX_KEY, MAX_STRING, check_property_name};
@@ -67,7 +67,7 @@ mod tests {
 
     fn merge(properties: &Properties) -> Write {
         let key = Key::new("p".repeat(MAX_KEY), "r".repeat(MAX_KEY));
-        let properties = Sent::new(0, properties, None).unwrap();
+        let properties = ValidatedProperties::new(0, properties, None).unwrap();
         Write { kind: WriteKind::Merge(IfMatch::Any), key, properties }
     }
 

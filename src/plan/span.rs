@@ -316,7 +316,7 @@ const fn negation(op: CompareOp) -> CompareOp {
 mod tests {
     use super::*;
     use crate::model::Ticks;
-    use crate::plan::predicate::View;
+    use crate::plan::predicate::EntityView;
     use proptest::prelude::*;
 
     fn compare(field: Field, op: CompareOp, text: &str) -> Predicate {
@@ -422,8 +422,12 @@ mod tests {
         for (op, literal) in CompareOp::ALL.iter().flat_map(|op| literals.iter().map(move |l| (*op, l))) {
             let predicate = pk(op, literal);
             for key in keys.iter().map(|partition| Key::new(partition, "r")) {
-                let view =
-                    View { partition: &key.partition, row: "r", modified: Ticks::MIN, properties: vec![] };
+                let view = EntityView {
+                    partition: &key.partition,
+                    row: "r",
+                    modified: Ticks::MIN,
+                    properties: vec![],
+                };
                 let spans = spans_of(&predicate);
                 let is_inside =
                     spans.iter().any(|s| s.lower <= key && s.upper.as_ref().is_none_or(|u| key < *u));
@@ -467,7 +471,7 @@ mod tests {
         ) {
             let key = Key::new(p, r);
             let modified = Ticks::MIN;
-            let matches = predicate.eval(&View { partition: &key.partition, row: &key.row, modified, properties: vec![] });
+            let matches = predicate.eval(&EntityView { partition: &key.partition, row: &key.row, modified, properties: vec![] });
             let spans = spans_of(&predicate);
             let inside = spans.iter()
                 .filter(|s| s.lower <= key && s.upper.as_ref().is_none_or(|u| key < *u))

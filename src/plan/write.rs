@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::ChangeSet;
 use super::decide::{Write, WriteKind};
-use crate::codec::sent::Sent;
+use crate::codec::sent::ValidatedProperties;
 use crate::error::{Code, Error, Result};
 use crate::model::names::{KeyPart, check_body_key, check_key_length, check_url_key};
 use crate::model::{Key, TableName};
-use crate::request::operation::{EntityWrite, SentEntity, WriteVerb};
+use crate::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
 /// Plans one write, which takes over the properties of the body: what is left of
 /// the entity still says how to answer, and may not be planned again.
@@ -30,15 +30,15 @@ pub fn single(entity: &mut EntityWrite) -> Result<(TableName, Write)> {
         (Some(key), body) => key_of_url(key, body.is_some())?,
     };
     let properties = match &mut entity.body {
-        Some(body) => std::mem::replace(&mut body.properties, Ok(Sent::default()))?,
-        None => Sent::default(),
+        Some(body) => std::mem::replace(&mut body.properties, Ok(ValidatedProperties::default()))?,
+        None => ValidatedProperties::default(),
     };
     Ok((TableName::parse(&entity.table)?, Write { kind, key, properties }))
 }
 
-fn key_of_body(body: Option<&SentEntity>) -> Result<Key> {
+fn key_of_body(body: Option<&ValidatedEntity>) -> Result<Key> {
     match body {
-        Some(SentEntity { partition: Some(partition), row: Some(row), .. }) => {
+        Some(ValidatedEntity { partition: Some(partition), row: Some(row), .. }) => {
             check_body_key(KeyPart::PartitionKey, partition)?;
             check_body_key(KeyPart::RowKey, row)?;
             Ok(Key::new(partition, row))
@@ -107,8 +107,8 @@ mod tests {
 
     fn insert(partition: Option<&str>, row: Option<&str>) -> EntityWrite {
         let own = |text: Option<&str>| text.map(str::to_owned);
-        let properties = Ok(Sent::default());
-        let body = SentEntity { partition: own(partition), row: own(row), properties };
+        let properties = Ok(ValidatedProperties::default());
+        let body = ValidatedEntity { partition: own(partition), row: own(row), properties };
         EntityWrite {
             table: "Abc".into(),
             verb: WriteVerb::Insert,
@@ -152,12 +152,12 @@ mod tests {
         let mut entity = insert(None, None);
         entity.table = "no".into();
         let bad = vec![("bad name".to_owned(), EdmValue::Int32(1))];
-        entity.body.as_mut().unwrap().properties = Sent::new(0, &bad, None);
+        entity.body.as_mut().unwrap().properties = ValidatedProperties::new(0, &bad, None);
         assert_eq!(code(&entity), Some(Code::PropertiesNeedValue));
         entity.body.as_mut().unwrap().partition = Some("p".into());
         entity.body.as_mut().unwrap().row = Some("r".into());
         assert_eq!(code(&entity), Some(Code::PropertyNameInvalid));
-        entity.body.as_mut().unwrap().properties = Ok(Sent::default());
+        entity.body.as_mut().unwrap().properties = Ok(ValidatedProperties::default());
         assert_eq!(code(&entity), Some(Code::NameLengthOutOfRange));
     }
 

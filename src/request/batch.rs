@@ -8,7 +8,7 @@ use super::operation::{self, Context, EntityWrite, Operation};
 use super::options::Options;
 use super::target::{self, Resource, Target};
 use super::verb::Verb;
-use crate::codec::multipart::{self, Headers, InnerRequest, Part};
+use crate::codec::multipart::{self, InnerRequest, Part, PartHeaders};
 use crate::error::{Code, Error, Result};
 use crate::model::TableName;
 
@@ -227,7 +227,7 @@ fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a
     head
 }
 
-fn header<'a>(headers: &Headers<'a>, name: &str) -> Option<&'a str> {
+fn header<'a>(headers: &PartHeaders<'a>, name: &str) -> Option<&'a str> {
     headers.iter().find(|(n, _)| n == name).map(|(_, value)| *value)
 }
 

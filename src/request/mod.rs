@@ -22,7 +22,7 @@ use verb::Verb;
 
 /// What a request is for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Wanted {
+pub enum RequestKind {
     One(Operation),
     Batch(Batch),
 }
@@ -30,7 +30,7 @@ pub enum Wanted {
 /// A request that was understood.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    pub wanted: Wanted,
+    pub wanted: RequestKind,
     pub format: Format,
     pub prefer: Option<Prefer>,
 }
@@ -52,12 +52,12 @@ pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request
 ///
 /// # Errors
 /// Those of [`operation::on_resource`] and [`batch::read`].
-fn wanted(context: &operation::Context<'_>, verb: Verb, target: &Target) -> Result<Wanted> {
+fn wanted(context: &operation::Context<'_>, verb: Verb, target: &Target) -> Result<RequestKind> {
     if verb == Verb::Options {
         return Err(Code::NotImplemented.into());
     }
     match (&target.resource, verb) {
-        (Resource::Batch, Verb::Post) => batch::read(context, target).map(Wanted::Batch),
-        (resource, verb) => operation::on_resource(context, verb, resource).map(Wanted::One),
+        (Resource::Batch, Verb::Post) => batch::read(context, target).map(RequestKind::Batch),
+        (resource, verb) => operation::on_resource(context, verb, resource).map(RequestKind::One),
     }
 }

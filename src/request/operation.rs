@@ -9,8 +9,8 @@ use crate::codec::atom::read as atom;
 use crate::codec::json::read as json;
 use crate::codec::json::write::Select;
 use crate::codec::policies::{self, Policy};
-use crate::codec::properties::{self, Layout, Properties};
-use crate::codec::sent::Sent;
+use crate::codec::properties::{self, Layout, ServiceProperties};
+use crate::codec::sent::ValidatedProperties;
 use crate::error::{Code, Error, Result};
 use crate::model::{IfMatch, Key};
 
@@ -47,7 +47,7 @@ pub enum Operation {
         policies: Vec<Policy>,
     },
     GetProperties(Layout),
-    SetProperties(Properties),
+    SetProperties(ServiceProperties),
     GetStats,
     /// A path below a table; the table, and whether a set is queried there, decide which
     /// error it is.
@@ -65,18 +65,18 @@ pub struct EntityWrite {
     /// The key of the URL; an insert has its keys in the body.
     pub key: Option<Key>,
     /// Nothing for a delete.
-    pub body: Option<SentEntity>,
+    pub body: Option<ValidatedEntity>,
     pub if_match: IfMatch,
 }
 
 /// An entity as a body describes it. Keys may be missing: an update takes them
 /// from its URL.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SentEntity {
+pub struct ValidatedEntity {
     pub partition: Option<String>,
     pub row: Option<String>,
     /// What is wrong with them is told after what is wrong with the keys.
-    pub properties: Result<Sent>,
+    pub properties: Result<ValidatedProperties>,
 }
 
 /// The verbs that write entities.
@@ -252,7 +252,7 @@ fn refuse_conditions(head: &Head) -> Result<()> {
 
 /// `key`: that of the URL, if it names the entity. Only what is inserted, which has
 /// its key in the body, keeps the order of its properties, as recorded.
-fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<SentEntity> {
+fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<ValidatedEntity> {
     let mut body = match body_form(context)? {
         BodyForm::Json => json::entity(context.body),
         BodyForm::Atom => atom::entity(context.body),
@@ -261,10 +261,12 @@ fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<SentEntity> {
         return Err(Code::InvalidInput.into());
     }
     let properties = match key {
-        None => Sent::new(body.counted_keys(), &body.properties, body.flaw),
-        Some(key) => Sent::in_ordinal_order(key.counted_size(), &mut body.properties, body.flaw),
+        None => ValidatedProperties::new(body.counted_keys(), &body.properties, body.flaw),
+        Some(key) => {
+            ValidatedProperties::in_ordinal_order(key.counted_size(), &mut body.properties, body.flaw)
+        }
     };
-    Ok(SentEntity { partition: body.partition, row: body.row, properties })
+    Ok(ValidatedEntity { partition: body.partition, row: body.row, properties })
 }
 
 fn new_table(context: &Context<'_>) -> Result<String> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::codec::atom::write::Style;
-use crate::codec::failure::{self, Occasion};
+use crate::codec::failure::{self, ErrorContext};
 use crate::codec::multipart::InnerAnswer;
 use crate::error::{Code, Error};
 use crate::request::{Head, Prefer, Representation};
@@ -60,7 +60,7 @@ impl Answer {
     }
 
     /// A refusal by an operation that speaks XML.
-    pub(crate) fn xml_refusal(error: &Error, occasion: &Occasion<'_>) -> Self {
+    pub(crate) fn xml_refusal(error: &Error, occasion: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::xml(error, occasion));
         // As recorded: the message is the reason phrase too.
@@ -71,7 +71,7 @@ impl Answer {
     }
 
     /// The refusal of a version that is none, by a front end that does not look at Accept.
-    pub(crate) fn unknown_version(error: &Error, occasion: &Occasion<'_>) -> Self {
+    pub(crate) fn unknown_version(error: &Error, occasion: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::front_end_xml(error, occasion));
         Self { reason: Some(facts.message), refusal: Some(error.code), ..answer }
@@ -105,7 +105,7 @@ impl Answer {
         error: &Error,
         representation: Representation,
         prefer: Option<Prefer>,
-        occasion: &Occasion<'_>,
+        occasion: &ErrorContext<'_>,
     ) -> Self {
         let (content_type, body) = match representation {
             Representation::Json(metadata) => (metadata.content_type(), failure::json(error, occasion)),
@@ -137,7 +137,7 @@ impl Answer {
         error: &Error,
         head: &Head,
         challenge: Option<String>,
-        occasion: &Occasion<'_>,
+        occasion: &ErrorContext<'_>,
     ) -> Self {
         let facts = error.code.facts();
         let speaks_json = head.header("accept").is_some_and(|accept| accept.contains("json"));

@@ -11,7 +11,7 @@ use super::explain::explain;
 use super::permit::{permit, permit_change_set};
 use super::print::Printer;
 use crate::auth::Identity;
-use crate::codec::failure::Occasion;
+use crate::codec::failure::ErrorContext;
 use crate::codec::multipart::{self, InnerAnswer};
 use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
@@ -31,7 +31,7 @@ pub(crate) struct Run<'a, S> {
     pub target: &'a Target,
     pub identity: &'a Identity,
     pub version: ApiVersion,
-    pub occasion: Occasion<'a>,
+    pub occasion: ErrorContext<'a>,
     /// What the rows of a page may take.
     pub page_time: Duration,
     pub now: Ticks,

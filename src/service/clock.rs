@@ -66,7 +66,7 @@ impl Default for VersionClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::sent::Sent;
+    use crate::codec::sent::ValidatedProperties;
     use crate::model::entity::StoredProperties;
     use crate::model::{IfMatch, Key, Stored};
     use crate::plan::{Change, Write, WriteKind, decide};
@@ -90,7 +90,7 @@ mod tests {
             let write = Write {
                 kind: WriteKind::Replace(IfMatch::Any),
                 key: key.clone(),
-                properties: Sent::default(),
+                properties: ValidatedProperties::default(),
             };
             let stored = Stored { key, modified: late, properties: StoredProperties::default() };
             let Ok(Change::Put { modified, .. }) = decide(&write, Some(&stored), early) else {

@@ -9,12 +9,12 @@ use crate::codec::properties::CorsRule;
 use crate::error::{Code, Result};
 use crate::request::Head;
 
-/// Headers that a page may ask for at most: each is compared with those of the rules,
+/// CorsHeaders that a page may ask for at most: each is compared with those of the rules,
 /// for whoever asks.
 const MAX_ASKED: usize = 256;
 
-/// Headers to add to an answer.
-pub(crate) type Headers = Vec<(&'static str, String)>;
+/// CorsHeaders to add to an answer.
+pub(crate) type CorsHeaders = Vec<(&'static str, String)>;
 
 /// What a rule names that allows every origin.
 const ANY: &str = "*";
@@ -26,7 +26,7 @@ const ALLOW_CREDENTIALS: &str = "Access-Control-Allow-Credentials";
 /// # Errors
 /// [`Code::CorsHeaderMissing`] without Origin or method,
 /// [`Code::CorsPreflightFailure`] without a rule that matches.
-pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Headers> {
+pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<CorsHeaders> {
     let origin = head.header("origin").ok_or(Code::CorsHeaderMissing)?;
     let method = head.header("access-control-request-method").ok_or(Code::CorsHeaderMissing)?;
     let asked = head.header("access-control-request-headers").unwrap_or_default();
@@ -52,8 +52,8 @@ pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Headers> {
 /// What is added to the answer of any other request. `sent` names the headers
 /// that the answer carries. As recorded, a GET without an origin is answered as one by
 /// whatever origin, where a rule allows all; then nothing varies.
-pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> Headers {
-    let mut headers = Headers::new();
+pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHeaders {
+    let mut headers = CorsHeaders::new();
     if rules.is_empty() {
         return headers;
     }
@@ -119,7 +119,7 @@ mod tests {
             max_age: 7,
         }
     }
-    fn get(headers: &Headers, name: &str) -> Option<String> {
+    fn get(headers: &CorsHeaders, name: &str) -> Option<String> {
         headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone())
     }
 

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::print::Printer;
-use crate::codec::properties::{Layout, Properties, Replication};
+use crate::codec::properties::{Layout, Replication, ServiceProperties};
 use crate::codec::{policies, properties};
 use crate::error::{Code, Error, Result};
 use crate::model::TableName;
@@ -95,7 +95,7 @@ async fn get_properties(store: &impl Backend, account: &str, layout: Layout) -> 
     Ok(Answer::xml(200, properties::write(&found, layout)))
 }
 
-async fn set_properties(store: &impl Backend, account: &str, new: &Properties) -> Result<Answer> {
+async fn set_properties(store: &impl Backend, account: &str, new: &ServiceProperties) -> Result<Answer> {
     store.set_properties(account, &properties::to_stored(new)?).await?;
     Ok(Answer::bare(202))
 }

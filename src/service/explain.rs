@@ -1,6 +1,6 @@
 //! Refusals explained in the logs, for whoever asks for that.
 
-use crate::codec::failure::Occasion;
+use crate::codec::failure::ErrorContext;
 use crate::error::Error;
 
 /// The target of the messages, by which they are switched on and off.
@@ -9,7 +9,7 @@ pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 /// Says why exactly a request is refused: which text should have been signed,
 /// which field failed. Texts that are signed hold keys of entities, but nothing
 /// that is secret.
-pub(crate) fn explain(error: &Error, occasion: &Occasion<'_>) {
+pub(crate) fn explain(error: &Error, occasion: &ErrorContext<'_>) {
     let facts = error.code.facts();
     tracing::info!(
         target: EXPLANATIONS,

@@ -27,7 +27,7 @@ use arc_swap::ArcSwap;
 pub(crate) use answer::{Answer, XML};
 pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
 pub(crate) use clock::VersionClock;
-pub(crate) use cors::{CorsCache, Headers as CorsHeaders, actual as cors_headers};
+pub(crate) use cors::{CorsCache, CorsHeaders, actual as cors_headers};
 pub(crate) use explain::EXPLANATIONS;
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use crate::error::Code;
-use crate::metrics::requests::Request;
+use crate::metrics::requests::RequestInFlight;
 use crate::metrics::seldom::Seldom;
 use crate::metrics::spent::Spent;
 use crate::metrics::{Ending, METRICS, Operation, Scheme};
 use crate::model::IfMatch;
 use crate::request::operation::WriteVerb;
-use crate::request::{self, EntityWrite, Head, Resource, Target, Wanted};
-use crate::trace::Facts;
+use crate::request::{self, EntityWrite, Head, RequestKind, Resource, Target};
+use crate::trace::SpanFields;
 
 /// Characters of a table's name that are logged: more than any valid one has.
 const MAX_NAME: usize = 64;
@@ -51,9 +51,9 @@ impl Observed {
     }
 
     /// The request was understood.
-    pub(crate) fn wants(&self, wanted: &Wanted) {
+    pub(crate) fn wants(&self, wanted: &RequestKind) {
         self.operation.set(operation(wanted));
-        if let Wanted::Batch(batch) = wanted
+        if let RequestKind::Batch(batch) = wanted
             && let Some(table) = batch.table()
         {
             self.batch_table.get_or_init(|| table.to_owned());
@@ -69,7 +69,7 @@ impl Observed {
     /// than `slow` or failed, unless it just did so in the same way.
     pub(crate) fn finish(
         &self,
-        record: Request<'_>,
+        record: RequestInFlight<'_>,
         answer: &Answer,
         request_id: &str,
         database: Duration,
@@ -90,8 +90,14 @@ impl Observed {
     }
 
     /// What a trace says of the request.
-    pub(crate) fn facts(&self, head: &Head<'_>, answer: &Answer, request_id: &str, spent: Spent) -> Facts {
-        Facts {
+    pub(crate) fn facts(
+        &self,
+        head: &Head<'_>,
+        answer: &Answer,
+        request_id: &str,
+        spent: Spent,
+    ) -> SpanFields {
+        SpanFields {
             operation: self.operation.get().text(),
             method: known_method(&head.method),
             status: answer.status,
@@ -179,12 +185,14 @@ pub(crate) fn not_let_in(head: &Head<'_>, error: &crate::error::Error) {
     }
 }
 
-fn operation(wanted: &Wanted) -> Operation {
+fn operation(wanted: &RequestKind) -> Operation {
     use request::Operation as Asked;
     let one = match wanted {
-        Wanted::Batch(request::batch::Batch::ChangeSet { .. }) => return Operation::EntityGroupTransaction,
-        Wanted::Batch(request::batch::Batch::Query(_)) => return Operation::QueryBatch,
-        Wanted::One(one) => one,
+        RequestKind::Batch(request::batch::Batch::ChangeSet { .. }) => {
+            return Operation::EntityGroupTransaction;
+        }
+        RequestKind::Batch(request::batch::Batch::Query(_)) => return Operation::QueryBatch,
+        RequestKind::One(one) => one,
     };
     match one {
         Asked::QueryTables(_) => Operation::QueryTables,

@@ -18,7 +18,7 @@ use super::permit::permit;
 use super::print::Printer;
 use super::{CachedStore, Issuer, Served, Service, cors};
 use crate::auth::{self, AccountSet, Identity};
-use crate::codec::failure::Occasion;
+use crate::codec::failure::ErrorContext;
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Error, Result};
 use crate::metrics::{METRICS, spent};
@@ -28,7 +28,7 @@ use crate::request::allow;
 use crate::request::operation::Context;
 use crate::request::options::Options;
 use crate::request::target::{self, Resource, Target};
-use crate::request::{self, Format, Head, Operation, Prefer, Wanted};
+use crate::request::{self, Format, Head, Operation, Prefer, RequestKind};
 use crate::store::{Backend, Store};
 
 /// Time that an operation may take in all (protocol §2.3).
@@ -40,7 +40,7 @@ impl Service {
         let record = METRICS.requests.begin();
         let request_id = Uuid::new_v4().to_string();
         let (options, flaw) = Options::read(&head.query);
-        let occasion = Occasion { request_id: &request_id, now: system_time() };
+        let occasion = ErrorContext { request_id: &request_id, now: system_time() };
         let observed = Observed::new();
         let accounts = self.accounts.load_full();
         let pipeline = Pipeline {
@@ -73,7 +73,7 @@ struct Pipeline<'a> {
     options: Options<'a>,
     /// Why the rest was not, which is told once the sender is known.
     flaw: Option<Error>,
-    occasion: Occasion<'a>,
+    occasion: ErrorContext<'a>,
     observed: &'a Observed,
 }
 
@@ -158,8 +158,8 @@ impl Pipeline<'_> {
         let now = self.service.version_clock.now();
         let page_time = page_time(time_allowed(self.options.any_case("timeout")));
         let operation = match &mut request.wanted {
-            Wanted::One(operation) => operation,
-            Wanted::Batch(batch) => {
+            RequestKind::One(operation) => operation,
+            RequestKind::Batch(batch) => {
                 let version = self.head.version()?;
                 let run = Run { store, target, identity, version, occasion: self.occasion, page_time, now };
                 return Box::pin(run.batch(batch)).await;
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
     use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
-    use crate::auth::issue::{Grant, Subject};
+    use crate::auth::issue::{Grant, SasSubject};
     use crate::model::Ticks;
     use crate::plan::scan::MAX_TIME;
     use crate::plan::{Plan, TableScan};
@@ -273,7 +273,7 @@ mod tests {
 
     /// A signature that holds for ten minutes from now on.
     fn signature(accounts: &AccountSet) -> String {
-        let subject = Subject::Account { services: "t".into(), resources: "sco".into() };
+        let subject = SasSubject::Account { services: "t".into(), resources: "sco".into() };
         let until = chrono::Utc::now() + Duration::from_secs(600);
         let grant = Grant {
             subject,

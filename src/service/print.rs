@@ -1,12 +1,12 @@
 //! Outcomes to answers (protocol §3).
 
 use super::answer::{Answer, DATA_SERVICE_ID, DATA_SERVICE_VERSION, ETAG, LOCATION, PREFERENCE_APPLIED};
-use crate::codec::atom::write::{Atom, Kind, Style};
-use crate::codec::feed::{Feed, Form};
-use crate::codec::json::write::{self as json, Context, Metadata, Select, as_stored};
+use crate::codec::atom::write::{Atom, AtomDocument, Style};
+use crate::codec::feed::{Feed, FeedForm};
+use crate::codec::json::write::{self as json, Metadata, MetadataContext, Select, as_stored};
 use crate::codec::uri;
 use crate::error::{Error, Result};
-use crate::model::entity::Glimpse;
+use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
 use crate::model::{Stored, TableName, Ticks};
 use crate::plan::{PageEnd, TablePage, Write, WriteKind, Written, page};
@@ -39,7 +39,7 @@ impl EntityFeed {
 }
 
 impl Collect for EntityFeed {
-    fn take(&mut self, entity: Glimpse<'_>) {
+    fn take(&mut self, entity: BorrowedEntity<'_>) {
         if self.broken.is_none() {
             self.broken = self.feed.push(entity).err();
         }
@@ -55,8 +55,8 @@ impl Collect for EntityFeed {
 const TABLES: &str = "Tables";
 
 impl<'a> Printer<'a> {
-    fn context(&self, metadata: Metadata, table: &'a str, select: Option<&'a Select>) -> Context<'a> {
-        Context { metadata, base: &self.target.base, account: &self.target.account, table, select }
+    fn context(&self, metadata: Metadata, table: &'a str, select: Option<&'a Select>) -> MetadataContext<'a> {
+        MetadataContext { metadata, base: &self.target.base, account: &self.target.account, table, select }
     }
 
     fn atom(&self, style: Style, table: &'a str, select: Option<&'a Select>) -> Atom<'a> {
@@ -72,7 +72,7 @@ impl<'a> Printer<'a> {
                 Answer::document(200, metadata.content_type(), body)
             }
             Representation::Atom(style) => {
-                in_atom(200, style, Kind::Feed, self.atom(style, TABLES, select).table_feed(names))
+                in_atom(200, style, AtomDocument::Feed, self.atom(style, TABLES, select).table_feed(names))
             }
         };
         Ok(match &found.next {
@@ -95,9 +95,12 @@ impl<'a> Printer<'a> {
                 let body = json::table_document(&self.context(metadata, TABLES, None), name);
                 Answer::document(status, metadata.content_type(), body)
             }
-            Representation::Atom(style) => {
-                in_atom(status, style, Kind::Entry, self.atom(style, TABLES, None).table_document(name))
-            }
+            Representation::Atom(style) => in_atom(
+                status,
+                style,
+                AtomDocument::Entry,
+                self.atom(style, TABLES, None).table_document(name),
+            ),
         })
     }
 
@@ -113,8 +116,8 @@ impl<'a> Printer<'a> {
     /// Where the client does not accept a form in which it can be printed.
     pub(crate) fn feed(&self, table: &'a str, rows: usize, select: Option<&'a Select>) -> Result<EntityFeed> {
         let form = match self.format.for_body()? {
-            Representation::Json(metadata) => Form::Json(self.context(metadata, table, select)),
-            Representation::Atom(style) => Form::Atom(self.atom(style, table, select)),
+            Representation::Json(metadata) => FeedForm::Json(self.context(metadata, table, select)),
+            Representation::Atom(style) => FeedForm::Atom(self.atom(style, table, select)),
         };
         Ok(EntityFeed { feed: Feed::open(form, rows), broken: None })
     }
@@ -127,7 +130,7 @@ impl<'a> Printer<'a> {
         let body = feed.close()?;
         let answer = match self.format.for_body()? {
             Representation::Json(metadata) => Answer::document(200, metadata.content_type(), body),
-            Representation::Atom(style) => in_atom(200, style, Kind::Feed, body),
+            Representation::Atom(style) => in_atom(200, style, AtomDocument::Feed, body),
         };
         Ok(match &end.next {
             None => answer,
@@ -162,7 +165,7 @@ impl<'a> Printer<'a> {
             }
             Representation::Atom(style) => {
                 let body = self.atom(style, table, select).entity_document(entity)?;
-                in_atom(status, style, Kind::Entry, body)
+                in_atom(status, style, AtomDocument::Entry, body)
             }
         })
     }
@@ -202,7 +205,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-fn in_atom(status: u16, style: Style, kind: Kind, body: String) -> Answer {
+fn in_atom(status: u16, style: Style, kind: AtomDocument, body: String) -> Answer {
     let answer = Answer::document(status, style.content_type(kind), body);
     match style {
         Style::Classic => answer.with(DATA_SERVICE_VERSION, style.data_service_version()),

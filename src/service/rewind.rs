@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::Service;
 use crate::error::{Error, Result};
-use crate::store::{Rewind as _, Snapshot};
+use crate::store::{Rewind as _, StoreSnapshot};
 
 impl Service {
     /// Empties an account, or all of them.
@@ -52,7 +52,7 @@ impl Service {
     ///
     /// # Errors
     /// Those of the database.
-    pub(crate) async fn snapshots(&self) -> Result<Vec<Snapshot>> {
+    pub(crate) async fn snapshots(&self) -> Result<Vec<StoreSnapshot>> {
         self.primary.store.snapshots().await.map_err(Error::from)
     }
 

@@ -2,7 +2,7 @@
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
-use super::{AccountChange, Backend, Collect, Rewind, Snapshot, StoreResult, StoredAccount, TableSize};
+use super::{AccountChange, Backend, Collect, Rewind, StoreResult, StoreSnapshot, StoredAccount, TableSize};
 use crate::metrics::METRICS;
 use crate::metrics::spent::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
@@ -158,7 +158,7 @@ impl Rewind for Store {
         on_either!(self, store => store.drop_snapshot(name))
     }
 
-    async fn snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+    async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
         on_either!(self, store => store.snapshots())
     }
 }

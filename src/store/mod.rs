@@ -16,7 +16,7 @@
 use std::future::Future;
 
 use crate::error::{Code, Error};
-use crate::model::entity::Glimpse;
+use crate::model::entity::BorrowedEntity;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
@@ -31,7 +31,7 @@ pub mod sqlite;
 pub use accounts::{AccountChange, Resealed, StoredAccount};
 pub(crate) use any::Store;
 pub(crate) use inspection::Inspection;
-pub use rewind::{Rewind, Snapshot};
+pub use rewind::{Rewind, StoreSnapshot};
 
 /// What went wrong with the database, as far as anyone outside may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,14 +110,14 @@ pub type StoreResult<T> = Result<T, Failure>;
 /// Takes in the entities of a page.
 pub trait Collect: Send + 'static {
     /// Takes in the next one.
-    fn take(&mut self, entity: Glimpse<'_>);
+    fn take(&mut self, entity: BorrowedEntity<'_>);
 
     /// Forgets those that it has taken in: the page is read again.
     fn restart(&mut self);
 }
 
 impl Collect for Vec<Stored> {
-    fn take(&mut self, entity: Glimpse<'_>) {
+    fn take(&mut self, entity: BorrowedEntity<'_>) {
         self.push(entity.to_stored());
     }
 
@@ -127,7 +127,7 @@ impl Collect for Vec<Stored> {
 }
 
 impl<C: Collect + ?Sized> Collect for Box<C> {
-    fn take(&mut self, entity: Glimpse<'_>) {
+    fn take(&mut self, entity: BorrowedEntity<'_>) {
         (**self).take(entity);
     }
 

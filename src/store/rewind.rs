@@ -10,7 +10,7 @@ pub const MAX_SNAPSHOTS: usize = 64;
 
 /// A state that a store can go back to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct StoreSnapshot {
     pub name: String,
     /// The account whose state it is; `None` for all accounts.
     pub account: Option<String>,
@@ -46,5 +46,5 @@ pub trait Rewind: Send + Sync {
     fn drop_snapshot(&self, name: &str) -> impl Future<Output = StoreResult<bool>> + Send;
 
     /// All snapshots, the oldest first.
-    fn snapshots(&self) -> impl Future<Output = StoreResult<Vec<Snapshot>>> + Send;
+    fn snapshots(&self) -> impl Future<Output = StoreResult<Vec<StoreSnapshot>>> + Send;
 }

@@ -24,11 +24,11 @@ pub struct Server {
     /// The one that its own connection string is for.
     first: Account,
     others: Vec<Account>,
-    running: Option<Running>,
+    running: Option<RunningServer>,
 }
 
 /// What is there between start and stop.
-struct Running {
+struct RunningServer {
     up: Up,
     runtime: Handle,
     stop: oneshot::Sender<()>,
@@ -109,7 +109,7 @@ impl Server {
             RecvTimeoutError::Disconnected => ServerError::Stopped,
         })??;
         let address = up.address;
-        Ok(Self { address, first, others, running: Some(Running { up, runtime, stop, thread }) })
+        Ok(Self { address, first, others, running: Some(RunningServer { up, runtime, stop, thread }) })
     }
 
     /// Where it listens.
@@ -212,7 +212,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        let Some(Running { stop, thread, .. }) = self.running.take() else { return };
+        let Some(RunningServer { stop, thread, .. }) = self.running.take() else { return };
         // Both fail only where the server has come to its end already.
         let _ = stop.send(());
         let _ = thread.join();
@@ -230,7 +230,7 @@ impl Server {
         T: Send + 'static,
         F: Future<Output = Result<T, ServerError>> + Send + 'static,
     {
-        let Running { up, runtime, .. } = self.running.as_ref().ok_or(ServerError::Stopped)?;
+        let RunningServer { up, runtime, .. } = self.running.as_ref().ok_or(ServerError::Stopped)?;
         let (reply, answer) = mpsc::sync_channel(1);
         let work = work(up.clone());
         runtime.spawn(async move { reply.send(work.await) });

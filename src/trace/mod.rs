@@ -26,7 +26,7 @@ const FLUSH: Duration = Duration::from_secs(3);
 pub(crate) struct TraceSettings {
     /// The address of the collector; `/v1/traces` is added.
     pub endpoint: String,
-    /// Sent along, such as what the collector wants to know of us.
+    /// ValidatedProperties along, such as what the collector wants to know of us.
     pub headers: Vec<(String, String)>,
     pub service: String,
     /// Share of the requests without a trace of their own that are traced, 0 to 1.
@@ -59,7 +59,7 @@ pub(crate) struct Trace {
 
 /// What a trace says of its request. No keys, no content, no query strings.
 #[derive(Debug, Clone)]
-pub(crate) struct Facts {
+pub(crate) struct SpanFields {
     pub operation: &'static str,
     pub method: &'static str,
     pub status: u16,
@@ -77,7 +77,7 @@ pub(crate) struct Facts {
 struct Finished {
     trace: Trace,
     duration: Duration,
-    facts: Facts,
+    facts: SpanFields,
 }
 
 enum Message {
@@ -116,7 +116,7 @@ impl Tracer {
     }
 
     /// Ends the trace of a request. Never waits.
-    pub(crate) fn finish(&self, trace: Trace, facts: Facts) {
+    pub(crate) fn finish(&self, trace: Trace, facts: SpanFields) {
         let duration = trace.begun.elapsed();
         let finished = Box::new(Finished { trace, duration, facts });
         if self.queue.try_send(Message::Finished(finished)).is_err() {

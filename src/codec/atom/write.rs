@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::codec::json::write::{Context, Select};
+use crate::codec::json::write::{MetadataContext, Select};
 use crate::codec::{shown, stored, uri, xml};
 use crate::error::Result;
-use crate::model::entity::Glimpse;
+use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
 use crate::model::{EdmType, EdmValue, Stored, Ticks, lexical};
 
@@ -19,18 +19,18 @@ pub enum Style {
 
 /// What a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AtomDocument {
     Entry,
     Feed,
 }
 
 impl Style {
     /// The Content-Type of documents.
-    pub(crate) const fn content_type(self, kind: Kind) -> &'static str {
+    pub(crate) const fn content_type(self, kind: AtomDocument) -> &'static str {
         match (self, kind) {
             (Style::Classic, _) => "application/atom+xml;charset=utf-8",
-            (Style::Modern, Kind::Entry) => "application/atom+xml;type=entry;charset=utf-8",
-            (Style::Modern, Kind::Feed) => "application/atom+xml;type=feed;charset=utf-8",
+            (Style::Modern, AtomDocument::Entry) => "application/atom+xml;type=entry;charset=utf-8",
+            (Style::Modern, AtomDocument::Feed) => "application/atom+xml;type=feed;charset=utf-8",
         }
     }
 
@@ -55,7 +55,7 @@ impl Style {
 /// What printing takes besides the data.
 #[derive(Clone, Copy)]
 pub struct Atom<'a> {
-    pub context: Context<'a>,
+    pub context: MetadataContext<'a>,
     pub style: Style,
     pub now: Ticks,
 }
@@ -83,7 +83,7 @@ impl Atom<'_> {
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
-    pub(crate) fn push_feed_entity(&self, out: &mut String, entity: Glimpse<'_>) -> Result<()> {
+    pub(crate) fn push_feed_entity(&self, out: &mut String, entity: BorrowedEntity<'_>) -> Result<()> {
         self.push_entity(out, entity, false)
     }
 
@@ -107,7 +107,7 @@ impl Atom<'_> {
 
     /// What comes before the first entry of a page.
     pub(crate) fn open_feed(&self, out: &mut String) {
-        let Context { base, table, .. } = self.context;
+        let MetadataContext { base, table, .. } = self.context;
         let _ = write!(
             out,
             "{}<feed{}><title type=\"text\">{table}</title>\
@@ -135,8 +135,8 @@ impl Atom<'_> {
         format!("{}Z", text.get(..19).unwrap_or_default())
     }
 
-    fn push_entity(&self, out: &mut String, entity: Glimpse<'_>, alone: bool) -> Result<()> {
-        let Context { table, .. } = self.context;
+    fn push_entity(&self, out: &mut String, entity: BorrowedEntity<'_>, alone: bool) -> Result<()> {
+        let MetadataContext { table, .. } = self.context;
         let address = uri::entity_address(table, entity.partition, entity.row);
         self.open_entry(out, Some(&etag(entity.modified)), alone, &address, table, table);
         match self.context.select.filter(|select| !select.names.is_empty()) {
@@ -152,7 +152,7 @@ impl Atom<'_> {
         Ok(())
     }
 
-    fn push_system(&self, out: &mut String, entity: Glimpse<'_>, wanted: impl Fn(&str) -> bool) {
+    fn push_system(&self, out: &mut String, entity: BorrowedEntity<'_>, wanted: impl Fn(&str) -> bool) {
         let text = |text: &str| EdmValue::String(text.to_owned());
         for (name, value) in [
             ("PartitionKey", text(entity.partition)),
@@ -165,7 +165,7 @@ impl Atom<'_> {
         }
     }
 
-    fn push_selected(&self, out: &mut String, entity: Glimpse<'_>, select: &Select) -> Result<()> {
+    fn push_selected(&self, out: &mut String, entity: BorrowedEntity<'_>, select: &Select) -> Result<()> {
         self.push_system(out, entity, |name| select.includes(name));
         let fields = stored::fields(entity.properties)?;
         for name in select.custom_names() {
@@ -197,7 +197,7 @@ impl Atom<'_> {
         title: &str,
         type_name: &str,
     ) {
-        let Context { base, account, .. } = self.context;
+        let MetadataContext { base, account, .. } = self.context;
         out.push_str("<entry");
         if alone {
             out.push_str(&self.namespaces(etag));
@@ -263,7 +263,7 @@ fn push_property(out: &mut String, name: &str, value: &EdmValue) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::feed::{Feed, Form};
+    use crate::codec::feed::{Feed, FeedForm};
     use crate::codec::json::write::{Metadata, as_stored};
     use crate::model::Key;
 
@@ -279,8 +279,13 @@ mod tests {
         )
     }
     fn atom(style: Style, table: &str) -> Atom<'_> {
-        let context =
-            Context { metadata: Metadata::Minimal, base: "http://h/a", account: "a", table, select: None };
+        let context = MetadataContext {
+            metadata: Metadata::Minimal,
+            base: "http://h/a",
+            account: "a",
+            table,
+            select: None,
+        };
         Atom { context, style, now: Ticks::parse("2011-05-02T01:02:03.4Z").unwrap() }
     }
 
@@ -317,7 +322,7 @@ mod tests {
 
     #[test]
     fn feeds_hold_entries_with_their_own_etags() {
-        let mut feed = Feed::open(Form::Atom(atom(Style::Classic, "T")), 1);
+        let mut feed = Feed::open(FeedForm::Atom(atom(Style::Classic, "T")), 1);
         (0..2).for_each(|_| feed.push((&entity()).into()).unwrap());
         let feed = feed.close();
         let root = xml::parse(feed.as_bytes()).unwrap();

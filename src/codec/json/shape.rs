@@ -78,7 +78,7 @@ impl Shapes {
 /// What entities of one shape have in common.
 struct Shape {
     /// In the order of the stored form.
-    parts: Vec<Part>,
+    parts: Vec<ShapePart>,
     /// What follows the last value in stored form.
     end: String,
     /// Which part is shown first, second and so on; empty where that is the order of
@@ -89,7 +89,7 @@ struct Shape {
 }
 
 /// What comes before a value.
-struct Part {
+struct ShapePart {
     stored: String,
     wire: String,
     /// Whether the value is a number on the wire, whatever it is in stored form.
@@ -112,7 +112,7 @@ impl Shape {
             let value = start(field)?;
             let mut wire = String::from(if *shown == 0 { "" } else { "," });
             push_name(&mut wire, annotations, field);
-            parts.push(Part { stored: text.get(from..value)?.to_owned(), wire, is_double });
+            parts.push(ShapePart { stored: text.get(from..value)?.to_owned(), wire, is_double });
             from = value + field.raw.len();
         }
         let end = text.get(from..)?.to_owned();
@@ -154,7 +154,7 @@ fn order_of(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     places.into_iter().map(|(_, place)| place).collect()
 }
 
-impl Part {
+impl ShapePart {
     /// Where the value is that follows this part, which begins at a position.
     fn value(&self, text: &str, at: usize) -> Option<Range<usize>> {
         if !text.as_bytes().get(at..)?.starts_with(self.stored.as_bytes()) {

@@ -6,7 +6,7 @@ use crate::codec::stored;
 use crate::codec::strings::{push_escaped, push_string};
 use crate::codec::uri;
 use crate::error::Result;
-use crate::model::entity::{Glimpse, StoredProperties};
+use crate::model::entity::{BorrowedEntity, StoredProperties};
 use crate::model::ticks::Spelled;
 use crate::model::version::write_etag;
 use crate::model::{Key, Stored, Ticks};
@@ -41,7 +41,7 @@ impl Metadata {
 
 /// What a document says about itself besides its data.
 #[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
+pub struct MetadataContext<'a> {
     pub metadata: Metadata,
     /// Scheme, host and, in path style, the account; no trailing slash.
     pub base: &'a str,
@@ -78,38 +78,38 @@ impl Select {
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
-pub fn entity_document(context: &Context<'_>, entity: &Stored) -> Result<String> {
+pub fn entity_document(context: &MetadataContext<'_>, entity: &Stored) -> Result<String> {
     let mut out = String::with_capacity(256 + room(context, entity));
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
     }
-    push_entity_members(&mut out, context, &mut Common::of_one(context), entity.into())?;
+    push_entity_members(&mut out, context, &mut PageContext::of_one(context), entity.into())?;
     out.push('}');
     Ok(out)
 }
 
 /// What many entities of a page have in common, and is made once.
-pub(crate) struct Common {
+pub(crate) struct PageContext {
     /// The type of an entity, and its address up to the table's name.
     address: String,
     shapes: Shapes,
 }
 
-impl Common {
+impl PageContext {
     /// For entities of this context.
-    pub(crate) fn of(context: &Context<'_>) -> Self {
+    pub(crate) fn of(context: &MetadataContext<'_>) -> Self {
         Self { address: address_of(context), shapes: Shapes::new(context.metadata.annotates()) }
     }
 
     /// For one entity of this context.
-    fn of_one(context: &Context<'_>) -> Self {
+    fn of_one(context: &MetadataContext<'_>) -> Self {
         Self { address: address_of(context), shapes: Shapes::of_one(context.metadata.annotates()) }
     }
 }
 
 /// What the address of each entity begins with, where addresses are printed.
-fn address_of(context: &Context<'_>) -> String {
+fn address_of(context: &MetadataContext<'_>) -> String {
     let mut address = String::new();
     if context.metadata == Metadata::Full {
         address.push_str("\"odata.type\":\"");
@@ -129,9 +129,9 @@ fn address_of(context: &Context<'_>) -> String {
 /// Only for a row that is not in stored form.
 pub(crate) fn push_feed_entity(
     out: &mut String,
-    context: &Context<'_>,
-    common: &mut Common,
-    entity: Glimpse<'_>,
+    context: &MetadataContext<'_>,
+    common: &mut PageContext,
+    entity: BorrowedEntity<'_>,
     is_first: bool,
 ) -> Result<()> {
     out.push_str(if is_first { "{" } else { ",{" });
@@ -141,7 +141,7 @@ pub(crate) fn push_feed_entity(
 }
 
 /// Bytes that an entity takes in a document, unless much has to be escaped.
-fn room(context: &Context<'_>, entity: &Stored) -> usize {
+fn room(context: &MetadataContext<'_>, entity: &Stored) -> usize {
     let addresses = match context.metadata {
         Metadata::Full => {
             128 + context.account.len()
@@ -155,7 +155,7 @@ fn room(context: &Context<'_>, entity: &Stored) -> usize {
 }
 
 /// A table as a stand-alone document. `context.table` is `Tables`.
-pub(crate) fn table_document(context: &Context<'_>, name: &str) -> String {
+pub(crate) fn table_document(context: &MetadataContext<'_>, name: &str) -> String {
     let mut out = String::from("{");
     if context.metadata != Metadata::None {
         push_context_url(&mut out, context, "/@Element");
@@ -166,7 +166,7 @@ pub(crate) fn table_document(context: &Context<'_>, name: &str) -> String {
 }
 
 /// A page of tables. `context.table` is `Tables`.
-pub(crate) fn table_feed<'n>(context: &Context<'_>, names: impl Iterator<Item = &'n str>) -> String {
+pub(crate) fn table_feed<'n>(context: &MetadataContext<'_>, names: impl Iterator<Item = &'n str>) -> String {
     let mut out = String::with_capacity(256);
     open_feed(&mut out, context);
     for (at, name) in names.enumerate() {
@@ -179,7 +179,7 @@ pub(crate) fn table_feed<'n>(context: &Context<'_>, names: impl Iterator<Item = 
 }
 
 /// What comes before the first entry of a page.
-pub(crate) fn open_feed(out: &mut String, context: &Context<'_>) {
+pub(crate) fn open_feed(out: &mut String, context: &MetadataContext<'_>) {
     out.push('{');
     if context.metadata != Metadata::None {
         push_context_url(out, context, "");
@@ -187,13 +187,13 @@ pub(crate) fn open_feed(out: &mut String, context: &Context<'_>) {
     out.push_str("\"value\":[");
 }
 
-fn push_context_url(out: &mut String, context: &Context<'_>, suffix: &str) {
+fn push_context_url(out: &mut String, context: &MetadataContext<'_>, suffix: &str) {
     let (select, shown) = context.select.map_or(("", ""), |select| ("&$select=", select.shown.as_str()));
     let url = [context.base, "/$metadata#", context.table, suffix, select, shown].concat();
     push_known(out, "\"odata.metadata\":", &url);
 }
 
-fn push_table_members(out: &mut String, context: &Context<'_>, name: &str) {
+fn push_table_members(out: &mut String, context: &MetadataContext<'_>, name: &str) {
     if context.metadata == Metadata::Full {
         let address = format!("Tables('{name}')");
         push_member(out, "odata.type", &format!("{}.Tables", context.account));
@@ -221,9 +221,9 @@ fn push_known(out: &mut String, name: &str, value: &str) {
 
 fn push_entity_members(
     out: &mut String,
-    context: &Context<'_>,
-    common: &mut Common,
-    entity: Glimpse<'_>,
+    context: &MetadataContext<'_>,
+    common: &mut PageContext,
+    entity: BorrowedEntity<'_>,
 ) -> Result<()> {
     let modified = entity.modified.spelled();
     match context.metadata {
@@ -245,9 +245,9 @@ fn push_entity_members(
 /// The type of an entity, its two addresses, and its ETag between them.
 fn push_addresses(
     out: &mut String,
-    context: &Context<'_>,
+    context: &MetadataContext<'_>,
     start: &str,
-    entity: Glimpse<'_>,
+    entity: BorrowedEntity<'_>,
     modified: &Spelled,
 ) {
     out.push_str(start);
@@ -270,8 +270,8 @@ fn push_etag(out: &mut String, modified: &Spelled) {
 
 fn push_system(
     out: &mut String,
-    context: &Context<'_>,
-    entity: Glimpse<'_>,
+    context: &MetadataContext<'_>,
+    entity: BorrowedEntity<'_>,
     modified: &Spelled,
     wanted: impl Fn(&str) -> bool,
 ) {
@@ -294,8 +294,8 @@ fn push_system(
 /// Only what `$select` names; a name the entity lacks is null.
 fn push_selected(
     out: &mut String,
-    context: &Context<'_>,
-    entity: Glimpse<'_>,
+    context: &MetadataContext<'_>,
+    entity: BorrowedEntity<'_>,
     modified: &Spelled,
     select: &Select,
 ) -> Result<()> {
@@ -324,7 +324,7 @@ pub(crate) fn as_stored(key: Key, properties: StoredProperties, modified: Ticks)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::feed::{Feed, Form};
+    use crate::codec::feed::{Feed, FeedForm};
     use crate::model::EdmValue;
     use uuid::Uuid;
 
@@ -349,8 +349,8 @@ mod tests {
         )
     }
 
-    fn context(metadata: Metadata, select: Option<&Select>) -> Context<'_> {
-        Context { metadata, base: "http://h/a", account: "a", table: "T", select }
+    fn context(metadata: Metadata, select: Option<&Select>) -> MetadataContext<'_> {
+        MetadataContext { metadata, base: "http://h/a", account: "a", table: "T", select }
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn feeds_hold_entities_without_their_own_context() {
         let feed = |level, n| {
-            let mut feed = Feed::open(Form::Json(context(level, None)), n);
+            let mut feed = Feed::open(FeedForm::Json(context(level, None)), n);
             (0..n).for_each(|_| feed.push((&entity()).into()).unwrap());
             feed.close()
         };
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn tables_print_as_recorded() {
-        let tables = Context { table: "Tables", ..context(Metadata::Minimal, None) };
+        let tables = MetadataContext { table: "Tables", ..context(Metadata::Minimal, None) };
         assert_eq!(
             table_document(&tables, "Abc"),
             r##"{"odata.metadata":"http://h/a/$metadata#Tables/@Element","TableName":"Abc"}"##
@@ -426,7 +426,7 @@ mod tests {
             table_feed(&tables, ["a1b", "b"].into_iter()),
             r##"{"odata.metadata":"http://h/a/$metadata#Tables","value":[{"TableName":"a1b"},{"TableName":"b"}]}"##
         );
-        let full = Context { metadata: Metadata::Full, ..tables };
+        let full = MetadataContext { metadata: Metadata::Full, ..tables };
         assert_eq!(
             table_feed(&full, ["abc"].into_iter()),
             r##"{"odata.metadata":"http://h/a/$metadata#Tables","value":[{"odata.type":"a.Tables","odata.id":"http://h/a/Tables('abc')","odata.editLink":"Tables('abc')","TableName":"abc"}]}"##

@@ -32,8 +32,11 @@ pub(crate) fn request_of(
     if head.headers.len() > MAX_HEADERS {
         return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     }
-    let payload: Payload =
-        if body.is_end_stream() { Payload::None } else { Payload::Stream { payload: Box::pin(Body(body)) } };
+    let payload: Payload = if body.is_end_stream() {
+        Payload::None
+    } else {
+        Payload::Stream { payload: Box::pin(Http2Body(body)) }
+    };
     let mut request = Request::with_payload(payload);
     let translated = request.head_mut();
     translated.method = Method::from_bytes(head.method.as_str().as_bytes()).map_err(bad_request)?;
@@ -85,9 +88,9 @@ pub(crate) fn head_of(head: &ResponseHead, size: BodySize) -> http::Response<()>
 }
 
 /// The body of a request. What was read makes room for more.
-struct Body(RecvStream);
+struct Http2Body(RecvStream);
 
-impl Stream for Body {
+impl Stream for Http2Body {
     type Item = Result<Bytes, PayloadError>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

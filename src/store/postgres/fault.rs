@@ -3,7 +3,7 @@
 use sqlx::error::DatabaseError;
 
 use crate::error::Code;
-use crate::metrics::seldom::{Seldom, Turn};
+use crate::metrics::seldom::{DueWarning, Seldom};
 use crate::store::{Failure, Fault};
 
 /// What a lost connection means for the statement that was under way.
@@ -70,9 +70,9 @@ pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
 fn report(fault: Fault, error: &sqlx::Error) {
     let turn = match fault {
         Fault::Unavailable | Fault::Timeout => AWAY.turn(),
-        _ => Some(Turn { left_out: None }),
+        _ => Some(DueWarning { left_out: None }),
     };
-    let Some(Turn { left_out }) = turn else { return };
+    let Some(DueWarning { left_out }) = turn else { return };
     match error {
         sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());

@@ -37,7 +37,7 @@ use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 use crate::store::{
-    AccountChange, Backend, Collect, Failure, Rewind, Snapshot, StoreResult, StoredAccount, TableSize,
+    AccountChange, Backend, Collect, Failure, Rewind, StoreResult, StoreSnapshot, StoredAccount, TableSize,
 };
 
 /// A store in PostgreSQL. Nothing in it outlives a statement's check, so any
@@ -236,7 +236,7 @@ impl Rewind for PgStore {
         retry(|| self.try_discard(name)).await
     }
 
-    async fn snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+    async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
         retry(|| self.read_snapshots()).await
     }
 }

@@ -7,7 +7,7 @@ use sqlx::{Row, ValueRef};
 
 pub(crate) use jsonb::{JsonText, StoredColumn};
 
-use crate::model::entity::{Glimpse, PropertyOrder, StoredProperties};
+use crate::model::entity::{BorrowedEntity, PropertyOrder, StoredProperties};
 use crate::model::{Key, Stored, Ticks};
 use crate::store::Fault;
 use crate::store::postgres::fault::Trouble;
@@ -28,11 +28,11 @@ pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
 /// The entity of a row of a page: pk, rk, modified and perhaps properties, in
 /// this order. Their types are those of the statement, and not compared again for
 /// each row.
-pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<Glimpse<'_>, sqlx::Error> {
+pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<BorrowedEntity<'_>, sqlx::Error> {
     let modified =
         Ticks::from_raw(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
     let properties = if with_properties { row.try_get_unchecked::<StoredColumn<'_>, _>(3)?.0 } else { "{}" };
-    Ok(Glimpse {
+    Ok(BorrowedEntity {
         partition: row.try_get_unchecked(0)?,
         row: row.try_get_unchecked(1)?,
         modified,

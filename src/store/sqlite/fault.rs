@@ -1,6 +1,6 @@
 //! What SQLite's failures mean to the outside.
 
-use crate::metrics::seldom::{Seldom, Turn};
+use crate::metrics::seldom::{DueWarning, Seldom};
 use crate::store::{Failure, Fault};
 
 /// Failures of what SQLite needs.
@@ -17,8 +17,8 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
         _ => Fault::Other,
     };
     // A full disk fails every write alike.
-    let turn = if fault == Fault::Other { Some(Turn { left_out: None }) } else { FAILED.turn() };
-    if let Some(Turn { left_out }) = turn {
+    let turn = if fault == Fault::Other { Some(DueWarning { left_out: None }) } else { FAILED.turn() };
+    if let Some(DueWarning { left_out }) = turn {
         tracing::error!(%error, left_out, "sqlite failed");
     }
     Failure::Fault(fault)

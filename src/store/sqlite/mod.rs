@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::{
-    AccountChange, Backend, Collect, Failure, Fault, Inspection, Rewind, Snapshot, StoreResult,
+    AccountChange, Backend, Collect, Failure, Fault, Inspection, Rewind, StoreResult, StoreSnapshot,
     StoredAccount, TableSize,
 };
 use crate::model::{Key, Stored, TableName, Ticks};
@@ -24,7 +24,7 @@ use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Writte
 use catalog::{accounts, service, tables};
 use connections::open;
 use connections::pool::Readers;
-use connections::scan_limit::{ScanLimit, Walk, Walked};
+use connections::scan_limit::{ScanCounter, ScanLimit, ScanStep};
 pub use connections::{Location, OpenError, SqliteOptions};
 pub(crate) use connections::{MAX_MAP_MIB, ServerLock, obstacle};
 use reads::{pages, point};
@@ -78,7 +78,7 @@ impl SqliteStore {
         &self,
         mut state: S,
         time: Duration,
-        walk: impl Fn(&Connection, &mut S, Walk) -> rusqlite::Result<StoreResult<Walked<T>>>
+        walk: impl Fn(&Connection, &mut S, ScanCounter) -> rusqlite::Result<StoreResult<ScanStep<T>>>
         + Clone
         + Send
         + 'static,
@@ -87,8 +87,8 @@ impl SqliteStore {
         let first = walk.clone();
         let read = move |db: &Connection| Ok(first(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
-            (state, Walked::Done(found)) => Ok((state, found)),
-            (state, Walked::NeedsPermit) => Box::pin(self.walk_with_permit(state, time, walk)).await,
+            (state, ScanStep::Done(found)) => Ok((state, found)),
+            (state, ScanStep::NeedsPermit) => Box::pin(self.walk_with_permit(state, time, walk)).await,
         }
     }
 
@@ -96,7 +96,9 @@ impl SqliteStore {
         &self,
         mut state: S,
         time: Duration,
-        walk: impl Fn(&Connection, &mut S, Walk) -> rusqlite::Result<StoreResult<Walked<T>>> + Send + 'static,
+        walk: impl Fn(&Connection, &mut S, ScanCounter) -> rusqlite::Result<StoreResult<ScanStep<T>>>
+        + Send
+        + 'static,
     ) -> StoreResult<(S, T)> {
         let arrived = Instant::now();
         // Some of the time is left for the walk itself.
@@ -104,8 +106,8 @@ impl SqliteStore {
         let counted = self.scan_limit.walk(time.saturating_sub(arrived.elapsed()), Some(permit));
         let read = move |db: &Connection| Ok(walk(db, &mut state, counted)?.map(|walked| (state, walked)));
         match self.read_apart(read).await? {
-            (state, Walked::Done(found)) => Ok((state, found)),
-            (_, Walked::NeedsPermit) => Err(Fault::Other.into()),
+            (state, ScanStep::Done(found)) => Ok((state, found)),
+            (_, ScanStep::NeedsPermit) => Err(Fault::Other.into()),
         }
     }
 
@@ -268,7 +270,7 @@ impl Rewind for SqliteStore {
         self.writer.submit(move |db| rewind::discard(db, &name).map(Ok)).await
     }
 
-    async fn snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+    async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
         self.writer.submit(|db| rewind::list(db).map(Ok)).await
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use rowhouse::codec::sent::Sent;
+use rowhouse::codec::sent::ValidatedProperties;
 use rowhouse::error::Code;
 use rowhouse::model::entity::Properties;
 use rowhouse::model::{EdmValue, Key, Stored, TableName, Ticks};
@@ -74,8 +74,8 @@ pub fn write(kind: WriteKind, pk: &str, rk: &str, properties: Properties) -> Wri
 }
 
 /// Properties as a request has them.
-pub fn sent(properties: &Properties) -> Sent {
-    Sent::new(0, properties, None).expect("properties that may be stored")
+pub fn sent(properties: &Properties) -> ValidatedProperties {
+    ValidatedProperties::new(0, properties, None).expect("properties that may be stored")
 }
 
 pub fn insert(pk: &str, rk: &str) -> Write {

@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 
 use crate::error::Code;
 use crate::model::{TableName, Ticks};
-use crate::plan::predicate::View;
+use crate::plan::predicate::EntityView;
 use crate::plan::span::first_whole_partition;
 use crate::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
@@ -213,7 +213,12 @@ fn take(row: &PgRow, scan: &TableScan, page: &mut TablePage) -> Result<(), Troub
 
 fn admits(scan: &TableScan, name_lower: &str, entry: &TableEntry) -> bool {
     scan.residual.as_ref().is_none_or(|residual| {
-        residual.eval(&View { partition: name_lower, row: "", modified: entry.created, properties: vec![] })
+        residual.eval(&EntityView {
+            partition: name_lower,
+            row: "",
+            modified: entry.created,
+            properties: vec![],
+        })
     })
 }
 

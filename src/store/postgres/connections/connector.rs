@@ -13,7 +13,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::metrics::seldom::{Seldom, Turn};
+use crate::metrics::seldom::{DueWarning, Seldom};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
 
@@ -208,7 +208,7 @@ impl Connector {
     }
 
     fn fell_silent(&self) {
-        if let Some(Turn { left_out }) = SILENT.turn() {
+        if let Some(DueWarning { left_out }) = SILENT.turn() {
             tracing::warn!(left_out, "the database does not answer");
         }
         *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());

@@ -41,11 +41,11 @@ pub(crate) trait Shared: Send + Sync + 'static {
     const LOCK_WAIT: Option<LockWait>;
 
     /// Where its connections and its rounds are counted.
-    fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds);
+    fn metrics() -> (&'static metrics::PoolMetrics, &'static metrics::Rounds);
 
     /// Takes from the front of the queue what one statement can do, at least
     /// one request of a queue that is not empty.
-    fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>>;
+    fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>>;
 
     /// Does a round. Every job is to be answered.
     fn run(lease: Lease<'_>, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
@@ -58,7 +58,7 @@ pub(crate) struct Job<S: Shared + ?Sized> {
 }
 
 /// Jobs in the order in which they came.
-pub(crate) type Waiting<S> = VecDeque<Job<S>>;
+pub(crate) type LaneQueue<S> = VecDeque<Job<S>>;
 
 impl<S: Shared + ?Sized> Job<S> {
     /// Answers the request with what `outcome` makes of it. Nobody minds a requester that has gone away.
@@ -123,7 +123,7 @@ impl<S: Shared> Lanes<S> {
 
 /// Takes in what is ready by now, so that no such request misses the round; then,
 /// for [`Shared::TURNS`] at most, what one more turn of the thread brings.
-async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Waiting<S>) {
+async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut LaneQueue<S>) {
     for _ in 0..S::TURNS {
         let before = waiting.len();
         tokio::task::yield_now().await;
@@ -139,7 +139,7 @@ async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Wai
 }
 /// Works until the last sender is gone.
 async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
-    let mut waiting = Waiting::<S>::new();
+    let mut waiting = LaneQueue::<S>::new();
     while let Some(first) = queue.recv().await {
         waiting.push_back(first);
         while !waiting.is_empty() {

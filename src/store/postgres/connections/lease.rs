@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use crate::metrics;
-use crate::metrics::seldom::{Seldom, Turn};
+use crate::metrics::seldom::{DueWarning, Seldom};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
@@ -34,19 +34,19 @@ const DRAIN: usize = 512 * 1024;
 static NO_ANSWER: Seldom = Seldom::new();
 
 /// The right to one session of the database.
-pub(super) struct Slot {
+pub(super) struct SessionPermit {
     _permit: OwnedSemaphorePermit,
-    metrics: &'static metrics::Pool,
+    metrics: &'static metrics::PoolMetrics,
 }
 
-impl Slot {
-    pub(super) fn new(permit: OwnedSemaphorePermit, metrics: &'static metrics::Pool) -> Self {
+impl SessionPermit {
+    pub(super) fn new(permit: OwnedSemaphorePermit, metrics: &'static metrics::PoolMetrics) -> Self {
         metrics.in_use.add(1);
         Self { _permit: permit, metrics }
     }
 }
 
-impl Drop for Slot {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         self.metrics.in_use.add(-1);
     }
@@ -57,7 +57,7 @@ pub(crate) struct Lease<'p> {
     connector: &'p Connector,
     owner: Owner,
     /// There until it ends.
-    slot: Option<Slot>,
+    slot: Option<SessionPermit>,
     pub(super) session: Option<Session>,
     /// A statement is under way; stays set if its future is dropped.
     running: bool,
@@ -79,7 +79,7 @@ impl Drop for Lease<'_> {
 
 impl<'p> Lease<'p> {
     /// Has no session yet, which [`Pool`](super::pool::Pool) adds.
-    pub(super) const fn new(connector: &'p Connector, owner: Owner, slot: Slot) -> Self {
+    pub(super) const fn new(connector: &'p Connector, owner: Owner, slot: SessionPermit) -> Self {
         Self { connector, owner, slot: Some(slot), session: None, running: false, in_transaction: false }
     }
 }
@@ -279,7 +279,7 @@ impl Lease<'_> {
                 Err(silent(effect))
             }
             Err(Ended::Late) => {
-                if let Some(Turn { left_out }) = NO_ANSWER.turn() {
+                if let Some(DueWarning { left_out }) = NO_ANSWER.turn() {
                     tracing::warn!(left_out, "the database did not answer a statement in time");
                 }
                 self.session = None;

@@ -13,10 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::metrics;
-use crate::metrics::seldom::{Seldom, Turn};
+use crate::metrics::seldom::{DueWarning, Seldom};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::Connector;
-use crate::store::postgres::connections::lease::{Lease, Slot};
+use crate::store::postgres::connections::lease::{Lease, SessionPermit};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::store::postgres::fault::{Trouble, is_limit};
 
@@ -43,7 +43,11 @@ struct NotOpened {
 
 impl Pool {
     /// An empty pool; connections are made as they are needed.
-    pub(crate) fn new(connector: Connector, max_connections: usize, metrics: &'static metrics::Pool) -> Self {
+    pub(crate) fn new(
+        connector: Connector,
+        max_connections: usize,
+        metrics: &'static metrics::PoolMetrics,
+    ) -> Self {
         let owner = Owner { id: connector.sessions().new_owner(), metrics };
         Self { max_connections, slots: Arc::new(Semaphore::new(max_connections)), owner, connector }
     }
@@ -65,7 +69,7 @@ impl Pool {
     /// As [`Pool::acquire`], for statements that wait for locks as given; `None` for
     /// those that take none.
     pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, Trouble> {
-        let slot = Slot::new(self.slot().await?, self.owner.metrics);
+        let slot = SessionPermit::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.connector.acquire_timeout;
         let mut lease = Lease::new(&self.connector, self.owner, slot);
         loop {
@@ -168,7 +172,7 @@ impl Pool {
     fn not_opened(&self, error: Option<sqlx::Error>) -> NotOpened {
         // None in time is nothing to try at once again.
         let Some(error) = error else { return NotOpened { fault: Fault::Busy, may_wait: false } };
-        if let Some(Turn { left_out }) = NO_CONNECTION.turn() {
+        if let Some(DueWarning { left_out }) = NO_CONNECTION.turn() {
             tracing::warn!(%error, left_out, "cannot connect to the database");
         }
         let may_wait = is_limit(&error) || self.connector.sessions().is_any_alive();

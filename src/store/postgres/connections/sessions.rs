@@ -55,7 +55,7 @@ pub(crate) struct Session {
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     pub id: u64,
-    pub metrics: &'static metrics::Pool,
+    pub metrics: &'static metrics::PoolMetrics,
 }
 
 /// All sessions that are not in use, and the queue for them.
@@ -174,13 +174,13 @@ impl Sessions {
     }
 
     /// The turn to try to open a session, unless somebody else has it or it is too early.
-    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
+    pub(crate) fn turn(&self) -> Option<OpeningTurn<'_>> {
         let mut state = self.state();
         if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
             return None;
         }
         state.is_opening = true;
-        Some(Turn { sessions: self })
+        Some(OpeningTurn { sessions: self })
     }
 
     pub(crate) fn opened(&self) {
@@ -242,11 +242,11 @@ impl State {
 }
 
 /// The right to open a session while the database may refuse it.
-pub(crate) struct Turn<'s> {
+pub(crate) struct OpeningTurn<'s> {
     sessions: &'s Sessions,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for OpeningTurn<'_> {
     fn drop(&mut self) {
         self.sessions.state().is_opening = false;
     }

@@ -13,7 +13,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 
 use crate::model::Key;
-use crate::model::entity::Glimpse;
+use crate::model::entity::BorrowedEntity;
 use crate::plan::predicate::Prepared;
 use crate::plan::{PageEnd, Predicate, Projection, Scan};
 use crate::store::postgres::PgStore;
@@ -26,7 +26,7 @@ use crate::store::postgres::reads::{filter, sources};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::entity;
 use crate::store::{Collect, StoreResult};
-use walk::{Walk, first_window};
+use walk::{Windows, first_window};
 
 /// The read of one page.
 pub(crate) struct Query<'a> {
@@ -61,11 +61,11 @@ impl Attempt for Query<'_> {
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<PageEnd>> {
         self.into.restart();
         let reading = Reading { scan: self.scan, residual: self.residual };
-        match reading.run(store, table_id, Page::new(self.scan, self.into), None).await {
+        match reading.run(store, table_id, StreamedPage::new(self.scan, self.into), None).await {
             // A lock of the whole table, which sessions of writes do not wait for.
             Err(Trouble::Held) => {
                 self.into.restart();
-                let page = Page::new(self.scan, self.into);
+                let page = StreamedPage::new(self.scan, self.into);
                 Ok(reading.run(store, table_id, page, Some(LockWait::Long)).await?)
             }
             read => Ok(read?),
@@ -86,13 +86,13 @@ impl Reading<'_> {
         self,
         store: &PgStore,
         table_id: TableId,
-        mut page: Page<'_>,
+        mut page: StreamedPage<'_>,
         lock_wait: Option<LockWait>,
     ) -> Result<Option<PageEnd>, Trouble> {
         let steps = sources::steps(&self.scan.spans);
         let mut lease = store.pool.acquire_for(lock_wait).await?;
         let limit = self.time_limit(store.operation_timeout);
-        let mut walk = Walk::new(table_id, self.residual, self.scan.projection, limit);
+        let mut walk = Windows::new(table_id, self.residual, self.scan.projection, limit);
         if !self.is_one_statement(&steps) {
             walk.begin(&mut lease).await?;
         }
@@ -136,7 +136,7 @@ impl Reading<'_> {
         lease: &mut Lease<'_>,
         table_id: TableId,
         step: &Step<'_>,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<(), Trouble> {
         let (limit, projection) = (page.missing(), self.scan.projection);
         let source = match step {
@@ -162,7 +162,7 @@ async fn stream(
 }
 
 /// The page so far.
-struct Page<'a> {
+struct StreamedPage<'a> {
     into: &'a mut dyn Collect,
     end: PageEnd,
     bytes: usize,
@@ -178,7 +178,7 @@ struct Page<'a> {
     last: Option<Key>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> StreamedPage<'a> {
     fn new(scan: &Scan, into: &'a mut dyn Collect) -> Self {
         Self {
             into,
@@ -235,7 +235,7 @@ impl<'a> Page<'a> {
     }
 
     /// Takes a row in, or ends the page before it.
-    fn offer(&mut self, entity: Glimpse<'_>) -> ControlFlow<()> {
+    fn offer(&mut self, entity: BorrowedEntity<'_>) -> ControlFlow<()> {
         self.has_seen_rows = true;
         let size = entity.weight();
         let ends = self.is_full()

@@ -7,7 +7,7 @@ use sqlx::Row;
 use crate::metrics::{self, METRICS};
 use crate::model::{Key, Stored};
 use crate::store::postgres::catalog::tables::TableId;
-use crate::store::postgres::connections::lane::{Job, Shared, Waiting};
+use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
@@ -34,11 +34,11 @@ impl Shared for Reads {
     const LOCK_WAIT: Option<LockWait> = None;
     const TURNS: usize = 1;
 
-    fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {
+    fn metrics() -> (&'static metrics::PoolMetrics, &'static metrics::Rounds) {
         (&METRICS.read_lanes, &METRICS.read_rounds)
     }
 
-    fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>> {
+    fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>> {
         waiting.drain(..waiting.len().min(MAX_ROUND)).collect()
     }
 

@@ -12,7 +12,7 @@ use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::rewind as texts;
-use crate::store::rewind::{MAX_SNAPSHOTS, Snapshot};
+use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 
 impl PgStore {
     /// The session that has the snapshots, and their tables in it. Another one
@@ -67,7 +67,7 @@ impl PgStore {
         Ok(lease.row(discard, Effect::Unknown).await?.is_some())
     }
 
-    pub(crate) async fn read_snapshots(&self) -> StoreResult<Vec<Snapshot>> {
+    pub(crate) async fn read_snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
         let mut lease = self.snapshot_session().await?;
         let rows = lease.rows(sqlx::query(texts::LIST), Effect::Undone).await?;
         Ok(rows.iter().map(snapshot).collect::<Result<_, Trouble>>()?)
@@ -100,8 +100,8 @@ async fn put_back(
     Ok(())
 }
 
-fn snapshot(row: &PgRow) -> Result<Snapshot, Trouble> {
-    Ok(Snapshot {
+fn snapshot(row: &PgRow) -> Result<StoreSnapshot, Trouble> {
+    Ok(StoreSnapshot {
         name: row.try_get("name").map_err(broken_row)?,
         account: row.try_get("account").map_err(broken_row)?,
         taken: ticks(row.try_get("taken").map_err(broken_row)?)?,

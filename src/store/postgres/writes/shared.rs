@@ -18,7 +18,7 @@ use crate::model::{Key, Ticks};
 use crate::plan::room::MAX_STORED_TEXT;
 use crate::store::Fault;
 use crate::store::postgres::catalog::tables::TableId;
-use crate::store::postgres::connections::lane::{Job, Shared, Waiting};
+use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
@@ -125,14 +125,14 @@ impl Shared for Writes {
     const LOCK_WAIT: Option<LockWait> = Some(LockWait::Short);
     const TURNS: usize = 8;
 
-    fn metrics() -> (&'static metrics::Pool, &'static metrics::Rounds) {
+    fn metrics() -> (&'static metrics::PoolMetrics, &'static metrics::Rounds) {
         (&METRICS.write_lanes, &METRICS.write_rounds)
     }
 
-    fn round(waiting: &mut Waiting<Self>) -> Vec<Job<Self>> {
+    fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>> {
         let mut round: Vec<Job<Self>> = Vec::with_capacity(waiting.len().min(MAX_ROUND));
-        let mut later = Waiting::new();
-        let (mut bytes, mut keys, mut repeated) = (0, HashSet::new(), Waiting::<Self>::new());
+        let mut later = LaneQueue::new();
+        let (mut bytes, mut keys, mut repeated) = (0, HashSet::new(), LaneQueue::<Self>::new());
         while bytes < MAX_BYTES
             && round.len() < MAX_ROUND
             && let Some(job) = waiting.pop_front()

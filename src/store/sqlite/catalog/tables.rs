@@ -4,10 +4,10 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
 use crate::model::{TableName, Ticks};
-use crate::plan::predicate::View;
+use crate::plan::predicate::EntityView;
 use crate::plan::span::first_whole_partition;
 use crate::plan::{Span, TableEntry, TablePage, TableScan};
-use crate::store::sqlite::connections::scan_limit::{Walk, Walked};
+use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{StoreResult, bucket};
 
@@ -73,21 +73,21 @@ pub(crate) fn list(
     db: &Connection,
     account: &str,
     scan: &TableScan,
-    walk: Walk,
-) -> Sqlite<StoreResult<Walked<TablePage>>> {
+    walk: ScanCounter,
+) -> Sqlite<StoreResult<ScanStep<TablePage>>> {
     let mut list = List { page: TablePage::default(), walk, needs_permit: false };
     for span in &scan.spans {
         if list_span(db, account, scan, span, &mut list)? {
             break;
         }
     }
-    Ok(Ok(if list.needs_permit { Walked::NeedsPermit } else { Walked::Done(list.page) }))
+    Ok(Ok(if list.needs_permit { ScanStep::NeedsPermit } else { ScanStep::Done(list.page) }))
 }
 
 /// A page of tables being filled.
 struct List {
     page: TablePage,
-    walk: Walk,
+    walk: ScanCounter,
     needs_permit: bool,
 }
 
@@ -107,7 +107,7 @@ fn list_span(db: &Connection, account: &str, scan: &TableScan, span: &Span, list
             return Ok(true);
         }
         let partition = row.get_ref(0)?.as_str()?;
-        let view = View { partition, row: "", modified: entry.created, properties: Vec::new() };
+        let view = EntityView { partition, row: "", modified: entry.created, properties: Vec::new() };
         if !scan.residual.as_ref().is_none_or(|predicate| predicate.eval(&view)) {
             if list.walk.pass(0) {
                 continue;

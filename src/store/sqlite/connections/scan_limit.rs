@@ -71,8 +71,8 @@ impl ScanLimit {
     }
 
     /// A walk that may take this long, in a permit or none yet.
-    pub(crate) fn walk(&self, time: Duration, permit: Option<ScanPermit>) -> Walk {
-        Walk {
+    pub(crate) fn walk(&self, time: Duration, permit: Option<ScanPermit>) -> ScanCounter {
+        ScanCounter {
             limit: self.clone(),
             permit,
             time,
@@ -88,14 +88,14 @@ impl ScanLimit {
 
 /// How a walk came to its end.
 #[derive(Debug)]
-pub(crate) enum Walked<T> {
+pub(crate) enum ScanStep<T> {
     Done(T),
     /// It is a scan and all permits are taken: it is to be done again in a permit.
     NeedsPermit,
 }
 
 /// Counts what a walk looks at.
-pub(crate) struct Walk {
+pub(crate) struct ScanCounter {
     limit: ScanLimit,
     permit: Option<ScanPermit>,
     time: Duration,
@@ -110,7 +110,7 @@ pub(crate) struct Walk {
     passed_bytes: usize,
 }
 
-impl Walk {
+impl ScanCounter {
     /// Counts a row; false if the time is over and the row is left to the next page.
     pub(crate) fn row(&mut self) -> bool {
         if self.rows_to_look > 0 {
@@ -161,7 +161,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::codec::sent::Sent;
+    use crate::codec::sent::ValidatedProperties;
     use crate::error::{Code, Error};
     use crate::model::{CompareOp, EdmValue, Key, TableName, Ticks};
     use crate::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};
@@ -177,7 +177,7 @@ mod tests {
 
     fn insert(row: usize) -> Write {
         let properties = vec![("N".to_owned(), EdmValue::Int32(i32::try_from(row).unwrap()))];
-        let properties = Sent::new(0, &properties, None).unwrap();
+        let properties = ValidatedProperties::new(0, &properties, None).unwrap();
         Write { kind: WriteKind::Insert, key: Key::new("p", format!("{row:05}")), properties }
     }
 

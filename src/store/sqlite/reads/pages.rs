@@ -4,12 +4,12 @@
 use rusqlite::{Connection, Row};
 
 use crate::error::{Code, Error};
-use crate::model::entity::{Glimpse, PropertyOrder};
+use crate::model::entity::{BorrowedEntity, PropertyOrder};
 use crate::model::{Key, TableName};
 use crate::plan::predicate::Prepared;
 use crate::plan::{PageEnd, Projection, Scan};
 use crate::store::sqlite::catalog::tables::bucket_of;
-use crate::store::sqlite::connections::scan_limit::{Walk, Walked};
+use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::reads::ranges::ranges;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{Collect, StoreResult};
@@ -20,13 +20,13 @@ pub(crate) fn entities(
     account: &str,
     table: &TableName,
     scan: &Scan,
-    walk: Walk,
+    walk: ScanCounter,
     into: &mut dyn Collect,
-) -> Sqlite<StoreResult<Walked<PageEnd>>> {
+) -> Sqlite<StoreResult<ScanStep<PageEnd>>> {
     let Some(bucket) = bucket_of(db, account, table)? else {
         return Ok(Err(Code::TableNotFound.into()));
     };
-    let mut page = Page::new(scan, walk, into);
+    let mut page = ScannedPage::new(scan, walk, into);
     for range in scan.spans.iter().flat_map(ranges) {
         let mut statement = db.prepare_cached(range.statement())?;
         if page.take(range.walk(&mut statement, bucket)?)? {
@@ -35,25 +35,25 @@ pub(crate) fn entities(
     }
     Ok(match (page.failure, page.needs_permit) {
         (Some(error), _) => Err(error.into()),
-        (None, true) => Ok(Walked::NeedsPermit),
-        (None, false) => Ok(Walked::Done(page.end)),
+        (None, true) => Ok(ScanStep::NeedsPermit),
+        (None, false) => Ok(ScanStep::Done(page.end)),
     })
 }
 
 /// A page being filled.
-struct Page<'a> {
+struct ScannedPage<'a> {
     scan: &'a Scan,
     residual: Option<Prepared<'a>>,
     into: &'a mut dyn Collect,
     end: PageEnd,
     bytes: usize,
-    walk: Walk,
+    walk: ScanCounter,
     needs_permit: bool,
     failure: Option<Error>,
 }
 
-impl<'a> Page<'a> {
-    fn new(scan: &'a Scan, walk: Walk, into: &'a mut dyn Collect) -> Self {
+impl<'a> ScannedPage<'a> {
+    fn new(scan: &'a Scan, walk: ScanCounter, into: &'a mut dyn Collect) -> Self {
         let residual = scan.residual.as_ref().map(Prepared::new);
         let end = PageEnd::default();
         Self { scan, residual, into, end, bytes: 0, walk, needs_permit: false, failure: None }
@@ -90,7 +90,7 @@ impl<'a> Page<'a> {
         Ok(false)
     }
 
-    fn is_full_for(&self, entity: Glimpse<'_>) -> bool {
+    fn is_full_for(&self, entity: BorrowedEntity<'_>) -> bool {
         let kept = self.end.entities;
         kept >= self.scan.rows || (kept > 0 && self.bytes + entity.weight() > self.scan.bytes)
     }
@@ -106,7 +106,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    fn keep(&mut self, mut entity: Glimpse<'_>) {
+    fn keep(&mut self, mut entity: BorrowedEntity<'_>) {
         if self.scan.projection == Projection::SystemOnly {
             entity.properties = "{}";
         }
@@ -123,8 +123,8 @@ const MODIFIED: usize = 2;
 const PROPERTIES: usize = 3;
 
 /// A row as SQLite shows it.
-fn glimpse<'a>(row: &'a Row<'_>) -> Sqlite<Glimpse<'a>> {
-    Ok(Glimpse {
+fn glimpse<'a>(row: &'a Row<'_>) -> Sqlite<BorrowedEntity<'a>> {
+    Ok(BorrowedEntity {
         partition: row.get_ref(PARTITION)?.as_str()?,
         row: row.get_ref(ROW)?.as_str()?,
         modified: ticks(row, MODIFIED)?,

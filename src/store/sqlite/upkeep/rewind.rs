@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::model::Ticks;
 use crate::store::bucket::{bucket, new_table_no};
-use crate::store::rewind::{MAX_SNAPSHOTS, Snapshot};
+use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 
@@ -123,12 +123,12 @@ pub(crate) fn discard(db: &Connection, name: &str) -> Sqlite<bool> {
     Ok(db.prepare_cached("DELETE FROM temp.snapshots WHERE name = ?1")?.execute([name])? > 0)
 }
 
-pub(crate) fn list(db: &Connection) -> Sqlite<Vec<Snapshot>> {
+pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoreSnapshot>> {
     db.execute_batch(CREATE)?;
     let mut snapshots =
         db.prepare_cached("SELECT name, account, taken FROM temp.snapshots ORDER BY taken, name")?;
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(Snapshot { name: row.get(0)?, account: row.get(1)?, taken: ticks(row, 2)? })
+        Ok(StoreSnapshot { name: row.get(0)?, account: row.get(1)?, taken: ticks(row, 2)? })
     };
     snapshots.query_map([], read)?.collect()
 }

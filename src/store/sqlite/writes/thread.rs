@@ -24,7 +24,7 @@ const GROUP: usize = 256;
 
 /// Hands writes to the writer thread, which ends when the last handle is gone.
 pub(crate) struct Writer {
-    queue: SyncSender<Box<dyn Job>>,
+    queue: SyncSender<Box<dyn WriteJob>>,
     timeout: Duration,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Writer {
 /// that it stands for, and can be run again after a roll-back. Nothing is left of it
 /// once its requester has gone away: it must not be done after a client was told that
 /// it took too long, nor hold what the client had sent.
-trait Job: Send {
+trait WriteJob: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
     /// Answers with what the last run found, or with why it is not durable.
     fn answer(self: Box<Self>, durable: Result<(), Failure>);
@@ -44,14 +44,14 @@ struct Work<W> {
     begun: bool,
 }
 
-struct Request<T, W> {
+struct WriteRequest<T, W> {
     /// Owned by whoever waits for the answer.
     work: Weak<Mutex<Option<Work<W>>>>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
 }
 
-impl<T, W> Job for Request<T, W>
+impl<T, W> WriteJob for WriteRequest<T, W>
 where
     T: Send,
     W: FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send,
@@ -96,7 +96,7 @@ impl Writer {
     ) -> StoreResult<T> {
         let (reply, answer) = oneshot::channel();
         let work = Arc::new(Mutex::new(Some(Work { run, begun: false })));
-        let job = Box::new(Request { work: Arc::downgrade(&work), outcome: None, reply });
+        let job = Box::new(WriteRequest { work: Arc::downgrade(&work), outcome: None, reply });
         self.queue.try_send(job).map_err(|_| Fault::NotBegun)?;
         match tokio::time::timeout(self.timeout, answer).await {
             Ok(Ok(outcome @ (Ok(_) | Err(Failure::Refused(_))))) => outcome,
@@ -119,7 +119,7 @@ fn withdraw<W>(work: &Mutex<Option<Work<W>>>) -> bool {
     waits
 }
 
-fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &Receiver<Box<dyn Job>>) {
+fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) {
     while let Some(first) = next(&mut checkpoints, waiting) {
         let mut group = vec![first];
         group.extend(waiting.try_iter().take(GROUP - 1));
@@ -135,7 +135,7 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
 }
 
 /// The next write; `None` when nobody can send any more.
-fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
+fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     while checkpoints.has_rest() {
         match waiting.recv_timeout(QUIET) {
             Err(RecvTimeoutError::Timeout) => checkpoints.quiet(),
@@ -147,7 +147,7 @@ fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn Job>>) -> Opti
 
 /// Commits a group; if that fails, each of its jobs alone, so that one bad row
 /// fails only its own request.
-fn commit(db: &Connection, mut group: Vec<Box<dyn Job>>) {
+fn commit(db: &Connection, mut group: Vec<Box<dyn WriteJob>>) {
     match run(db, &mut group) {
         Ok(()) => group.into_iter().for_each(|job| job.answer(Ok(()))),
         Err(error) if group.len() == 1 => {
@@ -161,7 +161,7 @@ fn commit(db: &Connection, mut group: Vec<Box<dyn Job>>) {
     }
 }
 
-fn run(db: &Connection, group: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+fn run(db: &Connection, group: &mut [Box<dyn WriteJob>]) -> rusqlite::Result<()> {
     let transaction = Transaction::of_writes(db)?;
     for job in group {
         job.run(db)?;

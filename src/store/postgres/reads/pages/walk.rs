@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::Row;
 
-use super::Page;
 use super::Residual;
+use super::StreamedPage;
 use super::stream;
 use crate::model::Key;
 use crate::plan::predicate::Prepared;
@@ -57,7 +57,7 @@ pub(crate) const fn first_window(residual: Residual<'_>) -> usize {
 }
 
 /// The windows of one page.
-pub(crate) struct Walk<'a> {
+pub(crate) struct Windows<'a> {
     table_id: TableId,
     residual: Residual<'a>,
     projection: Projection,
@@ -96,7 +96,7 @@ impl<'s> Rest<'s> {
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Windows<'a> {
     /// A page's walk that has not begun.
     pub(crate) fn new(
         table_id: TableId,
@@ -131,7 +131,7 @@ impl<'a> Walk<'a> {
         &mut self,
         lease: &mut Lease<'_>,
         step: &Step<'_>,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<(), Trouble> {
         let mut rest = Rest::of(step);
         loop {
@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
         &mut self,
         lease: &mut Lease<'_>,
         rest: &Rest<'s>,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<Option<Rest<'s>>, Trouble> {
         self.keep_to(page.time_left(), lease).await?;
         self.window(lease, rest, page).await
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
         &mut self,
         lease: &mut Lease<'_>,
         rest: &Rest<'_>,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<(), Trouble> {
         lease.roll_back().await;
         let reached = page.last.take().map(|last| Key::new(last.partition, format!("{}\u{1}", last.row)));
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
         &mut self,
         lease: &mut Lease<'_>,
         rest: &Rest<'s>,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<Option<Rest<'s>>, Trouble> {
         let (span, lower) = match rest {
             Rest::Points(spans) => {
@@ -241,7 +241,7 @@ impl<'a> Walk<'a> {
         &self,
         lease: &mut Lease<'_>,
         spans: &[Span],
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<(), Trouble> {
         match self.residual {
             Residual::None => Ok(()),
@@ -266,7 +266,7 @@ impl<'a> Walk<'a> {
         span: &Span,
         lower: &Key,
         predicate: &Predicate,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let limits = (self.rows, page.missing());
         let source = sources::window(self.table_id, span, lower, limits, predicate, self.projection)?;
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
         span: &Span,
         lower: &Key,
         predicate: &Predicate,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let hoped = (self.matched * MORE_MATCHES).min(page.missing());
         let limit = self.rows / WALK_STRIDE + hoped;
@@ -325,7 +325,7 @@ impl<'a> Walk<'a> {
         span: &Span,
         lower: &Key,
         predicate: &Predicate,
-        page: &mut Page<'_>,
+        page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let window = self.rows;
         let source = sources::range(self.table_id, span, lower, window + 1, Projection::Full)?;
