@@ -41,7 +41,7 @@ fn check(body: &EntityBody<'_>) {
             ValidatedEntity { partition, row, properties: ValidatedProperties::new(keys, &properties, flaw) };
         let properties = body.clone().into_properties();
         let (table, if_match) = ("table".to_owned(), IfMatch::Absent);
-        match single(&mut EntityWrite { table, verb, key, body: Some(sent), if_match }) {
+        match single(EntityWrite { table, verb, key, body: Some(sent), if_match }) {
             Err(error) => assert_refused(&error),
             Ok((_, write)) => check_write(&write, &properties),
         }

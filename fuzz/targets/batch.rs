@@ -67,16 +67,18 @@ fn check_batch(data: &[u8]) {
     match batch::read(&context, &target) {
         Err(error) => refused(&error),
         Ok(Batch::Query(part)) => match *part {
-            Ok(mut part) => plan::plan(&mut part.wanted).map(drop).unwrap_or_else(|error| refused(&error)),
+            Ok(part) => plan::plan(part.wanted).map(drop).unwrap_or_else(|error| refused(&error)),
             Err(failed) => refused(&failed.error),
         },
-        Ok(Batch::ChangeSet { mut parts, failure }) => {
-            assert!(parts.len() <= MAX_OPERATIONS);
-            match plan::change_set(&mut parts, failure.as_ref()) {
+        Ok(Batch::ChangeSet { parts, failure }) => {
+            let count = parts.len();
+            assert!(count <= MAX_OPERATIONS);
+            let writes = parts.into_iter().map(|part| part.wanted).collect();
+            match plan::change_set(writes, failure.as_ref()) {
                 Err(error) => refused(&error),
-                Ok(set) => assert_eq!(set.map_or(0, |set| set.writes.len()), parts.len()),
+                Ok(set) => assert_eq!(set.map_or(0, |set| set.writes.len()), count),
             }
-            check_answers(parts.len());
+            check_answers(count);
         }
     }
 }

@@ -33,12 +33,13 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
     assert!(allow::methods(&target.resource, &options).ends_with("OPTIONS"));
     let context = Context { head, options: &options, body, max_comparisons: COMPARISONS };
     match request::read(&context, &target)?.wanted {
-        RequestKind::One(mut operation) => plan::plan(&mut operation).map(drop),
-        RequestKind::Batch(Batch::ChangeSet { mut parts, failure }) => {
-            plan::change_set(&mut parts, failure.as_ref()).map(drop)
+        RequestKind::One(operation) => plan::plan(operation).map(drop),
+        RequestKind::Batch(Batch::ChangeSet { parts, failure }) => {
+            let writes = parts.into_iter().map(|part| part.wanted).collect();
+            plan::change_set(writes, failure.as_ref()).map(drop)
         }
         RequestKind::Batch(Batch::Query(part)) => match *part {
-            Ok(mut part) => plan::plan(&mut part.wanted).map(drop),
+            Ok(part) => plan::plan(part.wanted).map(drop),
             Err(failed) => Err(failed.error),
         },
     }

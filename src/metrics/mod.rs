@@ -14,7 +14,7 @@ pub(crate) mod spent;
 pub(crate) mod text;
 
 use cells::{Counter, Gauge, Histogram};
-pub(crate) use operation::{Operation, Scheme};
+pub(crate) use operation::{OperationLabel, Scheme};
 pub(crate) use requests::Ending;
 use requests::Requests;
 

@@ -27,7 +27,7 @@ macro_rules! labels {
 labels! {
     /// What a request is for. `Unknown` are those that are refused before that
     /// is found out: no such account, no valid signature, no known resource.
-    Operation {
+    OperationLabel {
         Unknown => "Unknown",
         QueryTables => "QueryTables",
         GetTable => "GetTable",

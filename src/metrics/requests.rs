@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::cells::{Counter, Histogram, SHARDS, Spread, shard};
-use super::operation::{Operation, Scheme};
+use super::operation::{OperationLabel, Scheme};
 use crate::error::Code;
 
 /// Upper ends of the steps of durations, in microseconds.
@@ -18,10 +18,10 @@ const OUTCOMES: usize = STATUSES.len() + Code::COUNT;
 /// The part of the counts that one thread, or few, add to.
 #[repr(align(128))]
 struct Shard {
-    outcomes: [[Counter; OUTCOMES]; Operation::COUNT],
-    durations: [Histogram<{ DURATIONS.len() }>; Operation::COUNT],
+    outcomes: [[Counter; OUTCOMES]; OperationLabel::COUNT],
+    durations: [Histogram<{ DURATIONS.len() }>; OperationLabel::COUNT],
     /// Microseconds that requests waited for the database.
-    database: [Counter; Operation::COUNT],
+    database: [Counter; OperationLabel::COUNT],
     begun: Counter,
     ended: Counter,
     abandoned: Counter,
@@ -35,9 +35,9 @@ struct Shard {
 impl Shard {
     const fn new() -> Self {
         Self {
-            outcomes: [const { [const { Counter::new() }; OUTCOMES] }; Operation::COUNT],
-            durations: [const { Histogram::new(&DURATIONS) }; Operation::COUNT],
-            database: [const { Counter::new() }; Operation::COUNT],
+            outcomes: [const { [const { Counter::new() }; OUTCOMES] }; OperationLabel::COUNT],
+            durations: [const { Histogram::new(&DURATIONS) }; OperationLabel::COUNT],
+            database: [const { Counter::new() }; OperationLabel::COUNT],
             begun: Counter::new(),
             ended: Counter::new(),
             abandoned: Counter::new(),
@@ -60,7 +60,7 @@ pub(crate) struct Requests {
 /// How a request ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending {
-    pub operation: Operation,
+    pub operation: OperationLabel,
     /// Of a batch that was refused, the status inside.
     pub status: u16,
     /// Why it was refused, if it was; of a batch, why its operations were.
@@ -149,7 +149,7 @@ impl Requests {
     }
 
     /// Requests by status and refusal, those of which there were any.
-    pub(crate) fn outcomes(&self, operation: Operation) -> Vec<(u16, Option<Code>, u64)> {
+    pub(crate) fn outcomes(&self, operation: OperationLabel) -> Vec<(u16, Option<Code>, u64)> {
         let count = |outcome: usize| self.sum(|s| &s.outcomes[operation as usize][outcome]);
         let fine = STATUSES.iter().enumerate().map(|(at, status)| (*status, None, count(at)));
         let refused = Code::ALL
@@ -159,7 +159,7 @@ impl Requests {
     }
 
     /// How long requests took, in microseconds.
-    pub(crate) fn durations(&self, operation: Operation) -> Spread<{ DURATIONS.len() }> {
+    pub(crate) fn durations(&self, operation: OperationLabel) -> Spread<{ DURATIONS.len() }> {
         let mut shards = self.shards.iter().map(|s| s.durations[operation as usize].read());
         let mut sum = Histogram::new(&DURATIONS).read();
         shards.by_ref().for_each(|spread| sum.merge(&spread));
@@ -167,7 +167,7 @@ impl Requests {
     }
 
     /// Microseconds that requests waited for the database.
-    pub(crate) fn database(&self, operation: Operation) -> u64 {
+    pub(crate) fn database(&self, operation: OperationLabel) -> u64 {
         self.sum(|s| &s.database[operation as usize])
     }
 
@@ -231,7 +231,7 @@ mod tests {
 
     static REQUESTS: Requests = Requests::new();
 
-    fn ending(operation: Operation, status: u16, refusal: Option<Code>) -> Ending {
+    fn ending(operation: OperationLabel, status: u16, refusal: Option<Code>) -> Ending {
         let database = Duration::from_micros(7);
         Ending { operation, status, refusal, database, received: 10, sent: 20, slow: false }
     }
@@ -241,17 +241,19 @@ mod tests {
         let begun = [REQUESTS.begin(), REQUESTS.begin(), REQUESTS.begin(), REQUESTS.begin()];
         assert_eq!(REQUESTS.in_flight(), 4);
         let [fine, refused, batch, abandoned] = begun;
-        fine.end(Duration::from_micros(300), &ending(Operation::GetEntity, 200, None));
-        refused
-            .end(Duration::from_secs(60), &ending(Operation::GetEntity, 404, Some(Code::ResourceNotFound)));
-        batch.end(Duration::ZERO, &ending(Operation::QueryBatch, 299, None));
+        fine.end(Duration::from_micros(300), &ending(OperationLabel::GetEntity, 200, None));
+        refused.end(
+            Duration::from_secs(60),
+            &ending(OperationLabel::GetEntity, 404, Some(Code::ResourceNotFound)),
+        );
+        batch.end(Duration::ZERO, &ending(OperationLabel::QueryBatch, 299, None));
         drop(abandoned);
-        let outcomes = REQUESTS.outcomes(Operation::GetEntity);
+        let outcomes = REQUESTS.outcomes(OperationLabel::GetEntity);
         assert_eq!(outcomes, [(200, None, 1), (404, Some(Code::ResourceNotFound), 1)]);
-        assert_eq!(REQUESTS.outcomes(Operation::QueryBatch), [(0, None, 1)]);
-        let durations = REQUESTS.durations(Operation::GetEntity);
+        assert_eq!(REQUESTS.outcomes(OperationLabel::QueryBatch), [(0, None, 1)]);
+        let durations = REQUESTS.durations(OperationLabel::GetEntity);
         assert_eq!((durations.within[1], durations.beyond, durations.count()), (1, 1, 2));
         assert_eq!((REQUESTS.in_flight(), REQUESTS.abandoned()), (0, 1));
-        assert_eq!((REQUESTS.bytes(), REQUESTS.database(Operation::GetEntity)), ((30, 60), 14));
+        assert_eq!((REQUESTS.bytes(), REQUESTS.database(OperationLabel::GetEntity)), ((30, 60), 14));
     }
 }

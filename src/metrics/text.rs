@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::cells::Spread;
-use super::operation::{Operation, Scheme};
+use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
 use super::{METRICS, Metrics, PoolMetrics, process};
 
@@ -46,7 +46,7 @@ fn process_metrics(page: &mut MetricsText) {
 
 fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     page.family("rowhouse_requests", "counter", "Requests answered, by operation, status and error code.");
-    for operation in Operation::ALL {
+    for operation in OperationLabel::ALL {
         // Failures that differ in their message only have one code on the wire.
         let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
         for (status, refusal, count) in requests.outcomes(*operation) {
@@ -61,7 +61,7 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     }
     let about = "Time from the head of a request to its answer, by operation.";
     page.family("rowhouse_request_duration_seconds", "histogram", about);
-    for operation in Operation::ALL {
+    for operation in OperationLabel::ALL {
         let spread = requests.durations(*operation);
         if spread.count() > 0 {
             let label = ("operation", operation.text());
@@ -70,7 +70,7 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     }
     let about = "Time that requests waited for the database, by operation.";
     page.family("rowhouse_request_database_seconds", "counter", about);
-    for operation in Operation::ALL {
+    for operation in OperationLabel::ALL {
         let micros = requests.database(*operation);
         if micros > 0 {
             let labels = [("operation", operation.text())];

@@ -18,28 +18,36 @@ pub use span::Span;
 
 use std::time::Duration;
 
+use crate::auth::Action;
+use crate::codec::json::write::Select;
 use crate::codec::policies::Policy;
 use crate::codec::properties::{Layout, ServiceProperties};
 use crate::error::{Code, Result};
-use crate::model::{Key, TableName};
-use crate::request::batch::{BatchPart, FailedPart};
-use crate::request::{EntityWrite, Operation};
+use crate::model::names::check_url_key;
+use crate::model::{IfMatch, Key, TableName};
+use crate::request::batch::FailedPart;
+use crate::request::{EntityWrite, Operation, Prefer};
 
-/// What the store is to do. Names, keys and properties have passed every check
-/// that needs no stored state.
+/// What the store is to do, with all that running it and printing its outcome take. Names,
+/// keys and properties have passed every check that needs no stored state.
 #[derive(Debug, Clone)]
 pub enum Plan {
-    ListTables(TableScan),
+    QueryTables {
+        scan: TableScan,
+        select: Option<Select>,
+    },
     GetTable(TableName),
     CreateTable(TableName),
     DeleteTable(TableName),
-    Query {
+    QueryEntities {
         table: TableName,
         scan: Scan,
+        select: Option<Select>,
     },
-    Get {
+    GetEntity {
         table: TableName,
         key: Key,
+        select: Option<Select>,
     },
     Write {
         table: TableName,
@@ -65,11 +73,72 @@ impl Plan {
     /// Has a page end after this time at most.
     pub(crate) fn end_page_within(&mut self, most: Duration) {
         match self {
-            Plan::ListTables(scan) => scan.time = scan.time.min(most),
-            Plan::Query { scan, .. } => scan.time = scan.time.min(most),
+            Plan::QueryTables { scan, .. } => scan.time = scan.time.min(most),
+            Plan::QueryEntities { scan, .. } => scan.time = scan.time.min(most),
             _ => {}
         }
     }
+
+    /// What the sender must be allowed to do, and the table and key that it is done to.
+    pub(crate) const fn action(&self) -> (Action, Option<&TableName>, Option<&Key>) {
+        match self {
+            Plan::QueryTables { .. } => (Action::ListTables, None, None),
+            Plan::GetTable(table) => (Action::ListTables, Some(table), None),
+            Plan::CreateTable(table) => (Action::CreateTable, Some(table), None),
+            Plan::DeleteTable(table) => (Action::DeleteTable, Some(table), None),
+            Plan::QueryEntities { table, .. } | Plan::BelowTable { table, .. } => {
+                (Action::ReadEntities, Some(table), None)
+            }
+            Plan::GetEntity { table, key, .. } => (Action::ReadEntities, Some(table), Some(key)),
+            Plan::Write { table, write } => (write.kind.action(), Some(table), Some(&write.key)),
+            Plan::GetPolicies(table) => (Action::ReadPolicies, Some(table), None),
+            Plan::SetPolicies { table, .. } => (Action::WritePolicies, Some(table), None),
+            Plan::GetProperties(_) | Plan::GetStats => (Action::ReadService, None, None),
+            Plan::SetProperties(_) => (Action::WriteService, None, None),
+        }
+    }
+
+    /// Whether a success is answered with a document of the table layer.
+    pub(crate) const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
+        match self {
+            Plan::QueryTables { .. }
+            | Plan::GetTable(_)
+            | Plan::QueryEntities { .. }
+            | Plan::GetEntity { .. }
+            | Plan::BelowTable { .. } => true,
+            Plan::CreateTable(_) => wants_content(prefer),
+            Plan::Write { write, .. } => write.needs_body(prefer),
+            Plan::DeleteTable(_)
+            | Plan::GetPolicies(_)
+            | Plan::SetPolicies { .. }
+            | Plan::GetProperties(_)
+            | Plan::SetProperties(_)
+            | Plan::GetStats => false,
+        }
+    }
+}
+
+impl WriteKind {
+    /// What the sender must be allowed to do.
+    pub(crate) const fn action(self) -> Action {
+        match self {
+            WriteKind::Insert => Action::InsertEntity,
+            WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent) => Action::UpsertEntity,
+            WriteKind::Replace(_) | WriteKind::Merge(_) => Action::UpdateEntity,
+            WriteKind::Delete(_) => Action::DeleteEntity,
+        }
+    }
+}
+
+impl Write {
+    /// Whether a success is answered with the entity.
+    pub(crate) const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
+        matches!(self.kind, WriteKind::Insert) && wants_content(prefer)
+    }
+}
+
+const fn wants_content(prefer: Option<Prefer>) -> bool {
+    !matches!(prefer, Some(Prefer::NoContent))
 }
 
 /// At least one write, to one partition of one table, done together.
@@ -77,59 +146,59 @@ impl Plan {
 pub struct ChangeSet {
     pub table: TableName,
     pub writes: Vec<Write>,
+    /// The table's name as each write spells it, for the address of what it inserts.
+    pub spellings: Vec<TableName>,
 }
 
-/// Plans an operation. The properties of a write move into its plan.
+/// Plans an operation.
 ///
 /// # Errors
 /// Whatever is wrong with its names, keys, properties, filter or tokens.
-pub fn plan(operation: &mut Operation) -> Result<Plan> {
+pub fn plan(operation: Operation) -> Result<Plan> {
     Ok(match operation {
-        Operation::QueryTables(options) => Plan::ListTables(query::tables(options)?),
+        Operation::QueryTables(options) => {
+            Plan::QueryTables { scan: query::tables(&options)?, select: options.select }
+        }
         // Where the service keeps its metrics; here there are none (protocol §3.1).
         Operation::GetTable { name } if name.starts_with("$Metrics") => {
             return Err(Code::ResourceNotFound.into());
         }
-        Operation::GetTable { name } => Plan::GetTable(TableName::parse(name)?),
-        Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(name)?),
-        Operation::DeleteTable { name } => Plan::DeleteTable(TableName::parse(name)?),
+        Operation::GetTable { name } => Plan::GetTable(TableName::parse(&name)?),
+        Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(&name)?),
+        Operation::DeleteTable { name } => Plan::DeleteTable(TableName::parse(&name)?),
         Operation::QueryEntities { table, partition, query } => {
-            let scan = query::entities(query, partition.as_deref())?;
-            Plan::Query { table: TableName::parse(table)?, scan }
+            let scan = query::entities(&query, partition.as_deref())?;
+            Plan::QueryEntities { table: TableName::parse(&table)?, scan, select: query.select }
         }
-        Operation::GetEntity { table, key, .. } => {
-            crate::model::names::check_url_key(&key.partition)?;
-            crate::model::names::check_url_key(&key.row)?;
-            Plan::Get { table: TableName::parse(table)?, key: key.clone() }
+        Operation::GetEntity { table, key, select } => {
+            check_url_key(&key.partition)?;
+            check_url_key(&key.row)?;
+            Plan::GetEntity { table: TableName::parse(&table)?, key, select }
         }
         Operation::Write(entity) => {
             let (table, write) = write::single(entity)?;
             Plan::Write { table, write }
         }
-        Operation::GetPolicies { table } => Plan::GetPolicies(TableName::parse(table)?),
+        Operation::GetPolicies { table } => Plan::GetPolicies(TableName::parse(&table)?),
         Operation::SetPolicies { table, policies } => {
-            Plan::SetPolicies { table: TableName::parse(table)?, policies: policies.clone() }
+            Plan::SetPolicies { table: TableName::parse(&table)?, policies }
         }
-        Operation::GetProperties(layout) => Plan::GetProperties(*layout),
-        Operation::SetProperties(properties) => Plan::SetProperties(properties.clone()),
+        Operation::GetProperties(layout) => Plan::GetProperties(layout),
+        Operation::SetProperties(properties) => Plan::SetProperties(properties),
         Operation::GetStats => Plan::GetStats,
         Operation::BelowTable { table, is_query } => {
-            Plan::BelowTable { table: TableName::parse(table)?, is_query: *is_query }
+            Plan::BelowTable { table: TableName::parse(&table)?, is_query }
         }
     })
 }
 
-/// Plans a change set, into which the properties of its writes move; `None` for
-/// one without operations, which succeeds without the store.
+/// Plans a change set; `None` for one without operations, which succeeds without the store.
 ///
 /// # Errors
 /// The first operation's error with its index: one that is wrong among those
 /// that were understood, else the one that was not.
-pub fn change_set(
-    parts: &mut [BatchPart<EntityWrite>],
-    failure: Option<&FailedPart>,
-) -> Result<Option<ChangeSet>> {
-    let planned = write::transaction(parts.iter_mut().map(|part| &mut part.wanted))?;
+pub fn change_set(writes: Vec<EntityWrite>, failure: Option<&FailedPart>) -> Result<Option<ChangeSet>> {
+    let planned = write::transaction(writes)?;
     match failure {
         Some(failed) => Err(failed.error.clone()),
         None => Ok(planned),

@@ -10,46 +10,44 @@ use crate::model::names::{KeyPart, check_body_key, check_key_length, check_url_k
 use crate::model::{Key, TableName};
 use crate::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
-/// Plans one write, which takes over the properties of the body: what is left of
-/// the entity still says how to answer, and may not be planned again.
+/// Plans one write.
 ///
 /// # Errors
 /// In the order of protocol §5.9: [`Code::PropertiesNeedValue`] for an insert
 /// without keys, then the errors of keys, of the number and names of properties,
 /// of their values, of the entity's size, of the values' sizes, and of the table's
 /// name.
-pub fn single(entity: &mut EntityWrite) -> Result<(TableName, Write)> {
+pub fn single(entity: EntityWrite) -> Result<(TableName, Write)> {
     let kind = match entity.verb {
         WriteVerb::Insert => WriteKind::Insert,
         WriteVerb::Replace => WriteKind::Replace(entity.if_match),
         WriteVerb::Merge => WriteKind::Merge(entity.if_match),
         WriteVerb::Delete => WriteKind::Delete(entity.if_match),
     };
-    let key = match (&entity.key, &entity.body) {
-        (None, body) => key_of_body(body.as_ref())?,
-        (Some(key), body) => key_of_url(key, body.is_some())?,
+    let (key, properties) = match (entity.key, entity.body) {
+        (None, body) => key_and_properties(body)?,
+        (Some(key), body) => {
+            check_url_keys(&key, body.is_some())?;
+            (key, body.map_or_else(|| Ok(ValidatedProperties::default()), |body| body.properties))
+        }
     };
-    let properties = match &mut entity.body {
-        Some(body) => std::mem::replace(&mut body.properties, Ok(ValidatedProperties::default()))?,
-        None => ValidatedProperties::default(),
-    };
+    let properties = properties?;
     Ok((TableName::parse(&entity.table)?, Write { kind, key, properties }))
 }
 
-fn key_of_body(body: Option<&ValidatedEntity>) -> Result<Key> {
-    match body {
-        Some(ValidatedEntity { partition: Some(partition), row: Some(row), .. }) => {
-            check_body_key(KeyPart::PartitionKey, partition)?;
-            check_body_key(KeyPart::RowKey, row)?;
-            Ok(Key::new(partition, row))
-        }
-        _ => Err(Code::PropertiesNeedValue.into()),
-    }
+/// The key that an insert has in its body. What is wrong with the properties comes later.
+fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<ValidatedProperties>)> {
+    let Some(ValidatedEntity { partition: Some(partition), row: Some(row), properties }) = body else {
+        return Err(Code::PropertiesNeedValue.into());
+    };
+    check_body_key(KeyPart::PartitionKey, &partition)?;
+    check_body_key(KeyPart::RowKey, &row)?;
+    Ok((Key { partition, row }, properties))
 }
 
-/// The key of an update. Whatever keys its body repeats do not matter: the
-/// service is recorded to ignore them even where they differ.
-fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
+/// Checks the key of an update. Keys that its body repeats do not matter: the service is
+/// recorded to ignore them even where they differ.
+fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
     check_url_key(&key.partition)?;
     check_url_key(&key.row)?;
     if has_body {
@@ -58,7 +56,7 @@ fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
         check_key_length(&key.partition)?;
         check_key_length(&key.row)?;
     }
-    Ok(key.clone())
+    Ok(())
 }
 
 /// Plans a change set: one table, one partition, each row once. `None` for an
@@ -68,36 +66,28 @@ fn key_of_url(key: &Key, has_body: bool) -> Result<Key> {
 /// The first operation's error, with its index:
 /// [`Code::CommandsInBatchActOnDifferentPartitions`],
 /// [`Code::InvalidDuplicateRow`], and those of [`single`].
-pub(crate) fn transaction<'a>(
-    entities: impl Iterator<Item = &'a mut EntityWrite>,
-) -> Result<Option<ChangeSet>> {
-    let mut planned: Option<ChangeSet> = None;
-    let (count, _) = entities.size_hint();
+pub(crate) fn transaction(entities: Vec<EntityWrite>) -> Result<Option<ChangeSet>> {
+    let count = entities.len();
     let mut rows = HashSet::with_capacity(count);
-    for (index, entity) in entities.enumerate() {
+    let mut writes: Vec<Write> = Vec::with_capacity(count);
+    let mut spellings: Vec<TableName> = Vec::with_capacity(count);
+    for (index, entity) in entities.into_iter().enumerate() {
         let (table, write) = single(entity).map_err(|error| error.at(index))?;
-        let fail = |code: Code| Err(Error::from(code).at(index));
-        let fresh = rows.insert(write.key.row.clone());
-        match &mut planned {
-            None => {
-                let mut writes = Vec::with_capacity(count);
-                writes.push(write);
-                planned = Some(ChangeSet { table, writes });
+        let is_new = rows.insert(write.key.row.clone());
+        if let (Some(first_table), Some(first)) = (spellings.first(), writes.first()) {
+            let same_group =
+                first_table.lower() == table.lower() && first.key.partition == write.key.partition;
+            if !same_group {
+                return Err(Error::from(Code::CommandsInBatchActOnDifferentPartitions).at(index));
             }
-            Some(ChangeSet { table: first_table, writes }) => {
-                let same_group = first_table.lower() == table.lower()
-                    && writes.first().is_none_or(|first| first.key.partition == write.key.partition);
-                if !same_group {
-                    return fail(Code::CommandsInBatchActOnDifferentPartitions);
-                }
-                if !fresh {
-                    return fail(Code::InvalidDuplicateRow);
-                }
-                writes.push(write);
+            if !is_new {
+                return Err(Error::from(Code::InvalidDuplicateRow).at(index));
             }
         }
+        writes.push(write);
+        spellings.push(table);
     }
-    Ok(planned)
+    Ok(spellings.first().cloned().map(|table| ChangeSet { table, writes, spellings }))
 }
 
 #[cfg(test)]
@@ -122,7 +112,7 @@ mod tests {
         EntityWrite { verb: WriteVerb::Replace, key: Some(url), ..insert(partition, row.as_deref()) }
     }
     fn code(entity: &EntityWrite) -> Option<Code> {
-        single(&mut entity.clone()).err().map(|e| e.code)
+        single(entity.clone()).err().map(|e| e.code)
     }
 
     #[test]
@@ -138,7 +128,7 @@ mod tests {
     fn updates_take_their_keys_from_the_url_whatever_the_body_says() {
         assert_eq!(code(&replace(Key::new("p", "r"), None)), None);
         assert_eq!(code(&replace(Key::new("p", "r"), Some("p"))), None);
-        let (_, write) = single(&mut replace(Key::new("p", "r"), Some("q"))).unwrap();
+        let (_, write) = single(replace(Key::new("p", "r"), Some("q"))).unwrap();
         assert_eq!(write.key, Key::new("p", "r"));
         assert_eq!(code(&replace(Key::new("a/b", "r"), None)), Some(Code::QuerySyntax));
         let long = Key::new("p".repeat(1025), "r");
@@ -164,13 +154,13 @@ mod tests {
     #[test]
     fn a_change_set_stays_in_one_partition_and_touches_each_row_once() {
         let failing = |entities: &[EntityWrite]| {
-            let error = transaction(entities.to_vec().iter_mut()).unwrap_err();
+            let error = transaction(entities.to_vec()).unwrap_err();
             (error.code, error.index)
         };
         let row = |r: &str| insert(Some("p"), Some(r));
-        assert_eq!(transaction([].iter_mut()).unwrap(), None);
+        assert_eq!(transaction(vec![]).unwrap(), None);
         let lower = EntityWrite { table: "abc".into(), ..row("b") };
-        assert_eq!(transaction([row("a"), lower].iter_mut()).unwrap().unwrap().writes.len(), 2);
+        assert_eq!(transaction(vec![row("a"), lower]).unwrap().unwrap().writes.len(), 2);
         let other = insert(Some("q"), Some("b"));
         assert_eq!(failing(&[row("a"), other]), (Code::CommandsInBatchActOnDifferentPartitions, Some(1)));
         let table = EntityWrite { table: "Xyz".into(), ..row("b") };

@@ -17,6 +17,7 @@ pub use options::QueryOptions;
 pub use target::{Resource, Target};
 
 use crate::error::{Code, Result};
+use crate::metrics::OperationLabel;
 use batch::Batch;
 use verb::Verb;
 
@@ -25,6 +26,17 @@ use verb::Verb;
 pub enum RequestKind {
     One(Operation),
     Batch(Batch),
+}
+
+impl RequestKind {
+    /// What metrics, logs and traces call it.
+    pub(crate) const fn label(&self) -> OperationLabel {
+        match self {
+            RequestKind::One(operation) => operation.label(),
+            RequestKind::Batch(Batch::ChangeSet { .. }) => OperationLabel::EntityGroupTransaction,
+            RequestKind::Batch(Batch::Query(_)) => OperationLabel::QueryBatch,
+        }
+    }
 }
 
 /// A request that was understood.

@@ -12,6 +12,7 @@ use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, Layout, ServiceProperties};
 use crate::codec::sent::ValidatedProperties;
 use crate::error::{Code, Error, Result};
+use crate::metrics::OperationLabel;
 use crate::model::{IfMatch, Key};
 
 /// What a request wants done. Names and keys are as sent, unchecked.
@@ -57,6 +58,27 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// What metrics, logs and traces call it.
+    pub(crate) const fn label(&self) -> OperationLabel {
+        match self {
+            Operation::QueryTables(_) => OperationLabel::QueryTables,
+            Operation::GetTable { .. } => OperationLabel::GetTable,
+            Operation::CreateTable { .. } => OperationLabel::CreateTable,
+            Operation::DeleteTable { .. } => OperationLabel::DeleteTable,
+            Operation::QueryEntities { .. } => OperationLabel::QueryEntities,
+            Operation::GetEntity { .. } => OperationLabel::GetEntity,
+            Operation::Write(write) => write.label(),
+            Operation::GetPolicies { .. } => OperationLabel::GetTableAcl,
+            Operation::SetPolicies { .. } => OperationLabel::SetTableAcl,
+            Operation::GetProperties(_) => OperationLabel::GetServiceProperties,
+            Operation::SetProperties(_) => OperationLabel::SetServiceProperties,
+            Operation::GetStats => OperationLabel::GetServiceStats,
+            Operation::BelowTable { .. } => OperationLabel::Unknown,
+        }
+    }
+}
+
 /// A write of one entity, as sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntityWrite {
@@ -67,6 +89,19 @@ pub struct EntityWrite {
     /// Nothing for a delete.
     pub body: Option<ValidatedEntity>,
     pub if_match: IfMatch,
+}
+
+impl EntityWrite {
+    const fn label(&self) -> OperationLabel {
+        match (self.verb, &self.if_match) {
+            (WriteVerb::Insert, _) => OperationLabel::InsertEntity,
+            (WriteVerb::Replace, IfMatch::Absent) => OperationLabel::InsertOrReplaceEntity,
+            (WriteVerb::Replace, _) => OperationLabel::UpdateEntity,
+            (WriteVerb::Merge, IfMatch::Absent) => OperationLabel::InsertOrMergeEntity,
+            (WriteVerb::Merge, _) => OperationLabel::MergeEntity,
+            (WriteVerb::Delete, _) => OperationLabel::DeleteEntity,
+        }
+    }
 }
 
 /// An entity as a body describes it. Keys may be missing: an update takes them

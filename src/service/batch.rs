@@ -6,10 +6,9 @@ use futures_util::future::join;
 use uuid::Uuid;
 
 use super::answer::{Answer, CONTENT_TYPE};
-use super::execute::{execute, write_needs_body};
 use super::explain::explain;
+use super::operations::{Printer, print_write, run};
 use super::permit::{permit, permit_change_set};
-use super::print::Printer;
 use crate::auth::Identity;
 use crate::codec::failure::ErrorContext;
 use crate::codec::multipart::{self, InnerAnswer};
@@ -43,92 +42,94 @@ impl<S: Backend> Run<'_, S> {
     /// # Errors
     /// [`Code::ServerBusy`] where nothing of it was begun, so that clients repeat it
     /// as a whole: they do not look inside.
-    pub(crate) async fn batch(&self, batch: &mut Batch) -> Result<Answer> {
+    pub(crate) async fn batch(&self, batch: Batch) -> Result<Answer> {
         match batch {
-            Batch::Query(part) => {
-                let answer = match &mut **part {
-                    Ok(part) => self.query(part).await,
-                    Err(failed) => Err(failed.error.clone()),
-                };
-                // Whatever was begun of a query, it can be asked again.
-                if let Err(error) = &answer
-                    && error.code == Code::ServerBusy
-                {
-                    return Err(error.clone());
+            Batch::Query(part) => match *part {
+                Ok(BatchPart { wanted, printing }) => {
+                    let answer = self.query(wanted, &printing).await;
+                    self.query_answer(answer, &printing)
                 }
-                let printing = match &**part {
-                    Ok(part) => &part.printing,
-                    Err(failed) => &failed.printing,
-                };
-                let refusal = answer.as_ref().err().map(|error| error.code);
-                let inner = match answer {
-                    Ok(answer) => answer.into_inner(VERSION_3, printing.content_id.as_deref()),
-                    Err(error) => self.refusal(&error.at(0), printing),
-                };
-                Ok(accepted(refusal, |boundary| multipart::query_response(boundary, &inner)))
-            }
+                Err(FailedPart { error, printing }) => self.query_answer(Err(error), &printing),
+            },
             Batch::ChangeSet { parts, failure } => {
-                let error = match self.change_set(parts, failure.as_ref()).await {
-                    Err(Failure::Fault(Fault::NotBegun)) => return Err(Code::ServerBusy.into()),
-                    Err(failure) => in_version(Error::from(failure), self.version),
-                    Ok(answer) => return Ok(answer),
-                };
-                let refusal = Some(error.code);
-                let count = parts.len() + usize::from(failure.is_some());
-                let index = error.index.unwrap_or(0);
-                let failed = failure.as_ref().map(|failed| &failed.printing);
-                let printing = parts.get(index).map(|part| &part.printing).or(failed);
-                let inner = printing.map(|p| self.refusal(&prefixed(error, count), p));
-                Ok(change_set_answer(refusal, inner.as_slice()))
+                let (writes, printings): (Vec<_>, Vec<_>) =
+                    parts.into_iter().map(|part| (part.wanted, part.printing)).unzip();
+                match self.change_set(writes, &printings, failure.as_ref()).await {
+                    Err(Failure::Fault(Fault::NotBegun)) => Err(Code::ServerBusy.into()),
+                    Err(refused) => Ok(self.refused_change_set(refused.into(), &printings, failure.as_ref())),
+                    Ok(answer) => Ok(answer),
+                }
             }
         }
     }
 
-    async fn query(&self, part: &mut BatchPart<Operation>) -> Result<Answer> {
-        let mut plan = permit(self.identity, self.target, plan::plan(&mut part.wanted)?)?;
+    async fn query(&self, wanted: Operation, printing: &Printing) -> Result<Answer> {
+        let mut plan = permit(self.identity, self.target, plan::plan(wanted)?)?;
         plan.end_page_within(self.page_time);
-        execute(self.store, &plan, &part.wanted, self.printer(&part.printing)).await
+        run(self.store, &plan, self.printer(printing)).await
+    }
+
+    fn query_answer(&self, answer: Result<Answer>, printing: &Printing) -> Result<Answer> {
+        let (refusal, inner) = match answer {
+            Ok(answer) => (None, answer.into_inner(VERSION_3, printing.content_id.as_deref())),
+            // Whatever was begun of a query, it can be asked again.
+            Err(error) if error.code == Code::ServerBusy => return Err(error),
+            Err(error) => (Some(error.code), self.refusal(&error.at(0), printing)),
+        };
+        Ok(accepted(refusal, |boundary| multipart::query_response(boundary, &inner)))
     }
 
     async fn change_set(
         &self,
-        parts: &mut [BatchPart<EntityWrite>],
+        writes: Vec<EntityWrite>,
+        printings: &[Printing],
         failure: Option<&FailedPart>,
     ) -> StoreResult<Answer> {
-        let Some(set) = plan::change_set(parts, failure)? else { return Ok(change_set_answer(None, &[])) };
+        let Some(set) = plan::change_set(writes, failure)? else { return Ok(change_set_answer(None, &[])) };
         let set = permit_change_set(self.identity, self.target, set)?;
         // An answer that cannot be printed must be found out before the commit.
-        for (index, part) in parts.iter().enumerate() {
-            if write_needs_body(&part.wanted, part.printing.prefer) {
-                part.printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
+        for (index, (write, printing)) in set.writes.iter().zip(printings).enumerate() {
+            if write.needs_body(printing.prefer) {
+                printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
             }
         }
         // What will have been written is known but for clocks that differ, so the
         // answer is printed while the database, which is asked first, works.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(&self.target.account, &set.table, &set.writes, self.now);
-        let (written, ahead) = join(writing, async { self.written(parts, &set, &expected) }).await;
+        let (written, ahead) = join(writing, async { self.written(&set, printings, &expected) }).await;
         let written = written.map_err(of_an_operation)?;
-        let answer = if written == expected { ahead } else { self.written(parts, &set, &written) };
+        let answer = if written == expected { ahead } else { self.written(&set, printings, &written) };
         Ok(answer?)
     }
 
     /// The answer to a change set that was done.
-    fn written(
-        &self,
-        parts: &[BatchPart<EntityWrite>],
-        set: &ChangeSet,
-        written: &[Written],
-    ) -> Result<Answer> {
-        let mut answers = Vec::with_capacity(parts.len());
-        for ((part, write), written) in parts.iter().zip(&set.writes).zip(written) {
-            let answer = self.printer(&part.printing).written(&part.wanted.table, write, *written)?;
+    fn written(&self, set: &ChangeSet, printings: &[Printing], written: &[Written]) -> Result<Answer> {
+        let mut answers = Vec::with_capacity(printings.len());
+        let writes = set.spellings.iter().zip(&set.writes);
+        for (((table, write), printing), written) in writes.zip(printings).zip(written) {
+            let answer = print_write(table, write, *written, &self.printer(printing))?;
             // As recorded: an update has that of an insert once it has a preference.
-            let is_3 = write.kind == WriteKind::Insert || part.printing.prefer.is_some();
+            let is_3 = write.kind == WriteKind::Insert || printing.prefer.is_some();
             let version = if is_3 { VERSION_3 } else { VERSION_1 };
-            answers.push(answer.into_inner(version, part.printing.content_id.as_deref()));
+            answers.push(answer.into_inner(version, printing.content_id.as_deref()));
         }
         Ok(change_set_answer(None, &answers))
+    }
+
+    fn refused_change_set(
+        &self,
+        error: Error,
+        printings: &[Printing],
+        failure: Option<&FailedPart>,
+    ) -> Answer {
+        let error = in_version(error, self.version);
+        let refusal = Some(error.code);
+        let count = printings.len() + usize::from(failure.is_some());
+        let index = error.index.unwrap_or(0);
+        let printing = printings.get(index).or(failure.map(|failed| &failed.printing));
+        let inner = printing.map(|printing| self.refusal(&prefixed(error, count), printing));
+        change_set_answer(refusal, inner.as_slice())
     }
 
     fn printer(&self, printing: &Printing) -> Printer<'_> {

@@ -8,14 +8,13 @@ mod batch;
 mod body;
 pub(crate) mod clock;
 mod cors;
-mod execute;
 mod explain;
 mod issuer;
 mod limits;
 mod observe;
+mod operations;
 mod permit;
 mod pipeline;
-mod print;
 mod rewind;
 mod throttle;
 

@@ -11,24 +11,22 @@ use crate::error::Code;
 use crate::metrics::requests::RequestInFlight;
 use crate::metrics::seldom::Seldom;
 use crate::metrics::spent::Spent;
-use crate::metrics::{Ending, METRICS, Operation, Scheme};
-use crate::model::IfMatch;
-use crate::request::operation::WriteVerb;
-use crate::request::{self, EntityWrite, Head, RequestKind, Resource, Target};
+use crate::metrics::{Ending, METRICS, OperationLabel, Scheme};
+use crate::request::{Head, RequestKind, Resource, Target};
 use crate::trace::SpanFields;
 
 /// Characters of a table's name that are logged: more than any valid one has.
 const MAX_NAME: usize = 64;
 
 /// Failures of each kind: under overload every request fails, and alike.
-static FAILURES: [[Seldom; Operation::COUNT]; Code::COUNT] =
-    [const { [const { Seldom::new() }; Operation::COUNT] }; Code::COUNT];
+static FAILURES: [[Seldom; OperationLabel::COUNT]; Code::COUNT] =
+    [const { [const { Seldom::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
 /// What is found out about a request while it is answered.
 pub(crate) struct Observed {
     /// Where it goes, once that is known.
     pub target: OnceCell<Target>,
-    operation: Cell<Operation>,
+    operation: Cell<OperationLabel>,
     /// The table that a batch is about, which its own address does not name.
     batch_table: OnceCell<String>,
     received: Cell<u64>,
@@ -39,7 +37,7 @@ impl Observed {
     pub(crate) const fn new() -> Self {
         Self {
             target: OnceCell::new(),
-            operation: Cell::new(Operation::Unknown),
+            operation: Cell::new(OperationLabel::Unknown),
             batch_table: OnceCell::new(),
             received: Cell::new(0),
         }
@@ -47,12 +45,12 @@ impl Observed {
 
     /// The client asks which requests a browser may send.
     pub(crate) fn is_preflight(&self) {
-        self.operation.set(Operation::Preflight);
+        self.operation.set(OperationLabel::Preflight);
     }
 
     /// The request was understood.
     pub(crate) fn wants(&self, wanted: &RequestKind) {
-        self.operation.set(operation(wanted));
+        self.operation.set(wanted.label());
         if let RequestKind::Batch(batch) = wanted
             && let Some(table) = batch.table()
         {
@@ -182,43 +180,6 @@ pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
 pub(crate) fn not_let_in(head: &Head<'_>, error: &crate::error::Error) {
     if error.code.facts().status < 500 {
         METRICS.requests.not_let_in(scheme(head), error.code);
-    }
-}
-
-fn operation(wanted: &RequestKind) -> Operation {
-    use request::Operation as Asked;
-    let one = match wanted {
-        RequestKind::Batch(request::batch::Batch::ChangeSet { .. }) => {
-            return Operation::EntityGroupTransaction;
-        }
-        RequestKind::Batch(request::batch::Batch::Query(_)) => return Operation::QueryBatch,
-        RequestKind::One(one) => one,
-    };
-    match one {
-        Asked::QueryTables(_) => Operation::QueryTables,
-        Asked::GetTable { .. } => Operation::GetTable,
-        Asked::CreateTable { .. } => Operation::CreateTable,
-        Asked::DeleteTable { .. } => Operation::DeleteTable,
-        Asked::QueryEntities { .. } => Operation::QueryEntities,
-        Asked::GetEntity { .. } => Operation::GetEntity,
-        Asked::Write(write) => written(write),
-        Asked::GetPolicies { .. } => Operation::GetTableAcl,
-        Asked::SetPolicies { .. } => Operation::SetTableAcl,
-        Asked::GetProperties(_) => Operation::GetServiceProperties,
-        Asked::SetProperties(_) => Operation::SetServiceProperties,
-        Asked::GetStats => Operation::GetServiceStats,
-        Asked::BelowTable { .. } => Operation::Unknown,
-    }
-}
-
-fn written(write: &EntityWrite) -> Operation {
-    match (write.verb, &write.if_match) {
-        (WriteVerb::Insert, _) => Operation::InsertEntity,
-        (WriteVerb::Replace, IfMatch::Absent) => Operation::InsertOrReplaceEntity,
-        (WriteVerb::Replace, _) => Operation::UpdateEntity,
-        (WriteVerb::Merge, IfMatch::Absent) => Operation::InsertOrMergeEntity,
-        (WriteVerb::Merge, _) => Operation::MergeEntity,
-        (WriteVerb::Delete, _) => Operation::DeleteEntity,
     }
 }
 

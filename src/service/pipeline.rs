@@ -11,11 +11,10 @@ use super::answer::Answer;
 use super::batch::Run;
 use super::body::ReceiveBody;
 use super::clock::system_time;
-use super::execute::execute;
 use super::explain::explain;
 use super::observe::{self, Observed};
+use super::operations::{self, Printer};
 use super::permit::permit;
-use super::print::Printer;
 use super::{CachedStore, Issuer, Served, Service, cors};
 use crate::auth::{self, AccountSet, Identity};
 use crate::codec::failure::ErrorContext;
@@ -23,12 +22,13 @@ use crate::codec::properties::CorsRule;
 use crate::error::{Code, Error, Result};
 use crate::metrics::{METRICS, spent};
 use crate::model::TableName;
-use crate::plan;
+use crate::plan::{self, Plan};
 use crate::request::allow;
+use crate::request::batch::Batch;
 use crate::request::operation::Context;
 use crate::request::options::Options;
 use crate::request::target::{self, Resource, Target};
-use crate::request::{self, Format, Head, Operation, Prefer, RequestKind};
+use crate::request::{self, Format, Head, Prefer, RequestKind};
 use crate::store::{Backend, Store};
 
 /// Time that an operation may take in all (protocol §2.3).
@@ -141,44 +141,56 @@ impl Pipeline<'_> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
         }
-        let (options, max_comparisons) = (&self.options, service.max_comparisons);
-        let context = Context { head, options, body: &body.bytes, max_comparisons };
-        let mut request = request::read(&context, target)?;
-        self.observed.wants(&request.wanted);
-        self.operate(target, identity, &mut request).await
-    }
-
-    async fn operate(
-        &self,
-        target: &Target,
-        identity: &Identity,
-        request: &mut request::Request,
-    ) -> Result<Answer> {
-        let CachedStore { store, cors } = self.service.store_of(target);
-        let now = self.service.version_clock.now();
-        let page_time = page_time(time_allowed(self.options.any_case("timeout")));
-        let operation = match &mut request.wanted {
-            RequestKind::One(operation) => operation,
-            RequestKind::Batch(batch) => {
-                let version = self.head.version()?;
-                let run = Run { store, target, identity, version, occasion: self.occasion, page_time, now };
+        let (planned, printer) = self.planned(target, identity, &body.bytes)?;
+        let CachedStore { store, cors } = service.store_of(target);
+        let plan = match planned {
+            Planned::One(ref plan) => plan,
+            Planned::Batch(batch) => {
+                let (version, now) = (head.version()?, printer.now);
+                let (occasion, page_time) = (self.occasion, self.page_time());
+                let run = Run { store, target, identity, version, occasion, page_time, now };
                 return Box::pin(run.batch(batch)).await;
             }
+            Planned::BelowTable(error) => {
+                return Err(Box::pin(below_missing_table(store, target, identity, error)).await?);
+            }
+        };
+        let answer = operations::run(store, plan, printer).await?;
+        if matches!(plan, Plan::SetProperties(_)) {
+            cors.forget(&target.account);
+        }
+        Ok(answer)
+    }
+
+    /// Reads and plans a request, and refuses what its sender may not do.
+    fn planned<'t>(
+        &self,
+        target: &'t Target,
+        identity: &Identity,
+        body: &[u8],
+    ) -> Result<(Planned, Printer<'t>)> {
+        let (head, options, max_comparisons) = (self.head, &self.options, self.service.max_comparisons);
+        let request = request::read(&Context { head, options, body, max_comparisons }, target)?;
+        self.observed.wants(&request.wanted);
+        let now = self.service.version_clock.now();
+        let printer = Printer { target, format: request.format, prefer: request.prefer, now };
+        let operation = match request.wanted {
+            RequestKind::One(operation) => operation,
+            RequestKind::Batch(batch) => return Ok((Planned::Batch(batch), printer)),
         };
         let planned = match plan::plan(operation) {
             Err(error) if matches!(target.resource, Resource::BelowTable { .. }) => {
-                return Err(below_missing_table(store, target, identity, error).await?);
+                return Ok((Planned::BelowTable(error), printer));
             }
             planned => planned?,
         };
         let mut plan = permit(identity, target, planned)?;
-        plan.end_page_within(page_time);
-        let printer = Printer { target, format: request.format, prefer: request.prefer, now };
-        let answer = execute(store, &plan, operation, printer).await?;
-        if matches!(operation, Operation::SetProperties(_)) {
-            cors.forget(&target.account);
-        }
-        Ok(answer)
+        plan.end_page_within(self.page_time());
+        Ok((Planned::One(plan), printer))
+    }
+
+    fn page_time(&self) -> Duration {
+        page_time(time_allowed(self.options.any_case("timeout")))
     }
 
     fn front_door(&self, error: &Error) -> Answer {
@@ -206,6 +218,15 @@ impl Pipeline<'_> {
         let format = Format::negotiate(self.head, &self.options);
         Answer::refusal(error, format.for_errors(), Prefer::of(self.head), &self.occasion)
     }
+}
+
+/// What a request is, once it is read and may be done.
+enum Planned {
+    One(Plan),
+    /// Its parts are planned one by one.
+    Batch(Batch),
+    /// An operation below a table that is wrong, unless the table is missing.
+    BelowTable(Error),
 }
 
 /// The error of an insert below a table that has no keys, as that of a client that takes
@@ -247,8 +268,8 @@ mod tests {
     use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
     use crate::auth::issue::{Grant, SasSubject};
     use crate::model::Ticks;
+    use crate::plan::TableScan;
     use crate::plan::scan::MAX_TIME;
-    use crate::plan::{Plan, TableScan};
     use crate::service::{BodyMemory, Limits, VersionClock};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 
@@ -326,9 +347,9 @@ mod tests {
     fn pages_end_within_the_time_that_the_client_gives() {
         let page = |timeout| {
             let scan = TableScan { spans: Vec::new(), residual: None, rows: 1, time: MAX_TIME };
-            let mut plan = Plan::ListTables(scan);
+            let mut plan = Plan::QueryTables { scan, select: None };
             plan.end_page_within(page_time(time_allowed(timeout)));
-            let Plan::ListTables(scan) = plan else { unreachable!() };
+            let Plan::QueryTables { scan, .. } = plan else { unreachable!() };
             scan.time
         };
         for unlimited in [None, Some("30"), Some("7"), Some("900")] {

@@ -2,6 +2,7 @@
 
 mod circles;
 mod names;
+mod operations;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,21 @@
+//! A path below a table, which is an error that depends on the table, as recorded.
+
+use super::printer::Printer;
+use crate::error::{Code, Result};
+use crate::model::TableName;
+use crate::request::target::key_count_mismatch;
+use crate::service::Answer;
+use crate::store::Backend;
+
+pub(super) async fn run(
+    store: &impl Backend,
+    table: &TableName,
+    is_query: bool,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    Err(match store.get_table(printer.account(), table).await? {
+        None => Code::TableNotFound.into(),
+        Some(_) if is_query => Code::NotImplemented.into(),
+        Some(_) => key_count_mismatch(printer.account(), table.as_given()),
+    })
+}

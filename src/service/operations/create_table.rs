@@ -1,0 +1,13 @@
+//! Create Table (protocol §3.3).
+
+use super::printer::Printer;
+use crate::error::Result;
+use crate::model::TableName;
+use crate::service::Answer;
+use crate::store::Backend;
+
+pub(super) async fn run(store: &impl Backend, table: &TableName, printer: &Printer<'_>) -> Result<Answer> {
+    store.create_table(printer.account(), table, printer.now).await?;
+    let location = format!("{}/Tables('{}')", printer.target.base, table.as_given());
+    printer.created(location, || printer.table_document(201, table.as_given()))
+}

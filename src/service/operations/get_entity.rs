@@ -1,0 +1,24 @@
+//! Get Entity (protocol §3.8).
+
+use super::printer::Printer;
+use crate::codec::json::write::Select;
+use crate::error::{Code, Result};
+use crate::model::version::etag;
+use crate::model::{Key, TableName};
+use crate::service::Answer;
+use crate::service::answer::ETAG;
+use crate::store::Backend;
+
+pub(super) async fn run(
+    store: &impl Backend,
+    table: &TableName,
+    key: &Key,
+    select: Option<&Select>,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    let Some(entity) = store.get(printer.account(), table, key).await? else {
+        return Err(Code::ResourceNotFound.into());
+    };
+    let answer = printer.entity_document(200, table.as_given(), &entity, select)?;
+    Ok(answer.with(ETAG, etag(entity.modified)))
+}

@@ -1,0 +1,14 @@
+//! Get Table ACL (protocol §3.5).
+
+use super::printer::Printer;
+use crate::codec::policies;
+use crate::error::Result;
+use crate::model::TableName;
+use crate::service::Answer;
+use crate::store::Backend;
+
+pub(super) async fn run(store: &impl Backend, table: &TableName, printer: &Printer<'_>) -> Result<Answer> {
+    let stored = store.policies(printer.account(), table).await?;
+    let found = stored.map(|text| policies::from_stored(&text)).transpose()?.unwrap_or_default();
+    Ok(Answer::xml(200, policies::write(&found)))
+}

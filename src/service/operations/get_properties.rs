@@ -1,0 +1,13 @@
+//! Get Table Service Properties (protocol §3.6).
+
+use super::printer::Printer;
+use crate::codec::properties::{self, Layout};
+use crate::error::Result;
+use crate::service::Answer;
+use crate::store::Backend;
+
+pub(super) async fn run(store: &impl Backend, layout: Layout, printer: &Printer<'_>) -> Result<Answer> {
+    let stored = store.properties(printer.account()).await?;
+    let found = stored.map(|text| properties::from_stored(&text)).transpose()?.unwrap_or_default();
+    Ok(Answer::xml(200, properties::write(&found, layout)))
+}

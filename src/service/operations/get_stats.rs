@@ -1,0 +1,21 @@
+//! Get Table Service Stats (protocol §16).
+
+use super::printer::Printer;
+use crate::codec::properties::{self, Replication};
+use crate::error::{Code, Result};
+use crate::service::Answer;
+use crate::store::Backend;
+
+/// The primary has no stats to show. A secondary that cannot be asked is what its stats are
+/// there to report.
+pub(super) async fn run(store: &impl Backend, printer: &Printer<'_>) -> Result<Answer> {
+    if !printer.target.secondary {
+        return Err(Code::InvalidQueryParameterValue.into());
+    }
+    let replication = match store.current_until(printer.now).await {
+        Ok(Some(until)) => Replication::Live(until),
+        Ok(None) => Replication::Bootstrap,
+        Err(_) => Replication::Unavailable,
+    };
+    Ok(Answer::xml(200, properties::write_stats(replication)))
+}

@@ -1,0 +1,113 @@
+//! What the answers of several operations share (protocol §3).
+
+use crate::codec::atom::write::{Atom, AtomDocument, Style};
+use crate::codec::json::write::{self as json, Metadata, MetadataContext, Select};
+use crate::error::Result;
+use crate::model::{Stored, Ticks};
+use crate::request::{Format, Prefer, Representation, Target};
+use crate::service::Answer;
+use crate::service::answer::{DATA_SERVICE_ID, DATA_SERVICE_VERSION, LOCATION, PREFERENCE_APPLIED};
+
+/// The name under which tables are listed.
+pub(super) const TABLES: &str = "Tables";
+
+/// What printing the answer to a request takes besides its plan.
+#[derive(Clone, Copy)]
+pub(crate) struct Printer<'a> {
+    pub target: &'a Target,
+    pub format: Format,
+    pub prefer: Option<Prefer>,
+    pub now: Ticks,
+}
+
+impl<'a> Printer<'a> {
+    /// The account that the request is sent to.
+    pub(super) fn account(&self) -> &'a str {
+        &self.target.account
+    }
+
+    pub(super) fn context<'b>(
+        &'b self,
+        metadata: Metadata,
+        table: &'b str,
+        select: Option<&'b Select>,
+    ) -> MetadataContext<'b> {
+        MetadataContext { metadata, base: &self.target.base, account: &self.target.account, table, select }
+    }
+
+    pub(super) fn atom<'b>(&'b self, style: Style, table: &'b str, select: Option<&'b Select>) -> Atom<'b> {
+        Atom { context: self.context(Metadata::Minimal, table, select), style, now: self.now }
+    }
+
+    /// The document of a table.
+    ///
+    /// # Errors
+    /// Where the client does not accept a form in which it can be printed.
+    pub(super) fn table_document(&self, status: u16, name: &str) -> Result<Answer> {
+        Ok(match self.format.for_body()? {
+            Representation::Json(metadata) => {
+                let body = json::table_document(&self.context(metadata, TABLES, None), name);
+                Answer::document(status, metadata.content_type(), body)
+            }
+            Representation::Atom(style) => {
+                let body = self.atom(style, TABLES, None).table_document(name);
+                in_atom(status, style, AtomDocument::Entry, body)
+            }
+        })
+    }
+
+    /// The document of an entity.
+    ///
+    /// # Errors
+    /// As [`Printer::table_document`], and for an entity that is not in stored form.
+    pub(super) fn entity_document(
+        &self,
+        status: u16,
+        table: &str,
+        entity: &Stored,
+        select: Option<&Select>,
+    ) -> Result<Answer> {
+        Ok(match self.format.for_body()? {
+            Representation::Json(metadata) => {
+                let body = json::entity_document(&self.context(metadata, table, select), entity)?;
+                Answer::document(status, metadata.content_type(), body)
+            }
+            Representation::Atom(style) => {
+                let body = self.atom(style, table, select).entity_document(entity)?;
+                in_atom(status, style, AtomDocument::Entry, body)
+            }
+        })
+    }
+
+    /// 201 with the document, or 204 without, as the client prefers.
+    pub(super) fn created(
+        &self,
+        location: String,
+        document: impl FnOnce() -> Result<Answer>,
+    ) -> Result<Answer> {
+        let answer = match self.prefer {
+            Some(Prefer::NoContent) => {
+                Answer::empty(204).with(LOCATION, location.clone()).with(DATA_SERVICE_ID, location)
+            }
+            _ => document()?.with(LOCATION, location),
+        };
+        Ok(self.preferring(answer))
+    }
+
+    /// The answer with the preference that it honours.
+    pub(super) fn preferring(&self, answer: Answer) -> Answer {
+        match self.prefer {
+            Some(prefer) => answer.with(PREFERENCE_APPLIED, prefer.applied()),
+            None => answer,
+        }
+    }
+}
+
+/// An Atom document as an answer.
+pub(super) fn in_atom(status: u16, style: Style, kind: AtomDocument, body: String) -> Answer {
+    let answer = Answer::document(status, style.content_type(kind), body);
+    match style {
+        Style::Classic => answer.with(DATA_SERVICE_VERSION, style.data_service_version()),
+        Style::Modern => answer,
+    }
+}

@@ -1,0 +1,92 @@
+//! Query Entities (protocol §3.7). A page is printed while it is read.
+
+use super::printer::{Printer, in_atom};
+use crate::codec::atom::write::AtomDocument;
+use crate::codec::feed::{Feed, FeedForm};
+use crate::codec::json::write::Select;
+use crate::error::{Code, Error, Result};
+use crate::model::TableName;
+use crate::model::entity::BorrowedEntity;
+use crate::plan::{PageEnd, Scan, page};
+use crate::request::Representation;
+use crate::service::Answer;
+use crate::store::{Backend, Collect, Failure};
+
+/// A page of entities, printed as they come.
+struct EntityFeed {
+    feed: Feed,
+    /// Why it cannot be sent.
+    broken: Option<Error>,
+}
+
+impl Collect for EntityFeed {
+    fn take(&mut self, entity: BorrowedEntity<'_>) {
+        if self.broken.is_none() {
+            self.broken = self.feed.push(entity).err();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.feed.restart();
+        self.broken = None;
+    }
+}
+
+pub(super) async fn run(
+    store: &impl Backend,
+    table: &TableName,
+    scan: &Scan,
+    select: Option<&Select>,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    let feed = Box::new(open(table.as_given(), scan.rows, select, printer)?);
+    let (feed, end) = read(store, printer.account(), table, scan, feed).await?;
+    close(*feed, &end, printer)
+}
+
+/// A page of no rows still needs a table, and promises no next page: a client
+/// that follows it would never end.
+async fn read<C: Collect>(
+    store: &impl Backend,
+    account: &str,
+    table: &TableName,
+    scan: &Scan,
+    into: C,
+) -> Result<(C, PageEnd), Failure> {
+    if scan.rows > 0 {
+        return store.page(account, table, scan, into).await;
+    }
+    match store.get_table(account, table).await? {
+        Some(_) => Ok((into, PageEnd::default())),
+        None => Err(Code::TableNotFound.into()),
+    }
+}
+
+/// # Errors
+/// Where the client does not accept a form in which it can be printed.
+fn open(table: &str, rows: usize, select: Option<&Select>, printer: &Printer<'_>) -> Result<EntityFeed> {
+    let form = match printer.format.for_body()? {
+        Representation::Json(metadata) => FeedForm::Json(printer.context(metadata, table, select)),
+        Representation::Atom(style) => FeedForm::Atom(printer.atom(style, table, select)),
+    };
+    Ok(EntityFeed { feed: Feed::open(form, rows), broken: None })
+}
+
+/// # Errors
+/// For a row that is not in stored form.
+fn close(feed: EntityFeed, end: &PageEnd, printer: &Printer<'_>) -> Result<Answer> {
+    if let Some(error) = feed.broken {
+        return Err(error);
+    }
+    let body = feed.feed.close();
+    let answer = match printer.format.for_body()? {
+        Representation::Json(metadata) => Answer::document(200, metadata.content_type(), body),
+        Representation::Atom(style) => in_atom(200, style, AtomDocument::Feed, body),
+    };
+    Ok(match &end.next {
+        None => answer,
+        Some(next) => answer
+            .with("x-ms-continuation-NextPartitionKey", page::token(&next.partition))
+            .with("x-ms-continuation-NextRowKey", page::token(&next.row)),
+    })
+}

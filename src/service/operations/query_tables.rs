@@ -1,0 +1,44 @@
+//! Query Tables (protocol §3.1).
+
+use super::printer::{Printer, TABLES, in_atom};
+use crate::codec::atom::write::AtomDocument;
+use crate::codec::json::write::{self as json, Select};
+use crate::error::Result;
+use crate::plan::{TablePage, TableScan, page};
+use crate::request::Representation;
+use crate::service::Answer;
+use crate::store::Backend;
+
+pub(super) async fn run(
+    store: &impl Backend,
+    scan: &TableScan,
+    select: Option<&Select>,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    // A page of no rows promises no next page: a client that follows it would never end.
+    let found = match scan.rows {
+        0 => TablePage::default(),
+        _ => store.list_tables(printer.account(), scan).await?,
+    };
+    print(&found, select, printer)
+}
+
+fn print(found: &TablePage, select: Option<&Select>, printer: &Printer<'_>) -> Result<Answer> {
+    let names = found.tables.iter().map(|table| table.name.as_str());
+    let answer = match printer.format.for_body()? {
+        Representation::Json(metadata) => {
+            let body = json::table_feed(&printer.context(metadata, TABLES, select), names);
+            Answer::document(200, metadata.content_type(), body)
+        }
+        Representation::Atom(style) => {
+            let body = printer.atom(style, TABLES, select).table_feed(names);
+            in_atom(200, style, AtomDocument::Feed, body)
+        }
+    };
+    Ok(match &found.next {
+        None => answer,
+        Some(next) => {
+            answer.with("x-ms-continuation-NextTableName", page::table_token(&next.name, next.created))
+        }
+    })
+}

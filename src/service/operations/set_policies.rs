@@ -1,0 +1,18 @@
+//! Set Table ACL (protocol §3.5).
+
+use super::printer::Printer;
+use crate::codec::policies::{self, Policy};
+use crate::error::Result;
+use crate::model::TableName;
+use crate::service::Answer;
+use crate::store::Backend;
+
+pub(super) async fn run(
+    store: &impl Backend,
+    table: &TableName,
+    new: &[Policy],
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    store.set_policies(printer.account(), table, &policies::to_stored(new)?).await?;
+    Ok(Answer::bare(204))
+}

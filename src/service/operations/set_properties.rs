@@ -1,0 +1,16 @@
+//! Set Table Service Properties (protocol §3.6).
+
+use super::printer::Printer;
+use crate::codec::properties::{self, ServiceProperties};
+use crate::error::Result;
+use crate::service::Answer;
+use crate::store::Backend;
+
+pub(super) async fn run(
+    store: &impl Backend,
+    members: &ServiceProperties,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    store.set_properties(printer.account(), &properties::to_stored(members)?).await?;
+    Ok(Answer::bare(202))
+}

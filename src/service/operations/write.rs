@@ -1,0 +1,46 @@
+//! Insert, replace, merge, upsert and delete of one entity (protocol §3.9 to §3.11). What they
+//! mean is `plan::decide`.
+
+use super::printer::Printer;
+use crate::codec::json::write::as_stored;
+use crate::codec::uri;
+use crate::error::Result;
+use crate::model::TableName;
+use crate::model::version::etag;
+use crate::plan::{Write, WriteKind, Written};
+use crate::service::Answer;
+use crate::service::answer::ETAG;
+use crate::store::Backend;
+
+pub(super) async fn run(
+    store: &impl Backend,
+    table: &TableName,
+    write: &Write,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    let written = store.write(printer.account(), table, write, printer.now).await?;
+    print(table, write, written, printer)
+}
+
+/// The answer to a write that was done, alone or in a change set.
+///
+/// # Errors
+/// Where the client does not accept a form in which an inserted entity can be printed.
+pub(crate) fn print(
+    table: &TableName,
+    write: &Write,
+    written: Written,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    let Some(modified) = written.modified else { return Ok(Answer::empty(204)) };
+    if write.kind != WriteKind::Insert {
+        return Ok(printer.preferring(Answer::empty(204)).with(ETAG, etag(modified)));
+    }
+    let table = table.as_given();
+    let address = uri::entity_address(table, &write.key.partition, &write.key.row);
+    let answer = printer.created([&printer.target.base, "/", &address].concat(), || {
+        let entity = as_stored(write.key.clone(), write.properties.stored().clone(), modified);
+        printer.entity_document(201, table, &entity, None)
+    })?;
+    Ok(answer.with(ETAG, etag(modified)))
+}

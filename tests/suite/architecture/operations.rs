@@ -1,0 +1,83 @@
+//! The files that a new operation touches are those that docs/architecture.md lists.
+
+use std::collections::BTreeSet;
+
+use super::{code, sources};
+
+/// Files that name single operations because these are special, so no new one has to go there.
+const SPECIAL: [&str; 3] = [
+    // Which operations a batch may hold.
+    "request/batch.rs",
+    // Has this server follow the service properties that a request has set.
+    "service/pipeline.rs",
+    // Narrows queries to the keys that a signature allows.
+    "service/permit.rs",
+];
+
+/// What a plan or operation is called in code: `QueryTables` of `Plan::QueryTables`.
+fn named(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for prefix in ["Plan::", "Operation::"] {
+        for (at, _) in code.match_indices(prefix) {
+            let is_whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            let name: String =
+                code[at + prefix.len()..].chars().take_while(char::is_ascii_alphanumeric).collect();
+            if is_whole && name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                found.insert(name);
+            }
+        }
+    }
+    found
+}
+
+/// The paths in the row of docs/architecture.md that starts with these words.
+fn documented(row: &str) -> Vec<String> {
+    let page = include_str!("../../../docs/architecture.md");
+    let line = page.lines().find(|line| line.starts_with(&format!("| {row} |"))).expect("the row is there");
+    line.split('`').skip(1).step_by(2).filter(|text| text.ends_with(".rs")).map(str::to_owned).collect()
+}
+
+/// `set_policies.rs` for `SetPolicies`.
+fn own_file(operation: &str) -> String {
+    let mut file = String::new();
+    for letter in operation.chars() {
+        if letter.is_ascii_uppercase() && !file.is_empty() {
+            file.push('_');
+        }
+        file.push(letter.to_ascii_lowercase());
+    }
+    format!("service/operations/{file}.rs")
+}
+
+#[test]
+fn an_operation_is_found_in_the_documented_files_and_nowhere_else() {
+    let documented = documented("a new operation");
+    assert!(documented.len() <= 9, "{documented:?}");
+    let sources = sources();
+    let path = |at: &std::path::Path| at.display().to_string();
+    let operations = sources.iter().find(|s| path(&s.path) == "service/operations/mod.rs");
+    let operations = named(&code(&operations.expect("operations are run there").text));
+    assert!(operations.len() > 10, "{operations:?}");
+
+    // One by one: each documented file, but the one of its own, knows them all.
+    for operation in &operations {
+        let own = own_file(operation);
+        assert!(sources.iter().any(|s| path(&s.path) == own), "{operation} has no file {own}");
+    }
+    let by_name: BTreeSet<String> = sources
+        .iter()
+        .filter(|source| !named(&code(&source.text)).is_disjoint(&operations))
+        .map(|source| path(&source.path))
+        .filter(|file| !SPECIAL.contains(&file.as_str()))
+        .collect();
+    for file in &by_name {
+        assert!(documented.contains(file), "{file} names operations, and is not documented");
+    }
+    // These know operations by what they look like or are called, not by their variants.
+    let others = ["request/allow.rs", "metrics/operation.rs", "service/operations/get_stats.rs"];
+    for file in &documented {
+        let is_known = by_name.contains(file) || others.contains(&file.as_str());
+        assert!(is_known, "{file} is documented, and names no operation");
+        assert!(sources.iter().any(|s| path(&s.path) == *file), "there is no {file}");
+    }
+}
