@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
@@ -9,15 +10,14 @@ use std::time::{Duration, Instant};
 use actix_web::dev::Server;
 use actix_web::rt::System;
 use actix_web::web::Data;
-use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::accounts::{Follower, LoadError};
+use crate::accounts::{Follower, LoadError, ReplicaRules};
 use crate::admin::{self, Admin};
 use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
-use crate::service::{BodyMemory, CachedStore, Issuer, Service, Throttle, VersionClock};
+use crate::service::{BodyMemory, Issuer, Service, Throttle, VersionClock};
 use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
@@ -30,7 +30,7 @@ const PURGE_IDLE: Duration = Duration::from_secs(5);
 const PURGE_REST: u32 = 19;
 /// The least pause after a purge step.
 const PURGE_PAUSE: Duration = Duration::from_millis(5);
-/// Pause between two looks for changes of the stored accounts.
+/// Pause between two looks for changes of accounts.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the line on standard output begins with that says that the server answers.
@@ -131,7 +131,7 @@ pub(crate) fn connection_demand(config: &Config, allowed: u32) -> Option<Connect
 
 /// Logs how many connections this server may open of those that there are.
 async fn tell_of_connections(config: Config, service: Arc<Service>) {
-    let Store::Postgres(store) = &service.primary.store else { return };
+    let Store::Postgres(store) = &service.primary else { return };
     let demand = match store.allowed_connections().await {
         Ok(allowed) => connection_demand(&config, allowed),
         Err(failure) => return tracing::debug!(?failure, "the limit of connections is not known"),
@@ -168,33 +168,25 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     process::started();
     let lock = lock(&config.database)?;
     let (primary, secondary) = open(&config.database).await?;
-    let given = config.accounts.clone();
-    let (follower, accounts) = match &config.master_key {
-        Some(master) => {
-            let (follower, accounts) = Follower::start(&primary, master.clone(), given).await?;
-            (Some(Arc::new(follower)), accounts)
-        }
-        None => (None, given),
-    };
     let service = Arc::new(Service {
-        primary: primary.into(),
-        secondary: secondary.map(CachedStore::from),
-        accounts: ArcSwap::from_pointee(accounts),
+        follower: Follower::start(&primary, config.master_key.clone(), config.accounts.clone()).await?,
+        primary,
+        secondary,
+        replica_rules: ReplicaRules::default(),
         version_clock: VersionClock::default(),
         issuer: config.trust.clone().map(Issuer::new),
         limits: config.limits,
         body_memory: BodyMemory::new(config.limits.body_memory),
-        throttle: config.max_requests_per_second.map(Throttle::new),
+        max_requests_per_second: config.max_requests_per_second.and_then(NonZeroU32::new),
+        throttle: Throttle::default(),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
     actix_web::rt::spawn(tell_of_connections(config.clone(), service.clone()));
-    if let Some(follower) = follower.clone() {
-        actix_web::rt::spawn(follow_accounts(service.clone(), follower));
-    }
-    actix_web::rt::spawn(look_for_replica(service.clone()));
+    actix_web::rt::spawn(follow_accounts(service.clone()));
+    actix_web::rt::spawn(follow_replica(service.clone()));
     let listen = |error| AppError::Listen(config.listen, error);
     let listener = http::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
@@ -209,7 +201,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
-    let admin = start_admin(config, &service, follower)?;
+    let admin = start_admin(config, &service)?;
     let edge =
         Edge { service: Arc::clone(&service), proxies: config.proxies.clone(), busy_poll: config.busy_poll };
     let server = http::listen(server, listener, edge, tls).map_err(listen)?.run();
@@ -222,16 +214,12 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
 }
 
 /// Starts to answer operators, where the settings say so.
-fn start_admin(
-    config: &Config,
-    service: &Arc<Service>,
-    follower: Option<Arc<Follower>>,
-) -> Result<Option<(Server, Data<Admin>)>, AppError> {
+fn start_admin(config: &Config, service: &Arc<Service>) -> Result<Option<(Server, Data<Admin>)>, AppError> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let failed = |error| AppError::Listen(settings.listen, error);
     let listener = http::bind(settings.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let admin = Data::new(Admin::new(service.clone(), settings.token.clone(), follower, settings.test_mode));
+    let admin = Data::new(Admin::new(service.clone(), settings.token.clone(), settings.test_mode));
     let server = admin::listen(listener, admin.clone()).map_err(failed)?;
     tracing::info!("operators are answered at http://{address}");
     if settings.test_mode {
@@ -323,26 +311,36 @@ async fn serve_until(
     if let Some(tracer) = &up.service.tracer {
         tracer.flush();
     }
-    up.service.primary.store.close().await;
+    up.service.primary.close().await;
     drop(lock);
     ended.map_err(AppError::Run)
 }
 
-/// Says so where the replica cannot be asked. The primary is served anyway.
-async fn look_for_replica(service: Arc<Service>) {
+/// Follows the CORS rules of the replica. While it does not answer, the known ones stay, and the
+/// primary is served anyway.
+async fn follow_replica(service: Arc<Service>) {
     let Some(replica) = &service.secondary else { return };
-    if let Err(failure) = replica.store.current_until(service.version_clock.now()).await {
-        tracing::warn!(?failure, "the secondary database does not answer yet");
+    let mut away = false;
+    loop {
+        match service.replica_rules.follow(replica).await {
+            Ok(()) => away = false,
+            Err(failure) if !away => {
+                away = true;
+                tracing::warn!(?failure, "the secondary database does not answer yet");
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(FOLLOW_PAUSE).await;
     }
 }
 
-/// Serves the stored accounts as they are changed. While the database does not
+/// Follows the accounts, their CORS rules and limits. While the database does not
 /// answer, those that are known stay.
-async fn follow_accounts(service: Arc<Service>, follower: Arc<Follower>) {
+async fn follow_accounts(service: Arc<Service>) {
     let mut away = false;
     loop {
         tokio::time::sleep(FOLLOW_PAUSE).await;
-        match follower.follow(&service.primary.store, &service.accounts).await {
+        match service.follower.follow(&service.primary).await {
             Ok(changed) => {
                 away = false;
                 if changed {
@@ -363,7 +361,7 @@ async fn follow_accounts(service: Arc<Service>, follower: Arc<Follower>) {
 async fn purge_forever(service: Arc<Service>) {
     let mut counted: Option<Instant> = None;
     loop {
-        let store = &service.primary.store;
+        let store = &service.primary;
         if counted.is_none_or(|at| at.elapsed() >= PURGE_IDLE) {
             if let Ok(tables) = store.backlog().await {
                 METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));

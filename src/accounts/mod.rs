@@ -5,12 +5,16 @@
 //! Keys are handed out in base64 where they are made, and nowhere else.
 
 mod follow;
+mod replica;
+
+use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 pub(crate) use follow::{Follower, LoadError, check};
+pub(crate) use replica::ReplicaRules;
 
 use crate::auth::accounts::is_account_name;
 use crate::auth::seal::{KeySlot, MasterKeys, NONCE};
@@ -21,6 +25,8 @@ use crate::store::{AccountChange, Backend, Failure, Fault, Resealed, StoredAccou
 const KEY: usize = 64;
 /// Bytes of a key that is given, at most.
 const MAX_KEY: usize = 1024;
+/// Requests a second that an account may be limited to.
+pub(crate) const MAX_REQUESTS_PER_SECOND: u32 = 1_000_000;
 /// Tries against others that change the same account.
 const ATTEMPTS: u32 = 5;
 
@@ -31,6 +37,8 @@ pub(crate) enum AccountsError {
     Name(String),
     #[error("a key must have 1 to {MAX_KEY} bytes")]
     KeyLength,
+    #[error("a limit must be 1 to {MAX_REQUESTS_PER_SECOND} requests a second")]
+    Limit,
     #[error("there is an account {0} already")]
     Exists(String),
     #[error("there is no account {0} in the database")]
@@ -127,9 +135,38 @@ pub(crate) async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAcco
     found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
 }
 
+/// How many requests of each account servers answer in a second, where that is limited.
+///
+/// # Errors
+/// [`AccountsError::Store`].
+pub(crate) async fn limits<B: Backend>(store: &B) -> Result<HashMap<String, u32>, AccountsError> {
+    let options = store.account_options().await?;
+    Ok(options.into_iter().filter_map(|options| Some((options.name, options.requests_per_second?))).collect())
+}
+
+/// Limits how many requests of an account each server answers in a second, or ends its limit.
+/// The account may be one of the settings.
+///
+/// # Errors
+/// [`AccountsError::Name`] for a name that no account can have, [`AccountsError::Limit`].
+pub(crate) async fn limit<B: Backend>(
+    store: &B,
+    name: &str,
+    requests_per_second: Option<u32>,
+) -> Result<(), AccountsError> {
+    if !is_account_name(name) {
+        return Err(AccountsError::Name(name.to_owned()));
+    }
+    if requests_per_second.is_some_and(|limit| !(1..=MAX_REQUESTS_PER_SECOND).contains(&limit)) {
+        return Err(AccountsError::Limit);
+    }
+    change(store, name, AccountChange::Limit { name: name.to_owned(), requests_per_second }).await
+}
+
 /// An account as operators see it, without its keys.
-pub(crate) fn shown(account: &StoredAccount) -> Value {
+pub(crate) fn shown(account: &StoredAccount, limits: &HashMap<String, u32>) -> Value {
     json!({
+        "requestsPerSecond": limits.get(&account.name),
         "name": account.name,
         "disabled": account.disabled,
         "created": account.created.to_canonical(),
@@ -194,7 +231,7 @@ pub(crate) async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), Acco
 pub(crate) async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result<usize, AccountsError> {
     for _ in 0..ATTEMPTS {
         // The count first: it then is no longer so if anything changes after it.
-        let seen = store.account_changes().await?;
+        let seen = store.account_changes().await?.accounts;
         let stored = store.accounts().await?;
         let accounts: Vec<Resealed> = stored
             .iter()

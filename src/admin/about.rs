@@ -12,7 +12,7 @@ pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
 /// Name, version, database and time since the start.
 pub(crate) async fn version(call: &Call<'_>) -> Outcome {
-    let database = match &call.admin.service.primary.store {
+    let database = match &call.admin.service.primary {
         Store::Postgres(_) => "postgres",
         Store::Sqlite(_) => "sqlite",
     };

@@ -14,8 +14,9 @@ use tokio::time::timeout;
 use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::accounts::{self, AccountsError, Follower};
-use crate::auth::seal::KeySlot;
+use crate::auth::seal::{KeySlot, MasterKeys};
 use crate::error::{Code, Error};
+use crate::request::target::Accounts as _;
 use crate::service::clock::system_time;
 use crate::store::{Failure, Store};
 
@@ -38,6 +39,14 @@ struct Rotated {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct AccountLimits {
+    /// Null ends the limit.
+    #[serde(deserialize_with = "Option::deserialize")]
+    requests_per_second: Option<u32>,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
@@ -46,9 +55,10 @@ struct Nothing {}
 /// # Errors
 /// 409 without a master key, and those of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
-    follower(call)?;
+    master(call)?;
     let found = timely(accounts::list(store(call))).await?;
-    Ok(Reply::json(200, &found.iter().map(accounts::shown).collect::<Value>()))
+    let limits = timely(accounts::limits(store(call))).await?;
+    Ok(Reply::json(200, &found.iter().map(|account| accounts::shown(account, &limits)).collect::<Value>()))
 }
 
 /// One account, without its keys.
@@ -59,7 +69,8 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
     let found = timely(accounts::find(store(call), call.parameter("name"))).await?;
-    Ok(Reply::json(200, &accounts::shown(&found)))
+    let limits = timely(accounts::limits(store(call))).await?;
+    Ok(Reply::json(200, &accounts::shown(&found, &limits)))
 }
 
 /// Adds an account, and shows its keys once.
@@ -70,14 +81,14 @@ pub(crate) async fn read(call: &Call<'_>) -> Outcome {
 /// those of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let Added { name, keys } = body(call)?;
-    let follower = stored(call, &name)?;
+    let master = stored(call, &name)?;
     let keys = keys.map(|[first, second]| Some([decoded(&first)?, decoded(&second)?]));
     if keys.as_ref().is_some_and(Option::is_none) {
         return Err(Refusal::bad_request("keys: not base64"));
     }
     let now = system_time();
-    let added = accounts::add(store(call), follower.master(), &name, keys.flatten(), now);
-    let added = changed(call, follower, "added", &name, added).await?;
+    let added = accounts::add(store(call), master, &name, keys.flatten(), now);
+    let added = changed(call, "added", &name, added).await?;
     Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys })))
 }
 
@@ -88,15 +99,15 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
 pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     let Rotated { slot: number } = body(call)?;
     let name = call.parameter("name");
-    let follower = stored(call, name)?;
+    let master = stored(call, name)?;
     let slot = match number {
         1 => KeySlot::First,
         2 => KeySlot::Second,
         _ => return Err(Refusal::bad_request("slot: must be 1 or 2")),
     };
     let now = system_time();
-    let rotated = accounts::rotate(store(call), follower.master(), name, slot, now);
-    let key = changed(call, follower, "rotated a key of", name, rotated).await?;
+    let rotated = accounts::rotate(store(call), master, name, slot, now);
+    let key = changed(call, "rotated a key of", name, rotated).await?;
     Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key })))
 }
 
@@ -107,10 +118,42 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
 pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
-    let follower = stored(call, name)?;
+    stored(call, name)?;
     let change = accounts::set_disabled(store(call), name, disabled);
-    changed(call, follower, if disabled { "disabled" } else { "enabled" }, name, change).await?;
+    changed(call, if disabled { "disabled" } else { "enabled" }, name, change).await?;
     Ok(Reply::json(200, &json!({ "name": name, "disabled": disabled })))
+}
+
+/// How many requests of an account each server answers in a second, if that is limited. The
+/// account may be one of the settings.
+///
+/// # Errors
+/// 404 for an unknown one; those of the database.
+pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
+    let name = served(call)?;
+    let limits = timely(accounts::limits(store(call))).await?;
+    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limits.get(name) })))
+}
+
+/// Limits an account, or ends its limit, which leaves that of the settings.
+///
+/// # Errors
+/// As [`read_limits`]; 400 for a limit that is none.
+pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
+    let AccountLimits { requests_per_second } = body(call)?;
+    let name = served(call)?;
+    let change = accounts::limit(store(call), name, requests_per_second);
+    changed(call, "changed the limits of", name, change).await?;
+    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": requests_per_second })))
+}
+
+/// The account that the call names, which is one of the settings or of the database.
+fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
+    let name = call.parameter("name");
+    if follower(call).accounts().exists(name) {
+        return Ok(name);
+    }
+    Err(Refusal::new(404, "AccountNotFound", format!("this server serves no account {name}")))
 }
 
 /// Removes an account and its keys. Its tables stay, out of reach.
@@ -120,30 +163,34 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
 pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
-    let follower = stored(call, name)?;
-    changed(call, follower, "removed", name, accounts::remove(store(call), name)).await?;
+    stored(call, name)?;
+    changed(call, "removed", name, accounts::remove(store(call), name)).await?;
     Ok(Reply::json(200, &json!({ "removed": name })))
 }
 
 fn store<'a>(call: &'a Call<'_>) -> &'a Store {
-    &call.admin.service.primary.store
+    &call.admin.service.primary
 }
 
-fn follower<'a>(call: &'a Call<'_>) -> Result<&'a Follower, Refusal> {
-    call.admin.follower.as_deref().ok_or_else(|| {
+fn follower<'a>(call: &'a Call<'_>) -> &'a Follower {
+    &call.admin.service.follower
+}
+
+fn master<'a>(call: &'a Call<'_>) -> Result<&'a MasterKeys, Refusal> {
+    follower(call).master().ok_or_else(|| {
         let message = "This server has no master key, so it does not serve the accounts of the database.";
         Refusal::new(409, "NoMasterKey", message)
     })
 }
 
 /// Where an account of this name is one of the database, not of the settings.
-fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a Follower, Refusal> {
-    let follower = follower(call)?;
-    if follower.is_given(name) {
+fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal> {
+    let master = master(call)?;
+    if follower(call).is_given(name) {
         let message = "This account is one of the server's settings, and is changed there.";
         return Err(Refusal::new(409, "AccountOfSettings", message));
     }
-    Ok(follower)
+    Ok(master)
 }
 
 fn body<'a, T: Deserialize<'a>>(call: &'a Call<'_>) -> Result<T, Refusal> {
@@ -169,18 +216,13 @@ async fn timely<T>(work: impl Future<Output = Result<T, AccountsError>>) -> Resu
 /// Waits for a change, and serves it.
 async fn changed<T>(
     call: &Call<'_>,
-    follower: &Follower,
     done: &'static str,
     account: &str,
     change: impl Future<Output = Result<T, AccountsError>>,
 ) -> Result<T, Refusal> {
     let outcome = timely(change).await?;
     tracing::info!(account, "an operator {done} an account");
-    // Done is done: if it cannot be read back now, it is followed in a moment.
-    let followed = timeout(PATIENCE, follower.follow(store(call), &call.admin.service.accounts)).await;
-    if !matches!(followed, Ok(Ok(_))) {
-        tracing::warn!(account, "the change is not served yet");
-    }
+    follower(call).follow_own_change(store(call)).await;
     Ok(outcome)
 }
 
@@ -189,6 +231,7 @@ impl From<AccountsError> for Refusal {
         let (status, code) = match error {
             AccountsError::Name(_) => (400, "InvalidAccountName"),
             AccountsError::KeyLength => (400, "InvalidKey"),
+            AccountsError::Limit => (400, "InvalidLimit"),
             AccountsError::Exists(_) => (409, "AccountExists"),
             AccountsError::Unknown(_) => (404, "AccountNotFound"),
             AccountsError::MasterKey | AccountsError::Closed(_) => (409, "OtherMasterKey"),

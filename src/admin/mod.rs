@@ -24,7 +24,6 @@ pub(crate) use call::{Call, Refusal, Reply};
 pub(crate) use guard::AdminToken;
 pub(crate) use listen::listen;
 
-use crate::accounts::Follower;
 use crate::service::Service;
 
 /// What answering operators takes.
@@ -34,20 +33,13 @@ pub(crate) struct Admin {
     pub token: Option<AdminToken>,
     /// Whether test suites may reset and restore what is stored.
     pub test_mode: bool,
-    /// Where the accounts of the database are served.
-    pub follower: Option<Arc<Follower>>,
     stopping: AtomicBool,
 }
 
 impl Admin {
     /// For a server that serves.
-    pub(crate) fn new(
-        service: Arc<Service>,
-        token: Option<AdminToken>,
-        follower: Option<Arc<Follower>>,
-        test_mode: bool,
-    ) -> Self {
-        Self { service, token, test_mode, follower, stopping: AtomicBool::new(false) }
+    pub(crate) fn new(service: Arc<Service>, token: Option<AdminToken>, test_mode: bool) -> Self {
+        Self { service, token, test_mode, stopping: AtomicBool::new(false) }
     }
 
     /// From now on the server is not ready: it finishes what it has begun.

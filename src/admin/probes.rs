@@ -25,7 +25,7 @@ pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
     if call.admin.is_stopping() {
         return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
     }
-    match timeout(PATIENCE, call.admin.service.primary.store.answers()).await {
+    match timeout(PATIENCE, call.admin.service.primary.answers()).await {
         Ok(Ok(())) => Ok(Reply::json(200, &json!({ "status": "ready" }))),
         _ => Err(Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")),
     }

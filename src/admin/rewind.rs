@@ -78,7 +78,7 @@ fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
         return Err(Refusal::bad_request("account is the only parameter, given once at most"));
     }
     let account = call.query("account")?;
-    if account.as_ref().is_some_and(|name| !call.admin.service.accounts.load().exists(name)) {
+    if account.as_ref().is_some_and(|name| !call.admin.service.follower.accounts().exists(name)) {
         return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
     }
     Ok(account)

@@ -47,6 +47,8 @@ pub(crate) const ROUTES: &[Route] = &[
     token("DELETE", "/accounts/{name}", |call| Box::pin(accounts::remove(call))),
     token("POST", "/accounts/{name}/disable", |call| Box::pin(accounts::set_disabled(call, true))),
     token("POST", "/accounts/{name}/enable", |call| Box::pin(accounts::set_disabled(call, false))),
+    guarded("GET", "/accounts/{name}/limits", |call| Box::pin(accounts::read_limits(call))),
+    token("PUT", "/accounts/{name}/limits", |call| Box::pin(accounts::set_limits(call))),
     token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))),
     for_tests("POST", "/test/reset", |call| Box::pin(rewind::reset(call))),
     for_tests("GET", "/test/snapshots", |call| Box::pin(rewind::list(call))),

@@ -55,7 +55,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     let begun = Instant::now();
     let service = &call.admin.service;
     let account = call.query("account")?.ok_or_else(|| Refusal::bad_request("account: missing"))?;
-    if !service.accounts.load().exists(&account) {
+    if !service.follower.accounts().exists(&account) {
         return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
     }
     let rows = match call.query("limit")?.map(|text| text.parse::<usize>()) {
@@ -65,7 +65,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     };
     let from = call.query("from")?.unwrap_or_default().to_ascii_lowercase();
     let spans = vec![Span { lower: Key::new(from, ""), upper: None }];
-    let store = &service.primary.store;
+    let store = &service.primary;
     let scan = TableScan { spans, residual: None, rows, time: MAX_TIME };
     let page = store.list_tables(&account, &scan).await.map_err(Error::from)?;
     let mut next = page.next.map(|entry| entry.name);

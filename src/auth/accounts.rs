@@ -1,12 +1,15 @@
 //! The accounts that this process serves.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
+use crate::codec::properties::CorsRule;
 use crate::request::target::Accounts;
 
 /// The account that every client library knows by heart (protocol §10).
@@ -59,11 +62,25 @@ impl std::fmt::Debug for AccountKey {
     }
 }
 
-/// Accounts with their keys, and the hosts that name them.
+/// What a server knows of an account.
+#[derive(Debug, Clone, Default)]
+struct ServedAccount {
+    /// Without keys: disabled.
+    keys: Vec<AccountKey>,
+    cors: Arc<[CorsRule]>,
+    requests_per_second: Option<NonZeroU32>,
+}
+
+impl ServedAccount {
+    fn with_keys(keys: Vec<AccountKey>) -> Self {
+        Self { keys, ..Self::default() }
+    }
+}
+
+/// What a server knows of its accounts at one time, and the hosts that name them.
 #[derive(Debug, Clone, Default)]
 pub struct AccountSet {
-    /// Without keys: disabled.
-    accounts: HashMap<String, Vec<AccountKey>>,
+    accounts: HashMap<String, ServedAccount>,
     host_suffixes: Vec<String>,
 }
 
@@ -91,15 +108,30 @@ impl AccountSet {
     pub(crate) fn beside(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
         let mut set = self.clone();
         for (name, keys) in others {
-            set.accounts.entry(name).or_insert(keys);
+            set.accounts.entry(name).or_insert_with(|| ServedAccount::with_keys(keys));
         }
         set
+    }
+
+    /// Gives an account its CORS rules and its limit. One that is not served is left out.
+    pub(crate) fn set_options(
+        &mut self,
+        account: &str,
+        cors: Arc<[CorsRule]>,
+        requests_per_second: Option<NonZeroU32>,
+    ) {
+        if let Some(served) = self.accounts.get_mut(account) {
+            (served.cors, served.requests_per_second) = (cors, requests_per_second);
+        }
     }
 
     /// The well-known development account and nothing else.
     pub fn development(host_suffixes: Vec<String>) -> Self {
         let key = STANDARD.decode(DEVELOPMENT_KEY).ok().and_then(AccountKey::new);
-        let accounts = HashMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), key.into_iter().collect())]);
+        let accounts = HashMap::from([(
+            DEVELOPMENT_ACCOUNT.to_owned(),
+            ServedAccount::with_keys(key.into_iter().collect()),
+        )]);
         Self { accounts, host_suffixes }
     }
 
@@ -125,7 +157,7 @@ impl AccountSet {
                 .map(|key| STANDARD.decode(key).ok().filter(|k| !k.is_empty()).and_then(AccountKey::new))
                 .collect::<Option<Vec<_>>>()
                 .ok_or_else(|| AccountError::Key(name.to_owned()))?;
-            if set.accounts.insert(name.to_owned(), keys).is_some() {
+            if set.accounts.insert(name.to_owned(), ServedAccount::with_keys(keys)).is_some() {
                 return Err(AccountError::Twice(name.to_owned()));
             }
         }
@@ -134,19 +166,30 @@ impl AccountSet {
 
     /// Whether there is an account of this name that must not be served.
     pub(crate) fn is_disabled(&self, account: &str) -> bool {
-        self.accounts.get(account).is_some_and(Vec::is_empty)
+        self.accounts.get(account).is_some_and(|served| served.keys.is_empty())
     }
 
     /// The keys of an account, each of which signs validly.
     pub fn keys(&self, account: &str) -> Option<&[AccountKey]> {
-        self.accounts.get(account).map(Vec::as_slice)
+        self.accounts.get(account).map(|served| served.keys.as_slice())
+    }
+
+    /// The CORS rules of an account.
+    pub(crate) fn cors(&self, account: &str) -> Arc<[CorsRule]> {
+        self.accounts.get(account).map(|served| Arc::clone(&served.cors)).unwrap_or_default()
+    }
+
+    /// How many requests of an account this server answers in a second, where an operator
+    /// has limited them.
+    pub(crate) fn requests_per_second(&self, account: &str) -> Option<NonZeroU32> {
+        self.accounts.get(account)?.requests_per_second
     }
 
     /// Some account with its first key, base64, for a connection string: the
     /// first by name.
     pub(crate) fn sample(&self) -> Option<(&str, String)> {
-        let (name, keys) = self.accounts.iter().min_by_key(|(name, _)| name.as_str())?;
-        Some((name, STANDARD.encode(keys.first()?.bytes())))
+        let (name, served) = self.accounts.iter().min_by_key(|(name, _)| name.as_str())?;
+        Some((name, STANDARD.encode(served.keys.first()?.bytes())))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `rowhouse account …`: accounts that are kept in the database.
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::Utc;
@@ -28,6 +30,12 @@ const ROTATE_EXAMPLES: &str = "Examples:
   rowhouse account rotate myaccount --key 2   # then move the clients to the new key 2
   rowhouse account rotate myaccount --key 1   # then nothing knows the old key 1 any more";
 
+const LIMIT_EXAMPLES: &str = "Examples:
+  rowhouse account limit myaccount --requests-per-second 500
+  rowhouse account limit myaccount --none   # what servers have as --max-requests-per-second holds again
+
+The account may be one of the settings. Servers follow within seconds.";
+
 const RESEAL_EXAMPLE: &str = "Example:
   openssl rand -base64 32 > new.key
   rowhouse account reseal --old-master-key-file master.key --master-key-file new.key
@@ -52,6 +60,9 @@ pub(crate) enum AccountCommand {
     /// Serve a disabled account again
     #[command(after_help = "Example:\n  rowhouse account enable myaccount")]
     Enable(NameArguments),
+    /// Limit how many requests of an account each server answers in a second, or end its limit
+    #[command(after_help = LIMIT_EXAMPLES)]
+    Limit(LimitArguments),
     /// Remove an account and its keys; its tables stay, out of reach until the name is added again
     #[command(after_help = "Example:\n  rowhouse account remove myaccount")]
     Remove(NameArguments),
@@ -114,6 +125,25 @@ pub(crate) struct NameArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LimitArguments {
+    /// The account's name
+    name: String,
+    /// Requests that each server answers in a second; more are refused with 503 ServerBusy
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        required_unless_present = "none",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(accounts::MAX_REQUESTS_PER_SECOND))
+    )]
+    requests_per_second: Option<u32>,
+    /// End the limit
+    #[arg(long, conflicts_with = "requests_per_second")]
+    none: bool,
+    #[command(flatten)]
+    place: AccountsPlace,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ResealArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
@@ -150,6 +180,7 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
         AccountCommand::Rotate(arguments) => rotate(arguments),
         AccountCommand::Disable(arguments) => set_disabled(arguments, true),
         AccountCommand::Enable(arguments) => set_disabled(arguments, false),
+        AccountCommand::Limit(arguments) => limit(arguments),
         AccountCommand::Reseal(arguments) => reseal(arguments),
         AccountCommand::Remove(NameArguments { name, place }) => {
             block_on(async { Ok(accounts::remove(&place.open().await?, name).await?) })?;
@@ -247,6 +278,16 @@ fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
     place.form.print(&format!("{done} the account {name}."), &json!({ "name": name, "disabled": disabled }))
 }
 
+fn limit(arguments: &LimitArguments) -> Done {
+    let LimitArguments { name, requests_per_second, place, .. } = arguments;
+    block_on(async { Ok(accounts::limit(&place.open_or_make().await?, name, *requests_per_second).await?) })?;
+    let text = match requests_per_second {
+        Some(limit) => format!("Limited the account {name} to {limit} requests a second on each server."),
+        None => format!("Ended the limit of the account {name}."),
+    };
+    place.form.print(&text, &json!({ "name": name, "requestsPerSecond": requests_per_second }))
+}
+
 fn reseal(arguments: &ResealArguments) -> Done {
     let ResealArguments { master_key, place } = arguments;
     let master = needed(master_key)?;
@@ -260,16 +301,21 @@ fn reseal(arguments: &ResealArguments) -> Done {
 }
 
 fn list(place: &AccountsPlace) -> Done {
-    let found = block_on(async { Ok(accounts::list(&place.open().await?).await?) })?;
-    let lines: Vec<String> = found.iter().map(line).collect();
+    let (found, limits) = block_on(async {
+        let store = place.open().await?;
+        Ok((accounts::list(&store).await?, accounts::limits(&store).await?))
+    })?;
+    let lines: Vec<String> = found.iter().map(|account| line(account, &limits)).collect();
     let text =
         if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
-    place.form.print(&text, &Value::Array(found.iter().map(accounts::shown).collect()))
+    place.form.print(&text, &found.iter().map(|account| accounts::shown(account, &limits)).collect::<Value>())
 }
 
-fn line(account: &StoredAccount) -> String {
+fn line(account: &StoredAccount, limits: &HashMap<String, u32>) -> String {
     let state = if account.disabled { "disabled" } else { "enabled" };
     let [first, second] = account.rotated.map(Ticks::to_canonical);
     let created = account.created.to_canonical();
-    format!("{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}", account.name)
+    let limit = limits.get(&account.name).map(|limit| format!(", at most {limit} requests a second"));
+    let limit = limit.unwrap_or_default();
+    format!("{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}{limit}", account.name)
 }

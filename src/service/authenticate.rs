@@ -61,7 +61,7 @@ impl Service {
 
     /// The policies of a table; none of one that is not there.
     async fn policies(&self, target: &Target, table: &TableName) -> Result<Vec<Policy>> {
-        match self.store_of(target).store.policies(&target.account, table).await.map_err(Error::from) {
+        match self.store_of(target).policies(&target.account, table).await.map_err(Error::from) {
             Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),
             Err(error) if error.code == Code::TableNotFound => Ok(Vec::new()),
             Err(error) => Err(error),

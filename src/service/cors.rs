@@ -1,19 +1,14 @@
 //! Requests from pages of other origins (protocol §11.3).
 
-mod cache;
-mod rules;
-
-pub(crate) use cache::CorsCache;
-
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Result};
 use crate::request::Head;
 
-/// CorsHeaders that a page may ask for at most: each is compared with those of the rules,
+/// Headers that a page may ask for at most: each is compared with those of the rules,
 /// for whoever asks.
 const MAX_ASKED: usize = 256;
 
-/// CorsHeaders to add to an answer.
+/// Headers to add to an answer.
 pub(crate) type CorsHeaders = Vec<(&'static str, String)>;
 
 /// What a rule names that allows every origin.

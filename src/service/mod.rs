@@ -18,21 +18,20 @@ mod pipeline;
 mod rewind;
 mod throttle;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
-
-use arc_swap::ArcSwap;
 
 pub(crate) use answer::{Answer, XML};
 pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
 pub(crate) use clock::VersionClock;
-pub(crate) use cors::{CorsCache, CorsHeaders, actual as cors_headers};
+pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain::EXPLANATIONS;
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};
 pub(crate) use throttle::Throttle;
 
-use crate::auth::AccountSet;
+use crate::accounts::{Follower, ReplicaRules};
 use crate::codec::properties::CorsRule;
 use crate::request::Target;
 use crate::store::Store;
@@ -40,32 +39,29 @@ use crate::trace::Tracer;
 
 /// What answering requests takes; shared by all threads.
 pub(crate) struct Service {
-    pub primary: CachedStore,
+    pub primary: Store,
     /// The read replica that `{account}-secondary` reads from, if there is one;
     /// without it that is the primary.
-    pub secondary: Option<CachedStore>,
-    /// The accounts of now; a request keeps those that it began with.
-    pub accounts: ArcSwap<AccountSet>,
+    pub secondary: Option<Store>,
+    /// The accounts with their keys, CORS rules and limits.
+    pub follower: Follower,
+    /// The CORS rules of the secondary.
+    pub replica_rules: ReplicaRules,
     /// What versions are made of: Timestamps and ETags.
     pub version_clock: VersionClock,
     /// Whose tokens are trusted, if any are.
     pub issuer: Option<Issuer>,
     pub limits: Limits,
     pub body_memory: BodyMemory,
-    /// What each account may ask for, if that is limited.
-    pub throttle: Option<Throttle>,
+    /// Requests in a second that an account may make which has no limit of its own.
+    pub max_requests_per_second: Option<NonZeroU32>,
+    pub throttle: Throttle,
     /// Comparisons that a filter may hold.
     pub max_comparisons: usize,
     /// Requests that take longer are logged as slow.
     pub slow: Duration,
     /// Where traces go, if anywhere.
     pub tracer: Option<Tracer>,
-}
-
-/// A database, and what is remembered of it.
-pub(crate) struct CachedStore {
-    pub store: Store,
-    pub cors: CorsCache,
 }
 
 /// An answer, and what goes into the headers that all answers have.
@@ -76,16 +72,10 @@ pub(crate) struct Served {
     pub request_id: String,
 }
 
-impl From<Store> for CachedStore {
-    fn from(store: Store) -> Self {
-        Self { store, cors: CorsCache::default() }
-    }
-}
-
 impl Service {
     /// Where requests to an address go. Writes to a secondary are refused
     /// before they get there.
-    fn store_of(&self, target: &Target) -> &CachedStore {
+    fn store_of(&self, target: &Target) -> &Store {
         match &self.secondary {
             Some(secondary) if target.secondary => secondary,
             _ => &self.primary,

@@ -58,6 +58,11 @@ impl Observed {
         }
     }
 
+    /// Whether the request has changed the service properties.
+    pub(crate) fn has_set_properties(&self, answer: &Answer) -> bool {
+        self.operation.get() == OperationLabel::SetServiceProperties && answer.refusal.is_none()
+    }
+
     /// Its body came in.
     pub(crate) fn received(&self, bytes: usize) {
         self.received.set(bytes as u64);

@@ -15,7 +15,7 @@ use super::explain::explain;
 use super::observe::{self, Observed};
 use super::operations::{self, Printer};
 use super::permit::permit;
-use super::{CachedStore, Issuer, Served, Service, cors};
+use super::{Issuer, Served, Service, cors};
 use crate::auth::{self, AccountSet, Identity};
 use crate::codec::failure::ErrorContext;
 use crate::codec::properties::CorsRule;
@@ -42,7 +42,7 @@ impl Service {
         let (options, flaw) = Options::read(&head.query);
         let occasion = ErrorContext { request_id: &request_id, now: system_time() };
         let observed = Observed::new();
-        let accounts = self.accounts.load_full();
+        let accounts = self.follower.accounts();
         let pipeline = Pipeline {
             service: self,
             accounts: &accounts,
@@ -93,18 +93,35 @@ impl Pipeline<'_> {
         let until = Instant::now() + time_allowed(self.options.any_case("timeout"));
         if head.method == "OPTIONS" {
             self.observed.is_preflight();
-            return (Box::pin(self.preflight(target, until)).await, Arc::default());
+            return (self.preflight(target), Arc::default());
         }
         let timely = timeout_at(until, self.authenticated(target, body)).await;
         let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
-        // Not within that time: what has been done must not be called a failure for their sake.
-        (answer, self.service.cors_rules(head, target, until).await)
+        if self.observed.has_set_properties(&answer) {
+            // Not within that time: what has been done must not be called a failure.
+            Box::pin(self.service.follower.follow_own_change(&self.service.primary)).await;
+        }
+        (answer, self.cors_rules(target))
     }
 
-    async fn preflight(&self, target: &Target, until: Instant) -> Answer {
-        // Nobody has proven anything here, so not every such request may cost a query.
-        let rules = self.service.cors_rules(self.head, target, until).await;
-        match cors::preflight(self.head, &rules) {
+    /// The rules that may apply to an answer: to a page of another origin, or to any GET.
+    fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
+        if self.head.header("origin").is_none() && self.head.method != "GET" {
+            return Arc::default();
+        }
+        self.rules_of(target)
+    }
+
+    fn rules_of(&self, target: &Target) -> Arc<[CorsRule]> {
+        let service = self.service;
+        match &service.secondary {
+            Some(_) if target.secondary => service.replica_rules.of(&target.account),
+            _ => service.follower.accounts().cors(&target.account),
+        }
+    }
+
+    fn preflight(&self, target: &Target) -> Answer {
+        match cors::preflight(self.head, &self.rules_of(target)) {
             Ok(headers) => {
                 headers.into_iter().fold(Answer::bare(200), |answer, (name, value)| answer.with(name, value))
             }
@@ -134,7 +151,7 @@ impl Pipeline<'_> {
     ) -> Result<Answer> {
         let (service, head) = (self.service, self.head);
         // Not before: strangers must not use up what an account has.
-        service.admit(target)?;
+        service.admit(self.accounts, target)?;
         // Held until the answer is there: what was read from it may borrow.
         let body = body.receive(head, &service.body_memory, service.limits.body).await?;
         self.observed.received(body.bytes.len());
@@ -142,7 +159,7 @@ impl Pipeline<'_> {
             return Err(flaw.clone());
         }
         let (planned, printer) = self.planned(target, identity, &body.bytes)?;
-        let CachedStore { store, cors } = service.store_of(target);
+        let store = service.store_of(target);
         let plan = match planned {
             Planned::One(ref plan) => plan,
             Planned::Batch(batch) => {
@@ -155,11 +172,7 @@ impl Pipeline<'_> {
                 return Err(Box::pin(below_missing_table(store, target, identity, error)).await?);
             }
         };
-        let answer = operations::run(store, plan, printer).await?;
-        if matches!(plan, Plan::SetProperties(_)) {
-            cors.forget(&target.account);
-        }
-        Ok(answer)
+        operations::run(store, plan, printer).await
     }
 
     /// Reads and plans a request, and refuses what its sender may not do.
@@ -261,31 +274,34 @@ fn page_time(allowed: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use arc_swap::ArcSwap;
     use bytes::Bytes;
 
     use super::*;
+    use crate::accounts::{Follower, ReplicaRules};
     use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
     use crate::auth::issue::{Grant, SasSubject};
     use crate::model::Ticks;
     use crate::plan::TableScan;
     use crate::plan::scan::MAX_TIME;
-    use crate::service::{BodyMemory, Limits, VersionClock};
+    use crate::service::{BodyMemory, Limits, Throttle, VersionClock};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn service_whose_clock_was_ahead() -> Arc<Service> {
+    async fn service_whose_clock_was_ahead() -> Arc<Service> {
         let store = SqliteStore::open(&SqliteOptions::new(Location::Memory)).unwrap();
+        let accounts = AccountSet::development(Vec::new());
         Arc::new(Service {
-            primary: Store::Sqlite(store).into(),
+            follower: Follower::start(&store, None, accounts).await.unwrap(),
+            replica_rules: ReplicaRules::default(),
+            primary: Store::Sqlite(store),
             secondary: None,
-            accounts: ArcSwap::from_pointee(AccountSet::development(Vec::new())),
             version_clock: VersionClock::ahead(HOUR),
             issuer: None,
             limits: Limits { head: HOUR, body: HOUR, body_memory: 1 << 20 },
             body_memory: BodyMemory::new(1 << 20),
-            throttle: None,
+            max_requests_per_second: None,
+            throttle: Throttle::default(),
             max_comparisons: 1,
             slow: HOUR,
             tracer: None,
@@ -310,8 +326,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_clock_that_was_ahead_and_was_set_right_locks_nobody_out() {
-        let service = service_whose_clock_was_ahead();
-        let signature = signature(&service.accounts.load());
+        let service = service_whose_clock_was_ahead().await;
+        let signature = signature(&service.follower.accounts());
         let post = async |path: &str, body: &'static str| {
             let headers =
                 [("content-type", "application/json"), ("host", "localhost"), ("x-ms-version", "2019-02-02")];

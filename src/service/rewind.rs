@@ -13,8 +13,8 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub(crate) async fn reset(&self, account: Option<&str>) -> Result<()> {
-        self.primary.store.reset(account, self.version_clock.now()).await.map_err(Error::from)?;
-        self.forget();
+        self.primary.reset(account, self.version_clock.now()).await.map_err(Error::from)?;
+        self.follow_properties().await;
         Ok(())
     }
 
@@ -25,7 +25,7 @@ impl Service {
     /// Those of the database.
     pub(crate) async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
         let name = Uuid::new_v4().simple().to_string();
-        let taken = self.primary.store.take_snapshot(&name, account, self.version_clock.now()).await;
+        let taken = self.primary.take_snapshot(&name, account, self.version_clock.now()).await;
         Ok(taken.map_err(Error::from)?.then_some(name))
     }
 
@@ -34,9 +34,9 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub(crate) async fn restore_snapshot(&self, name: &str) -> Result<bool> {
-        let restored = self.primary.store.restore_snapshot(name, self.version_clock.now()).await;
+        let restored = self.primary.restore_snapshot(name, self.version_clock.now()).await;
         let restored = restored.map_err(Error::from)?;
-        self.forget();
+        self.follow_properties().await;
         Ok(restored)
     }
 
@@ -45,7 +45,7 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub(crate) async fn drop_snapshot(&self, name: &str) -> Result<bool> {
-        self.primary.store.drop_snapshot(name).await.map_err(Error::from)
+        self.primary.drop_snapshot(name).await.map_err(Error::from)
     }
 
     /// All snapshots, the oldest first.
@@ -53,13 +53,11 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub(crate) async fn snapshots(&self) -> Result<Vec<StoreSnapshot>> {
-        self.primary.store.snapshots().await.map_err(Error::from)
+        self.primary.snapshots().await.map_err(Error::from)
     }
 
-    /// Stores let the database check what they remember; nobody checks CORS rules.
-    fn forget(&self) {
-        for place in std::iter::once(&self.primary).chain(&self.secondary) {
-            place.cors.forget_all();
-        }
+    /// Serves the service properties of the database from now on.
+    async fn follow_properties(&self) {
+        self.follower.follow_own_change(&self.primary).await;
     }
 }

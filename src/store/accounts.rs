@@ -26,9 +26,30 @@ pub enum AccountChange {
     Disable { name: String, disabled: bool },
     /// Its tables stay, out of reach until there is an account of this name.
     Remove { name: String },
+    /// Sets or removes the limit of an account, which may be one of the settings.
+    Limit { name: String, requests_per_second: Option<u32> },
     /// Replaces the sealed keys of these accounts, which stay what they are, if
-    /// nothing was changed since [`super::Backend::account_changes`] gave this count.
+    /// no account was changed since [`super::Backend::account_changes`] gave this count.
     Reseal { seen: i64, accounts: Vec<Resealed> },
+}
+
+/// How often what is stored of accounts was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangeCounts {
+    /// Accounts, their keys and state: what [`super::Backend::accounts`] returns.
+    pub accounts: i64,
+    /// Limits and service properties: what [`super::Backend::account_options`] returns.
+    pub options: i64,
+}
+
+/// What is stored of an account besides its keys. The account itself may be one of the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountOptions {
+    pub name: String,
+    /// Its service properties as stored JSON, if any were ever set.
+    pub properties: Option<String>,
+    /// Requests that a server answers it in a second, if an operator has limited them.
+    pub requests_per_second: Option<u32>,
 }
 
 /// An account's keys, sealed anew.

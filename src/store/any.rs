@@ -2,7 +2,10 @@
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
-use super::{AccountChange, Backend, Collect, Rewind, StoreResult, StoreSnapshot, StoredAccount, TableSize};
+use super::{
+    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Rewind, StoreResult, StoreSnapshot,
+    StoredAccount, TableSize,
+};
 use crate::metrics::METRICS;
 use crate::metrics::spent::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
@@ -124,12 +127,16 @@ impl Backend for Store {
         on_either!(self, store => store.size(account, table, most))
     }
 
-    async fn account_changes(&self) -> StoreResult<i64> {
+    async fn account_changes(&self) -> StoreResult<ChangeCounts> {
         on_either!(self, store => store.account_changes())
     }
 
     async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
         on_either!(self, store => store.accounts())
+    }
+
+    async fn account_options(&self) -> StoreResult<Vec<AccountOptions>> {
+        on_either!(self, store => store.account_options())
     }
 
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {

@@ -28,7 +28,7 @@ pub mod postgres;
 pub mod rewind;
 pub mod sqlite;
 
-pub use accounts::{AccountChange, Resealed, StoredAccount};
+pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 pub(crate) use any::Store;
 pub(crate) use inspection::Inspection;
 pub use rewind::{Rewind, StoreSnapshot};
@@ -272,7 +272,7 @@ pub trait Backend: Send + Sync {
     fn properties(&self, account: &str) -> impl Future<Output = StoreResult<Option<String>>> + Send;
 
     /// Replaces those members of the account's service properties that are
-    /// given, and keeps the others.
+    /// given, and keeps the others. Counts as a change of the options.
     fn set_properties(&self, account: &str, members: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Up to when everything that was committed can be read here: `now`, and in
@@ -299,12 +299,15 @@ pub trait Backend: Send + Sync {
         most: u32,
     ) -> impl Future<Output = StoreResult<TableSize>> + Send;
 
-    /// How often stored accounts were changed. Another number than last time
-    /// means that [`Backend::accounts`] has news.
-    fn account_changes(&self) -> impl Future<Output = StoreResult<i64>> + Send;
+    /// How often stored accounts and their options were changed. Another number than last time
+    /// means that [`Backend::accounts`] or [`Backend::account_options`] has news.
+    fn account_changes(&self) -> impl Future<Output = StoreResult<ChangeCounts>> + Send;
 
     /// The stored accounts by name, without those of the settings.
     fn accounts(&self) -> impl Future<Output = StoreResult<Vec<StoredAccount>>> + Send;
+
+    /// Limits and service properties by account, for accounts that have any.
+    fn account_options(&self) -> impl Future<Output = StoreResult<Vec<AccountOptions>>> + Send;
 
     /// Changes stored accounts; `false` if they were not as the change wants them,
     /// and nothing was done.

@@ -37,7 +37,8 @@ use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 use crate::store::{
-    AccountChange, Backend, Collect, Failure, Rewind, StoreResult, StoreSnapshot, StoredAccount, TableSize,
+    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Rewind, StoreResult,
+    StoreSnapshot, StoredAccount, TableSize,
 };
 
 /// A store in PostgreSQL. Nothing in it outlives a statement's check, so any
@@ -202,12 +203,16 @@ impl Backend for PgStore {
         self.with_table(account, table, &mut size::Measure { most }).await
     }
 
-    async fn account_changes(&self) -> StoreResult<i64> {
+    async fn account_changes(&self) -> StoreResult<ChangeCounts> {
         retry(|| self.count_account_changes()).await
     }
 
     async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
         retry(|| self.read_accounts()).await
+    }
+
+    async fn account_options(&self) -> StoreResult<Vec<AccountOptions>> {
+        retry(|| self.read_account_options()).await
     }
 
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::{
-    AccountChange, Backend, Collect, Failure, Fault, Inspection, Rewind, StoreResult, StoreSnapshot,
-    StoredAccount, TableSize,
+    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Fault, Inspection, Rewind,
+    StoreResult, StoreSnapshot, StoredAccount, TableSize,
 };
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
@@ -231,12 +231,16 @@ impl Backend for SqliteStore {
         self.read_apart(move |db| size::size(db, &account, &table, most)).await
     }
 
-    async fn account_changes(&self) -> StoreResult<i64> {
+    async fn account_changes(&self) -> StoreResult<ChangeCounts> {
         self.readers.with(|db| accounts::changes(db).map(Ok))
     }
 
     async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
         self.readers.with(|db| accounts::list(db).map(Ok))
+    }
+
+    async fn account_options(&self) -> StoreResult<Vec<AccountOptions>> {
+        self.readers.with(|db| accounts::options(db).map(Ok))
     }
 
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {

@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 use super::{code, sources};
 
 /// Files that name single operations because these are special, so no new one has to go there.
-const SPECIAL: [&str; 3] = [
+const SPECIAL: [&str; 2] = [
     // Which operations a batch may hold.
     "request/batch.rs",
-    // Has this server follow the service properties that a request has set.
-    "service/pipeline.rs",
     // Narrows queries to the keys that a signature allows.
     "service/permit.rs",
 ];

@@ -158,7 +158,7 @@ fn without_a_master_key_the_accounts_of_the_database_are_not_served() {
 fn without_a_master_key_the_accounts_of_the_database_are_not_read() {
     let site = Site::postgres();
     site.json(&["migrate"]);
-    execute(&site.url, "DROP TABLE accounts, account_changes");
+    execute(&site.url, "DROP TABLE accounts");
     let given = account(1);
     let setting = given.setting();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url, "--accounts", &setting];

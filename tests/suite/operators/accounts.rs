@@ -7,7 +7,7 @@ use crate::support::postgres::text;
 
 const ADMIN: [&str; 4] = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
 
-fn call(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
+pub fn call(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
     let host = admin.address();
     let head = format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n");
     admin.exchange(verb, format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
@@ -18,7 +18,7 @@ fn post(admin: &Wire, path: &str, body: &Value) -> Raw {
 }
 
 #[track_caller]
-fn done(raw: &Raw, status: u16) -> Value {
+pub fn done(raw: &Raw, status: u16) -> Value {
     assert_eq!(raw.status, status, "{}", String::from_utf8_lossy(&raw.body));
     json_of(raw)
 }

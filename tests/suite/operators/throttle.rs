@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 
+use super::accounts::{call, done};
 use super::*;
+use crate::commands::{Site, account_of, soon, status};
 use crate::support::client::Account;
 
 const OVER: Refusal = (503, "ServerBusy", "Operations per second is over the account limit.");
@@ -73,4 +75,68 @@ fn without_the_setting_nobody_is_refused() {
         client.get("/Tables").expect(200);
     }
     assert_eq!(sample(&metrics(&admin), "rowhouse_requests_throttled_total"), 0.0);
+}
+
+#[test]
+fn an_account_is_limited_by_command_and_by_operators_while_servers_run() {
+    for site in Site::both() {
+        let accounts: Vec<Account> = (1..=2).map(account).collect();
+        let setting: Vec<String> = accounts.iter().map(Account::setting).collect();
+        let admin = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
+        let server = site.server(&[&admin[..], &["--accounts", &setting.join(";")]].concat());
+        let admin = admin_of(&server);
+        let [one, two] = [0, 1].map(|at| Client::path_style(server.address(), accounts[at].clone()));
+        let is_limited = |client: &Client| {
+            let answers: Vec<u16> =
+                (0..20).map(|_| client.request("GET", "/Tables").unchecked().send().status).collect();
+            answers.contains(&503)
+        };
+        assert!(!is_limited(&one) && !is_limited(&two));
+
+        // By command, which servers follow. Of the settings, too.
+        let name = accounts[0].name.as_str();
+        let limited = site.json(&["account", "limit", name, "--requests-per-second", "1"]);
+        assert_eq!(limited, json!({ "name": name, "requestsPerSecond": 1 }));
+        soon("the limit", || is_limited(&one));
+        too_soon(&one, || one.get("/Tables")).refused(OVER);
+        assert!(!is_limited(&two), "another account is not limited");
+        let path = format!("/accounts/{name}/limits");
+        assert_eq!(done(&call(&admin, "GET", &path, ""), 200), limited);
+        assert_eq!(site.json(&["account", "limit", name, "--none"])["requestsPerSecond"], Value::Null);
+        soon("the end of the limit", || {
+            std::thread::sleep(Duration::from_millis(1100));
+            !is_limited(&one)
+        });
+
+        // By an operator, at once, and for an account of the database.
+        let added = account_of(&site.json(&["account", "add", "myaccount"]));
+        let three = Client::path_style(server.address(), added.clone());
+        soon("the account", || status(&server, &added, 0) == 200);
+        let put = |name: &str, body: &str| call(&admin, "PUT", &format!("/accounts/{name}/limits"), body);
+        let answer = done(&put("myaccount", r#"{"requestsPerSecond":1}"#), 200);
+        assert_eq!(answer, json!({ "name": "myaccount", "requestsPerSecond": 1 }));
+        assert!(is_limited(&three));
+        assert_eq!(site.json(&["account", "list"])[0]["requestsPerSecond"], 1);
+        assert_eq!(done(&call(&admin, "GET", "/accounts/myaccount", ""), 200)["requestsPerSecond"], 1);
+        let listed = String::from_utf8(site.run(&["account", "list"]).stdout).expect("text");
+        assert!(listed.contains("at most 1 requests a second"), "{listed}");
+        done(&put("myaccount", r#"{"requestsPerSecond":null}"#), 200);
+        std::thread::sleep(Duration::from_millis(1100));
+        assert!(!is_limited(&three));
+
+        // What is no limit changes nothing.
+        for body in ["", "{}", r#"{"requestsPerSecond":"1"}"#, r#"{"requestsPerSecond":1,"more":1}"#, "[]"] {
+            refused(&put("myaccount", body), 400, "BadRequest");
+        }
+        for limit in ["0", "1000001", "4294967295"] {
+            refused(&put("myaccount", &format!(r#"{{"requestsPerSecond":{limit}}}"#)), 400, "InvalidLimit");
+        }
+        refused(&put("nobody", r#"{"requestsPerSecond":1}"#), 404, "AccountNotFound");
+        refused(&call(&admin, "GET", "/accounts/nobody/limits", ""), 404, "AccountNotFound");
+        site.fails(&["account", "limit", "No", "--requests-per-second", "1"], &["3 to 24"]);
+        site.fails(&["account", "limit", name], &["--requests-per-second"]);
+        site.fails(&["account", "limit", name, "--requests-per-second", "0"], &["0"]);
+        site.fails(&["account", "limit", name, "--requests-per-second", "1", "--none"], &["--none"]);
+        assert!(!is_limited(&three));
+    }
 }

@@ -15,7 +15,8 @@ pub async fn sealed_anew_together<B: Backend>(store: &B) {
     for account in [&one, &two] {
         assert!(store.change_account(&AccountChange::Add(account.clone())).await.unwrap());
     }
-    let seen = store.account_changes().await.unwrap();
+    let count = async || store.account_changes().await.unwrap().accounts;
+    let seen = count().await;
     let anew = |account: &StoredAccount, keys: [&[u8]; 2]| Resealed {
         name: account.name.clone(),
         keys: keys.map(<[u8]>::to_vec),
@@ -29,13 +30,39 @@ pub async fn sealed_anew_together<B: Backend>(store: &B) {
     for stale in [seen - 1, seen + 1] {
         let change = AccountChange::Reseal { seen: stale, accounts: accounts.clone() };
         assert!(!store.change_account(&change).await.unwrap());
-        assert_eq!((mine().await, store.account_changes().await.unwrap()), (before.clone(), seen));
+        assert_eq!((mine().await, count().await), (before.clone(), seen));
     }
     let change = AccountChange::Reseal { seen, accounts: accounts.clone() };
     assert!(store.change_account(&change).await.unwrap());
-    assert_eq!(store.account_changes().await.unwrap(), seen + 1);
+    assert_eq!(count().await, seen + 1);
     for (mut was, anew) in [one.clone(), two.clone()].into_iter().zip(accounts) {
         was.keys = anew.keys;
         assert!(mine().await.contains(&was), "only the keys are others");
     }
+}
+
+/// Limits and service properties by account, and that each change of one is counted.
+pub async fn options_by_account<B: Backend>(store: &B) {
+    let (limited, both, none) = (account(), account(), account());
+    let limit =
+        |name: &str, requests_per_second| AccountChange::Limit { name: name.to_owned(), requests_per_second };
+    let count = async || store.account_changes().await.unwrap().options;
+    let of = async |name: &str| {
+        let all = store.account_options().await.unwrap();
+        all.into_iter().find(|options| options.name == name)
+    };
+    let before = count().await;
+    assert!(store.change_account(&limit(&limited, Some(7))).await.unwrap());
+    assert!(store.change_account(&limit(&both, Some(1))).await.unwrap());
+    assert!(store.change_account(&limit(&both, Some(1_000_000))).await.unwrap());
+    store.set_properties(&both, r#"{"a":1}"#).await.unwrap();
+    assert!(count().await >= before + 4);
+    assert_eq!(of(&limited).await.unwrap().requests_per_second, Some(7));
+    assert_eq!(of(&limited).await.unwrap().properties, None);
+    let found = of(&both).await.unwrap();
+    assert_eq!(found.requests_per_second, Some(1_000_000));
+    assert_eq!(found.properties.map(|text| text.replace(' ', "")).as_deref(), Some(r#"{"a":1}"#));
+    assert_eq!(of(&none).await, None);
+    assert!(store.change_account(&limit(&limited, None)).await.unwrap());
+    assert_eq!(of(&limited).await.and_then(|options| options.requests_per_second), None);
 }

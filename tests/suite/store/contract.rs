@@ -24,7 +24,7 @@ macro_rules! contract {
                 upserts_tell_what_they_made, groups_of_merges;
             pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density, large_entities;
             values: stored_unaltered;
-            accounts: sealed_anew_together;
+            accounts: sealed_anew_together, options_by_account;
             pushdown: sql_is_eval;
             rewind: comes_back_as_it_was, one_account_alone, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
         );

@@ -6,23 +6,29 @@ use sqlx::postgres::PgRow;
 use crate::auth::seal::KeySlot;
 use crate::model::Ticks;
 use crate::store::postgres::fault::Effect;
-use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::rows::{StoredColumn, broken_row};
 use crate::store::postgres::{PgStore, statements};
-use crate::store::{AccountChange, Fault, StoreResult, StoredAccount};
+use crate::store::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, StoredAccount};
 
 impl PgStore {
-    pub(crate) async fn count_account_changes(&self) -> StoreResult<i64> {
+    pub(crate) async fn count_account_changes(&self) -> StoreResult<ChangeCounts> {
         let mut lease = self.pool.acquire_to_lock().await?;
-        match lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await? {
-            Some(row) => Ok(row.try_get("changes").map_err(broken_row)?),
-            None => Ok(0),
-        }
+        let row = lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await?;
+        let row = row.ok_or(Fault::Other)?;
+        let count = |name: &str| row.try_get(name).map_err(broken_row);
+        Ok(ChangeCounts { accounts: count("accounts")?, options: count("options")? })
     }
 
     pub(crate) async fn read_accounts(&self) -> StoreResult<Vec<StoredAccount>> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNTS), Effect::Undone).await?;
         rows.iter().map(account).collect()
+    }
+
+    pub(crate) async fn read_account_options(&self) -> StoreResult<Vec<AccountOptions>> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNT_OPTIONS), Effect::Undone).await?;
+        rows.iter().map(options).collect()
     }
 
     pub(crate) async fn try_change_account(&self, change: &AccountChange) -> StoreResult<bool> {
@@ -45,6 +51,9 @@ impl PgStore {
             AccountChange::Disable { name, disabled } => {
                 sqlx::query(statements::DISABLE_ACCOUNT).bind(name).bind(disabled)
             }
+            AccountChange::Limit { name, requests_per_second } => {
+                sqlx::query(statements::LIMIT_ACCOUNT).bind(name).bind(requests_per_second.map(i64::from))
+            }
             AccountChange::Remove { name } => sqlx::query(statements::REMOVE_ACCOUNT).bind(name),
             AccountChange::Reseal { seen, accounts } => {
                 let key = |at: usize| accounts.iter().map(|a| a.keys[at].as_slice()).collect::<Vec<_>>();
@@ -55,6 +64,16 @@ impl PgStore {
         let mut lease = self.pool.acquire_to_lock().await?;
         Ok(lease.row(query, Effect::Unknown).await?.is_some())
     }
+}
+
+fn options(row: &PgRow) -> StoreResult<AccountOptions> {
+    let properties: Option<StoredColumn<'_>> = row.try_get("properties").map_err(broken_row)?;
+    let limit: Option<i64> = row.try_get("requests_per_second").map_err(broken_row)?;
+    Ok(AccountOptions {
+        name: row.try_get("name").map_err(broken_row)?,
+        properties: properties.map(|StoredColumn(text)| text.to_owned()),
+        requests_per_second: limit.map(u32::try_from).transpose().map_err(|_| Fault::Other)?,
+    })
 }
 
 pub(crate) fn account(row: &PgRow) -> StoreResult<StoredAccount> {

@@ -96,40 +96,56 @@ pub(crate) const READ_POLICIES: &str = "SELECT policies FROM tables WHERE accoun
 pub(crate) const WRITE_POLICIES: &str =
     "UPDATE tables SET policies = $3 WHERE account = $1 AND name_lower = $2 RETURNING table_no";
 
-// Service properties.
-
-pub(crate) const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
-/// Replaces the members that are given and keeps the others.
-pub(crate) const MERGE_PROPERTIES: &str = "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
-     ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account";
-
-// Accounts. Each change counts itself in the same statement.
+// Accounts, their limits and service properties. Each change counts itself in the same statement.
 
 macro_rules! counted {
-    ($change:literal) => {
+    ($counter:literal, $change:literal) => {
         concat!(
-            "WITH counted AS (INSERT INTO account_changes AS c (id, changes) VALUES (1, 1) \
-             ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) ",
-            $change,
-            " RETURNING name"
+            "WITH counted AS (INSERT INTO ",
+            $counter,
+            " AS c (id, changes) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) ",
+            $change
         )
     };
 }
 
-pub(crate) const ACCOUNT_CHANGES: &str = "SELECT changes FROM account_changes";
+pub(crate) const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
+/// Replaces the members that are given and keeps the others.
+pub(crate) const MERGE_PROPERTIES: &str = counted!(
+    "account_option_changes",
+    "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
+     ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account"
+);
+pub(crate) const LIST_ACCOUNT_OPTIONS: &str = "SELECT coalesce(p.account, l.name) AS name, p.properties, l.requests_per_second \
+     FROM service_properties AS p FULL JOIN account_limits AS l ON l.name = p.account";
+pub(crate) const LIMIT_ACCOUNT: &str = counted!(
+    "account_option_changes",
+    "INSERT INTO account_limits (name, requests_per_second) VALUES ($1, $2) \
+     ON CONFLICT (name) DO UPDATE SET requests_per_second = excluded.requests_per_second RETURNING name"
+);
+pub(crate) const ACCOUNT_CHANGES: &str = "SELECT \
+     coalesce((SELECT changes FROM account_changes), 0) AS accounts, \
+     coalesce((SELECT changes FROM account_option_changes), 0) AS options";
 pub(crate) const LIST_ACCOUNTS: &str =
     "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name";
 pub(crate) const ADD_ACCOUNT: &str = counted!(
+    "account_changes",
     "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING"
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING RETURNING name"
 );
 /// $2: the key that must be stored; $3 the new one, $4 the time.
-pub(crate) const ROTATE_KEY1: &str =
-    counted!("UPDATE accounts SET key1 = $3, rotated1 = $4 WHERE name = $1 AND key1 = $2");
-pub(crate) const ROTATE_KEY2: &str =
-    counted!("UPDATE accounts SET key2 = $3, rotated2 = $4 WHERE name = $1 AND key2 = $2");
-pub(crate) const DISABLE_ACCOUNT: &str = counted!("UPDATE accounts SET disabled = $2 WHERE name = $1");
-pub(crate) const REMOVE_ACCOUNT: &str = counted!("DELETE FROM accounts WHERE name = $1");
+pub(crate) const ROTATE_KEY1: &str = counted!(
+    "account_changes",
+    "UPDATE accounts SET key1 = $3, rotated1 = $4 WHERE name = $1 AND key1 = $2 RETURNING name"
+);
+pub(crate) const ROTATE_KEY2: &str = counted!(
+    "account_changes",
+    "UPDATE accounts SET key2 = $3, rotated2 = $4 WHERE name = $1 AND key2 = $2 RETURNING name"
+);
+pub(crate) const DISABLE_ACCOUNT: &str =
+    counted!("account_changes", "UPDATE accounts SET disabled = $2 WHERE name = $1 RETURNING name");
+pub(crate) const REMOVE_ACCOUNT: &str =
+    counted!("account_changes", "DELETE FROM accounts WHERE name = $1 RETURNING name");
 /// $1: the count of changes that there must be; $2 names, $3 and $4 their keys.
 pub(crate) const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
      WHERE id = 1 AND changes = $1 RETURNING changes), \
@@ -179,6 +195,8 @@ pub fn all() -> Vec<Cow<'static, str>> {
         REPLAYED,
         ACCOUNT_CHANGES,
         LIST_ACCOUNTS,
+        LIST_ACCOUNT_OPTIONS,
+        LIMIT_ACCOUNT,
         ADD_ACCOUNT,
         ROTATE_KEY1,
         ROTATE_KEY2,

@@ -14,8 +14,16 @@ use crate::store::postgres::connections::{PgOptions, StartError, allowed_connect
 use crate::store::postgres::statements;
 
 /// Tables that a server works on, and what it does to them.
-const TABLES: [&str; 6] =
-    ["tables", "entities", "doomed", "service_properties", "accounts", "account_changes"];
+const TABLES: [&str; 8] = [
+    "tables",
+    "entities",
+    "doomed",
+    "service_properties",
+    "accounts",
+    "account_changes",
+    "account_limits",
+    "account_option_changes",
+];
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 
 const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \

@@ -1,17 +1,17 @@
 //! Accounts that were added by command.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::auth::seal::KeySlot;
 use crate::store::sqlite::rows::{Sqlite, ticks};
-use crate::store::{AccountChange, Resealed, StoredAccount};
+use crate::store::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 
-pub(crate) fn changes(db: &Connection) -> Sqlite<i64> {
-    let counted = db
-        .prepare_cached("SELECT changes FROM account_changes")?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(counted.unwrap_or(0))
+pub(crate) fn changes(db: &Connection) -> Sqlite<ChangeCounts> {
+    db.prepare_cached(
+        "SELECT coalesce((SELECT changes FROM account_changes), 0),
+                coalesce((SELECT changes FROM account_option_changes), 0)",
+    )?
+    .query_row([], |row| Ok(ChangeCounts { accounts: row.get(0)?, options: row.get(1)? }))
 }
 
 pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoredAccount>> {
@@ -19,6 +19,17 @@ pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoredAccount>> {
         "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name",
     )?;
     accounts.query_map([], account)?.collect()
+}
+
+pub(crate) fn options(db: &Connection) -> Sqlite<Vec<AccountOptions>> {
+    let mut options = db.prepare_cached(
+        "SELECT coalesce(p.account, l.name), p.properties, l.requests_per_second
+         FROM service_properties AS p FULL JOIN account_limits AS l ON l.name = p.account",
+    )?;
+    let read = |row: &Row<'_>| {
+        Ok(AccountOptions { name: row.get(0)?, properties: row.get(1)?, requests_per_second: row.get(2)? })
+    };
+    options.query_map([], read)?.collect()
 }
 
 fn account(row: &Row<'_>) -> Sqlite<StoredAccount> {
@@ -62,7 +73,11 @@ pub(crate) fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
         AccountChange::Disable { name, disabled } => db
             .prepare_cached("UPDATE accounts SET disabled = ?2 WHERE name = ?1")?
             .execute(params![name, disabled])?,
-        AccountChange::Reseal { seen, accounts } if changes(db)? == *seen => reseal(db, accounts)?,
+        AccountChange::Limit { name, requests_per_second } => {
+            limit(db, name, *requests_per_second)?;
+            return Ok(true);
+        }
+        AccountChange::Reseal { seen, accounts } if changes(db)?.accounts == *seen => reseal(db, accounts)?,
         AccountChange::Reseal { .. } => 0,
         AccountChange::Remove { name } => {
             db.prepare_cached("DELETE FROM accounts WHERE name = ?1")?.execute([name])?
@@ -76,6 +91,25 @@ pub(crate) fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
         .execute([])?;
     }
     Ok(changed > 0)
+}
+
+fn limit(db: &Connection, name: &str, requests_per_second: Option<u32>) -> Sqlite<()> {
+    db.prepare_cached(
+        "INSERT INTO account_limits (name, requests_per_second) VALUES (?1, ?2)
+         ON CONFLICT (name) DO UPDATE SET requests_per_second = excluded.requests_per_second",
+    )?
+    .execute(params![name, requests_per_second])?;
+    count_option_change(db)
+}
+
+/// Has servers read limits and service properties again.
+pub(crate) fn count_option_change(db: &Connection) -> Sqlite<()> {
+    db.prepare_cached(
+        "INSERT INTO account_option_changes (id, changes) VALUES (1, 1)
+         ON CONFLICT (id) DO UPDATE SET changes = changes + 1",
+    )?
+    .execute([])?;
+    Ok(())
 }
 
 fn reseal(db: &Connection, accounts: &[Resealed]) -> Sqlite<usize> {

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
 use crate::model::TableName;
+use crate::store::sqlite::catalog::accounts::count_option_change;
 use crate::store::sqlite::rows::Sqlite;
 use crate::store::{Fault, StoreResult};
 
@@ -54,5 +55,6 @@ pub(crate) fn merge_properties(db: &Connection, account: &str, members: &str) ->
          ON CONFLICT (account) DO UPDATE SET properties = excluded.properties",
     )?
     .execute(params![account, serde_json::Value::Object(merged).to_string()])?;
+    count_option_change(db)?;
     Ok(Ok(()))
 }

@@ -10,6 +10,7 @@ const STEPS: &[M<'_>] = &[
     M::up(include_str!("../../../../migrations/sqlite/0001_tables_and_entities.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0002_service_properties.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0003_accounts.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0004_account_limits.sql")),
 ];
 /// The version since which there are accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;

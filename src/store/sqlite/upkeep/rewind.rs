@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::model::Ticks;
 use crate::store::bucket::{bucket, new_table_no};
 use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
+use crate::store::sqlite::catalog::accounts::count_option_change;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 
@@ -55,7 +56,7 @@ pub(crate) fn reset(db: &Connection, account: Option<&str>, now: Ticks) -> Sqlit
     ] {
         db.prepare_cached(text)?.execute([account])?;
     }
-    Ok(())
+    count_option_change(db)
 }
 
 pub(crate) fn take(db: &Connection, name: &str, account: Option<&str>, now: Ticks) -> Sqlite<bool> {
