@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use rowhouse::codec::sent::ValidatedProperties;
+use rowhouse::codec::validated::ValidatedProperties;
 use rowhouse::model::{EdmValue, Key, TableName, Ticks};
 use rowhouse::plan::{Write, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};

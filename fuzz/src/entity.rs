@@ -6,7 +6,7 @@ use rowhouse::codec::atom::write::{Atom, Style};
 use rowhouse::codec::feed::{Feed, FeedForm};
 use rowhouse::codec::json::read::{self as json_read, EntityBody};
 use rowhouse::codec::json::write::{self as json_write, Metadata, MetadataContext};
-use rowhouse::codec::sent::ValidatedProperties;
+use rowhouse::codec::validated::ValidatedProperties;
 use rowhouse::codec::stored::{self, PropertyFinder};
 use rowhouse::error::Result;
 use rowhouse::model::edm::utf16_len;

@@ -21,7 +21,7 @@ use crate::service::clock::system_time;
 use crate::store::{Failure, Store};
 
 /// Time that a call may take; what is found out later is not told.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -207,7 +207,7 @@ fn decoded(key: &str) -> Option<Vec<u8>> {
 }
 
 async fn timely<T>(work: impl Future<Output = Result<T, AccountsError>>) -> Result<T, Refusal> {
-    match timeout(PATIENCE, work).await {
+    match timeout(CALL_TIMEOUT, work).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(Error::from(Code::OperationTimedOut).into()),
     }

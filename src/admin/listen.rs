@@ -13,7 +13,7 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
 use bytes::Bytes;
 use tokio::time::timeout;
 
-use super::crowd::{Crowd, Seat};
+use super::connections::{OpenConnection, OpenConnections};
 use super::guard::{self, Asking};
 use super::routes::{Access, ROUTES, Route};
 use super::{Admin, Call, Refusal, Reply};
@@ -32,7 +32,7 @@ const MAX_CONNECTIONS: usize = 256;
 /// Those of the operating system.
 pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
     let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
-    let crowd = Crowd::default();
+    let crowd = OpenConnections::default();
     let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);
     let server = server.on_connect(move |connection, data| {
         if let Some(seat) = crowd.enter(connection) {
@@ -91,7 +91,7 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
     }
     let body = whole(body).await?;
     // From here on the connection is not one that asks nothing.
-    let _busy = http.conn_data::<Arc<Seat>>().map(|seat| seat.busy());
+    let _busy = http.conn_data::<Arc<OpenConnection>>().map(|seat| seat.busy());
     let call = Call { admin, query: http.query_string(), parameters, body: &body };
     (route.handler)(&call).await
 }

@@ -8,7 +8,7 @@
 mod about;
 mod accounts;
 mod call;
-mod crowd;
+mod connections;
 mod figures;
 mod guard;
 mod listen;

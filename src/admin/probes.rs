@@ -10,7 +10,7 @@ use super::{Call, Refusal, Reply};
 use crate::store::Backend as _;
 
 /// Time that the database has to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The process runs.
 pub(crate) async fn live(_: &Call<'_>) -> Outcome {
@@ -25,7 +25,7 @@ pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
     if call.admin.is_stopping() {
         return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));
     }
-    match timeout(PATIENCE, call.admin.service.primary.answers()).await {
+    match timeout(DATABASE_TIMEOUT, call.admin.service.primary.answers()).await {
         Ok(Ok(())) => Ok(Reply::json(200, &json!({ "status": "ready" }))),
         _ => Err(Refusal::new(503, "DatabaseUnavailable", "The database does not answer.")),
     }

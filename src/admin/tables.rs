@@ -19,7 +19,7 @@ const TABLES: usize = 25;
 /// Entities of each table that are looked at.
 const SAMPLE: u32 = 10_000;
 /// After this time an answer has no further tables.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_FOR_TABLES: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,7 +71,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     let mut next = page.next.map(|entry| entry.name);
     let mut measured = Vec::with_capacity(page.tables.len());
     for entry in page.tables {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIME_FOR_TABLES {
             next = Some(entry.name);
             break;
         }

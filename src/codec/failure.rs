@@ -13,30 +13,30 @@ pub struct ErrorContext<'a> {
 }
 
 /// The message that clients see: index prefix, text, request id and time.
-fn message(error: &Error, occasion: &ErrorContext<'_>) -> String {
+fn message(error: &Error, context: &ErrorContext<'_>) -> String {
     let prefix = error.index.map(|i| format!("{i}:")).unwrap_or_default();
     format!(
         "{prefix}{}\nRequestId:{}\nTime:{}",
         error.text(),
-        occasion.request_id,
-        occasion.now.to_seven_digits()
+        context.request_id,
+        context.now.to_seven_digits()
     )
 }
 
 /// `{"odata.error":…}`, the same at every metadata level.
-pub fn json(error: &Error, occasion: &ErrorContext<'_>) -> String {
+pub fn json(error: &Error, context: &ErrorContext<'_>) -> String {
     let mut out = String::with_capacity(256);
     out.push_str("{\"odata.error\":{\"code\":");
     push_string(&mut out, error.code.facts().code);
     out.push_str(",\"message\":{\"lang\":\"en-US\",\"value\":");
-    push_string(&mut out, &message(error, occasion));
+    push_string(&mut out, &message(error, context));
     out.push_str("}}}");
     out
 }
 
 /// `<m:error>`, the form of failed authentication and of XML operations.
-pub fn xml(error: &Error, occasion: &ErrorContext<'_>) -> String {
-    let text = message(error, occasion);
+pub fn xml(error: &Error, context: &ErrorContext<'_>) -> String {
+    let text = message(error, context);
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
          xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><m:code>{}</m:code>\
@@ -47,24 +47,24 @@ pub fn xml(error: &Error, occasion: &ErrorContext<'_>) -> String {
 }
 
 /// `<error>`, the form of errors of the table layer in XML since 2013-08-15.
-pub(crate) fn table_xml(error: &Error, occasion: &ErrorContext<'_>) -> String {
+pub(crate) fn table_xml(error: &Error, context: &ErrorContext<'_>) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
          xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{}</code>\
          <message xml:lang=\"en-US\">{}</message></error>",
         error.code.facts().code,
-        escaped(&message(error, occasion)),
+        escaped(&message(error, context)),
     )
 }
 
 /// `<error>` in lines, the form in which the front end refuses versions.
-pub(crate) fn front_end_xml(error: &Error, occasion: &ErrorContext<'_>) -> String {
+pub(crate) fn front_end_xml(error: &Error, context: &ErrorContext<'_>) -> String {
     format!(
         "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error \
          xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>{}</code>\r\n  \
          <message xml:lang=\"en-US\">{}</message>\r\n</error>",
         error.code.facts().code,
-        escaped(&message(error, occasion)),
+        escaped(&message(error, context)),
     )
 }
 
@@ -104,16 +104,16 @@ mod tests {
     #[test]
     fn bodies_look_as_recorded() {
         let now = Ticks::parse("2017-08-30T13:20:10.5Z").unwrap();
-        let occasion = ErrorContext { request_id: "id", now };
+        let context = ErrorContext { request_id: "id", now };
         let error = Error::from(Code::EntityAlreadyExists).at(2);
         assert_eq!(
-            json(&error, &occasion),
+            json(&error, &context),
             "{\"odata.error\":{\"code\":\"EntityAlreadyExists\",\"message\":{\"lang\":\"en-US\",\"value\":\
              \"2:The specified entity already exists.\\nRequestId:id\\nTime:2017-08-30T13:20:10.5000000Z\"}}}"
         );
         let error = Error::with_message(Code::FilterSyntax, "Syntax error at position 1 in '<&'.");
         assert_eq!(
-            xml(&error, &occasion),
+            xml(&error, &context),
             "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
              xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\
              <m:code>InvalidInput</m:code><m:message xml:lang=\"en-US\">Syntax error at position 1 in '&lt;&amp;'.\n\

@@ -22,11 +22,11 @@ use actix_web::{App, Error};
 
 use super::connection::Connection;
 use super::http2::serve_connection;
-use super::patience::Impatient;
 use super::serve::{Edge, serve};
 use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use super::tls::Tls;
 use super::wire::WireCase;
+use super::write_timeout::WriteTimeout;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -112,7 +112,7 @@ pub(crate) fn listen(
                             Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
                         };
                         let is_http_2 = connection.is_http_2();
-                        let connection = Impatient::new(connection, limits.body);
+                        let connection = WriteTimeout::new(connection, limits.body);
                         if is_http_2 {
                             let stop = stop.notified();
                             return serve_connection(connection, &*http_2, peer, limits, stop)

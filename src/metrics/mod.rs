@@ -6,12 +6,12 @@
 //! allocated. Sums are made when somebody asks for [`text::print`].
 
 pub(crate) mod cells;
+pub(crate) mod database_time;
 pub(crate) mod operation;
 pub(crate) mod process;
 pub(crate) mod requests;
-pub(crate) mod seldom;
-pub(crate) mod spent;
 pub(crate) mod text;
+pub(crate) mod warning_limiter;
 
 use cells::{Counter, Gauge, Histogram};
 pub(crate) use operation::{OperationLabel, Scheme};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::codec::sent::ValidatedProperties;
 use crate::codec::stored;
+use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Result};
 use crate::model::entity::{StoredProperties, check_names, check_size, counted};
 use crate::model::names::ordinal;

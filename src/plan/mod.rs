@@ -3,10 +3,10 @@
 
 pub(crate) mod decide;
 pub mod filter;
+pub(crate) mod merge_limits;
 pub mod page;
 pub mod predicate;
 pub mod query;
-pub(crate) mod room;
 pub mod scan;
 pub mod span;
 pub mod write;

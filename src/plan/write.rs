@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::ChangeSet;
 use super::decide::{Write, WriteKind};
-use crate::codec::sent::ValidatedProperties;
+use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error, Result};
 use crate::model::names::{KeyPart, check_body_key, check_key_length, check_url_key};
 use crate::model::{Key, TableName};

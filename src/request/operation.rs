@@ -10,7 +10,7 @@ use crate::codec::json::read as json;
 use crate::codec::json::write::Select;
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, Layout, ServiceProperties};
-use crate::codec::sent::ValidatedProperties;
+use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error, Result};
 use crate::metrics::OperationLabel;
 use crate::model::{IfMatch, Key};

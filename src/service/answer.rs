@@ -60,9 +60,9 @@ impl Answer {
     }
 
     /// A refusal by an operation that speaks XML.
-    pub(crate) fn xml_refusal(error: &Error, occasion: &ErrorContext<'_>) -> Self {
+    pub(crate) fn xml_refusal(error: &Error, context: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
-        let answer = Self::xml(facts.status, failure::xml(error, occasion));
+        let answer = Self::xml(facts.status, failure::xml(error, context));
         // As recorded: the message is the reason phrase too.
         let refusal = Some(error.code);
         Self { reason: Some(facts.message), refusal, ..answer }
@@ -71,9 +71,9 @@ impl Answer {
     }
 
     /// The refusal of a version that is none, by a front end that does not look at Accept.
-    pub(crate) fn unknown_version(error: &Error, occasion: &ErrorContext<'_>) -> Self {
+    pub(crate) fn unknown_version(error: &Error, context: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
-        let answer = Self::xml(facts.status, failure::front_end_xml(error, occasion));
+        let answer = Self::xml(facts.status, failure::front_end_xml(error, context));
         Self { reason: Some(facts.message), refusal: Some(error.code), ..answer }
     }
 
@@ -105,11 +105,11 @@ impl Answer {
         error: &Error,
         representation: Representation,
         prefer: Option<Prefer>,
-        occasion: &ErrorContext<'_>,
+        context: &ErrorContext<'_>,
     ) -> Self {
         let (content_type, body) = match representation {
-            Representation::Json(metadata) => (metadata.content_type(), failure::json(error, occasion)),
-            Representation::Atom(Style::Modern) => (TABLE_XML, failure::table_xml(error, occasion)),
+            Representation::Json(metadata) => (metadata.content_type(), failure::json(error, context)),
+            Representation::Atom(Style::Modern) => (TABLE_XML, failure::table_xml(error, context)),
             Representation::Atom(Style::Classic) => ("application/xml", failure::atom(error)),
         };
         let mut answer = Self::document(error.code.facts().status, content_type, body);
@@ -137,14 +137,14 @@ impl Answer {
         error: &Error,
         head: &Head,
         challenge: Option<String>,
-        occasion: &ErrorContext<'_>,
+        context: &ErrorContext<'_>,
     ) -> Self {
         let facts = error.code.facts();
         let speaks_json = head.header("accept").is_some_and(|accept| accept.contains("json"));
         let (content_type, body) = if speaks_json {
-            ("application/json", failure::json(error, occasion))
+            ("application/json", failure::json(error, context))
         } else {
-            ("application/xml", failure::xml(error, occasion))
+            ("application/xml", failure::xml(error, context))
         };
         // As recorded: the message is the reason phrase too.
         let reason = Some(facts.message);

@@ -30,7 +30,7 @@ pub(crate) struct Run<'a, S> {
     pub target: &'a Target,
     pub identity: &'a Identity,
     pub version: ApiVersion,
-    pub occasion: ErrorContext<'a>,
+    pub error_context: ErrorContext<'a>,
     /// What the rows of a page may take.
     pub page_time: Duration,
     pub now: Ticks,
@@ -138,13 +138,13 @@ impl<S: Backend> Run<'_, S> {
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
-        explain(error, &self.occasion);
+        explain(error, &self.error_context);
         let representation = printing.format.for_errors();
         let version = match representation {
             Representation::Atom(style) => style.data_service_version(),
             Representation::Json(_) => VERSION_3,
         };
-        Answer::refusal(error, representation, printing.prefer, &self.occasion)
+        Answer::refusal(error, representation, printing.prefer, &self.error_context)
             .into_inner(version, printing.content_id.as_deref())
     }
 }

@@ -66,7 +66,7 @@ impl Default for VersionClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::sent::ValidatedProperties;
+    use crate::codec::validated::ValidatedProperties;
     use crate::model::entity::StoredProperties;
     use crate::model::{IfMatch, Key, Stored};
     use crate::plan::{Change, Write, WriteKind, decide};

@@ -9,11 +9,11 @@ pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 /// Says why exactly a request is refused: which text should have been signed,
 /// which field failed. Texts that are signed hold keys of entities, but nothing
 /// that is secret.
-pub(crate) fn explain(error: &Error, occasion: &ErrorContext<'_>) {
+pub(crate) fn explain(error: &Error, context: &ErrorContext<'_>) {
     let facts = error.code.facts();
     tracing::info!(
         target: EXPLANATIONS,
-        request_id = occasion.request_id,
+        request_id = context.request_id,
         status = facts.status,
         code = facts.code,
         operation = error.index,

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Time for one request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for both requests that asking takes.
-const PATIENCE: Duration = Duration::from_secs(11);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(11);
 /// Bytes of an answer of the issuer at most.
 const MAX_ANSWER: u64 = 1024 * 1024;
 
@@ -76,7 +76,7 @@ impl Keys {
         if is_known && within(fetched.answered, FRESH) {
             return Look::Known(fetched.keys.clone());
         }
-        if fetched.is_asked && within(fetched.asked, PATIENCE) {
+        if fetched.is_asked && within(fetched.asked, LOOKUP_TIMEOUT) {
             return Look::Wait;
         }
         if within(fetched.asked, PAUSE) {
@@ -165,7 +165,7 @@ impl Issuer {
             Look::Wait => {}
             Look::Ask => self.ask(),
         }
-        let _ = timeout(PATIENCE, told).await;
+        let _ = timeout(LOOKUP_TIMEOUT, told).await;
         self.keys.usable()
     }
 
@@ -220,7 +220,7 @@ mod tests {
         assert!(matches!(keys.look("b", later), Look::Ask));
         assert!(matches!(keys.look("a", later), Look::Known(Some(_))));
         assert!(matches!(keys.look("b", later), Look::Wait));
-        assert!(matches!(keys.look("b", later + PATIENCE), Look::Ask), "nothing was heard of it");
+        assert!(matches!(keys.look("b", later + LOOKUP_TIMEOUT), Look::Ask), "nothing was heard of it");
     }
 
     #[test]

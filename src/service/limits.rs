@@ -20,7 +20,7 @@ pub(crate) struct Limits {
 }
 
 /// How long a body waits for memory before the server is too busy for it.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Memory is counted in pieces of this many bytes.
 const PIECE: usize = 1024;
 
@@ -56,7 +56,7 @@ impl Share<'_> {
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes).div_ceil(PIECE);
         let Ok(pieces @ 1..) = u32::try_from(more) else { return Ok(()) };
-        let waiting = timeout(PATIENCE, self.memory.pieces.acquire_many(pieces)).await;
+        let waiting = timeout(MEMORY_TIMEOUT, self.memory.pieces.acquire_many(pieces)).await;
         let Ok(Ok(permit)) = waiting else { return Err(Code::ServerBusy.into()) };
         match &mut self.held {
             Some(held) => held.merge(permit),

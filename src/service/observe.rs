@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use crate::error::Code;
+use crate::metrics::database_time::DatabaseTime;
 use crate::metrics::requests::RequestInFlight;
-use crate::metrics::seldom::Seldom;
-use crate::metrics::spent::Spent;
+use crate::metrics::warning_limiter::WarningLimiter;
 use crate::metrics::{Ending, METRICS, OperationLabel, Scheme};
 use crate::request::{Head, RequestKind, Resource, Target};
 use crate::trace::SpanFields;
@@ -19,8 +19,8 @@ use crate::trace::SpanFields;
 const MAX_NAME: usize = 64;
 
 /// Failures of each kind: under overload every request fails, and alike.
-static FAILURES: [[Seldom; OperationLabel::COUNT]; Code::COUNT] =
-    [const { [const { Seldom::new() }; OperationLabel::COUNT] }; Code::COUNT];
+static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
+    [const { [const { WarningLimiter::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
 /// What is found out about a request while it is answered.
 pub(crate) struct Observed {
@@ -98,7 +98,7 @@ impl Observed {
         head: &Head<'_>,
         answer: &Answer,
         request_id: &str,
-        spent: Spent,
+        spent: DatabaseTime,
     ) -> SpanFields {
         SpanFields {
             operation: self.operation.get().text(),

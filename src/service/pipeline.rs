@@ -20,7 +20,7 @@ use crate::auth::{self, AccountSet, Identity};
 use crate::codec::failure::ErrorContext;
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Error, Result};
-use crate::metrics::{METRICS, spent};
+use crate::metrics::{METRICS, database_time};
 use crate::model::TableName;
 use crate::plan::{self, Plan};
 use crate::request::allow;
@@ -40,7 +40,7 @@ impl Service {
         let record = METRICS.requests.begin();
         let request_id = Uuid::new_v4().to_string();
         let (options, flaw) = Options::read(&head.query);
-        let occasion = ErrorContext { request_id: &request_id, now: system_time() };
+        let error_context = ErrorContext { request_id: &request_id, now: system_time() };
         let observed = Observed::new();
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
@@ -49,13 +49,13 @@ impl Service {
             head,
             options,
             flaw,
-            occasion,
+            error_context,
             observed: &observed,
         };
         let trace = self.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
         let ((answer, cors_rules), spent) = {
             let answering = std::pin::pin!(pipeline.answer(body));
-            spent::measured(answering, trace.is_some()).await
+            database_time::measured(answering, trace.is_some()).await
         };
         observed.finish(record, &answer, &request_id, spent.total(), self.slow);
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
@@ -73,7 +73,7 @@ struct Pipeline<'a> {
     options: Options<'a>,
     /// Why the rest was not, which is told once the sender is known.
     flaw: Option<Error>,
-    occasion: ErrorContext<'a>,
+    error_context: ErrorContext<'a>,
     observed: &'a Observed,
 }
 
@@ -86,8 +86,8 @@ impl Pipeline<'_> {
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
         if let Err(error) = head.version() {
-            explain(&error, &self.occasion);
-            return (Answer::unknown_version(&error, &self.occasion), Arc::default());
+            explain(&error, &self.error_context);
+            return (Answer::unknown_version(&error, &self.error_context), Arc::default());
         }
         let target = self.observed.target.get_or_init(|| target);
         let until = Instant::now() + time_allowed(self.options.any_case("timeout"));
@@ -130,7 +130,7 @@ impl Pipeline<'_> {
     }
 
     async fn authenticated(&self, target: &Target, body: &mut impl ReceiveBody) -> Answer {
-        let (head, now) = (self.head, self.occasion.now);
+        let (head, now) = (self.head, self.error_context.now);
         let identity = match self.service.authenticate(head, &self.options, target, self.accounts, now).await
         {
             Ok(identity) => identity,
@@ -164,8 +164,8 @@ impl Pipeline<'_> {
             Planned::One(ref plan) => plan,
             Planned::Batch(batch) => {
                 let (version, now) = (head.version()?, printer.now);
-                let (occasion, page_time) = (self.occasion, self.page_time());
-                let run = Run { store, target, identity, version, occasion, page_time, now };
+                let (error_context, page_time) = (self.error_context, self.page_time());
+                let run = Run { store, target, identity, version, error_context, page_time, now };
                 return Box::pin(run.batch(batch)).await;
             }
             Planned::BelowTable(error) => {
@@ -207,9 +207,9 @@ impl Pipeline<'_> {
     }
 
     fn front_door(&self, error: &Error) -> Answer {
-        explain(error, &self.occasion);
+        explain(error, &self.error_context);
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
-        Answer::front_door(error, self.head, challenge, &self.occasion)
+        Answer::front_door(error, self.head, challenge, &self.error_context)
     }
 
     /// A refusal by a resource that is known: a method that it does not answer
@@ -224,12 +224,12 @@ impl Pipeline<'_> {
 
     /// The one door that errors of the table layer leave through.
     fn refuse(&self, error: &Error) -> Answer {
-        explain(error, &self.occasion);
+        explain(error, &self.error_context);
         if self.options.any_case("comp").is_some() {
-            return Answer::xml_refusal(error, &self.occasion);
+            return Answer::xml_refusal(error, &self.error_context);
         }
         let format = Format::negotiate(self.head, &self.options);
-        Answer::refusal(error, format.for_errors(), Prefer::of(self.head), &self.occasion)
+        Answer::refusal(error, format.for_errors(), Prefer::of(self.head), &self.error_context)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     StoredAccount, TableSize,
 };
 use crate::metrics::METRICS;
-use crate::metrics::spent::in_database;
+use crate::metrics::database_time::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
@@ -28,8 +28,7 @@ macro_rules! on_either {
 }
 
 impl Store {
-    /// Leaves the database as whoever comes next would like to find it. What is
-    /// stored is safe without that.
+    /// Tidies the database at shutdown. What is stored is safe without that.
     pub(crate) async fn close(&self) {
         match self {
             Store::Postgres(_) => {}

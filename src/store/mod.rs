@@ -36,8 +36,7 @@ pub use rewind::{Rewind, StoreSnapshot};
 /// What went wrong with the database, as far as anyone outside may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// No connection or no place in a queue was to be had: no statement of the
-    /// operation was sent.
+    /// No connection or no place in a queue was free: no statement of the operation was sent.
     NotBegun,
     /// No connection, lock or slot was free in time; nothing was done.
     Busy,
@@ -79,7 +78,7 @@ impl From<Fault> for Failure {
     }
 }
 
-/// The one place where a database's failure becomes an answer.
+/// The one place that maps failures of a database to the errors that clients get.
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -112,7 +111,7 @@ pub trait Collect: Send + 'static {
     /// Takes in the next one.
     fn take(&mut self, entity: BorrowedEntity<'_>);
 
-    /// Forgets those that it has taken in: the page is read again.
+    /// Discards what it has collected: the page is read again.
     fn restart(&mut self);
 }
 

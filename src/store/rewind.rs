@@ -1,4 +1,4 @@
-//! What test suites ask of a store: to begin anew, and to go back.
+//! Reset, snapshot and restore, for test suites.
 
 use std::future::Future;
 
@@ -18,13 +18,12 @@ pub struct StoreSnapshot {
     pub taken: Ticks,
 }
 
-/// Tables, entities, policies and service properties as a whole; accounts are
-/// no part of it. Each change is one transaction: whoever asks meanwhile sees
-/// the state before it or the one after.
+/// Tables, entities, policies and service properties as a whole; accounts are no part of it. Each
+/// change is one transaction: concurrent readers see the state before it or after it.
 ///
-/// What comes back has its ETags and times, in tables with new numbers, so that
-/// a write that began before cannot land in it. Snapshots end with the store
-/// that took them, and never are in the schema that it serves.
+/// What comes back has its ETags and times, in tables with new numbers, so that a write that began
+/// before cannot reach it. Snapshots end with the store that took them, and never are in the schema
+/// that it serves.
 pub trait Rewind: Send + Sync {
     /// Empties an account, or all of them.
     fn reset(&self, account: Option<&str>, now: Ticks) -> impl Future<Output = StoreResult<()>> + Send;

@@ -16,7 +16,7 @@ use crate::config::{Config, Mistakes};
 use crate::error;
 
 /// Time to start, and to reset or restore what is stored.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running server; stops when it is dropped.
 pub struct Server {
@@ -55,7 +55,7 @@ pub enum ServerError {
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
     /// The server did not answer in time.
-    #[error("the server did not answer within {PATIENCE:?}")]
+    #[error("the server did not answer within {ANSWER_TIMEOUT:?}")]
     Patience,
     /// The server has stopped.
     #[error("the server has stopped")]
@@ -104,7 +104,7 @@ impl Server {
         let (stop, told) = oneshot::channel();
         let serve = move || serve(&config, told, &ready);
         let thread = std::thread::Builder::new().name("rowhouse-testing".into()).spawn(serve)?;
-        let (up, runtime) = started.recv_timeout(PATIENCE).map_err(|error| match error {
+        let (up, runtime) = started.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => ServerError::Patience,
             RecvTimeoutError::Disconnected => ServerError::Stopped,
         })??;
@@ -148,7 +148,7 @@ impl Server {
     /// millisecond. Requests that are under way see the state before or after.
     ///
     /// # Errors
-    /// [`Error`] of a server that has stopped or whose database fails.
+    /// [`ServerError`] of a server that has stopped or whose database fails.
     pub fn reset(&self) -> Result<(), ServerError> {
         self.ask(async |up| Ok(up.service.reset(None).await?))
     }
@@ -234,7 +234,7 @@ impl Server {
         let (reply, answer) = mpsc::sync_channel(1);
         let work = work(up.clone());
         runtime.spawn(async move { reply.send(work.await) });
-        answer.recv_timeout(PATIENCE).map_err(|error| match error {
+        answer.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => ServerError::Patience,
             RecvTimeoutError::Disconnected => ServerError::Stopped,
         })?

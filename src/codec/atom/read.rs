@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::codec::json::read::{EntityBody, given_twice, typed_value};
-use crate::codec::sent::Given;
+use crate::codec::validated::Given;
 use crate::codec::xml::{self, Element, Namespace};
 use crate::error::{Code, Error, Result};
 use crate::model::{EdmType, EdmValue};

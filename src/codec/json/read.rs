@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::plain;
 use crate::codec::members;
-use crate::codec::sent::{Given, GivenProperties};
 use crate::codec::stored::ANNOTATION;
+use crate::codec::validated::{Given, GivenProperties};
 use crate::error::{Code, Error, Result};
 use crate::model::entity::{Properties, counted_keys};
 use crate::model::ticks::DateTimeError;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::property::{push_name, push_property};
 use crate::codec::members::value_at;
-use crate::codec::shown;
+use crate::codec::property_order;
 use crate::codec::stored::StoredField;
 use crate::error::Result;
 use crate::model::EdmType;
@@ -50,7 +50,7 @@ impl Shapes {
         if worthwhile && self.push_as_known(out, properties) {
             return Ok(());
         }
-        let fields = shown::fields(properties, order)?;
+        let fields = property_order::fields(properties, order)?;
         for field in &fields {
             push_property(out, self.annotations, field);
         }
@@ -182,7 +182,7 @@ mod tests {
     /// What is printed without a look at other entities.
     fn alone(text: &str, annotations: bool, order: PropertyOrder) -> Result<String> {
         let mut out = String::new();
-        let fields = shown::fields(text, order)?;
+        let fields = property_order::fields(text, order)?;
         fields.iter().for_each(|field| push_property(&mut out, annotations, field));
         Ok(out)
     }

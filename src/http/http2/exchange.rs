@@ -30,7 +30,7 @@ pub(crate) async fn exchange<S>(
     request: http::Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     peer: Option<SocketAddr>,
-    patience: Duration,
+    write_timeout: Duration,
 ) -> Result<(), Stalled>
 where
     S: Service<Request>,
@@ -39,7 +39,7 @@ where
 {
     let turn = tokio::select! {
         _ = poll_fn(|cx| respond.poll_reset(cx)) => return Ok(()),
-        turn = timeout(patience, turns.acquire()) => turn,
+        turn = timeout(write_timeout, turns.acquire()) => turn,
     };
     let Ok(Ok(turn)) = turn else {
         // Tells that the request may be repeated.
@@ -54,7 +54,7 @@ where
             Err(answer) => answer.into(),
         },
     };
-    send(answer, without_body, &mut respond, turn, patience).await
+    send(answer, without_body, &mut respond, turn, write_timeout).await
 }
 
 /// Sends an answer. A large one keeps its turn until it is taken.
@@ -63,7 +63,7 @@ async fn send(
     without_body: bool,
     respond: &mut SendResponse<Bytes>,
     turn: SemaphorePermit<'_>,
-    patience: Duration,
+    write_timeout: Duration,
 ) -> Result<(), Stalled> {
     let (answer, body) = answer.into_parts();
     let size = body.size();
@@ -79,7 +79,7 @@ async fn send(
         return Ok(());
     };
     let turn = Some(turn).filter(|_| body.len() > SEND_BUFFER);
-    let outcome = send_body(body, &mut stream, patience).await;
+    let outcome = send_body(body, &mut stream, write_timeout).await;
     drop(turn);
     outcome
 }
@@ -95,11 +95,11 @@ async fn whole(body: BoxBody) -> Option<Bytes> {
 async fn send_body(
     mut body: Bytes,
     stream: &mut SendStream<Bytes>,
-    patience: Duration,
+    write_timeout: Duration,
 ) -> Result<(), Stalled> {
     while !body.is_empty() {
         let piece = body.split_to(PIECE.min(body.len()));
-        let Ok(has_room) = timeout(patience, room(stream, piece.len())).await else {
+        let Ok(has_room) = timeout(write_timeout, room(stream, piece.len())).await else {
             stream.send_reset(Reason::CANCEL);
             return Err(Stalled);
         };

@@ -3,7 +3,7 @@
 use sqlx::error::DatabaseError;
 
 use crate::error::Code;
-use crate::metrics::seldom::{DueWarning, Seldom};
+use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
 /// What a lost connection means for the statement that was under way.
@@ -25,7 +25,7 @@ pub(crate) enum Trouble {
     KeyTooLong,
     /// What is stored cannot be merged into without deciding upon it first.
     Undecided,
-    /// A row is locked by somebody else.
+    /// Another transaction has locked the row.
     Held,
     Fault(Fault),
 }
@@ -48,7 +48,7 @@ impl From<Fault> for Trouble {
 }
 
 /// Statements that fail because the database is away or overrun: all do then.
-static AWAY: Seldom = Seldom::new();
+static AWAY: WarningLimiter = WarningLimiter::new();
 
 /// Judges an error and logs its cause where someone may have to act on it.
 pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
@@ -120,8 +120,7 @@ pub(crate) fn silent(effect: Effect) -> Trouble {
     })
 }
 
-/// What it means that no connection was to be had for an operation, or that what it
-/// has to know first could not be read.
+/// The failure of an operation that got no connection, or whose preparatory read failed.
 pub(crate) fn not_begun(failure: impl Into<Failure>) -> Failure {
     match failure.into() {
         Failure::Fault(Fault::Busy | Fault::Unavailable) => Fault::NotBegun.into(),

@@ -55,7 +55,7 @@ pub struct PgStore {
     /// statement of its own.
     reads: Option<Lanes<Reads>>,
     writes: Option<Lanes<Writes>>,
-    /// For writes whose row somebody holds.
+    /// For writes whose row is locked.
     row_queues: RowQueues,
     table_cache: TableCache,
     purge_progress: PurgeProgress,
@@ -67,8 +67,7 @@ pub struct PgStore {
 impl PgStore {
     /// Migrates the database and opens the store.
     ///
-    /// # Errors
-    /// [`StartError`], to be shown to whoever starts the server.
+    /// # Errors [`StartError`], to be shown to the operator who starts the server.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
         let sharded = schema::migrate(&options).await?;

@@ -9,10 +9,9 @@ use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::not_begun;
 use crate::store::{Failure, Fault, StoreResult};
 
-/// Attempts of an operation that loses against other transactions. There are many,
-/// because a reader loses to each of several restores in a row, and a change set to
-/// whoever deletes one of its rows after it was locked: four times out of five in the
-/// worst case.
+/// Attempts of an operation that conflicts with other transactions. The limit is high: a reader
+/// conflicts with each of several restores in a row, and a change set with every delete of a row
+/// that it has locked, four times out of five in the worst case.
 const ATTEMPTS: u32 = 100;
 /// How much longer each pause is than the one before, in milliseconds.
 const PAUSE_STEP: u64 = 2;
@@ -40,10 +39,9 @@ impl Attempts {
         Self { lost: 0, may_reconnect: true }
     }
 
-    /// Returns once the operation may be tried again.
+    /// Returns once the operation may be retried.
     ///
-    /// # Errors
-    /// The failure, if there is to be no other attempt.
+    /// # Errors The failure, if there must be no further attempt.
     async fn after(&mut self, failure: Failure) -> StoreResult<()> {
         let pause = self.pause(failure)?;
         if !pause.is_zero() {

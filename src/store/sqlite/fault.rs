@@ -1,10 +1,10 @@
 //! What SQLite's failures mean to the outside.
 
-use crate::metrics::seldom::{DueWarning, Seldom};
+use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
 /// Failures of what SQLite needs.
-static FAILED: Seldom = Seldom::new();
+static FAILED: WarningLimiter = WarningLimiter::new();
 
 /// What SQLite's failure means to the outside; the cause goes to the log.
 pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
@@ -16,7 +16,7 @@ pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
         Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly | OutOfMemory) => Fault::Unavailable,
         _ => Fault::Other,
     };
-    // A full disk fails every write alike.
+    // A full disk fails every write in the same way.
     let turn = if fault == Fault::Other { Some(DueWarning { left_out: None }) } else { FAILED.turn() };
     if let Some(DueWarning { left_out }) = turn {
         tracing::error!(%error, left_out, "sqlite failed");

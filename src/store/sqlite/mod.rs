@@ -68,7 +68,7 @@ impl SqliteStore {
     /// Carries the log over into the file, so that the file holds everything by
     /// itself; waits for a second at most for others that use it.
     pub(crate) async fn close(&self) {
-        // A failure has been logged, and what was not carried over is in the log.
+        // A failure was logged, and what was not checkpointed stays in the WAL.
         let _ = self.read_apart(|db| checkpoint::carry_over_all(db).map(Ok)).await;
     }
 
@@ -111,7 +111,7 @@ impl SqliteStore {
         }
     }
 
-    /// Runs a read that may take long on a thread where it harms nobody.
+    /// Runs a read that may take long on the pool of blocking threads.
     async fn read_apart<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,

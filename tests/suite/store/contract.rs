@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use rowhouse::codec::sent::ValidatedProperties;
+use rowhouse::codec::validated::ValidatedProperties;
 use rowhouse::error::Code;
 use rowhouse::model::entity::Properties;
 use rowhouse::model::{EdmValue, Key, Stored, TableName, Ticks};

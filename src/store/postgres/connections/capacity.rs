@@ -16,7 +16,7 @@ const BESIDES: u32 = 2;
 const LANES: u32 = 2;
 
 impl PgOptions {
-    /// Connections that a server with so many threads opens at most.
+    /// The most connections that a server with this many threads opens.
     pub(crate) fn most_connections(&self, threads: u32) -> u32 {
         let lanes = if self.coalesce { LANES.saturating_mul(threads) } else { 0 };
         self.max_connections.saturating_add(lanes).saturating_add(BESIDES)

@@ -1,8 +1,8 @@
 //! How connections are made, and whether the database still answers.
 //!
-//! A statement that takes long and a database that has fallen silent look the
-//! same on the connection that waits. So while a statement is quiet, others ask on
-//! a new connection: where nobody answers there either, nothing more is waited for.
+//! A slow statement and a silent database look the same on the connection that waits. So while a
+//! statement is quiet, a probe asks on a new connection. If that gets no answer either, the wait
+//! ends.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::metrics::seldom::{DueWarning, Seldom};
+use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
 
@@ -30,7 +30,7 @@ const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(20);
 /// Different lifetimes of sessions.
 const LIFETIMES: u32 = 16;
 
-static SILENT: Seldom = Seldom::new();
+static SILENT: WarningLimiter = WarningLimiter::new();
 
 /// How connections are made, and how long anyone waits for one.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ pub(crate) struct Connector {
     state: Arc<DatabaseState>,
 }
 
-/// What has been found out about the database.
+/// What is known about the database.
 #[derive(Default)]
 struct DatabaseState {
     /// When a new connection was last tried, and whether the database answered.
@@ -116,7 +116,7 @@ impl Connector {
     }
 
     fn session(&self, connection: PgConnection, owner: Owner, lock_wait: LockWait) -> Session {
-        // Those that were opened together do not end together.
+        // Connections that were opened together must not expire together.
         let number = self.state.opened.fetch_add(1, Ordering::Relaxed) % LIFETIMES;
         let lifetime = self.max_lifetime + self.max_lifetime * number / (4 * LIFETIMES);
         let (now, home) = (Instant::now(), Handle::current().id());
@@ -151,7 +151,7 @@ impl Connector {
         });
     }
 
-    /// What tells a session how long to wait for locks.
+    /// The statement that sets how long a session waits for locks.
     pub(crate) fn set_lock_wait(&self, wait: LockWait) -> String {
         let limit = match wait {
             LockWait::Short => SHORT_LOCK_TIMEOUT.min(self.lock_timeout),
@@ -185,8 +185,7 @@ impl Connector {
         }
     }
 
-    /// Whether a new connection is answered, as found out from now on. Those who
-    /// wonder at the same time share one.
+    /// Whether a new connection gets an answer. Concurrent callers share one probe (single-flight).
     async fn answers(&self) -> bool {
         let now = Instant::now();
         let mut asked = self.state.asked.lock().await;
@@ -214,7 +213,7 @@ impl Connector {
         *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether somebody has just waited for the database in vain.
+    /// Whether a wait for the database has just ended without an answer.
     pub(crate) fn is_silent(&self) -> bool {
         let silent = *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.is_some_and(|when| when.elapsed() < PAUSE)

@@ -47,7 +47,7 @@ pub(crate) trait Shared: Send + Sync + 'static {
     /// one request of a queue that is not empty.
     fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>>;
 
-    /// Does a round. Every job is to be answered.
+    /// Runs a round. Every job must get an answer.
     fn run(lease: Lease<'_>, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
 }
 
@@ -61,7 +61,8 @@ pub(crate) struct Job<S: Shared + ?Sized> {
 pub(crate) type LaneQueue<S> = VecDeque<Job<S>>;
 
 impl<S: Shared + ?Sized> Job<S> {
-    /// Answers the request with what `outcome` makes of it. Nobody minds a requester that has gone away.
+    /// Answers the request with what `outcome` makes of it. A requester that has gone away is
+    /// ignored.
     pub(crate) fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, Trouble>) {
         let _ = self.reply.send(outcome(self.request));
     }

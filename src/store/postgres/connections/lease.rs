@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 use crate::metrics;
-use crate::metrics::seldom::{DueWarning, Seldom};
+use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
@@ -31,7 +31,7 @@ pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 /// connection is cheaper.
 const DRAIN: usize = 512 * 1024;
 
-static NO_ANSWER: Seldom = Seldom::new();
+static NO_ANSWER: WarningLimiter = WarningLimiter::new();
 
 /// The right to one session of the database.
 pub(super) struct SessionPermit {
@@ -214,7 +214,7 @@ impl Lease<'_> {
         }
     }
 
-    /// Tells the session how long to wait for locks, if that makes a difference.
+    /// Sets how long the session waits for locks, if it differs from what is set.
     pub(super) async fn waits_for_locks(&mut self, wait: Option<LockWait>) -> bool {
         let (Some(session), Some(wait)) = (&self.session, wait) else { return true };
         if session.lock_wait == wait {
@@ -246,7 +246,7 @@ impl Lease<'_> {
         self.settle(result, Effect::Undone).is_ok()
     }
 
-    /// Keeps the slot until the database has noticed that the connection is closed.
+    /// Keeps the permit until the database has seen that the connection is closed.
     fn outlive(&mut self) {
         let slot = self.slot.take();
         if let Ok(runtime) = Handle::try_current() {

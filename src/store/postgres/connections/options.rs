@@ -1,4 +1,4 @@
-//! How to reach the database, and what every session is told.
+//! How to reach the database, and the settings of every session.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -92,10 +92,10 @@ impl PgOptions {
         Duration::from_millis((self.operation_timeout.as_millis().div_ceil(3)).try_into().unwrap_or(u64::MAX))
     }
 
-    /// Statements that each session starts with. Plans are made once for
-    /// every value, by index, since a plan made while a table is small would
-    /// otherwise be a full scan for good. The database notices within a minute
-    /// that we are out of its reach, and ends sessions that we had to give up.
+    /// Statements that each session starts with. Plans are made once for every value, by index,
+    /// since a plan made while a table is small would otherwise be a full scan for good. The
+    /// database detects within a minute that this server is unreachable, and ends the sessions that
+    /// it abandoned.
     pub fn session(&self) -> String {
         let operation = self.operation_timeout.as_millis();
         format!(
@@ -108,7 +108,7 @@ impl PgOptions {
     }
 }
 
-/// Why a store could not be opened. For whoever starts the server.
+/// Why a store could not be opened, for the operator who starts the server.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("invalid database settings: {0}")]

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-/// Those that sqlx knows. It ignores all others, and logs them with their values.
+/// Parameters that sqlx knows. It ignores all others, and logs them with their values.
 const KNOWN: [&str; 18] = [
     "application_name",
     "dbname",

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::metrics;
-use crate::metrics::seldom::{DueWarning, Seldom};
+use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::{Lease, SessionPermit};
@@ -24,7 +24,7 @@ use crate::store::postgres::fault::{Trouble, is_limit};
 /// than a database takes to start again, since a write that is sent over a
 /// connection that was lost before cannot know that it was.
 const RESTED: Duration = Duration::from_millis(250);
-static NO_CONNECTION: Seldom = Seldom::new();
+static NO_CONNECTION: WarningLimiter = WarningLimiter::new();
 
 /// A bounded number of connections to a database. Several pools may share its sessions.
 pub(crate) struct Pool {
@@ -66,8 +66,8 @@ impl Pool {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
-    /// As [`Pool::acquire`], for statements that wait for locks as given; `None` for
-    /// those that take none.
+    /// As [`Pool::acquire`], for statements that wait this long for locks; `None` for statements
+    /// that take none.
     pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, Trouble> {
         let slot = SessionPermit::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.connector.acquire_timeout;
@@ -179,7 +179,7 @@ impl Pool {
         NotOpened { fault: Fault::Unavailable, may_wait }
     }
 
-    /// Closes the connections of this pool that nobody uses.
+    /// Closes the idle connections of this pool.
     fn clear(&self) {
         self.connector.sessions().clear(self.owner.id);
     }

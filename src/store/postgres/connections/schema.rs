@@ -20,10 +20,9 @@ pub(crate) fn known() -> i64 {
     migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// Brings the schema up to date, one process at a time. A schema that is newer
-/// than this program is left as it is: migrations only ever add, so that
-/// replicas of two versions can run side by side. Says whether the tables may be
-/// spread over several servers by an extension.
+/// Migrates the schema, one process at a time. A schema that is newer than this program is left as
+/// it is: migrations only ever add, so that replicas of two versions can run side by side. Returns
+/// whether an extension may have distributed the tables over several servers.
 pub(crate) async fn migrate(options: &PgOptions) -> Result<bool, StartError> {
     let url = options.migrate_url.as_ref().unwrap_or(&options.url);
     let connect = PgOptions::connect_options(url)?;

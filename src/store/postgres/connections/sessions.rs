@@ -1,9 +1,9 @@
-//! The sessions of one database: those that are idle, and who waits for one.
+//! The sessions of one database: the idle ones, and the queue for them.
 //!
-//! All pools of a database share its connection limit. A pool uses its own idle
-//! sessions first, then opens one. Where the database refuses another one, it takes
-//! an idle session of any pool, or waits for one in a queue that all pools share,
-//! first come, first served. Opening is then tried by one at a time, with back-off.
+//! All pools of a database share its connection limit. A pool uses its own idle sessions first,
+//! then opens one. Where the database refuses another one, it takes an idle session of any pool, or
+//! waits for one in a queue that all pools share, first come, first served. Then one caller at a
+//! time tries to open a session, with back-off.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     /// Where the connection was opened.
     pub home: runtime::Id,
     pub lock_wait: LockWait,
-    /// When it is to be closed, even if it is in use all the time.
+    /// When it must be closed, even if it is always in use.
     pub expires: Instant,
     /// Losses of others before its last statement.
     pub losses: u64,
@@ -115,7 +115,7 @@ impl Sessions {
         Some(state.remove(at))
     }
 
-    /// Hands a session to whoever waits first, or keeps it.
+    /// Hands a session to the first in the queue, or keeps it as idle.
     pub(crate) fn give(&self, mut session: Session) {
         let mut state = self.state();
         if Instant::now() >= session.expires {
@@ -149,7 +149,7 @@ impl Sessions {
         Waiter { sessions: self, receiver }
     }
 
-    /// Whether anyone may open a session: nobody waits, and the last attempt worked.
+    /// Whether a session may be opened: the queue is empty, and the last attempt worked.
     pub(crate) fn may_open(&self) -> bool {
         let mut state = self.state();
         state.waiting.retain(|waiting| !waiting.is_closed());
@@ -167,13 +167,14 @@ impl Sessions {
         }
     }
 
-    /// Whether there is nothing to wait for until somebody tries again.
+    /// Whether waiting is pointless until the next attempt to connect.
     pub(crate) fn is_away(&self) -> bool {
         let state = self.state();
         state.is_away && state.retry_at.is_some_and(|at| Instant::now() < at)
     }
 
-    /// The turn to try to open a session, unless somebody else has it or it is too early.
+    /// The right to try to open a session, unless another caller has it or the back-off has not
+    /// passed.
     pub(crate) fn turn(&self) -> Option<OpeningTurn<'_>> {
         let mut state = self.state();
         if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
@@ -206,7 +207,8 @@ impl Sessions {
         gone.iter().for_each(|session| session.owner.metrics.idle.add(-1));
     }
 
-    /// Closes sessions that were idle for `limit`, except for a few, and those that are old.
+    /// Closes sessions that were idle for `limit`, except for a few, and sessions that have
+    /// expired.
     pub(crate) async fn close_unused(&self, limit: Duration) {
         for session in self.unused(limit) {
             // Whether it hears of it makes no difference.

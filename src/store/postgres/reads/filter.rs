@@ -210,8 +210,8 @@ const fn operator(op: CompareOp) -> &'static str {
     }
 }
 
-/// What PostgreSQL would be told and with how many values; `None` where it is not
-/// asked, and inside where that cannot be said. Only fuzz targets see it.
+/// The SQL of a filter and its number of values; `None` where PostgreSQL does not evaluate it, and
+/// inside where it cannot be expressed. For fuzz targets only.
 #[cfg(fuzzing)]
 pub fn sql_of(predicate: &Predicate) -> Option<Option<(String, usize)>> {
     use sqlx::Arguments as _;

@@ -1,8 +1,7 @@
 //! One page of a query: one snapshot, bounded in rows, bytes and time.
 //!
-//! A range without residual is one statement. A residual walks the range in
-//! windows of rows, so that a scan which finds little still comes back in time
-//! with the key that it reached: see [`walk`].
+//! A range without residual is one statement. A residual walks the range in windows of rows, so
+//! that a scan with few matches still returns in time, with the key that it reached: see [`walk`].
 
 mod walk;
 

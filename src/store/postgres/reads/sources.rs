@@ -78,8 +78,8 @@ pub(crate) fn range(
     Ok(Source::fixed(statements::range(projection, span.upper.is_some(), buckets), binds))
 }
 
-/// Of `rows` rows from `lower` on, inside `span`, those that a predicate keeps, `limit` at
-/// most, and the key of the row after them.
+/// Reads `rows` rows from `lower` on, inside `span`. Returns those that match, at most `limit`, and
+/// the key of the row after them.
 pub(crate) fn window(
     table_id: TableId,
     span: &Span,
@@ -96,8 +96,8 @@ pub(crate) fn window(
     Ok(Source::composed(text, binds))
 }
 
-/// Those of the rows from `lower` on, inside `span`, that a predicate keeps, and one in
-/// so many of the others: `limit` at most of both together.
+/// Reads rows from `lower` on, inside `span`. Returns those that match and a sample of the others,
+/// at most `limit` of both together.
 pub(crate) fn walk(
     table_id: TableId,
     span: &Span,

@@ -51,7 +51,7 @@ macro_rules! insert {
     (one) => {
         concat!("$1, $2, $3, $5, $6 WHERE ", table_exists!("$4"))
     };
-    // Arrays in `FROM` would be kept as tuples before the first of them is read.
+    // Arrays in `FROM` would be materialized before the first row is read.
     (many) => {
         concat! {
             "$1, $2, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ", table_exists!("$4"),
@@ -65,7 +65,7 @@ macro_rules! insert {
     };
 }
 
-/// Stores rows; `properties` and `modified` say what becomes of those that exist.
+/// Stores rows; `properties` and `modified` say what rows that exist become.
 macro_rules! insert_or {
     ($form:ident, $properties:literal, $modified:expr) => {
         concat! {
@@ -73,7 +73,7 @@ macro_rules! insert_or {
             $properties, ", modified = ", $modified, " RETURNING ", insert_or!($form),
         }
     };
-    // What tells the rows apart, and their versions.
+    // Identifies the rows, and returns their versions.
     (one) => {
         "modified"
     };
@@ -99,8 +99,8 @@ macro_rules! insert_or_merge {
     (one) => {
         insert_or_merge!(one, "$7::text", "$8::int")
     };
-    // The guard knows its write by the version, since nothing else of it reaches
-    // `excluded`: no two are alike.
+    // The guard identifies its write by the version, the only part of it in `excluded`. Versions
+    // are unique.
     (each) => {
         insert_or_merge!(
             each,
@@ -230,7 +230,7 @@ pub const READ_EACH: &str = concat! {
     "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!("", ", n"),
     " LEFT JOIN entities AS e ON ", key_matches!(each, "e."),
 };
-/// No two versions are alike: the rows are told apart by them.
+/// Versions are unique, so they identify the rows.
 pub const INSERT_EACH: &str =
     concat!(insert!(each, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
 pub const UPSERT_EACH: &str = upsert!(each);

@@ -33,11 +33,10 @@ macro_rules! merges_for_certain {
     };
 }
 
-/// A value where a condition holds; anywhere else, the end of the whole statement.
-/// SQL has no expression that fails on purpose, so this one divides by zero: the
-/// statement changes nothing and reports `division_by_zero`, which
-/// [`Trouble::Undecided`](super::fault::Trouble) stands for. The zero is made of a
-/// column, or it would be divided by before any row is read.
+/// A value where a condition holds; anywhere else, the end of the whole statement. SQL has no
+/// expression that fails on purpose, so this one divides by zero: the statement changes nothing and
+/// reports `division_by_zero`, which becomes [`Trouble::Undecided`](super::fault::Trouble). The
+/// zero depends on a column; a constant would fail before any row is read.
 macro_rules! value_or_failure {
     ($condition:expr, $value:literal, $column:literal) => {
         concat!(

@@ -127,8 +127,8 @@ pub fn window(
     )
 }
 
-/// A row in so many is seen by a [`walk`] whether it matches or not, chosen by its
-/// version. Prime, since versions that are given out together have even distances.
+/// A `walk` returns one row in this many whether it matches or not, chosen by its version. The
+/// number is prime, because versions of one batch are evenly spaced.
 pub const WALK_STRIDE: usize = 127;
 
 /// Those rows of a `range` that a filter keeps (`matches`), and about one in

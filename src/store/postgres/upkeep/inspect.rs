@@ -1,6 +1,5 @@
-//! A look at a database for whoever operates it. Its statements are not among
-//! those of the service: none of them touches an entity, and they read the
-//! database's own clock, which the service never does.
+//! Inspects a database for its operator. These statements are not part of the service: none touches
+//! an entity, and they read the clock of the database, which the service never does.
 
 use std::time::Duration;
 

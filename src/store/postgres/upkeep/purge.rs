@@ -19,8 +19,8 @@ const RANGE: i64 = 100;
 /// one hour, more than any transaction of ours can last.
 const GRACE: i64 = 3600 * 10_000_000;
 
-/// Where the next call goes on: the last key that was removed from this bucket.
-/// Without it each call would pass all index entries of what is gone already.
+/// Where the next call resumes: the last key that was removed from this bucket. Without it, each
+/// call would scan the dead index entries of all rows removed before.
 #[derive(Debug, Clone)]
 struct PurgePosition {
     bucket: i64,
@@ -102,8 +102,8 @@ impl PgStore {
     }
 }
 
-/// Removes the next rows of a bucket; where to go on if more may be left. A range
-/// is found by its last key, since a DELETE knows no LIMIT.
+/// Removes the next rows of a bucket, and returns where to resume if more may be left. The range is
+/// bounded by its last key, since DELETE has no LIMIT.
 async fn purge_range(lease: &mut Lease<'_>, from: PurgePosition) -> Result<Option<PurgePosition>, Trouble> {
     let PurgePosition { bucket, pk, rk } = from;
     let bound = sqlx::query(statements::PURGE_BOUND).bind(bucket).bind(&pk).bind(&rk).bind(RANGE - 1);

@@ -41,7 +41,7 @@ impl Attempt for Measure {
         let most = u64::from(self.most);
         let mut size = TableSize::default();
         for bucket in table_id.buckets() {
-            // One more than may be counted tells whether there are more.
+            // One row more than may be counted shows whether there are more.
             let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
             let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
             let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;

@@ -1,8 +1,7 @@
-//! Queues for writes whose row is locked by somebody else.
+//! Queues for writes whose row is locked by another transaction.
 //!
-//! Of the writes of one row, one at a time uses a connection; the others wait
-//! without one. Those that wait long for a lock are few in all, so that the rest of
-//! the pool stays free.
+//! Of the writes of one row, one at a time uses a connection; the others wait without one. Few
+//! connections in all may wait long for locks, so that the rest of the pool stays free.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
@@ -19,7 +18,7 @@ const PART: usize = 4;
 
 /// The queues of one store.
 pub(crate) struct RowQueues {
-    /// A queue for each row that has a turn or that somebody waits for, by its hash.
+    /// A queue for each row that is being written or waited for, by its hash.
     rows: Mutex<HashMap<u64, Arc<Semaphore>>>,
     hasher: RandomState,
     waits: Semaphore,
@@ -27,7 +26,7 @@ pub(crate) struct RowQueues {
 }
 
 impl RowQueues {
-    /// For a pool of so many connections; nobody waits longer than `limit` for a turn.
+    /// For a pool with this many connections. No write waits longer than `limit` for its turn.
     pub(crate) fn new(connections: usize, limit: Duration) -> Self {
         let waits = Semaphore::new((connections / PART).max(1));
         Self { rows: Mutex::default(), hasher: RandomState::new(), waits, limit }
@@ -78,7 +77,7 @@ impl Drop for RowTurn<'_> {
     fn drop(&mut self) {
         self.permit = None;
         let mut rows = self.queues.rows();
-        // The map has one, and this is the other: nobody else waits.
+        // One reference is in the map and one is this: no other write waits.
         if Arc::strong_count(&self.queue) == 2 {
             rows.remove(&self.hash);
         }

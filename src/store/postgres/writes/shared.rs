@@ -1,10 +1,8 @@
 //! Independent writes that share a statement, and with it a commit.
 //!
-//! A round holds writes of one kind and never two of one key. Its statement
-//! commits by itself; each write learns whether its own guard held. If the
-//! statement fails and nothing was done, every write of it goes its own way: the
-//! bad row or the row that somebody holds fails only the request that it
-//! belongs to.
+//! A round holds writes of one kind and never two of one key. Its statement commits by itself; each
+//! write learns whether its own guard held. If the statement fails and nothing was done, each of
+//! its writes is run alone, so that a bad or locked row fails only the request that it belongs to.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,7 +13,7 @@ use sqlx::postgres::PgRow;
 use crate::metrics::{self, METRICS};
 use crate::model::entity::StoredProperties;
 use crate::model::{Key, Ticks};
-use crate::plan::room::MAX_STORED_TEXT;
+use crate::plan::merge_limits::MAX_STORED_TEXT;
 use crate::store::Fault;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
@@ -58,7 +56,7 @@ pub(crate) struct Merging {
     /// Annotations that must not be stored, joined by commas, which no name has.
     pub annotations: String,
     /// Members that may be stored at most.
-    pub room: i32,
+    pub max_members: i32,
 }
 
 /// One guarded write of one row.
@@ -95,7 +93,7 @@ impl PgStore {
         Box::pin(self.write_guarded_alone(&alone)).await
     }
 
-    /// Does a write by itself, and waits for its row if somebody holds that.
+    /// Runs a write alone, and waits for its row if that is locked.
     async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
         let _turn = self.row_queues.of_row(alone.address()).await?;
         {
@@ -190,8 +188,7 @@ impl GuardedWrite {
         (self.bucket(), &self.key.partition, &self.key.row)
     }
 
-    /// Equal for equal addresses. Where it is equal for others too, one of them
-    /// waits for a round in vain, and no more.
+    /// A hash of the address. A collision only makes a write wait for one more round.
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.address().hash(&mut hasher);
@@ -251,7 +248,7 @@ impl GuardedWrite {
     }
 
     fn merge<'q>(&'q self, query: Statement<'q>, merging: &'q Merging) -> Statement<'q> {
-        bounded(self.put(query).bind(merging.annotations.as_str()).bind(merging.room))
+        bounded(self.put(query).bind(merging.annotations.as_str()).bind(merging.max_members))
     }
 }
 
@@ -275,8 +272,7 @@ const fn undone(trouble: Trouble) -> bool {
     }
 }
 
-/// Rows of an insert are told apart by their versions, and so are those that an
-/// insert finds there and merges into.
+/// Versions identify the rows of an insert, and the rows that an upsert merges into.
 fn tell_apart(round: &mut [Job<Writes>]) {
     let mut used = HashSet::with_capacity(round.len());
     for job in round {
@@ -298,16 +294,16 @@ fn statement_for_each(round: &[Job<Writes>]) -> Statement<'_> {
     let wanted = || requests().map(GuardedWrite::wanted).collect::<Vec<_>>();
     let merging = || requests().filter_map(GuardedWrite::merging);
     let annotations = || merging().map(|m| m.annotations.as_str()).collect::<Vec<_>>();
-    let rooms = || merging().map(|m| m.room).collect::<Vec<_>>();
+    let max_members_each = || merging().map(|m| m.max_members).collect::<Vec<_>>();
     let put = |text| address(text).bind(versions()).bind(properties());
     match round.first().map(|job| &job.request.change) {
         Some(GuardedChange::Upsert(_)) => put(statements::UPSERT_EACH),
         Some(GuardedChange::Update(..)) => put(statements::UPDATE_EACH).bind(wanted()),
         Some(GuardedChange::Merge(..)) => {
-            bounded(put(statements::MERGE_EACH).bind(annotations()).bind(rooms())).bind(wanted())
+            bounded(put(statements::MERGE_EACH).bind(annotations()).bind(max_members_each())).bind(wanted())
         }
         Some(GuardedChange::InsertOrMerge(_)) => {
-            bounded(put(statements::INSERT_OR_MERGE_EACH).bind(annotations()).bind(rooms()))
+            bounded(put(statements::INSERT_OR_MERGE_EACH).bind(annotations()).bind(max_members_each()))
         }
         Some(GuardedChange::Delete(_)) => address(statements::DELETE_EACH).bind(wanted()),
         Some(GuardedChange::Insert(_)) | None => put(statements::INSERT_EACH),
@@ -320,7 +316,8 @@ fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, 
     for row in rows {
         match place(round, row) {
             Ok(Some(at)) => versions[at] = version(row).map(Some),
-            // Committed, but for whom? Nobody may be told that nothing was done.
+            // Something was committed, but it is unknown which writes. None of them may be reported
+            // as not done.
             Ok(None) => return vec![Err(Fault::Timeout.into()); round.len()],
             Err(error) => {
                 broken_row(error);

@@ -12,7 +12,7 @@ use sqlx::Row;
 use crate::codec::stored::lacking_annotations;
 use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Stored, Ticks};
-use crate::plan::room::room;
+use crate::plan::merge_limits::max_stored_members;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::catalog::tables::{TableId, exists};
 use crate::store::postgres::connections::lease::Lease;
@@ -56,8 +56,8 @@ impl Attempt for One<'_> {
 }
 
 impl One<'_> {
-    /// What has to be stored for the write to succeed, if that can be said
-    /// without looking and does not change what is written.
+    /// The stored state under which the write succeeds, if it is known without a read and does not
+    /// change what is written.
     fn assumption(&self) -> Option<Option<Stored>> {
         let some = |modified| Some(Some(self.stand_in(modified)));
         match self.write.kind {
@@ -77,8 +77,8 @@ impl One<'_> {
         Stored { key: self.write.key.clone(), modified, properties: StoredProperties::default() }
     }
 
-    /// The change, under the guard that it assumed; `None` for a merge of so
-    /// much that what is stored has to be seen.
+    /// The change, guarded by what it assumes; `None` for a merge so large that the stored row must
+    /// be read first.
     fn assuming(&self, table_id: TableId, change: Change<'_>) -> Option<GuardedWrite> {
         let change = match (self.write.kind, stored(change)) {
             (WriteKind::Insert, Some(properties)) => GuardedChange::Insert(properties),
@@ -96,9 +96,9 @@ impl One<'_> {
     }
 
     fn merging(&self, properties: StoredProperties) -> Option<Merging> {
-        let room = room(self.write)?;
+        let max_members = max_stored_members(self.write)?;
         let annotations = lacking_annotations(&properties).ok()?.join(",");
-        Some(Merging { properties, annotations, room })
+        Some(Merging { properties, annotations, max_members })
     }
 
     /// The change, provided that what was found is still what is stored.

@@ -1,9 +1,8 @@
 //! An entity group transaction: all writes of one partition, or none.
 //!
-//! Locks the rows that exist in key order, decides each write in request order,
-//! and writes with at most one statement a kind, rows again in key order, so
-//! that two groups never wait for each other in a circle. A group of one kind of
-//! insert or upsert tries a single statement first, which fails as a whole if a row
+//! Locks the rows that exist in key order, decides each write in request order, and writes with at
+//! most one statement a kind, rows again in key order, so that two groups cannot deadlock. A group
+//! of one kind of insert or upsert tries a single statement first, which fails as a whole if a row
 //! that exists is in the way of an insert, or has to be looked at for a merge.
 
 use std::borrow::Cow;
@@ -17,7 +16,7 @@ use crate::codec::stored::lacking_annotations;
 use crate::error::Result;
 use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Key, Stored, Ticks};
-use crate::plan::room::room;
+use crate::plan::merge_limits::max_stored_members;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::catalog::tables::{TableId, exists};
 use crate::store::postgres::connections::lease::{Lease, Statement};
@@ -120,9 +119,9 @@ impl Group<'_> {
             }
             WriteKind::Replace(IfMatch::Absent) => self.put(statements::UPSERT_MANY, table_id, puts),
             WriteKind::Merge(IfMatch::Absent) => {
-                let Some((annotations, room)) = self.bounds() else { return Ok(GO_ON) };
+                let Some((annotations, max_members)) = self.bounds() else { return Ok(GO_ON) };
                 let merge = self.put(statements::INSERT_OR_MERGE_MANY, table_id, puts);
-                bounded(merge.bind(annotations).bind(room))
+                bounded(merge.bind(annotations).bind(max_members))
             }
             _ => return Ok(GO_ON),
         };
@@ -130,19 +129,19 @@ impl Group<'_> {
         if rows.is_empty() {
             return Ok(ControlFlow::Break(None));
         }
-        // Committed, and nobody may be told that nothing was done.
+        // It was committed, so it must not be reported as not done.
         let written = self.versions(&rows).ok_or(Fault::Timeout)?;
         Ok(ControlFlow::Break(Some(written)))
     }
 
-    /// What no row may hold for all to be merged without looking, annotations joined
-    /// by commas, and the members that each may have; `None` if they are to be looked
-    /// at in any case.
+    /// The bounds within which all rows can be merged without a read: annotations that none may
+    /// hold, joined by commas, and the most members of each; `None` if they must be read in any
+    /// case.
     fn bounds(&self) -> Option<(String, i32)> {
         let mut annotations = BTreeSet::new();
         let mut members = i32::MAX;
         for write in self.writes {
-            members = members.min(room(write)?);
+            members = members.min(max_stored_members(write)?);
             annotations.extend(lacking_annotations(write.properties.stored()).ok()?);
         }
         Some((annotations.into_iter().collect::<Vec<_>>().join(","), members))

@@ -9,8 +9,8 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
-/// What keeps this process from writing a database file: its folder is not there, or
-/// the permissions of one of them do. SQLite makes files beside it.
+/// Why this process cannot write a database file: its folder is missing, or permissions of the file
+/// or the folder forbid it. SQLite makes files beside the database.
 pub(crate) fn obstacle(file: &Path) -> Option<String> {
     let file = &absolute(file).ok()?;
     let folder = file.parent()?;

@@ -37,9 +37,8 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let mut attempt = 1;
     loop {
         match prepare() {
-            // Another process may be about to make the same new file. SQLite
-            // waits for nobody while it turns on the log, and two that found
-            // the same version both want to leave it.
+            // Another process may be creating the same file. SQLite does not wait for locks while
+            // it switches to WAL mode, and both may try to migrate the same version.
             Err(error) if attempt < ATTEMPTS && can_be_a_race(&error) => std::thread::sleep(PAUSE),
             outcome => return outcome.map_err(|error| explain(&options.location, error)),
         }

@@ -35,8 +35,7 @@ pub(crate) fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> 
 }
 
 impl Readers {
-    /// Sets the readers up around the first connection and hands back the one
-    /// that the writer shall use.
+    /// Sets up the readers around the first connection, and returns the connection for the writer.
     pub(crate) fn new(options: &SqliteOptions, first: Connection) -> (Self, SharedConnection) {
         let writing = Arc::new(Mutex::new(first));
         let source = match options.location {

@@ -49,7 +49,7 @@ impl ScanLimit {
         }
     }
 
-    /// A permit that nobody waits for.
+    /// A permit, if one is free and nobody waits.
     fn free(&self) -> Option<ScanPermit> {
         // This one first: who gets none must not stand in the queue meanwhile.
         let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
@@ -59,9 +59,7 @@ impl ScanLimit {
 
     /// Waits for a permit.
     ///
-    /// # Errors
-    /// [`Fault::NotBegun`] where the queue is full, and where no permit becomes free
-    /// in time.
+    /// # Errors [`Fault::NotBegun`] if the queue is full, or no permit becomes free in time.
     pub(crate) async fn wait(&self, patience: Duration) -> StoreResult<ScanPermit> {
         let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Fault::NotBegun)?;
         match timeout(patience, Arc::clone(&self.running).acquire_owned()).await {
@@ -90,7 +88,7 @@ impl ScanLimit {
 #[derive(Debug)]
 pub(crate) enum ScanStep<T> {
     Done(T),
-    /// It is a scan and all permits are taken: it is to be done again in a permit.
+    /// It is a scan and all permits are taken: it must be repeated with a permit.
     NeedsPermit,
 }
 
@@ -135,7 +133,7 @@ impl ScanCounter {
         if self.is_long() { self.time.min(self.limit.longest) } else { self.time }
     }
 
-    /// Whether nothing more has to be counted of rows that are passed over.
+    /// Whether skipped rows need no further counting.
     pub(crate) const fn has_permit(&self) -> bool {
         self.permit.is_some()
     }
@@ -161,7 +159,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::codec::sent::ValidatedProperties;
+    use crate::codec::validated::ValidatedProperties;
     use crate::error::{Code, Error};
     use crate::model::{CompareOp, EdmValue, Key, TableName, Ticks};
     use crate::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};

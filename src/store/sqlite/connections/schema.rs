@@ -12,7 +12,7 @@ const STEPS: &[M<'_>] = &[
     M::up(include_str!("../../../../migrations/sqlite/0003_accounts.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0004_account_limits.sql")),
 ];
-/// The version since which there are accounts.
+/// The schema version that introduced accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;
 
 /// The version that this program brings the schema to.

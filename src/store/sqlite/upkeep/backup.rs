@@ -113,7 +113,7 @@ impl Backup {
         Ok(copied)
     }
 
-    /// One snapshot: writes go on, and what they commit from here on is not in it.
+    /// One snapshot: writes continue, and later commits are not in it.
     fn copy(&self) -> Result<(), BackupError> {
         let source = |error| BackupError::Source(self.source.display().to_string(), error);
         // Read-only connections cannot bring a log up to date that a crash has left.
@@ -121,7 +121,7 @@ impl Backup {
         if version(&db).map_err(source)? == 0 {
             return Err(BackupError::Foreign(self.source.display().to_string()));
         }
-        // A path that is not UTF-8 cannot be told to SQLite.
+        // SQLite takes no path that is not UTF-8.
         let partial = self.partial.0.to_str().ok_or_else(|| {
             let error = io::Error::new(io::ErrorKind::InvalidFilename, "its name is not UTF-8");
             BackupError::File(self.file.display().to_string(), error)

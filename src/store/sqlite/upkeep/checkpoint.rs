@@ -1,13 +1,13 @@
-//! Carries the log over into the database file, beside the thread that writes.
+//! Checkpoints: copies the write-ahead log (WAL) into the database file, beside the thread that
+//! writes.
 //!
-//! Left to itself, SQLite lets the commit that finds the log long do it, and every
-//! write waits meanwhile. Here a thread of its own does nearly all of it while
-//! commits go on. Only the last part, which makes the log begin anew, is done
-//! between two commits.
+//! SQLite by itself checkpoints in the commit that finds the log long, and every write waits. Here
+//! a thread of its own does nearly all of it while commits continue. Only the last part, which
+//! restarts the log, runs between two commits.
 
 mod assistant;
 #[cfg(test)]
-mod bed;
+mod fixture;
 mod priority;
 
 use std::cell::Cell;
@@ -24,30 +24,29 @@ use crate::store::sqlite::fault::fault;
 /// When what is done, in pages of the log.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// Pages that are carried over at once. A page that was written several times
-    /// since the last step is carried over once.
+    /// Pages of one checkpoint step. A page that was written several times since the last step is
+    /// copied once.
     step: i32,
-    /// Pages from which on the log shall begin anew.
+    /// Pages of the log at which it is restarted.
     limit: i32,
-    /// Pages that may be left to be carried over between two commits.
+    /// Pages that may be left for the part between two commits.
     rest: i32,
-    /// Pages from which on commits wait for the thread that carries over: where others
-    /// leave it no processor, the log must not grow for ever.
+    /// Pages of the log at which commits wait for the checkpoint thread. If that gets no processor
+    /// time, the log must not grow for ever.
     most: i32,
 }
 
-/// 32, 128, 1 and 512 MiB. When the log begins anew, all clients wait until the file is
-/// synced, for 20 to 30 ms on one disk: seldom enough that fewer than one request of a
-/// hundred meets it. More would cost room, and a longer start after a crash.
+/// 32, 128, 1 and 512 MiB. A restart of the log makes all clients wait until the file is synced, 20
+/// to 30 ms on one disk. That is rare enough to affect fewer than one request in a hundred. A
+/// larger log would cost disk space and a longer recovery.
 const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128 * 1024 };
 /// The longest that commits stay in the log alone while others follow. What is in
 /// the file is read through the memory map, which is quicker.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long the last commits do, when no others follow.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
-/// How long a commit waits for the thread that carries over, and the end of a program
-/// for others that use the file.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a commit waits for the checkpoint thread, and shutdown for other users of the file.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Steps that may be taken to come down to the rest.
 const LAST_STEPS: u8 = 4;
 
@@ -62,13 +61,13 @@ pub(crate) struct Checkpoints {
     pace: Pace,
     /// Pages in the log after the last commit.
     logged: i32,
-    /// Pages that the thread has carried over, or is about to.
+    /// Pages that the thread has checkpointed, or is about to.
     carried: i32,
     /// Pages from which on the log shall begin anew.
     limit: i32,
     /// Steps since the log has reached its limit.
     last_steps: u8,
-    /// When the thread was last told to carry over.
+    /// When the thread was last woken.
     woken: Instant,
 }
 
@@ -111,13 +110,13 @@ impl Checkpoints {
         if logged == 0 {
             return;
         }
-        // Every commit makes the log longer, unless the log began anew with it.
+        // Every commit makes the log longer, unless it restarted the log.
         if logged <= self.logged {
             (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
         }
         self.logged = logged;
         if logged >= self.pace.most {
-            assistant.wait(PATIENCE);
+            assistant.wait(LOCK_TIMEOUT);
         }
         if assistant.is_busy() {
             return;
@@ -160,15 +159,15 @@ impl Checkpoints {
     }
 }
 
-/// Carries everything over and empties the log, unless somebody uses the file for
-/// longer than a second.
+/// Checkpoints everything and truncates the log, unless another user of the file takes longer than
+/// a second.
 pub(crate) fn carry_over_all(db: &Connection) -> rusqlite::Result<()> {
-    db.busy_timeout(PATIENCE)?;
+    db.busy_timeout(LOCK_TIMEOUT)?;
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Carries over what no reader of an older state still needs, and waits for
-/// nobody. What is left stays in the log, where it is as safe.
+/// Checkpoints what no older reader needs (passive), without waiting. The rest stays in the log,
+/// where it is as safe.
 fn carry_over(db: &Connection) {
     if let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
         fault(&error);
@@ -185,14 +184,14 @@ mod tests {
 
     const PACE: Pace = Pace { step: 20, limit: 60, rest: 2, most: 240 };
 
-    struct Bed {
-        database: bed::Bed,
+    struct LogFixture {
+        database: fixture::LogFixture,
         checkpoints: Checkpoints,
     }
 
-    impl Bed {
+    impl LogFixture {
         fn new() -> Self {
-            let database = bed::Bed::new();
+            let database = fixture::LogFixture::new();
             let checkpoints = Checkpoints::with_pace(PACE, &database.options, &database.writer).unwrap();
             Self { database, checkpoints }
         }
@@ -221,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_log_begins_anew_again_and_again() {
-        let mut bed = Bed::new();
+        let mut bed = LogFixture::new();
         let logged: Vec<i32> = (0..200).map(|n| bed.commit(n)).collect();
         let anew = logged.windows(2).filter(|pair| pair[1] < pair[0]).count();
         assert!(anew >= 5, "{anew} times: {logged:?}");
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_reader_of_an_old_state_is_waited_for_by_nobody_and_loses_nothing() {
-        let mut bed = Bed::new();
+        let mut bed = LogFixture::new();
         bed.commit(0);
         let reader = bed.database.reader();
         let logged: Vec<i32> = (1..200).map(|n| bed.commit(n)).collect();
@@ -246,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_left_goes_over_when_no_commits_follow() {
-        let mut bed = Bed::new();
+        let mut bed = LogFixture::new();
         assert!(!bed.checkpoints.has_rest());
         bed.commit(0);
         assert!(bed.checkpoints.has_rest());
@@ -267,7 +266,7 @@ mod tests {
 
     #[test]
     fn commits_wait_once_the_log_is_much_too_long() {
-        let mut bed = Bed::new();
+        let mut bed = LogFixture::new();
         let (release, released) = sync_channel::<()>(1);
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);

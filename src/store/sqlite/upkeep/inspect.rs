@@ -1,4 +1,4 @@
-//! A look at a database for whoever operates it, which changes nothing in it.
+//! Inspects a database for its operator, without changing it.
 
 use rusqlite::{Connection, OpenFlags};
 

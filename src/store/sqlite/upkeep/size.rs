@@ -8,7 +8,7 @@ use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::Sqlite;
 use crate::store::{StoreResult, TableSize};
 
-/// Reads something, to find out whether that is possible.
+/// Reads something, to see whether reads work.
 pub(crate) fn probe(db: &Connection) -> Sqlite<()> {
     db.prepare_cached("SELECT count(*) FROM (SELECT 1 FROM tables LIMIT 1)")?.query_row([], |_| Ok(()))
 }
@@ -21,7 +21,7 @@ pub(crate) fn size(
     most: u32,
 ) -> Sqlite<StoreResult<TableSize>> {
     let Some(bucket) = bucket_of(db, account, table)? else { return Ok(Err(Code::TableNotFound.into())) };
-    // One more than may be counted tells whether there are more.
+    // One row more than may be counted shows whether there are more.
     let mut size = db.prepare_cached(
         "SELECT count(*), coalesce(sum(length(CAST(pk AS BLOB)) + length(CAST(rk AS BLOB))
                                      + length(CAST(properties AS BLOB))), 0)

@@ -28,10 +28,9 @@ pub(crate) struct Writer {
     timeout: Duration,
 }
 
-/// A write and the way to answer it. It either changes nothing or everything
-/// that it stands for, and can be run again after a roll-back. Nothing is left of it
-/// once its requester has gone away: it must not be done after a client was told that
-/// it took too long, nor hold what the client had sent.
+/// A write and the channel for its answer. It is atomic, and can be run again after a roll-back. It
+/// is dropped once its requester has gone away: a write must not be done after its client was told
+/// that it timed out, nor keep the client's data in memory.
 trait WriteJob: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
     /// Answers with what the last run found, or with why it is not durable.
@@ -45,7 +44,7 @@ struct Work<W> {
 }
 
 struct WriteRequest<T, W> {
-    /// Owned by whoever waits for the answer.
+    /// Owned by the requester.
     work: Weak<Mutex<Option<Work<W>>>>,
     outcome: Option<StoreResult<T>>,
     reply: oneshot::Sender<StoreResult<T>>,
@@ -108,9 +107,9 @@ impl Writer {
     }
 }
 
-/// Takes back a write that nobody has begun; `false` if somebody has.
+/// Cancels a write that has not begun; `false` if it has.
 fn withdraw<W>(work: &Mutex<Option<Work<W>>>) -> bool {
-    // Whoever holds the lock is about to begin, or has.
+    // The holder of the lock is about to begin it, or has.
     let Ok(mut work) = work.try_lock() else { return false };
     let waits = work.as_ref().is_some_and(|work| !work.begun);
     if waits {
@@ -134,7 +133,7 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
     }
 }
 
-/// The next write; `None` when nobody can send any more.
+/// The next write; `None` when all senders are gone.
 fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     while checkpoints.has_rest() {
         match waiting.recv_timeout(QUIET) {

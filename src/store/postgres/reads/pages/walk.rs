@@ -33,7 +33,7 @@ const LARGEST_LOCAL: usize = 4096;
 const LARGEST_EXACT: usize = 2048;
 /// A row that takes longer is not small.
 const SMALL_ROW: Duration = Duration::from_micros(8);
-/// Matches for which the next window has room, for each of the last one.
+/// How many times the matches of the last window the next one has room for.
 const MORE_MATCHES: usize = 4;
 /// Between windows of one page.
 const GROWTH: usize = 8;
@@ -120,7 +120,7 @@ impl<'a> Windows<'a> {
     /// Opens the snapshot that all windows read.
     pub(crate) async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), Trouble> {
         match self.limit {
-            // A single row has all the time that there is.
+            // A single row may take as long as any statement.
             Some(limit) if self.rows > 1 => lease.begin_snapshot_within(limit).await,
             _ => lease.begin_snapshot().await,
         }
@@ -259,7 +259,7 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// Exactly so many rows, each taken out of compressed storage once.
+    /// A window with an exact number of rows. Each row is decompressed once.
     async fn exact(
         &mut self,
         lease: &mut Lease<'_>,
@@ -286,7 +286,7 @@ impl<'a> Windows<'a> {
         Ok(edge)
     }
 
-    /// About so many rows, of which few are seen that do not match.
+    /// A window with an approximate number of rows. Few rows that do not match are sent.
     async fn sampled(
         &mut self,
         lease: &mut Lease<'_>,

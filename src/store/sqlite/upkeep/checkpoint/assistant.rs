@@ -1,4 +1,4 @@
-//! A thread that does one thing again whenever it is told to, after everybody else.
+//! A low-priority thread that repeats one task whenever it is woken.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
@@ -24,14 +24,14 @@ impl Assistant {
             priority::lower();
             while woken.recv().is_ok() {
                 work();
-                // Never full: what was told before has been heard, or this would not run.
+                // Never full: the message before was received, or this would not run.
                 let _ = tell.try_send(());
             }
         })?;
         Ok(Self { wake, done, is_busy: false })
     }
 
-    /// Whether what it was last told to do is not done yet.
+    /// Whether the last task is still running.
     pub(crate) fn is_busy(&mut self) -> bool {
         if self.is_busy {
             self.is_busy = matches!(self.done.try_recv(), Err(TryRecvError::Empty));
@@ -48,7 +48,7 @@ impl Assistant {
 
     /// To be called only while it is not busy.
     pub(crate) fn wake(&mut self) {
-        // Never full: nobody else sends. Where the thread has come to an end it stays idle.
+        // Never full: this is the only sender. If the thread has ended, it stays idle.
         self.is_busy = self.wake.try_send(()).is_ok();
     }
 }

@@ -9,13 +9,13 @@ const WAITS: usize = 32;
 
 /// The waits of one request for the database.
 #[derive(Debug, Default)]
-pub(crate) struct Spent {
+pub(crate) struct DatabaseTime {
     total: Cell<Duration>,
     /// When each began and how long it took, where somebody wants to know.
     waits: Option<RefCell<Vec<(Instant, Duration)>>>,
 }
 
-impl Spent {
+impl DatabaseTime {
     /// How long the request waited in all.
     pub(crate) fn total(&self) -> Duration {
         self.total.get()
@@ -39,13 +39,13 @@ impl Spent {
 }
 
 tokio::task_local! {
-    static SPENT: Spent;
+    static SPENT: DatabaseTime;
 }
 
 /// Runs a request, and says how it waited for the database: `in_detail` wait by
 /// wait.
-pub(crate) async fn measured<T>(request: impl Future<Output = T>, in_detail: bool) -> (T, Spent) {
-    let spent = Spent { total: Cell::default(), waits: in_detail.then(RefCell::default) };
+pub(crate) async fn measured<T>(request: impl Future<Output = T>, in_detail: bool) -> (T, DatabaseTime) {
+    let spent = DatabaseTime { total: Cell::default(), waits: in_detail.then(RefCell::default) };
     let mut scope = std::pin::pin!(SPENT.scope(spent, request));
     let done = scope.as_mut().await;
     (done, scope.take_value().unwrap_or_default())

@@ -12,13 +12,13 @@ use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
 /// What a merge may count, with the keys, to be let off.
 const MAX_SENT: usize = MAX_ENTITY / 2;
 /// Bytes of stored text, as PostgreSQL prints jsonb, that any merge may meet
-/// which has [`room`].
+/// which has [`max_stored_members`].
 pub(crate) const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
 
 /// Members that may be stored at most, together with [`MAX_STORED_TEXT`], for
 /// this merge to keep the limits of an entity whatever they are. `None` if it
 /// has to be decided.
-pub(crate) fn room(write: &Write) -> Option<i32> {
+pub(crate) fn max_stored_members(write: &Write) -> Option<i32> {
     if write.key.counted_size() + write.properties.size() > MAX_SENT {
         return None;
     }
@@ -28,8 +28,8 @@ pub(crate) fn room(write: &Write) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::sent::ValidatedProperties;
     use crate::codec::stored::{encode, fields, tests::any_value};
+    use crate::codec::validated::ValidatedProperties;
     use crate::model::entity::{Entity, Properties, StoredProperties, counted};
     use crate::model::names::{MAX_KEY, MAX_STRING, check_property_name};
     use crate::model::{EdmValue, IfMatch, Key, Stored, Ticks};
@@ -77,11 +77,11 @@ mod tests {
         let mut sent = heaviest("N", MAX_SENT - keys);
         let write = merge(&sent);
         assert!(MAX_SENT - keys - counted(&sent) < 40);
-        assert!(room(&write).is_some());
+        assert!(max_stored_members(&write).is_some());
         // One letter too many in the last and smallest property.
         let last = sent.last_mut().unwrap();
         *last = text(last.0.clone(), MAX_STRING);
-        assert_eq!(room(&merge(&sent)), None);
+        assert_eq!(max_stored_members(&merge(&sent)), None);
 
         let limit = MAX_STORED_TEXT as usize;
         let fits = |size: &usize| printed(&encode(&heaviest("O", *size))) <= limit;
@@ -99,7 +99,7 @@ mod tests {
         };
         for sent in [0, 1, 100, MAX_PROPERTIES] {
             let write = merge(&numbers("N", sent));
-            let room = room(&write).unwrap() as usize;
+            let room = max_stored_members(&write).unwrap() as usize;
             let stored = |n: usize| {
                 let properties = encode(&numbers("O", n));
                 Stored { key: write.key.clone(), modified: Ticks::MIN, properties }

@@ -16,7 +16,7 @@ type Timer = Option<Pin<Box<Sleep>>>;
 
 /// Fails a write that makes no progress for too long.
 #[derive(Debug)]
-pub(crate) struct Impatient<IO> {
+pub(crate) struct WriteTimeout<IO> {
     io: IO,
     limit: Duration,
     /// Run while the peer takes nothing of what is written, or of what a layer below
@@ -25,7 +25,7 @@ pub(crate) struct Impatient<IO> {
     flushing: Timer,
 }
 
-impl<IO> Impatient<IO> {
+impl<IO> WriteTimeout<IO> {
     /// Wraps a connection.
     pub(crate) const fn new(io: IO, limit: Duration) -> Self {
         Self { io, limit, writing: None, flushing: None }
@@ -56,7 +56,7 @@ fn wait<T>(waiting: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<i
     Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Impatient<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.io).poll_write(cx, bytes);
@@ -88,7 +88,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Impatient<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Impatient<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for WriteTimeout<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -16,10 +16,10 @@ const MANY: usize = 128;
 
 /// The connections, the oldest first.
 #[derive(Default)]
-pub(crate) struct Crowd(Mutex<VecDeque<Weak<Seat>>>);
+pub(crate) struct OpenConnections(Mutex<VecDeque<Weak<OpenConnection>>>);
 
 /// A connection; lives as long as it.
-pub(crate) struct Seat {
+pub(crate) struct OpenConnection {
     /// The same connection once more, to end it by.
     connection: TcpStream,
     /// Whether a request has arrived whole and is being answered.
@@ -27,14 +27,15 @@ pub(crate) struct Seat {
 }
 
 /// A request that is being answered.
-pub(crate) struct Busy<'a>(&'a Seat);
+pub(crate) struct Busy<'a>(&'a OpenConnection);
 
-impl Crowd {
+impl OpenConnections {
     /// Takes in a connection, for which the oldest one that asks nothing is ended
     /// if there are many.
-    pub(crate) fn enter(&self, connection: &dyn Any) -> Option<Arc<Seat>> {
+    pub(crate) fn enter(&self, connection: &dyn Any) -> Option<Arc<OpenConnection>> {
         let connection = connection.downcast_ref::<Accepted>()?.as_fd().try_clone_to_owned().ok()?;
-        let seat = Arc::new(Seat { connection: connection.into(), is_busy: AtomicBool::new(false) });
+        let seat =
+            Arc::new(OpenConnection { connection: connection.into(), is_busy: AtomicBool::new(false) });
         let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seats.retain(|seat| seat.strong_count() > 0);
         if seats.len() >= MANY
@@ -49,7 +50,7 @@ impl Crowd {
     }
 }
 
-impl Seat {
+impl OpenConnection {
     /// Keeps the connection until its request is answered.
     pub(crate) fn busy(&self) -> Busy<'_> {
         self.is_busy.store(true, Ordering::Relaxed);

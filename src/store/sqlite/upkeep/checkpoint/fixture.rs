@@ -6,13 +6,13 @@ use crate::store::sqlite::Location;
 use crate::store::sqlite::connections::open;
 use crate::store::sqlite::connections::options::SqliteOptions;
 
-pub(crate) struct Bed {
+pub(crate) struct LogFixture {
     pub folder: tempfile::TempDir,
     pub options: SqliteOptions,
     pub writer: Connection,
 }
 
-impl Bed {
+impl LogFixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
@@ -27,7 +27,7 @@ impl Bed {
         self.writer.execute(row, rusqlite::params![n, "x".repeat(3000)]).unwrap();
     }
 
-    /// One that sees the state of now for as long as it is there.
+    /// A connection that holds a snapshot of the current state while it lives.
     pub(crate) fn reader(&self) -> Connection {
         let reader = Connection::open(self.folder.path().join("a.db")).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM tables").unwrap();

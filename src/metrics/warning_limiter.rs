@@ -9,13 +9,13 @@ const PAUSE: u64 = 1000;
 
 /// Lets one warning of a kind a second be logged, and counts the others.
 #[derive(Debug)]
-pub(crate) struct Seldom {
+pub(crate) struct WarningLimiter {
     /// Milliseconds since the start of the process.
     next: AtomicU64,
     left_out: AtomicU64,
 }
 
-impl Seldom {
+impl WarningLimiter {
     /// Nothing logged yet.
     pub(crate) const fn new() -> Self {
         Self { next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
@@ -39,7 +39,7 @@ impl Seldom {
     }
 }
 
-impl Default for Seldom {
+impl Default for WarningLimiter {
     fn default() -> Self {
         Self::new()
     }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn one_a_second_is_logged_and_the_others_are_counted() {
-        let seldom = Seldom::new();
+        let seldom = WarningLimiter::new();
         let turn = |now| seldom.turn_at(now).map(|turn| turn.left_out);
         assert_eq!(turn(5), Some(None));
         assert_eq!([turn(5), turn(900), turn(1004)], [None; 3]);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn of_threads_that_warn_at_once_one_is_heard() {
-        let seldom = Seldom::new();
+        let seldom = WarningLimiter::new();
         let heard: usize = std::thread::scope(|scope| {
             let warn = || (0..1000).filter(|_| seldom.turn_at(10).is_some()).count();
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(warn)).collect();
