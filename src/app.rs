@@ -1,4 +1,4 @@
-//! From a configuration to a running server.
+//! Starts and stops a server with its background tasks.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -23,21 +23,21 @@ use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, Sqlit
 use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
 
-/// Pause between two looks for deleted tables.
+/// Interval of checks for deleted tables, and of the count of those to be purged.
 const PURGE_IDLE: Duration = Duration::from_secs(5);
-/// How long to rest after a purge step, in times what it took: requests have the
-/// processors and the disk to themselves for that long.
+/// Pause after a purge step, as a multiple of its duration: requests have the processors and the
+/// disk to themselves for that long.
 const PURGE_REST: u32 = 19;
-/// The least pause after a purge step.
+/// The minimum pause after a purge step.
 const PURGE_PAUSE: Duration = Duration::from_millis(5);
-/// Pause between two looks for changes of accounts.
+/// Poll interval for changes of accounts.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
 
-/// What the line on standard output begins with that says that the server answers.
-/// Tools wait for it.
+/// The beginning of the line on standard output that reports that the server is ready. Tools wait
+/// for it.
 pub(crate) const READY: &str = "Rowhouse is ready at";
 
-/// Why a server did not start, in one line.
+/// Why a server did not start or failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AppError {
     #[error(
@@ -58,38 +58,37 @@ pub(crate) enum AppError {
     Run(std::io::Error),
 }
 
-/// A server that accepts connections, not yet waited for.
+/// A started server that accepts connections.
 struct Running {
     server: Server,
-    /// What answers operators, if anything does.
+    /// The admin listener, if there is one.
     admin: Option<(Server, Data<Admin>)>,
     up: Up,
     /// Held until the server has ended.
     lock: Option<ServerLock>,
 }
 
-/// A server that answers.
+/// The address and the service of a running server.
 #[derive(Clone)]
 pub(crate) struct Up {
-    /// Where it listens, the port being the real one.
+    /// The address that it listens on, with the actual port.
     pub address: SocketAddr,
-    /// What it answers with.
+    /// The service that answers requests.
     pub service: Arc<Service>,
 }
 
-/// Opens the database without its replica, and brings its schema up to date.
+/// Opens the database without its replica, and migrates the schema.
 ///
 /// # Errors
-/// [`AppError`], to be shown to whoever asked for it.
+/// [`AppError`], to be shown to the operator.
 pub(crate) async fn open_primary(database: &Database) -> Result<Store, AppError> {
     Ok(open(database).await?.0)
 }
 
-/// As [`open_primary`], but makes no file of a database that is not there: its name
-/// may be misspelt.
+/// As [`open_primary`], but does not create a missing database file: its name may be misspelt.
 ///
 /// # Errors
-/// [`AppError`], to be shown to whoever asked for it.
+/// [`AppError`], to be shown to the operator.
 pub(crate) async fn open_existing(database: &Database) -> Result<Store, AppError> {
     match database.missing_file() {
         Some(path) => Err(AppError::Missing(path.display().to_string())),
@@ -97,10 +96,10 @@ pub(crate) async fn open_existing(database: &Database) -> Result<Store, AppError
     }
 }
 
-/// Looks at the database without changing it.
+/// Inspects the database without changing it.
 ///
 /// # Errors
-/// [`AppError`] if it cannot be asked.
+/// [`AppError`] if the database cannot be inspected.
 pub(crate) async fn inspect_primary(database: &Database) -> Result<Inspection, AppError> {
     Ok(match database {
         Database::Sqlite(options) => SqliteStore::inspect(&options.location)?,
@@ -108,7 +107,7 @@ pub(crate) async fn inspect_primary(database: &Database) -> Result<Inspection, A
     })
 }
 
-/// Looks at the read replica, if there is one.
+/// Inspects the read replica, if there is one.
 pub(crate) async fn inspect_replica(database: &Database) -> Option<Result<Inspection, AppError>> {
     match database {
         Database::Postgres { replica: Some(options), .. } => {
@@ -118,8 +117,8 @@ pub(crate) async fn inspect_replica(database: &Database) -> Option<Result<Inspec
     }
 }
 
-/// What a server with these settings asks of a database that allows so many
-/// connections; `None` for SQLite.
+/// Compares the connections that a server with these settings may open with the `allowed` ones;
+/// `None` for SQLite.
 pub(crate) fn connection_demand(config: &Config, allowed: u32) -> Option<ConnectionDemand> {
     let Database::Postgres { options, .. } = &config.database else { return None };
     let threads = match config.workers {
@@ -129,12 +128,14 @@ pub(crate) fn connection_demand(config: &Config, allowed: u32) -> Option<Connect
     Some(ConnectionDemand { most: options.most_connections(threads), allowed })
 }
 
-/// Logs how many connections this server may open of those that there are.
+/// Logs how many connections this server may open, and how many the database allows.
 async fn tell_of_connections(config: Config, service: Arc<Service>) {
     let Store::Postgres(store) = &service.primary else { return };
     let demand = match store.allowed_connections().await {
         Ok(allowed) => connection_demand(&config, allowed),
-        Err(failure) => return tracing::debug!(?failure, "the limit of connections is not known"),
+        Err(failure) => {
+            return tracing::debug!(?failure, "the connection limit of the database could not be read");
+        }
     };
     match demand {
         Some(demand) if demand.fits() => tracing::info!("{demand}"),
@@ -143,7 +144,7 @@ async fn tell_of_connections(config: Config, service: Arc<Service>) {
     }
 }
 
-/// Keeps other servers from a SQLite file.
+/// Locks a SQLite file against other servers.
 fn lock(database: &Database) -> Result<Option<ServerLock>, AppError> {
     match database {
         Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => Ok(ServerLock::take(path)?),
@@ -213,7 +214,7 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
     Tls::load(files).map(Arc::new).map_err(|error| AppError::Tls(flags, error))
 }
 
-/// Starts to answer operators, where the settings say so.
+/// Starts the admin listener, if it is configured.
 fn start_admin(config: &Config, service: &Arc<Service>) -> Result<Option<(Server, Data<Admin>)>, AppError> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let failed = |error| AppError::Listen(settings.listen, error);
@@ -224,24 +225,24 @@ fn start_admin(config: &Config, service: &Arc<Service>) -> Result<Option<(Server
     tracing::info!("operators are answered at http://{address}");
     if settings.test_mode {
         tracing::warn!(
-            "TEST MODE: whoever asks at http://{address} can delete and replace everything that is stored; \
+            "TEST MODE: anyone who can reach http://{address} can delete and replace all stored data; \
              never start a server like this on data that matters"
         );
     }
     Ok(Some((server, admin)))
 }
 
-/// Serves until SIGTERM or SIGINT, then finishes what is in flight. `ready` is
-/// called once requests are answered; its error ends the server.
+/// Serves until SIGTERM or SIGINT, then finishes the requests in flight. `ready` is called once the
+/// server accepts connections; if it fails, the server ends.
 ///
 /// # Errors
-/// [`AppError`], to be shown to whoever starts the server.
+/// [`AppError`], to be shown to the operator.
 pub(crate) fn run(
     config: &Config,
     ready: impl FnOnce(SocketAddr) -> Result<(), AppError>,
 ) -> Result<(), AppError> {
     System::new().block_on(async {
-        // Before anyone can know that there is something to stop.
+        // The signal handlers are installed before others can know of the server.
         let mut terminate = signal(SignalKind::terminate()).map_err(AppError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(AppError::Run)?;
         let told = async move {
@@ -254,11 +255,10 @@ pub(crate) fn run(
     })
 }
 
-/// Serves until `stop` ends, on this thread and those that it starts; signals
-/// are left to others.
+/// Serves until `stop` completes, on this thread and those that it starts. Does not handle signals.
 ///
 /// # Errors
-/// [`AppError`], to be shown to whoever starts the server.
+/// [`AppError`], to be shown to the operator.
 #[cfg(feature = "testing")]
 pub(crate) fn run_until(
     config: &Config,
@@ -279,9 +279,9 @@ async fn serve_until(
     let mut stop = Box::pin(stop);
     let Running { server, admin, up, lock } = tokio::select! {
         started = start(config) => started?,
-        // A database that does not answer would be waited for.
+        // Otherwise a stop signal would wait for a database that does not answer.
         () = &mut stop => {
-            tracing::info!("told to stop before the server was ready");
+            tracing::info!("stopped before the server was ready");
             return Ok(());
         }
     };
@@ -296,15 +296,16 @@ async fn serve_until(
     let patient = config.shutdown_seconds > 0;
     actix_web::rt::spawn(async move {
         stop.await;
-        tracing::info!("stopping; requests in flight are finished first");
+        tracing::info!("shutting down; waiting for requests in flight");
         if let Some(admin) = probes {
             admin.stop();
         }
-        // What waits looks at its connections once a second only.
+        // A graceful stop checks its connections only once a second, so without a grace period the
+        // server stops at once.
         handle.stop(patient).await;
     });
     let ended = server.await;
-    // Probes are told that the server stops until it has.
+    // The admin listener ends last, so that probes see the shutdown until it is complete.
     if let Some((handle, _)) = admin {
         handle.stop(false).await;
     }
@@ -316,8 +317,8 @@ async fn serve_until(
     ended.map_err(AppError::Run)
 }
 
-/// Follows the CORS rules of the replica. While it does not answer, the known ones stay, and the
-/// primary is served anyway.
+/// Polls the CORS rules of the replica. While it does not answer, the known rules stay in use, and
+/// the primary is served anyway.
 async fn follow_replica(service: Arc<Service>) {
     let Some(replica) = &service.secondary else { return };
     let mut away = false;
@@ -334,8 +335,8 @@ async fn follow_replica(service: Arc<Service>) {
     }
 }
 
-/// Follows the accounts, their CORS rules and limits. While the database does not
-/// answer, those that are known stay.
+/// Polls the accounts, their CORS rules and limits. While the database does not answer, the known
+/// ones stay in use.
 async fn follow_accounts(service: Arc<Service>) {
     let mut away = false;
     loop {
@@ -349,15 +350,15 @@ async fn follow_accounts(service: Arc<Service>) {
             }
             Err(failure) if !away => {
                 away = true;
-                tracing::warn!(?failure, "the accounts cannot be read; those that are known stay");
+                tracing::warn!(?failure, "the accounts cannot be read; the known ones stay in use");
             }
             Err(_) => {}
         }
     }
 }
 
-/// Removes the entities of deleted tables, a few at a time, for as long as the
-/// server runs. Several replicas may do so at once.
+/// Purges the entities of deleted tables in small steps while the server runs. Several servers may
+/// do so at once.
 async fn purge_forever(service: Arc<Service>) {
     let mut counted: Option<Instant> = None;
     loop {
@@ -373,7 +374,7 @@ async fn purge_forever(service: Arc<Service>) {
             Ok(true) => (started.elapsed() * PURGE_REST).clamp(PURGE_PAUSE, PURGE_IDLE),
             Ok(false) => PURGE_IDLE,
             Err(failure) => {
-                tracing::warn!(?failure, "purging deleted tables failed; trying again");
+                tracing::warn!(?failure, "purging deleted tables failed; will retry");
                 PURGE_IDLE
             }
         };

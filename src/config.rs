@@ -1,5 +1,5 @@
-//! Settings, and where they come from: flags, environment variables and a
-//! `.env` file, in that order of precedence. All three are alike.
+//! Settings, from flags, environment variables and a `.env` file, in that order of precedence.
+//! Every setting can be given in any of the three.
 
 mod identity;
 mod idle;
@@ -29,13 +29,13 @@ use crate::http::{Proxies, TlsFiles};
 use crate::service::Limits;
 use crate::trace::TraceSettings;
 
-/// How to run the server.
+/// The settings of a server, as given.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Settings {
     #[command(flatten)]
     pub listen: ListenSettings,
 
-    /// PEM file with the certificate chain for HTTPS, read again when it changes
+    /// PEM file with the certificate chain for HTTPS, reloaded when it changes
     #[arg(long, env = "ROWHOUSE_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
 
@@ -43,7 +43,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_TLS_KEY")]
     pub tls_key: Option<PathBuf>,
 
-    /// Addresses and ranges of proxies whose X-Forwarded-For and X-Forwarded-Proto count, separated by ','
+    /// Addresses and ranges of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted,
+    /// separated by ','
     #[arg(long, env = "ROWHOUSE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<String>,
 
@@ -65,7 +66,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
 
-    /// What operators show as a bearer token; needed where --admin-listen is no loopback address
+    /// Bearer token for operators; required unless --admin-listen is a loopback address
     #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
     pub admin_token: Option<String>,
 
@@ -73,27 +74,28 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
     pub admin_token_file: Option<PathBuf>,
 
-    /// Let operators reset and restore what is stored, on the admin listener: for test suites, never for data that matters
+    /// Allow operators to reset and restore all stored data on the admin listener: for test suites,
+    /// never for data that matters
     #[arg(long, env = "ROWHOUSE_TEST_MODE")]
     pub test_mode: bool,
 
-    /// Threads that serve requests [default: one for each core]
+    /// Threads that serve requests [default: one per core]
     #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 
-    /// Poll instead of sleeping between the requests of a single client: it waits less, for up
-    /// to a whole processor while it keeps asking
+    /// Busy-poll instead of sleeping between the requests of a single client: lower latency, but up
+    /// to one processor while it sends requests
     #[arg(long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     pub busy_poll: bool,
 
-    /// Client connections at most, for each thread
+    /// Maximum number of client connections per thread
     #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_clients: u32,
 
     #[command(flatten)]
     pub trust: TrustSettings,
 
-    /// Comparisons in one $filter at most
+    /// Maximum number of comparisons in one $filter
     #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_filter_comparisons: u32,
 
@@ -101,7 +103,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
     pub head_seconds: u16,
 
-    /// Seconds that the body of a request may take to arrive, or the next bytes of an answer to be taken
+    /// Seconds that the body of a request may take to arrive, or that a client may take to receive
+    /// the next bytes of an answer
     #[arg(long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
     pub body_seconds: u16,
 
@@ -109,7 +112,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
     pub max_body_memory: u32,
 
-    /// Requests of one account a second at most, on this server [default: no limit]
+    /// Maximum requests per second of one account, on this server [default: no limit]
     #[arg(long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_requests_per_second: Option<u32>,
 
@@ -135,7 +138,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "OTEL_SERVICE_NAME", default_value = "rowhouse")]
     pub otlp_service_name: String,
 
-    /// Share of the requests that are traced, 0 to 1, of those whose client does not say
+    /// Share of requests to trace, 0 to 1, unless the client decides with traceparent
     #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value_t = 1.0)]
     pub trace_ratio: f64,
 
@@ -147,56 +150,56 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_EXPLAIN_ERRORS")]
     pub explain_errors: bool,
 
-    /// Least severe messages to log: error, warn, info, debug, trace, or a tracing filter
+    /// Minimum level of log messages: error, warn, info, debug, trace, or a tracing filter
     #[arg(long, env = "ROWHOUSE_LOG", default_value = "info")]
     pub log: String,
 
-    /// How to print log messages
+    /// Format of log messages
     #[arg(long, env = "ROWHOUSE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
 
-/// Forms of log output.
+/// Formats of log messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Text,
     Json,
 }
 
-/// Settings that were understood.
+/// The parsed and checked settings of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub listen: SocketAddr,
-    /// What connections are encrypted with, if they are.
+    /// The certificate and key, if connections are encrypted.
     pub tls: Option<TlsFiles>,
-    /// Proxies that are believed what they say of their clients.
+    /// Proxies whose forwarding headers are trusted.
     pub proxies: Proxies,
     pub database: Database,
-    /// Where operators ask, if anywhere.
+    /// The admin listener, if there is one.
     pub admin: Option<AdminAddress>,
     pub accounts: AccountSet,
-    /// Whether the accounts are the well-known one that everybody can open.
+    /// Whether the only account is the well-known development account.
     pub is_development: bool,
-    /// Opens the accounts of the database, which are served if it is given.
+    /// Decrypts the keys of the accounts in the database. Without it, these are not served.
     pub master_key: Option<MasterKeys>,
-    /// Whose tokens are trusted, if any are.
+    /// The trusted issuer of bearer tokens, if there is one.
     pub trust: Option<Trust>,
     pub workers: Option<u16>,
-    /// Whether worker threads poll for a single client.
+    /// Whether worker threads busy-poll for a single client.
     pub busy_poll: bool,
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
     pub limits: Limits,
-    /// Of each account, if there is such a limit.
+    /// Limit of each account on this server, if there is one.
     pub max_requests_per_second: Option<u32>,
     pub shutdown_seconds: u16,
     /// Requests that take longer are logged as slow.
     pub slow_request: Duration,
-    /// Where traces go, if anywhere.
+    /// The collector of traces, if there is one.
     pub traces: Option<TraceSettings>,
 }
 
-/// A setting that makes no sense, for whoever starts the server.
+/// An invalid setting, for the operator who starts the server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
@@ -239,7 +242,7 @@ pub(crate) enum ConfigError {
     Accounts(#[from] AccountError),
     #[error("{0}: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
     MasterKey(&'static str),
-    #[error("--old-master-key: opens what --master-key replaces, so give that too")]
+    #[error("--old-master-key: needs --master-key, which replaces it")]
     OldMasterKey,
     #[error(
         "--listen {0}: others can reach this address, and without accounts of your own they could use the \
@@ -255,7 +258,7 @@ pub(crate) enum ConfigError {
     File { flag: &'static str, path: PathBuf, reason: String },
 }
 
-/// Every setting that makes no sense, a line each.
+/// All invalid settings, one per line.
 #[derive(Debug, Default, thiserror::Error)]
 pub(crate) struct Mistakes(Vec<ConfigError>);
 
@@ -273,15 +276,15 @@ impl From<ConfigError> for Mistakes {
 }
 
 impl Mistakes {
-    /// The value, or `None` for a mistake, which is kept.
+    /// Returns the value; `None` for a mistake, which is recorded.
     pub(crate) fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
         result.map_err(|mistake| self.0.push(mistake)).ok()
     }
 
-    /// The value, unless there are mistakes.
+    /// Returns the value, unless mistakes were recorded.
     ///
     /// # Errors
-    /// The mistakes.
+    /// The recorded mistakes.
     pub(crate) fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),
@@ -291,7 +294,7 @@ impl Mistakes {
 }
 
 impl Settings {
-    /// Reads the settings that are more than numbers.
+    /// Parses and checks the settings.
     ///
     /// # Errors
     /// All [`Mistakes`] at once.
@@ -370,18 +373,18 @@ impl Settings {
     }
 }
 
-/// The first address of a name or number with a port.
+/// Returns the first address of a host name or IP address with a port.
 pub(crate) fn address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut found| found.next())
 }
 
-/// Whether two listeners cannot be there at once.
+/// Whether two listeners would conflict.
 fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     let is_everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port() && one.port() != 0 && (one.ip() == other.ip() || is_everywhere)
 }
 
-/// Whether a `Host` header can name a host so.
+/// Whether a text can be a host name in a `Host` header.
 fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -389,7 +392,7 @@ fn is_host_name(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// Whether requests can be sent to an address that begins with one of these schemes.
+/// Whether a text is a URL with a host and one of these schemes.
 fn is_address(text: &str, schemes: &[&str]) -> bool {
     let named = text.parse::<Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
     named.is_some_and(|uri| uri.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)))

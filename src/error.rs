@@ -1,10 +1,10 @@
-//! Every failure that the service can answer with, named once (protocol §14).
+//! All errors that the service answers with (protocol §14).
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A failure as the protocol knows it. Several variants may share one wire
-/// code where the service distinguishes them by their message only.
+/// An error of the protocol. Several variants share one wire code if the service distinguishes them
+/// only by their message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
     // 400, request shape
@@ -78,22 +78,22 @@ pub enum Code {
     ServerBusy,
 }
 
-/// What the wire shows of a [`Code`].
+/// How a [`Code`] appears on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorFacts {
     /// HTTP status.
     pub status: u16,
-    /// The string that clients switch on.
+    /// The error code, for programs.
     pub code: &'static str,
-    /// First line of the message, unless the error carries its own.
+    /// The first line of the message, unless the error has its own.
     pub message: &'static str,
 }
 
 impl Code {
-    /// How many there are.
+    /// Number of codes.
     pub(crate) const COUNT: usize = Code::ServerBusy as usize + 1;
 
-    /// All of them, each at its number.
+    /// All codes, each at the index of its discriminant.
     pub const ALL: [Self; Self::COUNT] = [
         Code::InvalidInput,
         Code::BodyNotUnderstood,
@@ -161,8 +161,8 @@ impl Code {
         Code::ServerBusy,
     ];
 
-    /// Status, code and default message (protocol §14; messages as recorded,
-    /// the misspelling of `InvalidResourceName` included).
+    /// Returns status, code and default message (protocol §14; messages as recorded from the
+    /// service, including the misspelling in `InvalidResourceName`).
     #[rustfmt::skip]
     pub const fn facts(self) -> ErrorFacts {
         let (status, code, message) = match self {
@@ -234,9 +234,8 @@ impl Code {
         ErrorFacts { status, code, message }
     }
 
-    /// Whether the failure comes from the state of the data rather than from
-    /// the request: a change set of one operation reports these without an
-    /// index prefix (protocol §8.4).
+    /// Whether the error depends on the stored data rather than on the request alone: a change set
+    /// with a single operation reports such errors without an index prefix (protocol §8.4).
     pub(crate) const fn is_storage_outcome(self) -> bool {
         matches!(
             self,
@@ -248,42 +247,42 @@ impl Code {
     }
 }
 
-/// A refusal on its way to the client.
+/// An error on its way to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Which failure it is.
+    /// The error code.
     pub code: Code,
     /// A message that replaces the default one.
     pub message: Option<Cow<'static, str>>,
-    /// Position of the failing operation in its change set.
+    /// Index of the failed operation in its change set.
     pub index: Option<usize>,
-    /// Why exactly, for the logs of whoever asks for that: never part of an
-    /// answer, because it may help those who guess.
+    /// The exact reason, for the log if the operator has enabled that. Never part of an answer,
+    /// because it could help attackers.
     pub why: Option<Box<str>>,
 }
 
-/// Result of every stage of the pipeline.
+/// Result of all stages of the pipeline.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A refusal that says more than its code's default message.
+    /// Makes an error with a message other than the default of its code.
     pub(crate) fn with_message(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: Some(message.into()), index: None, why: None }
     }
 
-    /// The same refusal, attributed to one operation of a change set.
+    /// Attributes the error to one operation of a change set.
     pub(crate) fn at(mut self, index: usize) -> Self {
         self.index = Some(index);
         self
     }
 
-    /// The same refusal, explained.
+    /// Adds the exact reason.
     pub(crate) fn because(mut self, why: impl Into<Box<str>>) -> Self {
         self.why = Some(why.into());
         self
     }
 
-    /// First line of the message that clients see, without index prefix.
+    /// Returns the first line of the message for clients, without the index prefix.
     pub fn text(&self) -> &str {
         match &self.message {
             Some(text) => text,

@@ -5,11 +5,10 @@
 //!                                    errors from any stage leave through service::Answer::refusal
 //! ```
 //!
-//! Everything that decides is a pure function over plain data. Only `http`, `admin`
-//! and `app` know actix, only `store` knows databases; the time and the request id
-//! are arguments. Who may import whom:
-//! model, error, metrics, trace <- odata, codec <- request <- auth, plan <- store <- accounts <- service <- http
-//! <- admin <- app, testing, cli.
+//! All decisions are pure functions over plain data. Only `http`, `admin` and `app` use actix, only
+//! `store` accesses databases; the time and the request id are arguments. Dependencies between the
+//! modules (each may use those to its left): model, error, metrics, trace <- odata, codec <-
+//! request <- auth, plan <- store <- accounts <- service <- http <- admin <- app, testing, cli.
 
 #![warn(missing_docs, unreachable_pub)]
 
@@ -25,7 +24,7 @@ mod service;
 pub mod testing;
 mod trace;
 
-// Public for the tests, benches and fuzz targets of this repository alone: no stable interface.
+// Public only for the tests, benches and fuzz targets of this repository: not a stable interface.
 #[doc(hidden)]
 pub mod auth;
 #[doc(hidden)]

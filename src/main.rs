@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Answering is mostly small allocations, which glibc spends twice the time on.
+/// Requests make many small allocations, for which glibc's allocator takes twice as long.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,8 +1,7 @@
 //! Rowhouse inside a test's process (feature `testing`).
 //!
-//! A [`Server`] listens on a free port of the loopback address, keeps its tables
-//! in memory, and is gone when it is dropped. Starting one takes a few
-//! milliseconds, so each test can have its own:
+//! A [`Server`] listens on a free port of the loopback address, keeps its tables in memory, and
+//! stops when it is dropped. Starting one takes a few milliseconds, so each test can have its own:
 //!
 //! ```
 //! use rowhouse::testing::Server;
@@ -22,10 +21,10 @@
 //! # }
 //! ```
 //!
-//! Servers have threads of their own and need no runtime: they can be started in
-//! `#[test]`, `#[tokio::test]` and `#[actix_web::test]`, many at a time. They take no
-//! signals and set no logger; what they have to say goes to the `tracing` subscriber
-//! of the process, if it has one. Metrics count the sum of all of them.
+//! Servers have threads of their own and need no runtime: they can be started in `#[test]`,
+//! `#[tokio::test]` and `#[actix_web::test]`, many at a time. They handle no signals and install no
+//! logger; their messages go to the `tracing` subscriber of the process, if it has one. Metrics are
+//! the sum over all servers.
 //!
 //! Several tests can share one server if each has an account to itself:
 //!

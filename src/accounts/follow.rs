@@ -1,5 +1,5 @@
-//! What a server knows of its accounts, and how it follows changes of it: keys and state, CORS
-//! rules and limits. There is one snapshot. A counter in the database says when to read it again.
+//! The accounts that a server serves: keys and state, CORS rules and limits, in one snapshot. A
+//! change counter in the database is polled, and the snapshot reloaded when it changes.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -39,42 +39,43 @@ impl From<Failure> for LoadError {
     }
 }
 
-/// Whether all accounts open with the master key.
+/// Checks that the master key decrypts the keys of all accounts.
 ///
 /// # Errors
-/// [`LoadError::MasterKey`] for the first that does not.
+/// [`LoadError::MasterKey`] for the first account whose keys it does not decrypt.
 pub(crate) fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), LoadError> {
     let closed = stored.iter().find(|account| open(master, account).is_none());
     closed.map_or(Ok(()), |account| Err(LoadError::MasterKey(account.name.clone())))
 }
 
-/// Limits and service properties are read again after this time, even if nothing was counted:
-/// older servers over the same database do not count changes of service properties.
+/// Limits and service properties are reloaded after this time, even if no counter has changed:
+/// older servers on the same database do not count changes of service properties.
 const MAX_AGE: Duration = Duration::from_secs(60);
-/// How long a request waits until this server follows what it has changed.
+/// How long a request waits for this server to load the change that it made.
 const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Follows the accounts of the database and of the settings.
+/// Holds the accounts of the database and of the settings, and follows changes in the database.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// Without one, only the accounts of the settings are served.
+    /// `None`: only the accounts of the settings are served.
     master: Option<MasterKeys>,
-    /// The accounts of the settings, which win.
+    /// The accounts of the settings. They win over stored accounts of the same name.
     given: AccountSet,
-    /// What requests see. A request keeps the snapshot that it began with.
+    /// The snapshot for requests. A request keeps the one that it began with.
     served: ArcSwap<AccountSet>,
-    /// Held while accounts are read and replaced, so that older ones never replace newer ones.
+    /// Locked while accounts are read and replaced, so that an older snapshot never replaces a
+    /// newer one.
     last: Mutex<LastRead>,
 }
 
-/// What was last read.
+/// The result of the last read.
 #[derive(Debug)]
 struct LastRead {
     count: LastCount,
     known: KnownAccounts,
 }
 
-/// The count of changes at the last reading, and when that was.
+/// The change counters at the last read, and the time of that read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastCount {
     changes: ChangeCounts,
@@ -86,17 +87,17 @@ impl LastCount {
         Self { changes, at: Instant::now() }
     }
 
-    /// Whether nothing has to be read again.
+    /// Whether the last read is still fresh.
     pub(super) fn is_current(self, changes: ChangeCounts) -> bool {
         changes == self.changes && self.at.elapsed() < MAX_AGE
     }
 }
 
-/// What is known of the stored accounts, by name.
+/// The decrypted keys of the stored accounts, by name.
 type KnownAccounts = HashMap<String, OpenedKeys>;
 
-/// The keys of an account, as far as they have opened, and what tells whether
-/// they still are its keys.
+/// The keys of an account that could be decrypted, and the times that show whether they are still
+/// its keys.
 #[derive(Debug)]
 struct OpenedKeys {
     created: Ticks,
@@ -115,7 +116,7 @@ impl Follower {
         master: Option<MasterKeys>,
         given: AccountSet,
     ) -> Result<Self, LoadError> {
-        // The count first: a change in between is then seen as one to come.
+        // The counters first: a change between the two reads is then noticed by the next poll.
         let changes = store.account_changes().await?;
         let nothing = LastRead { count: LastCount::now(changes), known: KnownAccounts::new() };
         let mut follower =
@@ -136,21 +137,21 @@ impl Follower {
         self.served.load_full()
     }
 
-    /// What the stored keys are encrypted under.
+    /// The master keys that the stored keys are encrypted with.
     pub(crate) fn master(&self) -> Option<&MasterKeys> {
         self.master.as_ref()
     }
 
-    /// Whether the settings have an account of this name, which then wins.
+    /// Whether the settings define an account of this name. It wins over a stored one.
     pub(crate) fn is_given(&self, name: &str) -> bool {
         self.given.keys(name).is_some()
     }
 
-    /// Replaces the snapshot if anything has changed since it was read, and says whether it has.
-    /// A key that does not open stays what it was; one that was not known before is not served.
+    /// Reloads the snapshot if it is stale, and returns whether the counters have changed. A key
+    /// that cannot be decrypted keeps its last known value; without one it is not served.
     ///
     /// # Errors
-    /// Those of the store; the snapshot stays.
+    /// Errors of the store. The snapshot stays in use.
     pub(crate) async fn follow<B: Backend>(&self, store: &B) -> Result<bool, Failure> {
         let mut last = self.last.lock().await;
         let changes = store.account_changes().await?;
@@ -167,15 +168,15 @@ impl Follower {
         Ok(changes != before)
     }
 
-    /// Follows a change that this server has made. If that fails, it is followed in a moment:
-    /// what is done is done.
+    /// Loads a change that this server has made. If that fails, the next poll loads it: the change
+    /// itself is already stored.
     pub(crate) async fn follow_own_change<B: Backend>(&self, store: &B) {
         if !matches!(timeout(FOLLOW_TIMEOUT, self.follow(store)).await, Ok(Ok(_))) {
             tracing::warn!("a change of an account is not served yet");
         }
     }
 
-    /// The snapshot: all accounts with their options.
+    /// Builds the snapshot: all accounts with their options.
     fn set(&self, known: &KnownAccounts, options: &[AccountOptions]) -> AccountSet {
         let stored = known.iter().map(|(name, opened)| {
             let keys = opened.keys.iter().flatten().filter(|_| !opened.disabled);
@@ -190,7 +191,7 @@ impl Follower {
     }
 }
 
-/// The CORS rules of an account; none where its properties are not readable.
+/// Returns the CORS rules of an account; none if its properties cannot be parsed.
 pub(super) fn rules_of(account: &AccountOptions) -> Arc<[CorsRule]> {
     let read = account.properties.as_ref().and_then(|text| properties::from_stored(text).ok());
     read.and_then(|read| read.cors).unwrap_or_default().into()
@@ -200,9 +201,9 @@ fn opened(master: &MasterKeys, known: &KnownAccounts, stored: &[StoredAccount]) 
     stored.iter().map(|account| (account.name.clone(), opened_keys(master, known, account))).collect()
 }
 
-/// The keys of an account. Those that do not open, because they were sealed
-/// again under a master key that this server is yet to be given, are still
-/// what they were; a key that was made since is not known.
+/// Decrypts the keys of an account. If a key cannot be decrypted, because it was resealed under a
+/// master key that this server does not have yet, its last known value stays in use, unless the key
+/// was rotated since.
 fn opened_keys(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccount) -> OpenedKeys {
     let before = known.get(&account.name).filter(|opened| opened.created == account.created);
     let keys = KeySlot::BOTH.map(|slot| {

@@ -1,8 +1,8 @@
-//! Accounts that are kept in the database: what an operator does with them, and
-//! how a server learns of it.
+//! Accounts that are stored in the database: the operations on them, and how a server follows
+//! changes.
 //!
-//! The command line and any other door for operators call the same functions.
-//! Keys are handed out in base64 where they are made, and nowhere else.
+//! The command line and the admin listener call the same functions. Keys are returned in base64
+//! when they are created, and never again.
 
 mod follow;
 mod replica;
@@ -21,16 +21,16 @@ use crate::auth::seal::{KeySlot, MasterKeys, NONCE};
 use crate::model::Ticks;
 use crate::store::{AccountChange, Backend, Failure, Fault, Resealed, StoredAccount};
 
-/// Bytes of a key that is made here, as many as the service's have.
+/// Bytes of a new key, the same as those of the Azure service.
 const KEY: usize = 64;
-/// Bytes of a key that is given, at most.
+/// Maximum bytes of a key that an operator provides.
 const MAX_KEY: usize = 1024;
-/// Requests a second that an account may be limited to.
+/// The highest limit of an account, in requests per second.
 pub(crate) const MAX_REQUESTS_PER_SECOND: u32 = 1_000_000;
-/// Tries against others that change the same account.
+/// Attempts while others change the same account.
 const ATTEMPTS: u32 = 5;
 
-/// Why an account was not changed, for whoever asked for it.
+/// Why an account was not changed, for the operator who asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AccountsError {
     #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
@@ -76,11 +76,11 @@ pub(crate) struct NewAccount {
     pub keys: [String; 2],
 }
 
-/// Adds an account, with new keys unless some are given as bytes.
+/// Adds an account, with the given keys or with new ones.
 ///
 /// # Errors
-/// [`AccountsError`] for a name that is none or taken, and for another master
-/// key than that of the accounts that exist.
+/// [`AccountsError`] for an invalid or taken name, and if the master key does not decrypt the
+/// existing accounts.
 pub(crate) async fn add<B: Backend>(
     store: &B,
     master: &MasterKeys,
@@ -98,8 +98,7 @@ pub(crate) async fn add<B: Backend>(
     if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.len())) {
         return Err(AccountsError::KeyLength);
     }
-    // Two master keys over one database would leave every server without half
-    // of the accounts.
+    // With two master keys in one database, every server would lack the accounts of one of them.
     let existing = store.accounts().await?;
     if !existing.is_empty() && !existing.iter().any(|account| opens(master, account)) {
         return Err(AccountsError::MasterKey);
@@ -118,7 +117,7 @@ pub(crate) async fn add<B: Backend>(
     Ok(NewAccount { name: name.to_owned(), keys: keys.map(|key| STANDARD.encode(key)) })
 }
 
-/// The accounts by name. Their keys stay sealed.
+/// Lists the stored accounts by name. Their keys stay sealed.
 ///
 /// # Errors
 /// [`AccountsError::Store`].
@@ -126,7 +125,7 @@ pub(crate) async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, Ac
     Ok(store.accounts().await?)
 }
 
-/// The account of this name. Its keys stay sealed.
+/// Finds the stored account of this name. Its keys stay sealed.
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
@@ -135,7 +134,7 @@ pub(crate) async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAcco
     found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
 }
 
-/// How many requests of each account servers answer in a second, where that is limited.
+/// The limits of the accounts that have one, in requests per second on each server.
 ///
 /// # Errors
 /// [`AccountsError::Store`].
@@ -144,8 +143,8 @@ pub(crate) async fn limits<B: Backend>(store: &B) -> Result<HashMap<String, u32>
     Ok(options.into_iter().filter_map(|options| Some((options.name, options.requests_per_second?))).collect())
 }
 
-/// Limits how many requests of an account each server answers in a second, or ends its limit.
-/// The account may be one of the settings.
+/// Sets or removes the limit of an account, in requests per second on each server. The account may
+/// be one of the settings.
 ///
 /// # Errors
 /// [`AccountsError::Name`] for a name that no account can have, [`AccountsError::Limit`].
@@ -174,11 +173,11 @@ pub(crate) fn shown(account: &StoredAccount, limits: &HashMap<String, u32>) -> V
     })
 }
 
-/// Makes a new key in one slot of an account, and returns it in base64. The
-/// other key goes on to work, the old one ends once the servers have noticed.
+/// Makes a new key in one slot of an account, and returns it in base64. The key in the other slot
+/// keeps working. The replaced key works until the servers have loaded the change.
 ///
 /// # Errors
-/// [`AccountsError`] for an unknown account and another master key.
+/// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
 pub(crate) async fn rotate<B: Backend>(
     store: &B,
     master: &MasterKeys,
@@ -202,7 +201,7 @@ pub(crate) async fn rotate<B: Backend>(
     Err(AccountsError::Contended)
 }
 
-/// Refuses, or serves again, an account whose keys and tables stay.
+/// Disables or enables an account. Its keys and tables stay.
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
@@ -214,8 +213,8 @@ pub(crate) async fn set_disabled<B: Backend>(
     change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
 }
 
-/// Removes an account and its keys. Its tables stay in the database, out of
-/// reach until an account of the same name is added.
+/// Removes an account and its keys. Its tables stay in the database, but are inaccessible until an
+/// account of the same name is added.
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
@@ -223,14 +222,14 @@ pub(crate) async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), Acco
     change(store, name, AccountChange::Remove { name: name.to_owned() }).await
 }
 
-/// Encrypts the keys that the old master key opens under the one of now, all at
-/// once or none, and says of how many accounts.
+/// Encrypts the keys that are sealed under the old master key with the current one, all of them or
+/// none. Returns the number of accounts.
 ///
 /// # Errors
-/// [`AccountsError::Closed`] for keys that neither opens; nothing is changed then.
+/// [`AccountsError::Closed`] if neither master key decrypts a key; then nothing is changed.
 pub(crate) async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result<usize, AccountsError> {
     for _ in 0..ATTEMPTS {
-        // The count first: it then is no longer so if anything changes after it.
+        // The counter first: the store refuses the change if it has moved on since.
         let seen = store.account_changes().await?.accounts;
         let stored = store.accounts().await?;
         let accounts: Vec<Resealed> = stored
@@ -245,7 +244,7 @@ pub(crate) async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result
     Err(AccountsError::Contended)
 }
 
-/// The account's keys under the master key of now; `None` if they are.
+/// Reseals the account's keys under the current master key; `None` if they already are.
 fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, AccountsError> {
     let name = &account.name;
     let is_open = |slot: KeySlot| master.now.open(name, slot, &account.keys[slot.index()]).is_some();
@@ -257,10 +256,10 @@ fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resea
     Ok(Some(Resealed { name: name.clone(), keys }))
 }
 
-/// The bytes of an account's keys, for signing in its name.
+/// Returns the bytes of an account's keys, to sign requests with.
 ///
 /// # Errors
-/// [`AccountsError`] for an unknown account and another master key.
+/// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
 pub(crate) async fn keys<B: Backend>(
     store: &B,
     master: &MasterKeys,
@@ -278,7 +277,7 @@ fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Ve
     master.seal(name, slot, random::<NONCE>()?, key).ok_or(AccountsError::MasterKey)
 }
 
-/// Both keys; `None` where either does not open.
+/// Decrypts both keys; `None` if either cannot be decrypted.
 fn open(master: &MasterKeys, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
     let key = |slot: KeySlot| master.open(&account.name, slot, &account.keys[slot.index()]);
     Some([key(KeySlot::First)?, key(KeySlot::Second)?])

@@ -1,4 +1,4 @@
-//! The CORS rules that a read replica has, which answers of the secondary follow.
+//! The CORS rules that are stored in the read replica. Answers of the secondary use them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::follow::{LastCount, rules_of};
 use crate::codec::properties::CorsRule;
 use crate::store::{Backend, Failure};
 
-/// The CORS rules of accounts as a replica was last read.
+/// The CORS rules by account, as last read from the replica.
 #[derive(Debug, Default)]
 pub(crate) struct ReplicaRules {
     rules: ArcSwap<HashMap<String, Arc<[CorsRule]>>>,
@@ -18,15 +18,15 @@ pub(crate) struct ReplicaRules {
 }
 
 impl ReplicaRules {
-    /// The rules of an account; none before the replica was read.
+    /// The rules of an account; none before the first read of the replica.
     pub(crate) fn of(&self, account: &str) -> Arc<[CorsRule]> {
         self.rules.load().get(account).map(Arc::clone).unwrap_or_default()
     }
 
-    /// Reads the rules again if they have changed.
+    /// Reloads the rules if they are stale.
     ///
     /// # Errors
-    /// Those of the store; the rules stay.
+    /// Errors of the store. The rules stay in use.
     pub(crate) async fn follow<B: Backend>(&self, replica: &B) -> Result<(), Failure> {
         let mut last = self.last.lock().await;
         let changes = replica.account_changes().await?;

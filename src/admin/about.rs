@@ -1,4 +1,4 @@
-//! What this server is, and what it can be asked.
+//! `/version` and `/openapi.json`.
 
 use serde_json::json;
 
@@ -7,10 +7,10 @@ use super::{Call, Reply};
 use crate::metrics::process;
 use crate::store::Store;
 
-/// The description of every route, kept by hand.
+/// The OpenAPI description of all routes, maintained by hand.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
-/// Name, version, database and time since the start.
+/// Answers with name, version, database and uptime.
 pub(crate) async fn version(call: &Call<'_>) -> Outcome {
     let database = match &call.admin.service.primary {
         Store::Postgres(_) => "postgres",
@@ -27,7 +27,7 @@ pub(crate) async fn version(call: &Call<'_>) -> Outcome {
     ))
 }
 
-/// The description.
+/// Answers with the OpenAPI description.
 pub(crate) async fn openapi(_: &Call<'_>) -> Outcome {
     Ok(Reply::text("application/json", OPENAPI))
 }

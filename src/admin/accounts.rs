@@ -1,7 +1,7 @@
-//! `/accounts`: those of the database, as the commands list and change them.
+//! `/accounts`: lists and changes the accounts of the database, like `rowhouse account`.
 //!
-//! A change is served here when its answer is sent, and by other servers over
-//! the same database within seconds.
+//! This server applies a change before it answers; other servers on the same database do so within
+//! seconds.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::request::target::Accounts as _;
 use crate::service::clock::system_time;
 use crate::store::{Failure, Store};
 
-/// Time that a call may take; what is found out later is not told.
+/// Timeout of a call. The outcome of a later change is not reported.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Added {
     name: String,
-    /// In base64; new ones without them.
+    /// In base64. If absent, new keys are made.
     keys: Option<[String; 2]>,
 }
 
@@ -41,7 +41,7 @@ struct Rotated {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct AccountLimits {
-    /// Null ends the limit.
+    /// `null` removes the limit.
     #[serde(deserialize_with = "Option::deserialize")]
     requests_per_second: Option<u32>,
 }
@@ -50,10 +50,10 @@ struct AccountLimits {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// The accounts by name, without their keys.
+/// Lists the accounts by name, without their keys.
 ///
 /// # Errors
-/// 409 without a master key, and those of the database.
+/// 409 without a master key; errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     master(call)?;
     let found = timely(accounts::list(store(call))).await?;
@@ -61,11 +61,11 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &found.iter().map(|account| accounts::shown(account, &limits)).collect::<Value>()))
 }
 
-/// One account, without its keys.
+/// Shows one account, without its keys.
 ///
 /// # Errors
-/// 404 for an unknown one; 409 for one of the settings and without a master
-/// key; those of the database.
+/// 404 for an unknown account; 409 for an account of the settings, or without a master key; errors
+/// of the database.
 pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
     let found = timely(accounts::find(store(call), call.parameter("name"))).await?;
@@ -73,12 +73,11 @@ pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &accounts::shown(&found, &limits)))
 }
 
-/// Adds an account, and shows its keys once.
+/// Adds an account, and returns its keys, this once.
 ///
 /// # Errors
-/// 400 for what is no account; 409 for a name that is taken, here or in the
-/// settings, without a master key, and with another than the accounts have;
-/// those of the database.
+/// 400 for an invalid account; 409 for a name that is taken, in the database or in the settings,
+/// without a master key, or if it does not decrypt the stored accounts; errors of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let Added { name, keys } = body(call)?;
     let master = stored(call, &name)?;
@@ -92,10 +91,10 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys })))
 }
 
-/// Makes a new key in one slot, and shows it once. The other goes on to work.
+/// Makes a new key in one slot, and returns it, this once. The other key keeps working.
 ///
 /// # Errors
-/// As [`read`]; 400 for a slot that is none.
+/// As [`read`]; 400 for an invalid slot.
 pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     let Rotated { slot: number } = body(call)?;
     let name = call.parameter("name");
@@ -111,7 +110,7 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key })))
 }
 
-/// Refuses an account, whose keys and tables stay, or serves it again.
+/// Disables or enables an account. Its keys and tables stay.
 ///
 /// # Errors
 /// As [`read`].
@@ -124,21 +123,21 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     Ok(Reply::json(200, &json!({ "name": name, "disabled": disabled })))
 }
 
-/// How many requests of an account each server answers in a second, if that is limited. The
-/// account may be one of the settings.
+/// Shows the limit of an account, in requests per second on each server. The account may be one of
+/// the settings.
 ///
 /// # Errors
-/// 404 for an unknown one; those of the database.
+/// 404 for an unknown account; errors of the database.
 pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
     let name = served(call)?;
     let limits = timely(accounts::limits(store(call))).await?;
     Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limits.get(name) })))
 }
 
-/// Limits an account, or ends its limit, which leaves that of the settings.
+/// Sets the limit of an account, or removes it so that the limit of the settings applies.
 ///
 /// # Errors
-/// As [`read_limits`]; 400 for a limit that is none.
+/// As [`read_limits`]; 400 for an invalid limit.
 pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
     let AccountLimits { requests_per_second } = body(call)?;
     let name = served(call)?;
@@ -147,7 +146,7 @@ pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": requests_per_second })))
 }
 
-/// The account that the call names, which is one of the settings or of the database.
+/// Returns the account that the call names, which must be one of the settings or of the database.
 fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
     let name = call.parameter("name");
     if follower(call).accounts().exists(name) {
@@ -156,7 +155,7 @@ fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
     Err(Refusal::new(404, "AccountNotFound", format!("this server serves no account {name}")))
 }
 
-/// Removes an account and its keys. Its tables stay, out of reach.
+/// Removes an account and its keys. Its tables stay, but are inaccessible.
 ///
 /// # Errors
 /// As [`read`].
@@ -183,7 +182,7 @@ fn master<'a>(call: &'a Call<'_>) -> Result<&'a MasterKeys, Refusal> {
     })
 }
 
-/// Where an account of this name is one of the database, not of the settings.
+/// Returns the master keys, unless the settings define this account.
 fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal> {
     let master = master(call)?;
     if follower(call).is_given(name) {
@@ -197,7 +196,7 @@ fn body<'a, T: Deserialize<'a>>(call: &'a Call<'_>) -> Result<T, Refusal> {
     serde_json::from_slice(call.body).map_err(|error| Refusal::bad_request(format!("The body: {error}")))
 }
 
-/// Demands that nothing is said that would not be heard.
+/// Refuses a body with members that would be ignored.
 fn nothing(call: &Call<'_>) -> Result<(), Refusal> {
     if call.body.is_empty() { Ok(()) } else { body::<Nothing>(call).map(|_| ()) }
 }
@@ -213,7 +212,7 @@ async fn timely<T>(work: impl Future<Output = Result<T, AccountsError>>) -> Resu
     }
 }
 
-/// Waits for a change, and serves it.
+/// Waits for a change to be stored, and loads it.
 async fn changed<T>(
     call: &Call<'_>,
     done: &'static str,

@@ -1,4 +1,4 @@
-//! A call of an operator, and what comes of it.
+//! A request of an operator, and its answer.
 
 use serde::Serialize;
 
@@ -6,11 +6,11 @@ use super::Admin;
 use crate::codec::uri::percent_decode;
 use crate::error::Error;
 
-/// What an operator asks.
+/// A request of an operator.
 pub(crate) struct Call<'a> {
     pub admin: &'a Admin,
     pub query: &'a str,
-    /// The texts that stand where the route's path has braces.
+    /// The values of the route's path parameters.
     pub parameters: Vec<(&'static str, String)>,
     /// At most [`super::listen::MAX_BODY`] bytes.
     pub body: &'a [u8],
@@ -24,25 +24,25 @@ pub(crate) struct Reply {
     pub body: Vec<u8>,
 }
 
-/// A failure, for people and programs.
+/// An error answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub status: u16,
-    /// What programs switch on.
+    /// The error code, for programs.
     pub code: &'static str,
     pub message: String,
 }
 
-/// What comes of a call.
+/// Result of a call.
 pub(crate) type Outcome = Result<Reply, Refusal>;
 
 const JSON: &str = "application/json";
 
 impl Call<'_> {
-    /// The first parameter of this name in the query string, decoded.
+    /// Returns the first parameter of this name in the query string, decoded.
     ///
     /// # Errors
-    /// 400 for broken escapes.
+    /// 400 for invalid percent-encoding.
     pub(crate) fn query(&self, name: &str) -> Result<Option<String>, Refusal> {
         for pair in self.query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -57,7 +57,7 @@ impl Call<'_> {
         Ok(None)
     }
 
-    /// The text that stands where the route's path has these braces.
+    /// Returns the value of a path parameter.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         let found = self.parameters.iter().find(|(known, _)| *known == name);
         found.map_or("", |(_, text)| text.as_str())
@@ -67,19 +67,19 @@ impl Call<'_> {
 impl Reply {
     /// A JSON document.
     pub(crate) fn json(status: u16, document: &impl Serialize) -> Self {
-        // What we make of our own types can always be written.
+        // Serializing our own types cannot fail.
         let body = serde_json::to_vec(document).unwrap_or_default();
         Self { status, content_type: JSON, body }
     }
 
-    /// A text of another kind.
+    /// A text with another content type.
     pub(crate) fn text(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status: 200, content_type, body: body.into() }
     }
 }
 
 impl Refusal {
-    /// A refusal with a status, a code and a message.
+    /// An error with a status, a code and a message.
     pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
@@ -90,7 +90,7 @@ impl Refusal {
     }
 }
 
-/// A failure of what tables are served with, under its own code.
+/// An error of the table service keeps its status and code.
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let facts = error.code.facts();

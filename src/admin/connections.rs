@@ -1,6 +1,5 @@
-//! Who is connected to the admin listener. Where many are, those that ask nothing
-//! make way for those that come, or whoever keeps connections open would keep
-//! probes from being answered.
+//! The open connections of the admin listener. Beyond [`MANY`], a new connection closes the oldest
+//! idle one; otherwise clients that keep connections open could lock out the probes.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -11,16 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use actix_web::rt::net::TcpStream as Accepted;
 
-/// Connections from which on somebody has to make way.
+/// At this number of connections, a new one closes an idle one.
 const MANY: usize = 128;
 
 /// The connections, the oldest first.
 #[derive(Default)]
 pub(crate) struct OpenConnections(Mutex<VecDeque<Weak<OpenConnection>>>);
 
-/// A connection; lives as long as it.
+/// A connection. The listener drops this when the connection ends.
 pub(crate) struct OpenConnection {
-    /// The same connection once more, to end it by.
+    /// A duplicate of the connection's descriptor, to shut it down with.
     connection: TcpStream,
     /// Whether a request has arrived whole and is being answered.
     is_busy: AtomicBool,
@@ -30,8 +29,7 @@ pub(crate) struct OpenConnection {
 pub(crate) struct Busy<'a>(&'a OpenConnection);
 
 impl OpenConnections {
-    /// Takes in a connection, for which the oldest one that asks nothing is ended
-    /// if there are many.
+    /// Adds a connection. If there are many, closes the oldest idle one.
     pub(crate) fn enter(&self, connection: &dyn Any) -> Option<Arc<OpenConnection>> {
         let connection = connection.downcast_ref::<Accepted>()?.as_fd().try_clone_to_owned().ok()?;
         let seat =
@@ -42,7 +40,7 @@ impl OpenConnections {
             && let Some(at) = seats.iter().position(|seat| seat.upgrade().is_some_and(|seat| seat.is_idle()))
             && let Some(idle) = seats.remove(at).and_then(|seat| seat.upgrade())
         {
-            // One that is gone already needs no end.
+            // It fails if the connection is already closed.
             let _ = idle.connection.shutdown(Shutdown::Both);
         }
         seats.push_back(Arc::downgrade(&seat));
@@ -51,7 +49,7 @@ impl OpenConnections {
 }
 
 impl OpenConnection {
-    /// Keeps the connection until its request is answered.
+    /// Marks the connection as busy until its request is answered.
     pub(crate) fn busy(&self) -> Busy<'_> {
         self.is_busy.store(true, Ordering::Relaxed);
         Busy(self)

@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Access to the admin listener.
 
 use std::net::IpAddr;
 
@@ -7,21 +7,21 @@ use subtle::ConstantTimeEq as _;
 
 use super::Refusal;
 
-/// Characters of a token at least.
+/// Minimum characters of a token.
 pub(crate) const MIN_TOKEN: usize = 16;
 
-/// A secret that operators show, kept as its hash only.
+/// The admin token, of which only the hash is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct AdminToken([u8; 32]);
 
 impl AdminToken {
-    /// A token of at least [`MIN_TOKEN`] characters that can stand in a header.
+    /// Accepts a token of at least [`MIN_TOKEN`] visible ASCII characters.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let fits = text.len() >= MIN_TOKEN && text.bytes().all(|byte| byte.is_ascii_graphic());
         fits.then(|| Self(Sha256::digest(text).into()))
     }
 
-    /// Whether this is the token. Takes as long for any text of a length.
+    /// Whether this is the token. Compares in constant time.
     fn is(&self, text: &str) -> bool {
         self.0.ct_eq(&<[u8; 32]>::from(Sha256::digest(text))).into()
     }
@@ -33,7 +33,7 @@ impl std::fmt::Debug for AdminToken {
     }
 }
 
-/// What tells who asks.
+/// The headers that decide on access.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Asking<'a> {
     pub authorization: Option<&'a str>,
@@ -41,12 +41,12 @@ pub(crate) struct Asking<'a> {
     pub origin: Option<&'a str>,
 }
 
-/// Lets those in who know the token. Without one only this machine can ask, and
-/// pages of others that its browsers show are kept out: those that come under
-/// a name of their own, and those that send for something from elsewhere.
+/// Lets a request in if it has the token. Without a configured token, the listener is reachable
+/// from this machine only, and requests from web pages of other sites in its browsers are refused:
+/// requests to any other host name (DNS rebinding), and requests from another origin.
 ///
 /// # Errors
-/// 401 without the right token, 403 for what a foreign page asks.
+/// 401 without the right token, 403 for a request from a web page of another site.
 pub(crate) fn let_in(token: Option<&AdminToken>, asking: Asking<'_>) -> Result<(), Refusal> {
     let Some(token) = token else { return from_here(asking) };
     let shown = asking.authorization.and_then(|header| {
@@ -68,7 +68,7 @@ fn from_here(asking: Asking<'_>) -> Result<(), Refusal> {
     Err(Refusal::new(403, "Forbidden", "Without a token only this machine may ask, under its address."))
 }
 
-/// Names can be made to point here by anyone; addresses and `localhost` cannot.
+/// Anyone can make a host name resolve to this machine, but not an address or `localhost`.
 fn is_address_or_localhost(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest

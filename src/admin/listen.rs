@@ -1,4 +1,4 @@
-//! The admin listener: from a socket to the function that answers.
+//! The admin listener: from the socket to the handler of a route.
 
 use std::io;
 use std::net::TcpListener;
@@ -18,18 +18,18 @@ use super::guard::{self, Asking};
 use super::routes::{Access, ROUTES, Route};
 use super::{Admin, Call, Refusal, Reply};
 
-/// Bytes of a body at most.
+/// Maximum bytes of a body.
 pub(crate) const MAX_BODY: usize = 256 * 1024;
-/// Time that a body may take to arrive.
+/// Timeout for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// Connections at most, where none makes way because all are being answered.
+/// Maximum number of connections, when none is idle and could be closed.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Answers operators on this socket, on a thread of its own, so that probes do
-/// not wait for requests.
+/// Serves the admin routes on this socket, on a thread of its own, so that probes do not wait for
+/// table requests.
 ///
 /// # Errors
-/// Those of the operating system.
+/// Errors of the operating system.
 pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
     let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
     let crowd = OpenConnections::default();
@@ -68,7 +68,7 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
     let known = !matching.is_empty();
     let is_probe = known && matching.iter().all(|(route, _)| route.access == Access::Open);
     let found = matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()));
-    // What there is beside the probes is nobody's business without the token.
+    // Without the token, not even the existence of other routes is revealed.
     if !is_probe {
         let let_in = guard::let_in(admin.token.as_ref(), asking(http));
         let_in.inspect_err(|refusal| {
@@ -90,7 +90,7 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
         ));
     }
     let body = whole(body).await?;
-    // From here on the connection is not one that asks nothing.
+    // From here on the connection is not idle.
     let _busy = http.conn_data::<Arc<OpenConnection>>().map(|seat| seat.busy());
     let call = Call { admin, query: http.query_string(), parameters, body: &body };
     (route.handler)(&call).await
@@ -105,7 +105,7 @@ async fn whole(body: Payload) -> Result<Bytes, Refusal> {
     }
 }
 
-/// The routes of this server.
+/// The routes that this server has: those of the test mode only if it is on.
 fn routes(admin: &Admin) -> impl Iterator<Item = &'static Route> {
     let test_mode = admin.test_mode;
     ROUTES.iter().filter(move |route| test_mode || !route.is_for_tests)

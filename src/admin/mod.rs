@@ -1,9 +1,7 @@
-//! What operators ask of a running server: a listener of its own, away from the
-//! port that tables are served on.
+//! The admin listener: probes, metrics and account administration, on a port of their own.
 //!
-//! A route is a line in [`routes`] and a function in a file of its own, and has
-//! its description in `openapi.json`; a test compares the two. Failures are
-//! `{"error":{"code":…,"message":…}}`.
+//! A route is a line in [`routes`], a handler function, and its description in `openapi.json`; a
+//! test compares routes and description. Errors are `{"error":{"code":…,"message":…}}`.
 
 mod about;
 mod accounts;
@@ -26,28 +24,28 @@ pub(crate) use listen::listen;
 
 use crate::service::Service;
 
-/// What answering operators takes.
+/// The state of the admin listener.
 pub(crate) struct Admin {
     pub service: Arc<Service>,
-    /// What an operator has to know, if anything.
+    /// The token that operators must send, if one is configured.
     pub token: Option<AdminToken>,
-    /// Whether test suites may reset and restore what is stored.
+    /// Whether the routes for test suites exist, which reset and restore all data.
     pub test_mode: bool,
     stopping: AtomicBool,
 }
 
 impl Admin {
-    /// For a server that serves.
+    /// The state for a running server.
     pub(crate) fn new(service: Arc<Service>, token: Option<AdminToken>, test_mode: bool) -> Self {
         Self { service, token, test_mode, stopping: AtomicBool::new(false) }
     }
 
-    /// From now on the server is not ready: it finishes what it has begun.
+    /// Makes the readiness probe fail from now on: the server is shutting down.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server only finishes what it has begun.
+    /// Whether the server is shutting down.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What load balancers and orchestrators ask.
+//! Probes for load balancers and orchestrators.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::store::Backend as _;
 
-/// Time that the database has to answer.
+/// Timeout for the database to answer.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The process runs.
+/// Liveness: answers while the process runs.
 pub(crate) async fn live(_: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &json!({ "status": "live" })))
 }
 
-/// Requests are answered: the database answers and nobody told us to stop.
+/// Readiness: the database answers and the server is not shutting down.
 ///
 /// # Errors
-/// 503.
+/// 503 otherwise.
 pub(crate) async fn ready(call: &Call<'_>) -> Outcome {
     if call.admin.is_stopping() {
         return Err(Refusal::new(503, "Stopping", "The server finishes what it has begun and stops."));

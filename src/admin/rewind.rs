@@ -1,4 +1,4 @@
-//! `/test/…`: beginning anew and going back, in test mode only.
+//! `/test/…`: reset, snapshot and restore, in test mode only.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::request::target::Accounts as _;
 use crate::service::Service;
 use crate::store::rewind::MAX_SNAPSHOTS;
 
-/// Empties the account of the query, or all of them.
+/// Empties the account that the query names, or all accounts.
 ///
 /// # Errors
-/// 404 for an account that is not served, and those of the database.
+/// 404 for an unknown account; errors of the database.
 pub(crate) async fn reset(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
     to_the_end(call, async move |service| service.reset(account.as_deref()).await).await?;
     Ok(Reply::json(200, &json!({ "status": "reset" })))
 }
 
-/// Takes a snapshot of the account of the query, or of all of them.
+/// Takes a snapshot of the account that the query names, or of all accounts.
 ///
 /// # Errors
-/// 404 as above, 409 where there are too many, and those of the database.
+/// 404 for an unknown account; 409 if there are too many snapshots; errors of the database.
 pub(crate) async fn take(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
     let taken = to_the_end(call, async move |service| service.take_snapshot(account.as_deref()).await);
@@ -38,10 +38,10 @@ pub(crate) async fn take(call: &Call<'_>) -> Outcome {
     }
 }
 
-/// Every snapshot.
+/// Lists all snapshots.
 ///
 /// # Errors
-/// Those of the database.
+/// Errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let snapshots = to_the_end(call, async |service| service.snapshots().await).await?;
     let shown = snapshots.iter().map(
@@ -50,10 +50,10 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &json!({ "snapshots": shown.collect::<Vec<_>>() })))
 }
 
-/// Goes back to a snapshot, which stays.
+/// Restores a snapshot, which stays.
 ///
 /// # Errors
-/// 404 where there is none of this name, and those of the database.
+/// 404 if there is no snapshot of this name; errors of the database.
 pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
     let restored = to_the_end(call, async move |service| service.restore_snapshot(&name).await).await?;
@@ -63,14 +63,14 @@ pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
 /// Deletes a snapshot.
 ///
 /// # Errors
-/// As above.
+/// As [`restore`].
 pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
     let deleted = to_the_end(call, async move |service| service.drop_snapshot(&name).await).await?;
     found(deleted, "deleted")
 }
 
-/// What is misspelt must not widen one account to all of them.
+/// Refuses unknown parameters: a misspelt `account` must not select all accounts.
 fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
     let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
     let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
@@ -91,8 +91,8 @@ fn found(found: bool, status: &str) -> Outcome {
     Err(Refusal::new(404, "SnapshotNotFound", "There is no such snapshot."))
 }
 
-/// Goes on where the caller does not wait: a connection that is left in the
-/// middle of something is closed, and PostgreSQL's has the snapshots.
+/// Completes the work even if the caller goes away. A database connection that is dropped in the
+/// middle of an operation is closed, and on PostgreSQL the snapshots end with it.
 async fn to_the_end<T: 'static, W: Future<Output = Result<T>> + 'static>(
     call: &Call<'_>,
     work: impl FnOnce(Arc<Service>) -> W,

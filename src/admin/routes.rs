@@ -1,4 +1,4 @@
-//! Every route.
+//! The routes of the admin listener.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,30 +6,30 @@ use std::pin::Pin;
 use super::call::{Call, Outcome};
 use super::{about, accounts, figures, probes, rewind, tables};
 
-/// The answer under way.
+/// The future of an answer.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
 
-/// A path, its method, and who answers.
+/// A path, its method, and its handler.
 pub(crate) struct Route {
-    /// `GET` answers `HEAD` too.
+    /// `GET` also covers `HEAD`.
     pub method: &'static str,
-    /// Segments in braces take any text: `/accounts/{name}`.
+    /// Segments in braces are parameters: `/accounts/{name}`.
     pub path: &'static str,
     pub access: Access,
-    /// Whether it is there in test mode only.
+    /// Whether the route exists in test mode only.
     pub is_for_tests: bool,
     pub handler: Handler,
 }
 
-/// Who is answered.
+/// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Anyone.
     Open,
-    /// Whoever has the token, or is on this machine where there is none.
+    /// Callers with the token; without a configured token, callers on this machine.
     Guarded,
-    /// Whoever has the token. Without one nobody: what is changed here, and the
-    /// keys that are shown, are not for every program of the machine.
+    /// Callers with the token. Without a configured token, nobody: not every program on this
+    /// machine may change accounts or see keys.
     AdminToken,
 }
 
@@ -76,8 +76,8 @@ const fn for_tests(method: &'static str, path: &'static str, handler: Handler) -
 }
 
 impl Route {
-    /// The texts that stand where the path has braces, if the path is this
-    /// route's. Escapes are read; what is broken in them matches nothing.
+    /// Returns the parameters of a path, percent-decoded; `None` if the path is not this route's or
+    /// its percent-encoding is invalid.
     pub(crate) fn parameters(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
         let (mut ours, mut theirs) = (self.path.split('/'), path.split('/'));
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! `/tables`: what an account's tables hold.
+//! `/tables`: the sizes of an account's tables.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,21 @@ use crate::plan::span::Span;
 use crate::request::target::Accounts as _;
 use crate::store::{Backend as _, Store, TableSize};
 
-/// Tables of one answer, unless the caller asks for fewer.
+/// Maximum and default number of tables of one answer.
 const TABLES: usize = 25;
-/// Entities of each table that are looked at.
+/// Maximum number of entities that are counted in each table.
 const SAMPLE: u32 = 10_000;
-/// After this time an answer has no further tables.
+/// After this time an answer ends with the tables measured so far.
 const TIME_FOR_TABLES: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TablesReport<'a> {
     account: &'a str,
-    /// What the numbers are.
+    /// How the numbers were measured.
     method: String,
     tables: Vec<Measured>,
-    /// What to give as `from` to go on; absent at the end.
+    /// The `from` of the next call; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -40,17 +40,15 @@ struct Measured {
     created: String,
     entities: u64,
     bytes: u64,
-    /// Whether the numbers are exact rather than the least that there is.
+    /// Whether the numbers are exact. Otherwise they are lower bounds.
     complete: bool,
 }
 
-/// Tables of an account in the order of their names, with how much they hold.
-/// Each is looked at up to [`SAMPLE`] entities, so that a call costs about the
-/// same however large tables are.
+/// Lists tables of an account in the order of their names, with their sizes. At most [`SAMPLE`]
+/// entities of each are counted, so that the cost of a call does not depend on the sizes.
 ///
 /// # Errors
-/// 400 for parameters, 404 for an account that is not served, and those of the
-/// database.
+/// 400 for invalid parameters; 404 for an unknown account; errors of the database.
 pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     let begun = Instant::now();
     let service = &call.admin.service;

@@ -1,4 +1,4 @@
-//! The accounts that this process serves.
+//! The accounts that a server serves: their keys, CORS rules and limits.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -12,14 +12,14 @@ use sha2::Sha256;
 use crate::codec::properties::CorsRule;
 use crate::request::target::Accounts;
 
-/// The account that every client library knows by heart (protocol §10).
+/// The well-known development account, built into every client library (protocol §10).
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
-/// Its key, public for the same reason.
+/// Its key, which is public too.
 pub(crate) const DEVELOPMENT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// What clients connect with. `server` is `http://host:port` or the same with
-/// `https`, `key` in base64.
+/// Builds the connection string for clients. `server` is `http://host:port` or `https://host:port`,
+/// `key` is in base64.
 pub(crate) fn connection_string(server: &str, account: &str, key: &str) -> String {
     let scheme = server.split("://").next().unwrap_or_default();
     format!(
@@ -28,27 +28,27 @@ pub(crate) fn connection_string(server: &str, account: &str, key: &str) -> Strin
     )
 }
 
-/// A decoded account key. Never printed.
+/// A decoded account key. `Debug` does not print it.
 #[derive(Clone)]
 pub struct AccountKey {
     bytes: Vec<u8>,
-    /// HMAC-SHA256 with the key already worked in.
+    /// HMAC-SHA256, initialized with the key.
     keyed: Hmac<Sha256>,
 }
 
 impl AccountKey {
-    /// A key; HMAC takes any length, so there always is one.
+    /// Makes a key. HMAC takes any length, so this never returns `None`.
     pub(crate) fn new(bytes: Vec<u8>) -> Option<Self> {
         let keyed = Hmac::new_from_slice(&bytes).ok()?;
         Some(Self { bytes, keyed })
     }
 
-    /// The key's bytes.
+    /// Returns the bytes of the key.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// HMAC-SHA256 of a text, given in pieces.
+    /// Computes the HMAC-SHA256 of a text that is given in pieces.
     pub fn sign<'a>(&self, pieces: impl IntoIterator<Item = &'a str>) -> [u8; 32] {
         let mut mac = self.keyed.clone();
         pieces.into_iter().for_each(|piece| mac.update(piece.as_bytes()));
@@ -62,10 +62,10 @@ impl std::fmt::Debug for AccountKey {
     }
 }
 
-/// What a server knows of an account.
+/// An account as a server serves it.
 #[derive(Debug, Clone, Default)]
 struct ServedAccount {
-    /// Without keys: disabled.
+    /// Empty if the account is disabled.
     keys: Vec<AccountKey>,
     cors: Arc<[CorsRule]>,
     requests_per_second: Option<NonZeroU32>,
@@ -77,14 +77,14 @@ impl ServedAccount {
     }
 }
 
-/// What a server knows of its accounts at one time, and the hosts that name them.
+/// A snapshot of the served accounts, and the host suffixes whose first label names one.
 #[derive(Debug, Clone, Default)]
 pub struct AccountSet {
     accounts: HashMap<String, ServedAccount>,
     host_suffixes: Vec<String>,
 }
 
-/// Why an account list was not understood. Never repeats a key.
+/// Why a list of accounts is invalid. Never repeats a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AccountError {
     #[error("account number {0} is not of the form name:base64key[:base64key2]")]
@@ -98,13 +98,13 @@ pub enum AccountError {
 }
 
 impl AccountSet {
-    /// No account at all.
+    /// An empty set.
     pub(crate) fn none(host_suffixes: Vec<String>) -> Self {
         Self { accounts: HashMap::new(), host_suffixes }
     }
 
-    /// These accounts and, beside them, others with their keys; without any, an
-    /// account is disabled. Of two with one name, that of this set stays.
+    /// Returns this set with other accounts added. An account without keys is disabled. If a name
+    /// is in both, the account of this set wins.
     pub(crate) fn beside(&self, others: impl IntoIterator<Item = (String, Vec<AccountKey>)>) -> Self {
         let mut set = self.clone();
         for (name, keys) in others {
@@ -113,7 +113,7 @@ impl AccountSet {
         set
     }
 
-    /// Gives an account its CORS rules and its limit. One that is not served is left out.
+    /// Sets the CORS rules and the limit of an account. Ignores accounts that are not in the set.
     pub(crate) fn set_options(
         &mut self,
         account: &str,
@@ -125,7 +125,7 @@ impl AccountSet {
         }
     }
 
-    /// The well-known development account and nothing else.
+    /// A set with the well-known development account only.
     pub fn development(host_suffixes: Vec<String>) -> Self {
         let key = STANDARD.decode(DEVELOPMENT_KEY).ok().and_then(AccountKey::new);
         let accounts = HashMap::from([(
@@ -138,7 +138,7 @@ impl AccountSet {
     /// Reads `name:key[:key2]`, several separated by `;` or line ends.
     ///
     /// # Errors
-    /// [`AccountError`] for the first account that is wrong.
+    /// [`AccountError`] for the first invalid account.
     pub fn parse(text: &str, host_suffixes: Vec<String>) -> Result<Self, AccountError> {
         let mut set = Self { accounts: HashMap::new(), host_suffixes };
         let given = text.split([';', '\n']).map(str::trim).filter(|a| !a.is_empty());
@@ -164,29 +164,27 @@ impl AccountSet {
         if set.accounts.is_empty() { Err(AccountError::Form(1)) } else { Ok(set) }
     }
 
-    /// Whether there is an account of this name that must not be served.
+    /// Whether the account exists and is disabled.
     pub(crate) fn is_disabled(&self, account: &str) -> bool {
         self.accounts.get(account).is_some_and(|served| served.keys.is_empty())
     }
 
-    /// The keys of an account, each of which signs validly.
+    /// Returns the keys of an account. A signature by any of them is valid.
     pub fn keys(&self, account: &str) -> Option<&[AccountKey]> {
         self.accounts.get(account).map(|served| served.keys.as_slice())
     }
 
-    /// The CORS rules of an account.
+    /// Returns the CORS rules of an account.
     pub(crate) fn cors(&self, account: &str) -> Arc<[CorsRule]> {
         self.accounts.get(account).map(|served| Arc::clone(&served.cors)).unwrap_or_default()
     }
 
-    /// How many requests of an account this server answers in a second, where an operator
-    /// has limited them.
+    /// Returns the limit that an operator has set for an account, in requests per second.
     pub(crate) fn requests_per_second(&self, account: &str) -> Option<NonZeroU32> {
         self.accounts.get(account)?.requests_per_second
     }
 
-    /// Some account with its first key, base64, for a connection string: the
-    /// first by name.
+    /// Returns the first account by name with its first key in base64, for a connection string.
     pub(crate) fn sample(&self) -> Option<(&str, String)> {
         let (name, served) = self.accounts.iter().min_by_key(|(name, _)| name.as_str())?;
         Some((name, STANDARD.encode(served.keys.first()?.bytes())))
@@ -203,7 +201,7 @@ impl Accounts for AccountSet {
     }
 }
 
-/// 3 to 24 lower-case letters and digits (protocol §1.1).
+/// Whether a name has 3 to 24 lower-case letters and digits (protocol §1.1).
 pub(crate) fn is_account_name(name: &str) -> bool {
     (3..=24).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }

@@ -1,4 +1,4 @@
-//! Tokens of an OpenID Connect issuer (protocol §10.7).
+//! Bearer tokens of an OpenID Connect issuer (protocol §10.7).
 
 use jsonwebtoken::jwk::{Jwk, JwkSet, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
@@ -9,8 +9,8 @@ use super::grant::{Identity, Role};
 use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
 
-/// Algorithms that are accepted: signatures with a public key. `none` and HMAC,
-/// which a public key would satisfy, never are.
+/// The accepted algorithms, all with public keys. `none` and HMAC are never accepted: anyone could
+/// sign with the public key as the HMAC secret.
 const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -21,21 +21,19 @@ const ALGORITHMS: [Algorithm; 8] = [
     Algorithm::ES256,
     Algorithm::ES384,
 ];
-/// Characters of a token at most.
+/// Maximum bytes of a token.
 const MAX_TOKEN: usize = 16 * 1024;
-/// Seconds that the issuer's clock may be ahead of or behind ours.
+/// Seconds that the clock of the issuer may differ from ours.
 const LEEWAY: i64 = 60;
 
-/// A role given to a principal, in an account or one of its tables, or
-/// everywhere.
+/// A role of a principal: in one table, in one account, or in all accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Assignment {
-    /// A subject, object id, application id, or one of a token's roles or
-    /// groups.
+    /// A subject, object id or application id, or one of a token's roles or groups.
     pub principal: String,
     pub role: Role,
     pub account: Option<String>,
-    /// Lower case; only with an account.
+    /// In lower case. Only set together with an account.
     pub table: Option<String>,
 }
 
@@ -45,11 +43,11 @@ pub(crate) struct Trust {
     pub issuer: String,
     pub audience: String,
     pub assignments: Vec<Assignment>,
-    /// Whether tokens may come over a connection that is not encrypted.
+    /// Whether tokens are accepted over unencrypted connections.
     pub over_http: bool,
 }
 
-/// Why a list of assignments was not understood.
+/// An invalid assignment in a list; holds its position, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "assignment number {0} is not of the form principal=reader|contributor[@account[/table]], with names that accounts and tables can have"
@@ -60,7 +58,7 @@ impl Assignment {
     /// Reads `principal=role[@account[/table]]`, several separated by `;`.
     ///
     /// # Errors
-    /// [`AssignmentError`] for the first that is wrong.
+    /// [`AssignmentError`] for the first invalid assignment.
     pub(crate) fn parse_list(text: &str) -> Result<Vec<Self>, AssignmentError> {
         let given = text.split(';').map(str::trim).filter(|a| !a.is_empty());
         given.enumerate().map(|(at, one)| Self::parse(one).ok_or(AssignmentError(at + 1))).collect()
@@ -83,7 +81,7 @@ impl Assignment {
             Some((account, table)) => (Some(account), table),
         };
         let principal = principal.trim();
-        // One of another name would be given to nobody.
+        // An assignment for an impossible account name could never apply.
         let known = account.is_none_or(is_account_name);
         let table = table.map(TableName::parse).transpose().ok()?;
         (!principal.is_empty() && known).then(|| Self {
@@ -95,10 +93,10 @@ impl Assignment {
     }
 }
 
-/// What we read of a token.
+/// The claims that are read from a token.
 #[derive(Debug, Deserialize)]
 struct Claims {
-    /// One issuer, not a list that ours is in.
+    /// Must be a string: a list that contains our issuer is refused.
     #[serde(rename = "iss")]
     _issuer: String,
     exp: i64,
@@ -124,12 +122,12 @@ impl Claims {
     }
 }
 
-/// The id of the key that a token says it is signed with.
+/// Returns the id of the key that a token claims to be signed with.
 ///
 /// # Errors
-/// [`Code::InvalidAuthenticationInfo`] for what is no signed token;
-/// [`Code::TokenRefused`] for one without a key id, with an algorithm that is not
-/// accepted, or with a header that must be understood, of which there are none.
+/// [`Code::InvalidAuthenticationInfo`] if the text is not a signed token; [`Code::TokenRefused`]
+/// for a token without a key id, with an algorithm that is not accepted, or with critical headers
+/// (`crit`), none of which are supported.
 pub fn key_id(token: &str) -> Result<String> {
     if token.len() > MAX_TOKEN {
         return Err(Code::InvalidAuthenticationInfo.into());
@@ -141,11 +139,11 @@ pub fn key_id(token: &str) -> Result<String> {
     }
 }
 
-/// Verifies a token and says what its bearer may do in an account.
+/// Verifies a token and returns what its bearer may do in an account.
 ///
 /// # Errors
-/// [`Code::TokenRefused`] for a token that does not verify, is expired, not
-/// yet valid, or meant for somebody else.
+/// [`Code::TokenRefused`] for a token that does not verify, is expired or not yet valid, or has
+/// another issuer or audience.
 pub(crate) fn verify(
     token: &str,
     keys: &JwkSet,
@@ -164,7 +162,7 @@ pub(crate) fn verify(
     validation.set_issuer(&[&trust.issuer]);
     validation.set_audience(&[&trust.audience]);
     validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-    // Compared below with a time that is an argument.
+    // Checked below, against the time that is an argument.
     validation.validate_exp = false;
     let claims = decode::<Claims>(token, &key, &validation).map_err(|_| refused())?.claims;
     let now = now.unix_seconds();
@@ -183,8 +181,8 @@ pub(crate) fn verify(
     Ok(Identity::Bearer { grants })
 }
 
-/// Whether the issuer means this key for signatures of this kind. What it does not say
-/// it leaves open.
+/// Whether the key may be used for signatures with this algorithm. A use or algorithm that the
+/// issuer does not state is not restricted.
 fn is_for(jwk: &Jwk, algorithm: Algorithm) -> bool {
     let for_signatures = matches!(jwk.common.public_key_use, None | Some(PublicKeyUse::Signature));
     for_signatures && jwk.common.key_algorithm.is_none_or(|own| own == KeyAlgorithm::from(algorithm))

@@ -1,10 +1,10 @@
-//! What an identity may do: permissions, a table, a range of keys
-//! (protocol §10.5, §10.6).
+//! Authorization: what an identity may do, in which table and range of keys (protocol §10.5,
+//! §10.6).
 
 use crate::error::{Code, Result};
 use crate::model::{Key, TableName};
 
-/// What a request does, as permissions see it.
+/// What a request does, in the categories of permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     ReadService,
@@ -22,15 +22,14 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether the action leaves everything as it is.
+    /// Whether the action changes nothing.
     pub(crate) const fn is_read(self) -> bool {
         matches!(self, Action::ReadService | Action::ReadPolicies | Action::ListTables | Action::ReadEntities)
     }
 }
 
-/// Keys from `lower` on and below `upper`, both as tuples of PartitionKey and
-/// RowKey. Built from inclusive bounds; exact, because no key holds a control
-/// character.
+/// The half-open range of keys from `lower` up to, but excluding, `upper`, ordered by PartitionKey,
+/// then RowKey. It represents inclusive bounds exactly, because keys hold no control characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     pub lower: Key,
@@ -38,7 +37,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// The range of `spk`, `srk`, `epk` and `erk`.
+    /// Builds the range of the fields `spk`, `srk`, `epk` and `erk`, which are inclusive.
     pub fn from_bounds(
         start_partition: Option<&str>,
         start_row: Option<&str>,
@@ -59,43 +58,41 @@ impl KeyRange {
     }
 }
 
-/// What a principal may do with entities and tables.
+/// The role of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Read entities, list tables.
+    /// Reads entities, lists tables.
     Reader,
-    /// Also write entities, create and delete tables.
+    /// Also writes entities, creates and deletes tables.
     Contributor,
 }
 
-/// Who a request comes from, and with it what the request may do.
+/// Who sent a request, and what it may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     /// A holder of one of the account's keys, who may do everything in it.
     AccountKey,
-    /// A holder of a signature for one table.
+    /// A holder of a SAS for one table.
     TableSas {
         /// Lower case.
         table: String,
         permissions: String,
         range: KeyRange,
     },
-    /// A holder of a token, with roles in the whole account or, where a table
-    /// is named in lower case, in that table.
+    /// A holder of a bearer token. Each role is for the whole account or for one table, whose name
+    /// is in lower case.
     Bearer { grants: Vec<(Role, Option<String>)> },
-    /// A holder of a signature for the account.
+    /// A holder of a SAS for the account.
     AccountSas { permissions: String, resource_types: String },
 }
 
-/// The one door: whether `identity` may do `action`, to `table` and `key` where
-/// the action has them.
+/// Checks whether `identity` may do `action`, with `table` and `key` if the action has them. All
+/// authorization goes through this function.
 ///
 /// # Errors
-/// [`Code::AuthorizationResourceTypeMismatch`],
-/// [`Code::AuthorizationPermissionMismatch`], or
-/// [`Code::AuthorizationFailure`] outside the table or range of the signature.
-/// A read outside the range is [`Code::ResourceNotFound`], as if there were
-/// nothing.
+/// [`Code::AuthorizationResourceTypeMismatch`], [`Code::AuthorizationPermissionMismatch`], or
+/// [`Code::AuthorizationFailure`] outside the table or range of the SAS. A read outside the range
+/// is [`Code::ResourceNotFound`], as if the entity did not exist.
 pub fn allows(
     identity: &Identity,
     action: Action,
@@ -115,7 +112,7 @@ pub fn allows(
                 Action::UpdateEntity => "u",
                 Action::UpsertEntity => "au",
                 Action::DeleteEntity => "d",
-                // Tables, policies and the service are never in reach.
+                // A table SAS never covers tables, policies or the service.
                 _ => return Err(Code::AuthorizationPermissionMismatch.into()),
             };
             if table.is_none_or(|table| table.lower() != own) {
@@ -133,7 +130,8 @@ pub fn allows(
     }
 }
 
-/// Roles (protocol §10.7). Policies are out of reach for tokens, as recorded.
+/// Checks roles (protocol §10.7). Bearer tokens cannot access policies, as recorded from the
+/// service.
 fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&TableName>) -> Result<()> {
     if matches!(action, Action::ReadPolicies | Action::WritePolicies) {
         return Err(Code::ResourceNotFound.into());
@@ -151,8 +149,8 @@ fn bearer(grants: &[(Role, Option<String>)], action: Action, table: Option<&Tabl
     }
 }
 
-/// The table of protocol §10.6. Entities are objects; `c` is accepted for queries
-/// of them too.
+/// Implements the table of protocol §10.6. Entities are objects (`o`); queries of entities accept
+/// `c` too.
 fn account_sas(permissions: &str, resource_types: &str, action: Action, key: Option<&Key>) -> Result<()> {
     let (types, alternatives): (&str, &[&str]) = match action {
         Action::ReadService => ("s", &["r"]),
@@ -185,8 +183,8 @@ fn has_all(permissions: &str, needed: &str) -> bool {
 }
 
 impl Identity {
-    /// Whether this may be shown at the address of a table at all. A signature for
-    /// another one proves nothing there (protocol §10.5).
+    /// Whether the identity is valid at the address of a table at all. A SAS for another table is
+    /// not (protocol §10.5).
     pub(crate) fn is_of(&self, table: &str) -> bool {
         match self {
             Identity::TableSas { table: own, .. } => own.eq_ignore_ascii_case(table),
@@ -194,7 +192,7 @@ impl Identity {
         }
     }
 
-    /// The keys that queries are limited to.
+    /// Returns the range of keys that queries are limited to.
     pub(crate) const fn range(&self) -> Option<&KeyRange> {
         match self {
             Identity::TableSas { range, .. } => Some(range),

@@ -1,41 +1,40 @@
-//! Making shared access signatures (protocol §10.5, §10.6): the other side of
-//! [`super::sas`], which reads them.
+//! Issues SAS tokens (protocol §10.5, §10.6). [`super::sas`] reads and verifies them.
 
 use super::accounts::AccountKey;
 use super::sas::{Claim, addresses};
 use crate::codec::policies::read_time;
 use crate::model::TableName;
 
-/// Permissions on a table: read, add, update, delete.
+/// Permissions of a table SAS: read, add, update, delete, in the order that the service requires.
 const ON_TABLE: &str = "raud";
-/// Permissions on an account, in the order that the service prints them.
+/// Permissions of an account SAS, in the order that the service prints them.
 const ON_ACCOUNT: &str = "rwdxylacuptfi";
 /// Services of an account: blobs, queues, tables, files.
 const SERVICES: &str = "bqtf";
 /// Kinds of resources: service, containers, objects.
 const RESOURCES: &str = "sco";
 
-/// What a token is for.
+/// What a SAS gives access to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SasSubject {
     /// One table, or a part of it.
     Table {
         table: String,
-        /// A stored access policy, which may say what is left out here.
+        /// A stored access policy, which may supply the fields that are absent here.
         policy: Option<String>,
-        /// Start and end, each a partition and a row key; both ends count.
+        /// Start and end of the range, inclusive, each a partition key and a row key.
         start: (Option<String>, Option<String>),
         end: (Option<String>, Option<String>),
     },
-    /// Everything of these kinds. Tables are the service `t`.
+    /// These kinds of resources in the account. Tables are the service `t`.
     Account { services: String, resources: String },
 }
 
-/// A token that is not signed yet.
+/// The contents of a SAS that is not signed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     pub subject: SasSubject,
-    /// Letters in any order; none only with a policy.
+    /// Letters in any order; `None` only with a policy.
     pub permissions: Option<String>,
     /// Times in the grammar of [`read_time`].
     pub start: Option<String>,
@@ -44,11 +43,11 @@ pub struct Grant {
     pub ip: Option<String>,
     /// `https` or `https,http`.
     pub protocol: Option<String>,
-    /// The version whose rules are signed, `YYYY-MM-DD`.
+    /// The service version whose rules apply to the SAS, `YYYY-MM-DD`.
     pub version: String,
 }
 
-/// Why a token would be worth nothing.
+/// Why a SAS cannot be issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     #[error("{0:?} is not the name of a table")]
@@ -78,17 +77,17 @@ pub enum GrantError {
 }
 
 impl Grant {
-    /// The token as a query string, signed by a key of the account.
+    /// Returns the SAS as a query string, signed with a key of the account.
     ///
     /// # Errors
-    /// [`GrantError`] for what the server would refuse.
+    /// [`GrantError`] for a SAS that the server would refuse.
     pub fn sign(&self, account: &str, key: &AccountKey) -> Result<String, GrantError> {
         let fields: Vec<(String, String)> = self
             .fields()?
             .into_iter()
             .filter_map(|(name, value)| value.map(|value| (name.to_owned(), value)))
             .collect();
-        // Every other mistake was named before.
+        // All other mistakes were found before.
         let claim = Claim::new(fields, Vec::new());
         Ok(claim.map_err(|_| GrantError::Version(self.version.clone()))?.signed(account, key))
     }
@@ -166,8 +165,8 @@ impl Grant {
     }
 }
 
-/// The letters in the order of those that are known; `None` for others, for one
-/// given twice, and for none.
+/// Sorts the letters into the order of `known`; `None` for unknown letters, duplicates, and an
+/// empty text.
 fn ordered(given: &str, known: &str) -> Option<String> {
     let kept: String = known.chars().filter(|letter| given.contains(*letter)).collect();
     (kept.len() == given.len() && !kept.is_empty()).then_some(kept)

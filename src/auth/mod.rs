@@ -1,4 +1,4 @@
-//! Who is asking, and may they (protocol §10).
+//! Authentication and authorization (protocol §10).
 
 pub mod accounts;
 pub mod bearer;
@@ -17,25 +17,25 @@ use crate::request::head::CHALLENGE;
 use crate::request::options::Options;
 use crate::request::{Head, Resource, Target};
 
-/// What a request shows to prove who sent it.
+/// The credentials of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// Proven.
+    /// Verified credentials: the identity.
     Verified(Identity),
-    /// A token, to be verified with the issuer's keys.
+    /// A bearer token, to be verified with the keys of the issuer.
     Token(String),
-    /// A shared access signature, whose proof may need a stored policy first.
+    /// A SAS. To verify it, a stored policy may have to be read first.
     Signature(sas::Claim),
 }
 
-/// Reads the credentials of a request, and verifies those that need nothing
-/// stored.
+/// Reads the credentials of a request, and verifies them unless that needs stored data or the keys
+/// of the issuer.
 ///
 /// # Errors
 /// [`Code::AccountIsDisabled`]; [`Code::NoCredentials`], [`Code::TokenRefused`] or
-/// [`Code::AuthenticationFailed`] without credentials, depending on the version; [`Code::InvalidAuthenticationInfo`]
-/// for a header of no known form; [`Code::AuthenticationFailed`] for a wrong
-/// signature or a date off by more than 15 minutes.
+/// [`Code::AuthenticationFailed`] without credentials, depending on the version;
+/// [`Code::InvalidAuthenticationInfo`] for a malformed header; [`Code::AuthenticationFailed`] for a
+/// wrong signature or a date off by more than 15 minutes.
 pub fn credentials(
     head: &Head,
     options: &Options,
@@ -67,15 +67,15 @@ fn signature(head: &Head, options: &Options, target: &Target) -> Result<Credenti
     }
 }
 
-/// As recorded: operations that speak XML name another code than those of tables and
-/// entities (recorded of `comp=stats` alone).
+/// As recorded from the service: operations with XML bodies answer with another code than those on
+/// tables and entities (recorded for `comp=stats` only).
 fn without_credentials(head: &Head, options: &Options, target: &Target) -> Error {
     match head.version() {
         Ok(version) if version.is_named() && version.at_least(CHALLENGE) => match options.any_case("comp") {
             None => Code::NoCredentials.into(),
             Some(_) => Code::TokenRefused.into(),
         },
-        // As recorded of one whose parts alone had signatures.
+        // As recorded from the service for a batch in which only the parts had signatures.
         _ if target.resource == Resource::Batch => Error::from(Code::ResourceNotFound)
             .because("a batch has neither an Authorization header nor a signature in its own query"),
         _ => Error::from(Code::AuthenticationFailed)

@@ -1,5 +1,4 @@
-//! Shared access signatures for tables and for accounts (protocol §10.5,
-//! §10.6).
+//! Shared access signatures (SAS) for tables and for accounts (protocol §10.5, §10.6).
 
 use std::net::IpAddr;
 
@@ -16,7 +15,7 @@ use crate::model::{TableName, Ticks};
 use crate::request::head::is_date;
 use crate::request::options::Options;
 
-/// Fields that signatures for tables and accounts may have.
+/// Fields that a SAS for tables or accounts may have.
 const FIELDS: [&str; 18] = [
     "sv",
     "tn",
@@ -37,14 +36,14 @@ const FIELDS: [&str; 18] = [
     "api-version",
     "comp",
 ];
-/// Fields of other services' signatures, and of delegated ones, which tables
-/// do not have: a signature with one of them is not ours.
+/// Fields of the SAS of other services, and of user delegation SAS, which tables do not support: a
+/// SAS with one of them is refused.
 const FOREIGN: [&str; 14] = [
     "sr", "sdd", "snapshot", "rscc", "rscd", "rsce", "rscl", "rsct", "skoid", "sktid", "skt", "ske", "sks",
     "skv",
 ];
 
-/// A signature as it stands in a query string, nothing verified.
+/// A SAS as given in a query string, not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     fields: Vec<(String, String)>,
@@ -58,7 +57,7 @@ enum SasKind {
     Account,
 }
 
-/// Where and when a signature is used.
+/// The circumstances in which a SAS is used.
 #[derive(Debug, Clone, Copy)]
 pub struct Use {
     pub now: Ticks,
@@ -71,11 +70,11 @@ fn failed(why: impl Into<Box<str>>) -> Error {
 }
 
 impl Claim {
-    /// Reads the signature of a request, if it has one.
+    /// Reads the SAS of a request, if it has one.
     ///
     /// # Errors
-    /// [`Code::AuthenticationFailed`] for fields given twice, fields of other
-    /// services, mixtures of both kinds, and values of no known form.
+    /// [`Code::AuthenticationFailed`] for duplicate fields, fields of other services, a mixture of
+    /// both kinds, and malformed values.
     pub fn read(options: &Options) -> Result<Option<Self>> {
         if options.get("sig").is_none() {
             return Ok(None);
@@ -99,8 +98,7 @@ impl Claim {
         Self::new(fields, signature).map(Some)
     }
 
-    /// Fields that are well-formed together, with a signature to be verified or
-    /// yet to be made.
+    /// Checks that the fields are well-formed together. The signature is verified or made later.
     pub(super) fn new(fields: Vec<(String, String)>, signature: Vec<u8>) -> Result<Self> {
         let field = |name: &str| fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
         let kind = match (field("tn"), field("ss").or(field("srt"))) {
@@ -116,7 +114,7 @@ impl Claim {
         Ok(claim)
     }
 
-    /// The query string that proves these fields.
+    /// Returns these fields and their signature as a query string.
     pub(super) fn signed(&self, account: &str, key: &AccountKey) -> String {
         let signature = STANDARD.encode(key.sign([self.string_to_sign(account).as_str()]));
         let fields = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -128,7 +126,7 @@ impl Claim {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// The field, empty where absent: how strings to sign take it.
+    /// The field, or the empty text if absent, as in strings to sign.
     fn text(&self, name: &str) -> &str {
         self.field(name).unwrap_or_default()
     }
@@ -144,10 +142,11 @@ impl Claim {
             SasKind::Table(_) => &["ss", "srt", "ses"],
             SasKind::Account => &["tn", "spk", "srk", "epk", "erk", "si"],
         };
-        // UNVERIFIED: what the service takes an empty end for.
+        // UNVERIFIED: how the service treats an empty end.
         let ends = !["epk", "erk"].iter().any(|name| self.field(name) == Some(""));
         let ranged = (has("spk") || !has("srk")) && (has("epk") || !has("erk"));
-        // What a version does not sign must not look as if it said anything.
+        // A field that the version does not sign must be refused, not ignored: anyone could add or
+        // remove it.
         let restricted = (version >= "2015-04-05" || !(has("sip") || has("spr")))
             && (version >= "2020-12-06" || !has("ses"));
         let rules = [
@@ -167,7 +166,7 @@ impl Claim {
         }
     }
 
-    /// The table and the stored policy that the signature relies on.
+    /// Returns the table and the stored access policy that the SAS refers to.
     pub(crate) fn policy(&self) -> Option<(&TableName, &str)> {
         match (&self.kind, self.field("si").filter(|id| !id.is_empty())) {
             (SasKind::Table(table), Some(id)) => Some((table, id)),
@@ -175,15 +174,14 @@ impl Claim {
         }
     }
 
-    /// Verifies the signature and says what it allows. `policies` are those of
-    /// the table if [`Claim::policy`] asked for them.
+    /// Verifies the SAS and returns what it allows. `policies` are the stored ones of the table if
+    /// [`Claim::policy`] names one.
     ///
     /// # Errors
-    /// [`Code::AuthenticationFailed`] for a wrong signature, an unknown policy,
-    /// a field in both signature and policy, and outside the time;
-    /// [`Code::AuthorizationServiceMismatch`],
-    /// [`Code::AuthorizationProtocolMismatch`] and
-    /// [`Code::AuthorizationSourceIpMismatch`] for uses that it excludes.
+    /// [`Code::AuthenticationFailed`] for a wrong signature, an unknown policy, a field in both SAS
+    /// and policy, and outside the validity period; [`Code::AuthorizationServiceMismatch`],
+    /// [`Code::AuthorizationProtocolMismatch`] and [`Code::AuthorizationSourceIpMismatch`] for uses
+    /// that the SAS excludes.
     pub fn verify(
         &self,
         account: &str,
@@ -257,7 +255,7 @@ impl Claim {
         ))
     }
 
-    /// The text that is signed, by kind and version.
+    /// Builds the string to sign for this kind and version.
     fn string_to_sign(&self, account: &str) -> String {
         let version = self.text("sv");
         let join = |names: &[&str]| names.iter().map(|n| self.text(n)).collect::<Vec<_>>().join("\n");
@@ -279,8 +277,8 @@ impl Claim {
     }
 }
 
-/// Reads one address or `low-high`, both of one family; IPv4 addresses that are
-/// mapped into IPv6 are IPv4. A range whose ends are reversed holds nothing.
+/// Reads one address or a range `low-high` of one address family. IPv4-mapped IPv6 addresses count
+/// as IPv4. A range with reversed ends is empty.
 pub(super) fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
     let (low, high) = range.split_once('-').unwrap_or((range, range));
     let read = |text: &str| text.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -288,7 +286,7 @@ pub(super) fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
     (low.is_ipv4() == high.is_ipv4()).then_some((low, high))
 }
 
-/// Both ends count: a signature is valid from its start and until its expiry.
+/// Checks the validity period: from the start, inclusive, until the expiry, exclusive.
 fn check_time(start: Option<&str>, expiry: &str, now: Ticks) -> Result<()> {
     let read = |name: &str, text: &str| {
         read_time(text).ok_or_else(|| failed(format!("{name} is {text:?}, which is no time")))
@@ -420,10 +418,10 @@ mod tests {
             ("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "10.0.0.5", no),
             ("0.0.0.0-255.255.255.255", "::1", no),
             ("0.0.0.0-255.255.255.255", "10.0.0.5", yes),
-            // Reversed: nothing is in between.
+            // Reversed: the range is empty.
             ("10.0.0.9-10.0.0.1", "10.0.0.5", no),
             ("2001:db8::ff-2001:db8::1", "2001:db8::5", no),
-            // Of two families: no range.
+            // Two address families: not a range.
             ("0.0.0.0-::1", "10.0.0.5", malformed),
             ("::1-255.255.255.255", "10.0.0.5", malformed),
             ("0.0.0.0-ffff::", "::1", malformed),

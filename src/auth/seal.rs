@@ -1,19 +1,19 @@
-//! How account keys are stored: encrypted under the master key, and bound to
-//! the account and the slot that they belong to.
+//! How account keys are stored: sealed, that is, encrypted under the master key and bound to their
+//! account and slot.
 //!
-//! A sealed key is a byte that names the form (1), the nonce (24 bytes), and
-//! what XChaCha20-Poly1305 makes of the key (16 bytes longer than it). The
-//! associated data is the form's byte, the slot's digit and the account's name,
-//! so a sealed key that is moved to another account or slot does not open.
+//! A sealed key is a format byte (1), the nonce (24 bytes), and the key encrypted with
+//! XChaCha20-Poly1305 (16 bytes longer than the key). The associated data is the format byte, the
+//! digit of the slot and the name of the account, so a sealed key cannot be decrypted in another
+//! account or slot.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
-/// Bytes of a nonce. Random ones of this length never meet.
+/// Bytes of a nonce. Random nonces of this length do not collide in practice.
 pub(crate) const NONCE: usize = 24;
-/// The form that is written.
+/// The format byte.
 const FORM: u8 = 1;
 
 /// One of an account's two keys.
@@ -24,10 +24,10 @@ pub enum KeySlot {
 }
 
 impl KeySlot {
-    /// Both, in order.
+    /// Both slots, in order.
     pub(crate) const BOTH: [KeySlot; 2] = [KeySlot::First, KeySlot::Second];
 
-    /// 0 or 1, for arrays.
+    /// Returns 0 or 1, for arrays.
     pub(crate) fn index(self) -> usize {
         usize::from(self == KeySlot::Second)
     }
@@ -40,7 +40,7 @@ impl KeySlot {
     }
 }
 
-/// The key that account keys are encrypted under. Never printed.
+/// The key that account keys are encrypted under. `Debug` does not print it.
 #[derive(Clone)]
 pub(crate) struct MasterKey(XChaCha20Poly1305);
 
@@ -57,7 +57,7 @@ impl MasterKey {
         Some(Self(XChaCha20Poly1305::new_from_slice(&bytes).ok()?))
     }
 
-    /// Encrypts a key of an account. A nonce must never be given twice.
+    /// Encrypts a key of an account. A nonce must never be reused.
     pub(crate) fn seal(
         &self,
         account: &str,
@@ -70,8 +70,8 @@ impl MasterKey {
         Some([&[FORM], &nonce[..], &encrypted].concat())
     }
 
-    /// Decrypts what [`MasterKey::seal`] made; `None` if it is of another master
-    /// key, account or slot, or was altered.
+    /// Decrypts a key that [`MasterKey::seal`] sealed; `None` if it belongs to another master key,
+    /// account or slot, or was altered.
     pub(crate) fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, encrypted) = sealed.strip_prefix(&[FORM])?.split_first_chunk::<NONCE>()?;
         let payload = Payload { msg: encrypted, aad: &bound_to(account, slot) };
@@ -79,17 +79,17 @@ impl MasterKey {
     }
 }
 
-/// The master key of now and, while it is being replaced, the one of before.
+/// The current master key and, while it is being replaced, the previous one.
 #[derive(Debug, Clone)]
 pub(crate) struct MasterKeys {
-    /// Encrypts, and is tried first.
+    /// Encrypts, and is tried first to decrypt.
     pub now: MasterKey,
     /// Only decrypts.
     pub old: Option<MasterKey>,
 }
 
 impl MasterKeys {
-    /// As [`MasterKey::seal`], under the key of now.
+    /// As [`MasterKey::seal`], under the current key.
     pub(crate) fn seal(
         &self,
         account: &str,
@@ -123,7 +123,7 @@ mod tests {
         std::array::from_fn(|i| i as u8)
     }
 
-    /// Computed by a program of its own, from the RFC's text.
+    /// Computed by an independent program, from the text of the RFC.
     const VECTOR: &str = "01000102030405060708090a0b0c0d0e0f1011121314151617cc72cde2927531ce49aaef289693dddf2ba34e606c8e4d0a8f60c9fe1a4d161487bb09eb7d1dd47b9a6cbaf2a73d626f6ae2dd5b1ce99a41449d31620a20683a50b5826fb0e9f62fce79b1ed8ad878d1";
 
     #[test]

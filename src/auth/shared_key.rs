@@ -13,26 +13,26 @@ use crate::error::{Code, Error, Result};
 use crate::model::Ticks;
 use crate::request::{Head, Target};
 
-/// How far a request's date may be from ours, in seconds.
+/// Maximum difference between the date of a request and our clock, in seconds.
 const MAX_SKEW: i64 = 15 * 60;
 
-/// Room for a decoded signature; base64 of 32 bytes may decode to 33 before its
-/// padding is seen.
+/// Buffer size for a decoded signature: 32 bytes, and one more that base64 decoding may touch
+/// before it sees the padding.
 const SIGNATURE_BYTES: usize = 33;
 
-/// Which string is signed.
+/// The scheme, which determines the string to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     SharedKey,
     SharedKeyLite,
 }
 
-/// What an Authorization header claims.
+/// The parsed Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AuthorizationHeader<'a> {
     pub scheme: Scheme,
     pub account: &'a str,
-    /// The signature, base64.
+    /// The signature, in base64.
     pub signature: &'a str,
 }
 
@@ -60,7 +60,7 @@ impl<'a> AuthorizationHeader<'a> {
     }
 }
 
-/// Checks that one of the account's keys signed this request, recently.
+/// Checks that one of the account's keys signed this request, and that its date is recent.
 ///
 /// # Errors
 /// [`Code::AuthenticationFailed`], whatever the reason.
@@ -102,8 +102,8 @@ fn failed(why: impl Into<Box<str>>) -> Error {
     Error::from(Code::AuthenticationFailed).because(why)
 }
 
-/// The paths that clients may have signed: as sent, on the secondary address in path
-/// style also without the suffix, and that of [`once_named`].
+/// Returns the paths that clients may have signed: the path as sent, without the suffix for
+/// path-style secondary addresses, and the path of [`once_named`].
 fn signed_paths<'a>(scheme: Scheme, head: &'a Head, target: &Target) -> impl Iterator<Item = Cow<'a, str>> {
     let primary = (target.secondary && target.path_style).then(|| head.path.replacen("-secondary", "", 1));
     let once_named = (scheme == Scheme::SharedKey).then(|| once_named(&head.path, target)).flatten();
@@ -112,10 +112,10 @@ fn signed_paths<'a>(scheme: Scheme, head: &'a Head, target: &Target) -> impl Ite
         .chain(once_named.map(Cow::Borrowed))
 }
 
-/// What follows the development account in a path. Of this account alone HashiCorp's
-/// SDK signs the path without its name in front, which then is in the resource once.
-/// Such a signature is one for the same resource in host style and for nothing else,
-/// unless the rest is an address in path style itself.
+/// Returns the path after the development account. HashiCorp's SDK signs the path without the
+/// account name for this account only, so that the name is in the resource once instead of twice.
+/// Such a signature is equal to that of the same resource in host style, and of no other, unless
+/// the rest is itself a path-style address.
 fn once_named<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
     let is_development = target.account == DEVELOPMENT_ACCOUNT && target.path_style && !target.secondary;
     let rest = path.strip_prefix('/').filter(|_| is_development)?.strip_prefix(DEVELOPMENT_ACCOUNT)?;
@@ -124,10 +124,9 @@ fn once_named<'a>(path: &'a str, target: &Target) -> Option<&'a str> {
     (!is_account).then_some(rest)
 }
 
-/// What is signed: for SharedKey `verb, Content-MD5, Content-Type, date,
-/// resource`, for SharedKeyLite `date, resource`, a line each (protocol §10.1,
-/// §10.2). The resource is `"/" + account + path + ("?comp=" + value, if given)`
-/// (§10.3).
+/// Returns the string to sign in pieces: for SharedKey `verb, Content-MD5, Content-Type, date,
+/// resource`, for SharedKeyLite `date, resource`, one per line (protocol §10.1, §10.2). The
+/// resource is `"/" + account + path + ("?comp=" + value, if given)` (§10.3).
 fn signed_pieces<'a>(
     scheme: Scheme,
     head: &'a Head,
@@ -142,7 +141,7 @@ fn signed_pieces<'a>(
     };
     let comp = head.query.split('&').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
-        // Escaped or not, it decides what the request does.
+        // The request is routed by the decoded name, so that is what counts here.
         percent_decode(name)?.eq_ignore_ascii_case("comp").then_some(value)
     });
     let (mark, value) = comp.map_or(("", ""), |value| ("?comp=", value));

@@ -1,4 +1,4 @@
-//! `rowhouse account …`: accounts that are kept in the database.
+//! `rowhouse account …`: accounts that are stored in the database.
 
 use std::collections::HashMap;
 
@@ -23,26 +23,26 @@ const ADD_EXAMPLES: &str = "Examples:
   export ROWHOUSE_MASTER_KEY_FILE=master.key
   rowhouse account add myaccount
   rowhouse account add myaccount --endpoint https://tables.example.com --json
-  rowhouse account add myaccount --keys-file keys.txt   # keys that clients have already
+  rowhouse account add myaccount --keys-file keys.txt   # keys that clients already have
 
 The keys are printed once. Servers with the same master key serve the account within seconds.";
 const ROTATE_EXAMPLES: &str = "Examples:
-  rowhouse account rotate myaccount --key 2   # then move the clients to the new key 2
-  rowhouse account rotate myaccount --key 1   # then nothing knows the old key 1 any more";
+  rowhouse account rotate myaccount --key 2   # then switch the clients to the new key 2
+  rowhouse account rotate myaccount --key 1   # now the old key 1 is no longer valid anywhere";
 
 const LIMIT_EXAMPLES: &str = "Examples:
   rowhouse account limit myaccount --requests-per-second 500
-  rowhouse account limit myaccount --none   # what servers have as --max-requests-per-second holds again
+  rowhouse account limit myaccount --none   # --max-requests-per-second of each server applies again
 
-The account may be one of the settings. Servers follow within seconds.";
+The account may be one of the settings. Servers apply the change within seconds.";
 
 const RESEAL_EXAMPLE: &str = "Example:
   openssl rand -base64 32 > new.key
   rowhouse account reseal --old-master-key-file master.key --master-key-file new.key
 
-Give every server both keys before, and the new one alone after.";
+Before this, give every server both master keys; afterwards, only the new one.";
 
-/// What to do with accounts.
+/// The subcommands of `rowhouse account`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountCommand {
     /// Add an account, and print its keys and a connection string once
@@ -51,7 +51,7 @@ pub(crate) enum AccountCommand {
     /// List the accounts, without their keys
     #[command(after_help = "Example:\n  rowhouse account list --json")]
     List(ListArguments),
-    /// Make a new key in one slot and print it once; the other key goes on to work
+    /// Make a new key in one slot and print it once; the other key keeps working
     #[command(after_help = ROTATE_EXAMPLES)]
     Rotate(RotateArguments),
     /// Refuse an account's requests; its keys and tables stay
@@ -60,18 +60,19 @@ pub(crate) enum AccountCommand {
     /// Serve a disabled account again
     #[command(after_help = "Example:\n  rowhouse account enable myaccount")]
     Enable(NameArguments),
-    /// Limit how many requests of an account each server answers in a second, or end its limit
+    /// Limit the requests per second of an account on each server, or remove its limit
     #[command(after_help = LIMIT_EXAMPLES)]
     Limit(LimitArguments),
-    /// Remove an account and its keys; its tables stay, out of reach until the name is added again
+    /// Remove an account and its keys; its tables stay, but are inaccessible until the name is
+    /// added again
     #[command(after_help = "Example:\n  rowhouse account remove myaccount")]
     Remove(NameArguments),
-    /// Encrypt the stored keys, which stay the same, under a new master key: all of them or none
+    /// Encrypt all stored keys under a new master key; the keys themselves do not change
     #[command(after_help = RESEAL_EXAMPLE)]
     Reseal(ResealArguments),
 }
 
-/// Where the accounts are.
+/// The database with the accounts.
 #[derive(Debug, Args)]
 pub(crate) struct AccountsPlace {
     #[command(flatten)]
@@ -84,7 +85,7 @@ pub(crate) struct AccountsPlace {
 pub(crate) struct AddArguments {
     /// 3 to 24 lower-case letters and digits
     name: String,
-    /// File with the two keys to give it, in base64, a line each [default: new keys]
+    /// File with the account's two keys in base64, one per line [default: new keys]
     #[arg(long, value_name = "FILE")]
     keys_file: Option<std::path::PathBuf>,
     #[command(flatten)]
@@ -128,7 +129,7 @@ pub(crate) struct NameArguments {
 pub(crate) struct LimitArguments {
     /// The account's name
     name: String,
-    /// Requests that each server answers in a second; more are refused with 503 ServerBusy
+    /// Requests per second that each server answers; more are refused with 503 ServerBusy
     #[arg(
         long,
         value_name = "NUMBER",
@@ -136,7 +137,7 @@ pub(crate) struct LimitArguments {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(accounts::MAX_REQUESTS_PER_SECOND))
     )]
     requests_per_second: Option<u32>,
-    /// End the limit
+    /// Remove the limit
     #[arg(long, conflicts_with = "requests_per_second")]
     none: bool,
     #[command(flatten)]
@@ -151,7 +152,7 @@ pub(crate) struct ResealArguments {
     place: AccountsPlace,
 }
 
-/// A key as people count them.
+/// The number of a key, as operators write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeyNumber {
     #[value(name = "1")]
@@ -169,7 +170,7 @@ impl From<KeyNumber> for KeySlot {
     }
 }
 
-/// Does it.
+/// Runs the command.
 ///
 /// # Errors
 /// [`Problem`], to be shown.
@@ -190,12 +191,12 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
 }
 
 impl AccountsPlace {
-    /// The database, which has to be there.
+    /// Opens the database, which must exist.
     async fn open(&self) -> Done<Store> {
         Ok(app::open_existing(&self.database()?).await?)
     }
 
-    /// The database, made if it is not there.
+    /// Opens the database, and creates it if it does not exist.
     async fn open_or_make(&self) -> Done<Store> {
         Ok(app::open_primary(&self.database()?).await?)
     }
@@ -205,7 +206,9 @@ impl AccountsPlace {
         let database = self.storage.read(&mut mistakes);
         let database = mistakes.unless(database)?;
         if database.is_in_memory() {
-            return Err(Problem("--database-url: accounts in memory would be gone with this command".into()));
+            return Err(Problem(
+                "--database-url: accounts in memory would be lost when this command ends".into(),
+            ));
         }
         Ok(database)
     }
@@ -214,7 +217,7 @@ impl AccountsPlace {
 fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
     settings.read()?.ok_or_else(|| {
         Problem(
-            "--master-key or --master-key-file is needed, as the servers have it; \
+            "--master-key or --master-key-file is needed, as given to the servers; \
              `openssl rand -base64 32 > master.key` makes one"
                 .into(),
         )

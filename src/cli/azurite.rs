@@ -1,5 +1,5 @@
-//! The command line of Azurite, for tools that start its image: they find the
-//! names, the flags and the lines that they know.
+//! The command line of Azurite, for tools that start its image: the same program names, flags and
+//! output lines.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -14,21 +14,21 @@ use crate::config::Settings;
 use crate::http::{Absent, Pfx, StandIn, TlsFiles};
 use crate::store::sqlite::obstacle;
 
-/// Answers to Azurite's command line: tables in full, blobs and queues only so
-/// far that whoever looks for them finds an empty list.
+/// Takes Azurite's command line. Tables are served in full; for blobs and queues, a placeholder
+/// answers with an empty list.
 ///
-/// Flags that concern blobs, queues, or leniency are understood and do nothing:
-/// Rowhouse is as strict as the service.
+/// Flags for blobs, queues or leniency are accepted and ignored: Rowhouse is as strict as the
+/// service.
 #[derive(Debug, Parser)]
 #[command(name = "azurite", version, disable_version_flag = true, rename_all = "camelCase")]
 struct AzuriteArguments {
-    /// Address of the blob service's stand-in
+    /// Address of the placeholder for the blob service
     #[arg(long, default_value = "127.0.0.1")]
     blob_host: String,
     /// Its port
     #[arg(long, default_value_t = 10_000)]
     blob_port: u16,
-    /// Address of the queue service's stand-in
+    /// Address of the placeholder for the queue service
     #[arg(long, default_value = "127.0.0.1")]
     queue_host: String,
     /// Its port
@@ -52,7 +52,7 @@ struct AzuriteArguments {
     /// Password of the PFX file
     #[arg(long, requires = "cert", group = "secret")]
     pwd: Option<String>,
-    /// Keep nothing after the end
+    /// Keep the data in memory only
     #[arg(long)]
     in_memory_persistence: bool,
     /// Print the version
@@ -62,7 +62,7 @@ struct AzuriteArguments {
     ignored: Ignored,
 }
 
-/// What changes nothing here.
+/// Flags that are accepted and ignored.
 #[derive(Debug, clap::Args)]
 #[command(rename_all = "camelCase")]
 struct Ignored {
@@ -74,7 +74,7 @@ struct Ignored {
     table_keep_alive_timeout: Option<u32>,
     #[arg(short, long, hide = true)]
     silent: bool,
-    /// Tokens are those of an issuer that ROWHOUSE_OIDC_ISSUER names, or none.
+    /// Ignored: bearer tokens are configured with ROWHOUSE_OIDC_ISSUER.
     #[arg(long, hide = true)]
     oauth: Option<String>,
     #[arg(short = 'L', long, hide = true)]
@@ -91,7 +91,7 @@ struct Ignored {
     extent_memory_limit: Option<f64>,
 }
 
-/// Which services a name stands for.
+/// The name that the program was started under, which decides on the services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Named {
     /// All three.
@@ -101,7 +101,7 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    /// Whether the program was started under one of Azurite's names.
+    /// Returns the name, if the program was started under one of Azurite's.
     pub(crate) fn of(program: &OsString) -> Option<Self> {
         match PathBuf::from(program).file_stem()?.to_str()? {
             "azurite" => Some(Named::Azurite),
@@ -111,14 +111,14 @@ impl Named {
     }
 }
 
-/// The part of the settings that Azurite's flags stand for.
+/// A parser for our settings that Azurite's flags are translated to.
 #[derive(Debug, Parser)]
 struct Own {
     #[command(flatten)]
     settings: Settings,
 }
 
-/// A line that clap did not accept, or a server that did not start.
+/// Why the server did not start.
 pub(crate) enum StartProblem {
     Arguments(clap::Error),
     Serve(ServeError),
@@ -133,7 +133,7 @@ impl<E: Into<ServeError>> From<E> for StartProblem {
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// What is to be said about the line or the start.
+/// [`StartProblem`] for an invalid command line or a server that did not start.
 pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
     let own = weigh(&mut Own::command(), &line.as_settings());
@@ -172,20 +172,20 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
 }
 
 impl AzuriteArguments {
-    /// Why the folder of the data cannot be made.
+    /// Returns the error for a data folder that cannot be created.
     fn not_made(&self, error: &io::Error) -> ServeError {
         let missing = self.location.ancestors().take_while(|path| !path.exists()).last();
         let cause = missing.and_then(obstacle).unwrap_or_else(|| error.to_string());
         ServeError::Folder(self.location.display().to_string(), cause)
     }
 
-    /// The PFX file, which no flag of ours stands for.
+    /// Returns the PFX file, for which we have no flag.
     fn pfx(&self) -> Option<TlsFiles> {
         let (file, password) = (self.cert.clone()?, self.pwd.clone()?);
         Some(TlsFiles::Pfx(Pfx { file, password }))
     }
 
-    /// The same in flags of ours.
+    /// Translates the flags into our own.
     fn as_settings(&self) -> Vec<OsString> {
         let database = if self.in_memory_persistence {
             "sqlite::memory:".into()
@@ -194,7 +194,7 @@ impl AzuriteArguments {
             url.push(self.location.join("rowhouse.db"));
             url
         };
-        // Who takes it for Azurite means the well-known account, wherever it listens.
+        // Tools for Azurite expect the development account on any address.
         let fixed = ["azurite", "--allow-development-account", "--listen"];
         let mut flags: Vec<OsString> = fixed.map(Into::into).to_vec();
         flags.push(format!("{}:{}", self.table_host, self.table_port).into());
@@ -216,7 +216,7 @@ fn reserve(absent: Absent, host: &str, port: u16) -> Result<StandIn, ServeError>
 }
 
 impl Named {
-    /// The lines that are waited for, word by word.
+    /// Returns the lines that tools wait for, with Azurite's exact words.
     fn ready(self, service: &str, scheme: &str, host: &str, port: u16) -> String {
         match self {
             Named::Azurite => format!(

@@ -14,13 +14,13 @@ use crate::app::AppError;
 use crate::config::{Database, Mistakes, StorageSettings};
 use crate::store::sqlite::{Backup, Copied, Location};
 
-/// Pause between two words about the progress.
+/// Pause between two progress messages.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// What to back up, and where to.
+/// The arguments of `rowhouse backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArguments {
-    /// The new file; one that exists is not replaced
+    /// The new file; an existing one is not replaced
     file: PathBuf,
     #[command(flatten)]
     storage: StorageSettings,
@@ -31,7 +31,7 @@ pub(crate) struct BackupArguments {
 /// Copies the database to a new file and checks the copy.
 ///
 /// # Errors
-/// [`Problem`], to be shown; there is no new file then.
+/// [`Problem`], to be shown; then no new file is left behind.
 pub(crate) fn run(arguments: &BackupArguments) -> Done {
     let mut mistakes = Mistakes::default();
     let database = arguments.storage.read(&mut mistakes);
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &BackupArguments) -> Done {
     )
 }
 
-/// The file to back up.
+/// Returns the file to back up.
 fn source(database: &Database) -> Done<&Path> {
     match database {
         Database::Postgres { .. } => Err(Problem(
@@ -62,7 +62,7 @@ fn source(database: &Database) -> Done<&Path> {
     }
 }
 
-/// Copies on another thread, until it is done or a signal stops it.
+/// Copies on another thread, until it is complete or a signal stops it.
 async fn copy(source: &Path, file: &Path) -> Done<Copied> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -81,11 +81,11 @@ async fn copy(source: &Path, file: &Path) -> Done<Copied> {
     }
 }
 
-/// Says how much has been written, where somebody looks.
+/// Prints how much has been written, if standard error is a terminal.
 fn tell_progress(partial: &Path) {
     if stderr().is_terminal()
         && let Ok(found) = partial.metadata()
     {
-        let _ = writeln!(stderr(), "rowhouse: {} MiB are written", found.len() >> 20);
+        let _ = writeln!(stderr(), "rowhouse: {} MiB written", found.len() >> 20);
     }
 }

@@ -1,4 +1,4 @@
-//! `rowhouse check`: what is wrong before anyone else finds out.
+//! `rowhouse check`: finds mistakes in the settings and problems of the database.
 
 use std::io::ErrorKind;
 
@@ -14,11 +14,11 @@ use crate::http::{self, Tls};
 use crate::store::Inspection;
 use crate::store::postgres::ConnectionDemand;
 
-/// How far the clocks may be apart: versions of entities are made from them,
-/// and requests are refused by them.
+/// Maximum difference of the clocks: the versions of entities and the validity of requests depend
+/// on them.
 const SKEW: TimeDelta = TimeDelta::seconds(10);
 
-/// What to check.
+/// The arguments of `rowhouse check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     #[command(flatten)]
@@ -27,20 +27,20 @@ pub(crate) struct CheckArguments {
     form: OutputForm,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 struct Finding {
     name: &'static str,
     verdict: CheckResult,
     found: String,
-    /// What to do, unless all is well.
+    /// What to do; `None` if all is well.
     advice: Option<String>,
 }
 
-/// What a finding is worth.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CheckResult {
     Fine,
-    /// A server works, but perhaps not as it was meant.
+    /// A server works, but perhaps not as intended.
     Warning,
     Problem,
 }
@@ -57,10 +57,10 @@ fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>
     Finding { name, verdict: CheckResult::Problem, found: found.into(), advice: Some(advice.into()) }
 }
 
-/// Looks at the settings and at the database, and prints what it found.
+/// Checks the settings and the database, and prints the findings.
 ///
 /// # Errors
-/// [`Problem`] if anything is wrong, after everything was printed.
+/// [`Problem`] if anything is wrong, after all findings were printed.
 pub(crate) fn run(arguments: &CheckArguments) -> Done {
     let findings = block_on(async { Ok(look(&arguments.settings).await) })?;
     let problems = findings.iter().filter(|finding| finding.verdict == CheckResult::Problem).count();
@@ -111,7 +111,7 @@ fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
     if idle.is_empty() {
         return vec![fine("configuration", "every setting makes sense")];
     }
-    let advice = "leave it out, or give what it needs; where other servers share it, nothing is to be done";
+    let advice = "remove it, or add what it needs; if other servers share these settings, ignore this";
     idle.into_iter().map(|line| doubtful("configuration", line, advice)).collect()
 }
 
@@ -127,11 +127,11 @@ fn of_certificate(config: &Config) -> Option<Finding> {
     })
 }
 
-/// The addresses to listen on, which a server that runs already has.
+/// Checks the addresses to listen on. A running server may already have taken them.
 fn of_addresses(config: &Config) -> Vec<Finding> {
     let admin = config.admin.as_ref().map(|admin| ("--admin-listen", admin.listen));
     let addresses = [Some(("--listen", config.listen)), admin];
-    // Both are kept until both were tried.
+    // Each stays bound until both were tried.
     let tried: Vec<_> =
         addresses.into_iter().flatten().map(|(flag, at)| (flag, at, http::reserve(at))).collect();
     let judged = tried.iter().map(|(flag, at, outcome)| match outcome {
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Names of what is wrong after a change.
+    /// The names of the problems after a change of the inspection.
     fn problems(change: impl FnOnce(&mut Inspection)) -> Vec<&'static str> {
         let mut found = inspection();
         change(&mut found);

@@ -1,19 +1,19 @@
-//! Connection strings, as SDKs take them.
+//! Connection strings in the format of the Azure SDKs.
 
 use super::endpoint::is_origin;
 use super::output::{Done, Problem};
 use crate::auth::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
-/// Where SDKs look for tables of the development account.
+/// The table endpoint of the development account in the SDKs.
 const DEVELOPMENT_TABLES: &str = "http://127.0.0.1:10002/devstoreaccount1";
 
-/// What a connection string says.
+/// A parsed connection string.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionString {
     pub account: String,
     /// In base64.
     pub key: String,
-    /// The address of the account's tables, where it is said; no slash at its end.
+    /// The table endpoint of the account, if given, without a trailing slash.
     pub tables: Option<String>,
 }
 
@@ -21,8 +21,7 @@ impl ConnectionString {
     /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`.
     ///
     /// # Errors
-    /// [`Problem`] where the account or its key is missing, and for an address
-    /// that is none.
+    /// [`Problem`] if the account or its key is missing, or the endpoint is invalid.
     pub(crate) fn parse(text: &str) -> Done<Self> {
         let part = |wanted: &str| {
             let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));

@@ -1,4 +1,4 @@
-//! Where clients find the server.
+//! Settings for the address of the server, and connection strings.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,10 +8,11 @@ use clap::Args;
 use super::output::{Done, Problem};
 use crate::config::ListenSettings;
 
-/// How clients reach the server.
+/// The address by which clients reach the server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EndpointSettings {
-    /// What clients reach the server by, such as https://tables.example.com [default: the address to listen on]
+    /// Address by which clients reach the server, such as https://tables.example.com [default: the
+    /// address to listen on]
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
 
@@ -19,22 +20,22 @@ pub(crate) struct EndpointSettings {
     pub port: Port,
 }
 
-/// Where the server listens.
+/// The port that the server listens on, and whether it uses TLS.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Port {
     #[command(flatten)]
     pub listen: ListenSettings,
 
-    /// The server's certificate: where there is one, it is reached over HTTPS
+    /// The server's certificate; if given, the server is reached over HTTPS
     #[arg(long, env = "ROWHOUSE_TLS_CERT")]
     pub tls_cert: Option<PathBuf>,
 }
 
 impl Port {
-    /// Scheme, host and port as they are reached from this machine.
+    /// Returns scheme, host and port by which this machine reaches the server.
     ///
     /// # Errors
-    /// [`Problem`] for what is no address.
+    /// [`Problem`] for an invalid address.
     pub(crate) fn origin(&self) -> Done<String> {
         let encrypted = self.tls_cert.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
         let scheme = if encrypted { "https" } else { "http" };
@@ -43,10 +44,10 @@ impl Port {
 }
 
 impl EndpointSettings {
-    /// Scheme, host and port, without a slash at the end.
+    /// Returns scheme, host and port, without a trailing slash.
     ///
     /// # Errors
-    /// [`Problem`] for what is no address of a server.
+    /// [`Problem`] for an invalid address or one with a path.
     pub(crate) fn origin(&self) -> Done<String> {
         match &self.endpoint {
             None => self.port.origin(),
@@ -55,7 +56,7 @@ impl EndpointSettings {
                 let refuse = |must: &str| Err(Problem(format!("--endpoint {given}: must {must}")));
                 match origin.split_once("://") {
                     _ if !is_origin(origin) => refuse("begin with http:// or https://"),
-                    // The account is added to it.
+                    // The account is appended as the path.
                     Some((_, host)) if host.contains('/') => refuse("have no path"),
                     _ => Ok(origin.to_owned()),
                 }
@@ -64,13 +65,14 @@ impl EndpointSettings {
     }
 }
 
-/// Whether a text can be the beginning of an address.
+/// Whether a text is the beginning of an HTTP URL.
 pub(crate) fn is_origin(text: &str) -> bool {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     host.is_some_and(|host| !host.is_empty() && !host.contains(['?', '#', ';', ' ']))
 }
 
-/// An address that stands for all of the machine's is reached by its own.
+/// Replaces the unspecified address, which means all addresses of the machine, by the loopback
+/// address.
 pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -80,7 +82,7 @@ pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// As SDKs take it.
+/// Builds the connection string for SDKs.
 pub(crate) fn connection_string(origin: &str, account: &str, key: &str) -> String {
     let scheme = if origin.starts_with("https:") { "https" } else { "http" };
     format!(

@@ -1,5 +1,5 @@
-//! `rowhouse healthcheck`: whether the server of these settings is ready, for
-//! containers, which have no curl.
+//! `rowhouse healthcheck`: checks whether the server with these settings is ready, for containers,
+//! which have no curl.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -14,38 +14,38 @@ use super::endpoint::{Port, reachable};
 use super::output::{Done, OutputForm, Problem};
 use crate::config::address;
 
-/// Where to ask.
+/// The arguments of `rowhouse healthcheck`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthcheckArguments {
     #[command(flatten)]
     port: Port,
-    /// Where the server answers operators: if it does, it is asked there, and has to be ready
+    /// Address of the admin listener; if given, the server is asked there, and must be ready
     #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
     admin_listen: Option<String>,
-    /// Seconds that the answer may take
+    /// Seconds to wait for the answer
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
     timeout: u64,
     #[command(flatten)]
     form: OutputForm,
 }
 
-/// An answer.
+/// The parts of an answer that matter here.
 struct ProbeAnswer {
     status: u16,
-    /// Whether it has the request id that every answer to clients has.
+    /// Whether it has a request id, as every answer of Rowhouse to clients has.
     has_request_id: bool,
 }
 
 /// Asks the server on this machine.
 ///
 /// # Errors
-/// [`Problem`] where nothing answers, or something else.
+/// [`Problem`] if the server does not answer or is not ready, or another program answers.
 pub(crate) fn run(arguments: &HealthcheckArguments) -> Done {
     let agent = agent(Duration::from_secs(arguments.timeout));
     match arguments.admin_address()? {
         Some(admin) => match ask(&agent, &format!("http://{admin}/readyz")) {
             Ok(answer) => arguments.judge_readiness(admin, &answer),
-            // The server may have been given another address by a flag, or none.
+            // A flag may have given the server another admin address, or none.
             Err(ureq::Error::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
                 arguments.ask_port(&agent)
             }
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &HealthcheckArguments) -> Done {
 }
 
 impl HealthcheckArguments {
-    /// Where the server answers operators, if the port is known.
+    /// Returns the address of the admin listener, if its port is known.
     fn admin_address(&self) -> Done<Option<SocketAddr>> {
         let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl HealthcheckArguments {
         Ok(Some(reachable(admin)).filter(|admin| admin.port() != 0))
     }
 
-    /// `/readyz` is 200 while the database answers.
+    /// Reports ready if `/readyz` answered 200, which it does while the database answers.
     fn judge_readiness(&self, admin: SocketAddr, answer: &ProbeAnswer) -> Done {
         match answer.status {
             200 => self.report(&format!("http://{admin}"), 200, "is ready"),
@@ -76,7 +76,7 @@ impl HealthcheckArguments {
         }
     }
 
-    /// Asks where clients do. Whether the database answers is not known then.
+    /// Asks on the port for clients. That does not show whether the database answers.
     fn ask_port(&self, agent: &Agent) -> Done {
         let listen = self.port.listen.address()?;
         if listen.port() == 0 {
@@ -102,8 +102,8 @@ impl HealthcheckArguments {
     }
 }
 
-/// Over HTTPS the certificate does not matter: it is for the name that clients
-/// use, and this asks by address.
+/// Makes a client that does not verify certificates: they are for the name that clients use, and
+/// this asks by address.
 fn agent(timeout: Duration) -> Agent {
     let tls = TlsConfig::builder().disable_verification(true).build();
     let config = Agent::config_builder()
@@ -115,7 +115,7 @@ fn agent(timeout: Duration) -> Agent {
     Agent::new_with_config(config.build())
 }
 
-/// The answer to a request that needs no credentials.
+/// Sends a request without credentials.
 fn ask(agent: &Agent, url: &str) -> Result<ProbeAnswer, ureq::Error> {
     let answer = agent.get(url).call()?;
     let has_request_id = answer.headers().contains_key("x-ms-request-id");

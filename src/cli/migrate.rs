@@ -1,4 +1,4 @@
-//! `rowhouse migrate`: the schema alone, before servers start.
+//! `rowhouse migrate`: migrates the schema before servers start.
 
 use clap::Args;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::output::{Done, OutputForm, Problem, block_on};
 use crate::app;
 use crate::config::{Mistakes, StorageSettings};
 
-/// What to migrate.
+/// The arguments of `rowhouse migrate`.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArguments {
     #[command(flatten)]
@@ -16,7 +16,7 @@ pub(crate) struct MigrateArguments {
     form: OutputForm,
 }
 
-/// Brings the schema up to date; done again, it changes nothing.
+/// Migrates the schema. Does nothing if it is already up to date.
 ///
 /// # Errors
 /// [`Problem`], to be shown.
@@ -25,7 +25,9 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Done {
     let database = arguments.storage.read(&mut mistakes);
     let database = mistakes.unless(database)?;
     if database.is_in_memory() {
-        return Err(Problem("--database-url: a schema in memory would be gone with this command".into()));
+        return Err(Problem(
+            "--database-url: a schema in memory would be lost when this command ends".into(),
+        ));
     }
     let found = block_on(async {
         drop(app::open_primary(&database).await?);

@@ -37,7 +37,7 @@ use crate::http::read_text;
 
 /// The Azure Table storage API, self-hosted, on PostgreSQL or SQLite.
 ///
-/// Without a command, `serve` is meant.
+/// Without a command, it runs `serve`.
 #[derive(Debug, Parser)]
 #[command(name = "rowhouse", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 struct Arguments {
@@ -49,25 +49,26 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer requests until told to stop
+    /// Run the server until SIGTERM or SIGINT
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<Settings>),
-    /// Make or update the tables of the database, and end
+    /// Create or update the schema of the database, and exit
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(Box<MigrateArguments>),
-    /// Copy a SQLite database to a new file, also while a server runs
+    /// Copy a SQLite database to a new file, even while a server runs
     #[command(after_help = BACKUP_EXAMPLES)]
     Backup(Box<BackupArguments>),
-    /// Look for mistakes in the settings and at the database; ends with status 1 if there are any
+    /// Check the settings and the database for problems; exits with status 1 if there are any
     #[command(after_help = CHECK_EXAMPLES)]
     Check(Box<CheckArguments>),
-    /// Add, list, rotate, disable, enable, remove and reseal accounts that are kept in the database
+    /// Add, list, rotate, disable, enable, limit, remove and reseal accounts that are stored in the
+    /// database
     #[command(subcommand)]
     Account(Box<AccountCommand>),
-    /// Print a shared access signature, made without asking the server
+    /// Print a shared access signature, made without contacting the server
     #[command(subcommand)]
     Sas(Box<SasCommand>),
-    /// Ask the server of these settings whether it is ready; for containers
+    /// Check whether the server with these settings is ready; for containers
     #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
     Healthcheck(HealthcheckArguments),
     /// Print the version
@@ -83,7 +84,7 @@ enum Command {
 
 const EXAMPLES: &str = "Examples:
   rowhouse                                   # serves on 127.0.0.1:10002, stores in rowhouse.db
-  rowhouse check                             # is anything wrong with the settings or the database?
+  rowhouse check                             # checks the settings and the database
   rowhouse account add myaccount --master-key-file master.key
   rowhouse sas table People --permissions r --expiry 12h --account myaccount --master-key-file master.key
 
@@ -106,7 +107,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   DATABASE_URL=postgres://rowhouse@localhost/rowhouse rowhouse serve --master-key-file master.key";
 
 impl Arguments {
-    /// What else is wrong with the settings of a server.
+    /// Returns the mistakes in the settings of a server that clap does not find.
     fn mistakes(&self) -> Option<String> {
         let settings = match &self.command {
             None => &self.settings,
@@ -118,7 +119,7 @@ impl Arguments {
     }
 }
 
-/// Runs the program: reads `.env`, then the command line, then does as told.
+/// Runs the program: reads `.env` and the command line, and runs the command.
 pub fn run() -> ExitCode {
     if let Err(problem) = load_dotenv() {
         return fail(&problem);
@@ -151,7 +152,7 @@ pub fn run() -> ExitCode {
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Arguments::command(), "rowhouse", &mut script);
-            // A reader that has seen enough is no failure.
+            // A reader that closes the pipe early is not an error.
             let _ = std::io::stdout().write_all(&script);
             Ok(())
         }
@@ -162,14 +163,14 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What clap says, be it an answer or a mistake.
+/// Prints what clap reports: help, the version or an error.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let _ = error.print();
             ExitCode::SUCCESS
         }
-        // `account` without a command of its own: the list of them is the answer.
+        // `account` without a subcommand: clap prints the list of subcommands.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = error.print();
             ExitCode::FAILURE
@@ -178,8 +179,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Says each line of what went wrong. The status says it too, to whom standard error
-/// does not reach.
+/// Prints each line of the problem. Ignores write errors: the exit status reports the failure too.
 fn fail(problem: &str) -> ExitCode {
     let mut said = std::io::stderr().lock();
     for line in problem.lines() {
@@ -188,7 +188,7 @@ fn fail(problem: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The first paragraph of what clap says, on one line.
+/// Returns the first paragraph of clap's message on one line.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
@@ -196,7 +196,7 @@ fn first_line(error: &clap::Error) -> String {
     words.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// Reads `.env` in the working directory. Variables that are already set win.
+/// Loads `.env` from the working directory. Variables that are already set win.
 fn load_dotenv() -> Result<(), String> {
     let text = match read_text(Path::new(".env")) {
         Ok(text) => text,

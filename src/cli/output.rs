@@ -1,11 +1,11 @@
-//! What commands print, and how they fail.
+//! Output and errors of commands.
 
 use std::io::{ErrorKind, Write as _};
 
 use clap::Args;
 use serde_json::Value;
 
-/// How to print.
+/// The output format.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputForm {
     /// Print JSON
@@ -14,15 +14,15 @@ pub(crate) struct OutputForm {
 }
 
 impl OutputForm {
-    /// Prints the text, or what it says as JSON on one line.
+    /// Prints the text, or with `--json` the value on one line.
     ///
     /// # Errors
-    /// Where it cannot be written: on a full disk, say.
+    /// [`Problem`] if standard output cannot be written, on a full disk for example.
     pub(crate) fn print(self, text: &str, value: &Value) -> Done {
         let mut out = std::io::stdout().lock();
         let written = if self.json { writeln!(out, "{value}") } else { writeln!(out, "{text}") };
         match written.and_then(|()| out.flush()) {
-            // Whoever reads has read enough, as `head` does.
+            // The reader has closed the pipe, as `head` does.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             Err(error) => Err(Problem(format!("standard output: {error}"))),
             Ok(()) => Ok(()),
@@ -30,13 +30,13 @@ impl OutputForm {
     }
 }
 
-/// Says what is no failure, on standard error.
+/// Prints a warning on standard error.
 pub(crate) fn warn(text: &str) {
-    // Where nobody can read it, nothing is lost but the warning.
+    // A warning that cannot be written is not worth an error.
     let _ = writeln!(std::io::stderr().lock(), "rowhouse: warning: {text}");
 }
 
-/// Why a command failed, a line each.
+/// Why a command failed, one reason per line.
 #[derive(Debug)]
 pub(crate) struct Problem(pub String);
 
@@ -49,10 +49,10 @@ impl<E: std::error::Error> From<E> for Problem {
 /// Result of a command.
 pub(crate) type Done<T = ()> = Result<T, Problem>;
 
-/// Runs what waits for a database.
+/// Runs asynchronous work to completion.
 ///
 /// # Errors
-/// Those of the work, and of the operating system.
+/// Errors of the work and of the operating system.
 pub(crate) fn block_on<T>(work: impl Future<Output = Done<T>>) -> Done<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

@@ -1,5 +1,5 @@
-//! The command line to arguments, with every value that makes no sense told at
-//! once, where clap ends at the first.
+//! Parses the command line. Unlike clap, which stops at the first invalid value, it reports all of
+//! them.
 
 use std::ffi::OsString;
 
@@ -10,18 +10,18 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 
 use super::{Arguments, first_line};
 
-/// Why a command line was not understood.
+/// Why a command line was not accepted.
 pub(crate) enum Refused {
-    /// Nothing more can be said, or help was asked for.
+    /// An error of clap's, or a request for help or the version.
     Arguments(clap::Error),
-    /// Values that make no sense, a line each.
+    /// Invalid values, one per line.
     Values(String),
 }
 
 /// Reads the command line and the environment.
 ///
 /// # Errors
-/// [`Refused`], also for help and the version.
+/// [`Refused`], for help and the version too.
 pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> {
     let mut command = Arguments::command();
     let mut mistakes: Vec<String> = Vec::new();
@@ -40,13 +40,13 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
             _ => None,
         };
         match flag {
-            // Read on as if it had not been given.
+            // Parse again as if the flag had not been given.
             Some(flag) if !mistakes.iter().any(|line| line.contains(&flag)) => {
                 mistakes.push(first_line(&error));
                 arguments = without(arguments, &flag);
                 command = deaf(command, &flag);
             }
-            // It lacks what was left out because it made no sense.
+            // The missing argument is one that was removed because it was invalid.
             _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
                 return Err(Refused::Values(mistakes.join("\n")));
             }
@@ -59,11 +59,11 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
     }
 }
 
-/// Reads the command line and the environment. A flag wins over the variables that
-/// say the same in another way, which the command is deaf to from then on.
+/// Parses the command line and the environment. A flag wins over environment variables for an
+/// alternative of the same setting: the command ignores these variables from then on.
 ///
 /// # Errors
-/// What clap says.
+/// Errors of clap.
 pub(crate) fn weigh(command: &mut clap::Command, arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
     loop {
         let matches = command.clone().try_get_matches_from(arguments)?;
@@ -81,7 +81,7 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
 }
 
-/// Options that a variable sets beside a flag that is meant instead.
+/// Returns the options that an environment variable sets although a flag gives an alternative.
 fn outdone(matches: &ArgMatches) -> Vec<String> {
     let comes = |id: &str, from: ValueSource| {
         matches.try_contains_id(id).unwrap_or(false) && matches.value_source(id) == Some(from)
@@ -90,13 +90,13 @@ fn outdone(matches: &ArgMatches) -> Vec<String> {
     flags.flat_map(rivals).filter(|id| comes(id, ValueSource::EnvVariable)).collect()
 }
 
-/// What says the same as an option, in a file or in place.
+/// Returns the alternatives of an option: its value in a file, or in place.
 fn rivals(id: &str) -> Vec<String> {
     let (base, other) = match id.strip_suffix("_file") {
         Some(base) => (base, base.to_owned()),
         None => (id, format!("{id}_file")),
     };
-    // A connection string names an account and its key.
+    // A connection string contains an account and its key.
     let others: &[&str] = match base {
         "connection_string" => &["account", "key", "key_file"],
         "key" => &["connection_string", "connection_string_file"],
@@ -105,7 +105,7 @@ fn rivals(id: &str) -> Vec<String> {
     others.iter().map(|id| (*id).to_owned()).chain([other]).collect()
 }
 
-/// `--name` of the option whose value was refused.
+/// Returns the flag (`--name`) whose value was refused.
 fn flag_of(error: &clap::Error) -> Option<String> {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(shown)) => {
@@ -132,7 +132,7 @@ fn without(arguments: Vec<OsString>, flag: &str) -> Vec<OsString> {
     kept
 }
 
-/// The command with an option that no variable sets.
+/// Returns the command with an option that ignores its environment variable.
 fn deaf(command: clap::Command, flag: &str) -> clap::Command {
     let name = flag.trim_start_matches('-');
     let command = command.mut_args(|argument| {

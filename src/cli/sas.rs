@@ -1,4 +1,4 @@
-//! `rowhouse sas …`: tokens for those who have no key.
+//! `rowhouse sas …`: SAS tokens for clients without a key.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::{Args, Subcommand};
@@ -19,7 +19,7 @@ const ACCOUNT_EXAMPLES: &str = "Examples:
   rowhouse sas account --permissions rl --expiry 7d
   rowhouse sas account --permissions rwdlacu --expiry 1h --protocol https --url --endpoint https://tables.example.com";
 
-/// Whom a token is for.
+/// The subcommands of `rowhouse sas`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SasCommand {
     /// Print a token for one table, or for a range of its keys
@@ -34,10 +34,10 @@ pub(crate) enum SasCommand {
 pub(crate) struct TableArguments {
     /// The table
     table: String,
-    /// Some of r (read), a (add), u (update), d (delete); may be left to the policy
+    /// Some of r (read), a (add), u (update), d (delete); optional if the policy has them
     #[arg(long)]
     permissions: Option<String>,
-    /// The table's stored access policy to rely on
+    /// Stored access policy of the table to use
     #[arg(long)]
     policy: Option<String>,
     /// First partition key
@@ -71,13 +71,13 @@ pub(crate) struct AccountArguments {
     common: SasArguments,
 }
 
-/// What both kinds have.
+/// The arguments of both kinds of tokens.
 #[derive(Debug, Args)]
 struct SasArguments {
     /// When it ends: a time such as 2030-01-31T12:00:00Z, or after 90s, 15m, 12h or 30d
     #[arg(long)]
     expiry: Option<String>,
-    /// When it begins, as --expiry [default: now]
+    /// When it begins, in the same form as --expiry [default: now]
     #[arg(long)]
     start: Option<String>,
     /// Addresses that may use it: one, or low-high
@@ -86,7 +86,7 @@ struct SasArguments {
     /// https, or https,http [default: both]
     #[arg(long)]
     protocol: Option<String>,
-    /// The version whose rules are signed
+    /// The service version whose rules apply to the token
     #[arg(long, default_value = "2019-02-02", value_name = "DATE")]
     sas_version: String,
     /// Print the whole URL, not the token alone
@@ -142,34 +142,33 @@ impl SasArguments {
         let url = format!("{}?{token}", self.address(&signer, path)?);
         let expiry = grant.expiry.as_deref().filter(|text| has_passed(text, now));
         if let Some(expiry) = expiry {
-            warn(&format!("--expiry {expiry} has passed: no server takes this token"));
+            warn(&format!("--expiry {expiry} has passed: no server accepts this token"));
         }
         let account = signer.account;
         let text = if self.url { &url } else { &token };
         self.form.print(text, &json!({ "account": account, "token": token, "url": url }))
     }
 
-    /// Where the token opens something: as given, or as the connection string says, or
-    /// else where the server listens.
+    /// Returns the address that the token is for: `--endpoint`, that of the connection string, or
+    /// where the server listens.
     fn address(&self, signer: &Signer, path: &str) -> Done<String> {
         let tables = match (&self.endpoint.endpoint, &signer.tables) {
             (None, Some(tables)) => tables.clone(),
             _ => format!("{}/{}", self.endpoint.origin()?, signer.account),
         };
-        // A host alone has no path that a question could follow.
+        // Without a path, the query needs a slash before it.
         let is_host = tables.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'));
         let path = if is_host && path.is_empty() { "/" } else { path };
         Ok(format!("{tables}{path}"))
     }
 }
 
-/// Whether a time, as tokens have it, is not to come.
+/// Whether a time in the format of tokens has passed.
 fn has_passed(text: &str, now: DateTime<Utc>) -> bool {
     read_time(text).is_some_and(|time| time <= Ticks::from_utc(now))
 }
 
-/// A time as given, or the one that is a number of seconds, minutes, hours or
-/// days from now.
+/// Returns a time as given, or one that is a number of seconds, minutes, hours or days from now.
 fn time(text: &str, now: DateTime<Utc>) -> Done<String> {
     let unit = match text.chars().last() {
         Some('s') => 1,

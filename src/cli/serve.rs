@@ -10,7 +10,7 @@ use crate::auth::accounts::connection_string;
 use crate::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
 use crate::service::EXPLANATIONS;
 
-/// Why serving ended badly.
+/// Why the server did not start or failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     #[error("{0}")]
@@ -37,13 +37,12 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     })?)
 }
 
-/// Has messages go where the settings say.
+/// Starts logging as configured.
 ///
 /// # Errors
 /// [`ConfigError::Log`].
 pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
-    // What actix says at start and stop is said by us, and what strangers send that is
-    // no HTTP is no error of ours.
+    // We log start and stop ourselves, and invalid HTTP from clients is not an error of the server.
     let explanations = if settings.explain_errors { "info" } else { "off" };
     let quiet = format!(
         "actix_server=warn,actix_http=off,rusqlite_migration=warn,{},{EXPLANATIONS}={explanations}",
@@ -54,7 +53,7 @@ pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
-        // Where nobody reads it any more, saying so there would be a panic.
+        // If standard error is closed, reporting that on standard error would panic.
         .log_internal_errors(false);
     match settings.log_format {
         LogFormat::Text => logs.init(),
@@ -63,17 +62,17 @@ pub(crate) fn start_logging(settings: &Settings) -> Result<(), Mistakes> {
     Ok(())
 }
 
-/// Says which settings do nothing.
+/// Logs a warning for each setting that has no effect.
 pub(crate) fn warn_of_idle(settings: &Settings, config: &Config) {
     for line in settings.idle(config) {
         tracing::warn!("{line}");
     }
 }
 
-/// One line that says where the server is, where it stores, and how to connect.
+/// Prints one line with the address of the server, its database, and a connection string.
 fn announce(config: &Config, address: SocketAddr) {
     let (name, key) = match config.accounts.sample() {
-        // Only the key that everybody knows is shown.
+        // Only the well-known key is shown.
         Some((name, key)) if config.is_development => (name, key),
         Some((name, _)) => (name, "<key>".to_owned()),
         None => ("<account>", "<key>".to_owned()),

@@ -1,4 +1,4 @@
-//! The key that a command signs with.
+//! The account key that a command signs with.
 
 use std::path::PathBuf;
 
@@ -15,8 +15,7 @@ use crate::auth::accounts::AccountKey;
 use crate::auth::seal::KeySlot;
 use crate::config::{AccountSettings, Mistakes, StorageSettings, secret};
 
-/// Where the key comes from: as given, or else from the server's settings or
-/// its database.
+/// The source of the key: given directly, or taken from the server's settings or its database.
 #[derive(Debug, Args)]
 pub(crate) struct KeyArguments {
     /// AccountName=…;AccountKey=…, or UseDevelopmentStorage=true, as for SDKs
@@ -34,7 +33,8 @@ pub(crate) struct KeyArguments {
     /// File that holds the key
     #[arg(long, env = "ROWHOUSE_ACCOUNT_KEY_FILE")]
     key_file: Option<PathBuf>,
-    /// Which of the account's keys to take, where the settings or the database have them [default: 1]
+    /// Which of the account's keys to use, if they come from the settings or the database [default:
+    /// 1]
     #[arg(long, value_enum)]
     key_slot: Option<KeyNumber>,
     #[command(flatten)]
@@ -43,21 +43,20 @@ pub(crate) struct KeyArguments {
     storage: StorageSettings,
 }
 
-/// Who signs.
+/// The account that signs, and its key.
 pub(crate) struct Signer {
     pub account: String,
     pub key: AccountKey,
-    /// The address of the account's tables, where a connection string says it.
+    /// The table endpoint of the account, if a connection string gives it.
     pub tables: Option<String>,
 }
 
 impl KeyArguments {
-    /// The account and the key. The database is asked only where the key is
-    /// given nowhere else.
+    /// Returns the account and the key. Reads the database only if the key is given nowhere else.
     ///
     /// # Errors
-    /// [`Problem`] where there is no key, where there are two, and where one of the
-    /// server's is chosen beside another.
+    /// [`Problem`] if there is no key, if there are two, and for `--key-slot` together with a given
+    /// key.
     pub(crate) async fn signer(&self) -> Done<Signer> {
         let text = secret("--connection-string", &self.connection_string, &self.connection_string_file)?;
         let key = secret("--key", &self.key, &self.key_file)?;

@@ -1,4 +1,4 @@
-//! Settings of who may come in by key, and where.
+//! Settings for the address to listen on, the accounts and the master key.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::{ConfigError, Mistakes, address, secret};
 use crate::auth::AccountSet;
 use crate::auth::seal::{MasterKey, MasterKeys};
 
-/// Where the server is.
+/// The address to listen on.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ListenSettings {
     /// Address and port to listen on; port 0 takes a free one
@@ -18,7 +18,7 @@ pub(crate) struct ListenSettings {
 }
 
 impl ListenSettings {
-    /// The address, the first if a name has several.
+    /// Returns the address. If a name has several, returns the first.
     ///
     /// # Errors
     /// [`ConfigError::Listen`].
@@ -27,10 +27,11 @@ impl ListenSettings {
     }
 }
 
-/// The key of the accounts in the database.
+/// The keys that encrypt the account keys in the database.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MasterKeySettings {
-    /// 32 bytes in base64 that encrypt the keys of the accounts in the database, which are served then
+    /// Master key, 32 bytes in base64: encrypts the keys of the accounts in the database, which are
+    /// only served with it
     #[arg(long, env = "ROWHOUSE_MASTER_KEY", hide_env_values = true)]
     pub master_key: Option<String>,
 
@@ -38,21 +39,21 @@ pub(crate) struct MasterKeySettings {
     #[arg(long, env = "ROWHOUSE_MASTER_KEY_FILE")]
     pub master_key_file: Option<PathBuf>,
 
-    /// The master key of before, while it is being replaced: it opens keys, and encrypts none
+    /// Previous master key, while it is being replaced: only decrypts
     #[arg(long, env = "ROWHOUSE_OLD_MASTER_KEY", hide_env_values = true)]
     pub old_master_key: Option<String>,
 
-    /// File that holds the master key of before
+    /// File that holds the previous master key
     #[arg(long, env = "ROWHOUSE_OLD_MASTER_KEY_FILE")]
     pub old_master_key_file: Option<PathBuf>,
 }
 
 impl MasterKeySettings {
-    /// The master key, if there is one, and the one of before.
+    /// Returns the master key, if there is one, and the previous one.
     ///
     /// # Errors
-    /// [`ConfigError`] for a file that cannot be read, for what is no key, and
-    /// for a key of before alone.
+    /// [`ConfigError`] for a file that cannot be read, an invalid key, and a previous key without a
+    /// current one.
     pub(crate) fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
         let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
         let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
@@ -88,18 +89,18 @@ pub(crate) struct AccountSettings {
     pub master_key: MasterKeySettings,
 }
 
-/// Who has keys.
+/// The accounts of the settings, and the master key.
 #[derive(Debug)]
 pub(crate) struct Keyholders {
-    /// The accounts of the settings, or else, unless the database's are used,
-    /// the well-known one.
+    /// The accounts of the settings. Without any, and without a master key, the development
+    /// account.
     pub accounts: AccountSet,
     pub is_development: bool,
     pub master_key: Option<MasterKeys>,
 }
 
 impl AccountSettings {
-    /// What the settings say; `None` after a mistake, which is then noted.
+    /// Reads the settings; `None` after a mistake, which is recorded.
     pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Keyholders> {
         let master_key = mistakes.note(self.master_key.read());
         let given = mistakes.note(secret("--accounts", &self.accounts, &self.accounts_file));

@@ -1,4 +1,4 @@
-//! Settings that do nothing beside the others.
+//! Settings that have no effect in combination with the others.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use super::{Config, Database, Settings};
 use crate::store::sqlite::MAX_MAP_MIB;
 
 impl Settings {
-    /// What does nothing without another setting, a line each. It is no mistake:
-    /// servers of several kinds may share a file of settings.
+    /// Returns one line for each setting that has no effect without another one. That is not an
+    /// error: servers of several kinds may share a file of settings.
     pub(crate) fn idle(&self, config: &Config) -> Vec<String> {
         let on_sqlite = matches!(config.database, Database::Sqlite(_));
         let (storage, trust) = (&self.storage, &self.trust);
@@ -40,7 +40,7 @@ impl Settings {
             (no_issuer && roles, "--oidc-roles: does nothing without --oidc-issuer"),
             (no_issuer && audience, "--oidc-audience: does nothing without --oidc-issuer"),
             (no_issuer && trust.oidc_over_http, "--oidc-over-http: does nothing without --oidc-issuer"),
-            (!no_issuer && !roles, "--oidc-issuer: without --oidc-roles nobody's token opens anything"),
+            (!no_issuer && !roles, "--oidc-issuer: without --oidc-roles, no token grants any access"),
             (no_traces && sampled, "--trace-ratio: does nothing without --otlp-endpoint"),
             (no_traces && headers, "--otlp-headers: does nothing without --otlp-endpoint"),
         ];

@@ -1,4 +1,4 @@
-//! Settings of what operators see: the admin listener, and traces.
+//! Settings of the admin listener and of traces.
 
 use std::net::SocketAddr;
 
@@ -9,13 +9,13 @@ use crate::admin::AdminToken;
 use crate::codec::uri::percent_decode;
 use crate::trace::TraceSettings;
 
-/// Where operators ask, and what they have to know.
+/// The settings of the admin listener.
 #[derive(Debug, Clone)]
 pub(crate) struct AdminAddress {
     pub listen: SocketAddr,
-    /// Always there where the address is not this machine's alone.
+    /// Always set if other machines can reach the address.
     pub token: Option<AdminToken>,
-    /// Whether test suites may reset and restore what is stored.
+    /// Whether test suites may reset and restore the stored data.
     pub test_mode: bool,
 }
 
@@ -35,7 +35,7 @@ impl Settings {
         let headers = pairs.map(|pair| {
             let (name, value) = pair.split_once('=')?;
             let (name, value) = (name.trim(), percent_decode(value.trim())?);
-            // Every batch of traces would fail.
+            // With an invalid header, every batch of traces would fail.
             HeaderName::from_bytes(name.as_bytes()).ok()?;
             HeaderValue::from_str(&value).ok()?;
             Some((name.to_owned(), value.into_owned()))
@@ -62,7 +62,7 @@ impl Settings {
 
     fn admin_token(&self) -> Result<Option<AdminToken>, ConfigError> {
         let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
-        // A blank one was meant to keep somebody out.
+        // A blank token is a mistake: the operator meant to protect the listener.
         let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
         match given.map(|text| AdminToken::new(&text)) {
             Some(Some(token)) => Ok(Some(token)),

@@ -1,15 +1,15 @@
-//! Secrets, in place or in files.
+//! Secrets, given in place or in files.
 
 use std::path::PathBuf;
 
 use super::ConfigError;
 use crate::http::read_text;
 
-/// A secret that is given in place or in a file; blank in place is none, which
-/// some callers refuse.
+/// Returns a secret that is given in place or in a file. A blank text in place counts as `None`,
+/// which some callers refuse.
 ///
 /// # Errors
-/// [`ConfigError`] for one given twice, and for a file that is empty, too large,
+/// [`ConfigError`] for a secret that is given both ways, and for a file that is empty, too large,
 /// or cannot be read.
 pub(crate) fn secret(
     flag: &'static str,
@@ -25,7 +25,7 @@ pub(crate) fn secret(
     };
     let wrong = |reason: String| ConfigError::File { flag, path: path.clone(), reason };
     let text = text.map_err(|error| wrong(error.to_string()))?;
-    // Not the same as none: it would open the door to the development account.
+    // An empty file must not count as absent: the development account would be served.
     if text.trim().is_empty() {
         return Err(wrong("the file is empty".into()));
     }

@@ -9,10 +9,10 @@ use crate::store::postgres::{PgOptions, unknown_parameter};
 use crate::store::sqlite::{Location, MAX_MAP_MIB, SqliteOptions};
 
 pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 32;
-/// Where entities are kept when nothing is said.
+/// The default database.
 const DEFAULT_URL: &str = "sqlite://rowhouse.db";
 
-/// Where entities are kept, and how it is reached.
+/// The database, and how to reach it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StorageSettings {
     /// sqlite://FILE, sqlite::memory: or postgres://… [default: sqlite://rowhouse.db]
@@ -31,7 +31,7 @@ pub(crate) struct StorageSettings {
     #[arg(long, env = "ROWHOUSE_MIGRATE_URL_FILE")]
     pub migrate_url_file: Option<PathBuf>,
 
-    /// postgres://… of a read replica, which answers what is addressed to {account}-secondary
+    /// postgres://… of a read replica, which answers requests to {account}-secondary
     #[arg(long, env = "ROWHOUSE_SECONDARY_DATABASE_URL", hide_env_values = true)]
     pub secondary_database_url: Option<String>,
 
@@ -43,11 +43,11 @@ pub(crate) struct StorageSettings {
     #[arg(long, env = "ROWHOUSE_TABLE_SPREAD", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub table_spread: u16,
 
-    /// Connections to PostgreSQL at most
+    /// Maximum number of connections to PostgreSQL
     #[arg(long, env = "ROWHOUSE_MAX_CONNECTIONS", default_value_t = DEFAULT_MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_connections: u32,
 
-    /// MiB of a SQLite file that are read through a memory map at most; 0 for none
+    /// Maximum MiB of a SQLite file to read through a memory map; 0 for none
     #[arg(long, env = "ROWHOUSE_SQLITE_MAP_MIB", default_value_t = MAX_MAP_MIB, value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_MAP_MIB)))]
     pub sqlite_map_mib: u32,
 }
@@ -58,13 +58,13 @@ pub(crate) enum Database {
     Sqlite(SqliteOptions),
     Postgres {
         options: PgOptions,
-        /// The read replica, which has the same limits.
+        /// The read replica, with the same limits as the primary.
         replica: Option<PgOptions>,
     },
 }
 
 impl StorageSettings {
-    /// What the settings say; `None` after a mistake, which is then noted.
+    /// Reads the settings; `None` after a mistake, which is recorded.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Option<Database> {
         let secrets = [
             ("--database-url", &self.database_url, &self.database_url_file),
@@ -93,7 +93,7 @@ impl StorageSettings {
         check_parameters("--migrate-url", migrate_url.as_deref())?;
         check_parameters("--secondary-database-url", secondary)?;
         if let Some(rest) = url.strip_prefix("sqlite:") {
-            // What other programs take for parameters would become part of the file's name.
+            // URL parameters, which other programs accept, would become part of the file name.
             let location = Location::parse(rest).filter(|_| !rest.contains('?'));
             let location = location.ok_or(ConfigError::DatabaseUrl)?;
             let options = SqliteOptions { map_mib: self.sqlite_map_mib, ..SqliteOptions::new(location) };
@@ -123,12 +123,12 @@ fn is_postgres(url: &str) -> bool {
 }
 
 impl Database {
-    /// Whether everything is gone with the process.
+    /// Whether the database is in memory, so that it is lost with the process.
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self, Database::Sqlite(options) if options.location == Location::Memory)
     }
 
-    /// The SQLite file that is not there yet.
+    /// Returns the path of the SQLite file if it does not exist yet.
     pub(crate) fn missing_file(&self) -> Option<&Path> {
         match self {
             Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) if !path.exists() => {
@@ -138,7 +138,7 @@ impl Database {
         }
     }
 
-    /// The database as it may be shown: without its password.
+    /// Returns the database URL without its password and parameters, for messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Database::Sqlite(options) => match &options.location {

@@ -1,35 +1,35 @@
-//! Settings of who may come in by bearer token.
+//! Settings of bearer tokens.
 
 use clap::Args;
 
 use super::{ConfigError, is_address};
 use crate::auth::bearer::{Assignment, Trust};
 
-/// The audience of tokens for the service.
+/// The audience of tokens for Azure Storage.
 pub(super) const DEFAULT_AUDIENCE: &str = "https://storage.azure.com";
 
-/// Whose tokens are accepted.
+/// The issuer whose tokens are accepted, and their roles.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrustSettings {
     /// OpenID Connect issuer whose bearer tokens are accepted
     #[arg(long, env = "ROWHOUSE_OIDC_ISSUER")]
     pub oidc_issuer: Option<String>,
 
-    /// Audience that tokens must be meant for
+    /// Audience that tokens must have
     #[arg(long, env = "ROWHOUSE_OIDC_AUDIENCE", default_value = DEFAULT_AUDIENCE)]
     pub oidc_audience: String,
 
-    /// principal=reader|contributor[@account[/table]], several separated by ';'
+    /// Roles of tokens: principal=reader|contributor[@account[/table]], several separated by ';'
     #[arg(long, env = "ROWHOUSE_OIDC_ROLES", default_value = "")]
     pub oidc_roles: String,
 
-    /// Accept tokens over plain HTTP: for development, or behind a proxy that ends TLS
+    /// Accept tokens over plain HTTP: for development, or behind a proxy that terminates TLS
     #[arg(long, env = "ROWHOUSE_OIDC_OVER_HTTP")]
     pub oidc_over_http: bool,
 }
 
 impl TrustSettings {
-    /// The issuer, if there is one.
+    /// Reads the settings; `None` without an issuer.
     ///
     /// # Errors
     /// [`ConfigError::Issuer`], [`ConfigError::Roles`].

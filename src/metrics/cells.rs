@@ -1,12 +1,12 @@
-//! What is counted with: atomics that are never locked and never allocate.
+//! Counters, gauges and histograms: atomics that never lock or allocate.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-/// Copies of what every request adds to. Threads that serve have one each as
-/// long as they are no more than this; further threads share.
+/// Number of shards of the counters that every request adds to. Up to this many serving threads
+/// have a shard each; further threads share.
 pub(crate) const SHARDS: usize = 16;
 
-/// Which of the copies this thread adds to.
+/// Returns the index of the shard that this thread adds to.
 pub(crate) fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -15,12 +15,12 @@ pub(crate) fn shard() -> usize {
     MINE.with(|mine| *mine)
 }
 
-/// A number that only rises.
+/// A number that only increases.
 #[derive(Debug)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Nothing counted yet.
+    /// A counter at zero.
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -30,12 +30,12 @@ impl Counter {
         self.add(1);
     }
 
-    /// Counts many.
+    /// Adds a number.
     pub(crate) fn add(&self, many: u64) {
         self.0.fetch_add(many, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the current count.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -47,27 +47,27 @@ impl Default for Counter {
     }
 }
 
-/// A number that rises and falls.
+/// A number that increases and decreases.
 #[derive(Debug)]
 pub(crate) struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// Zero.
+    /// A gauge at zero.
     pub(crate) const fn new() -> Self {
         Self(AtomicI64::new(0))
     }
 
-    /// Changes it by a difference.
+    /// Adds a difference, which may be negative.
     pub(crate) fn add(&self, difference: i64) {
         self.0.fetch_add(difference, Ordering::Relaxed);
     }
 
-    /// Replaces it.
+    /// Sets the value.
     pub(crate) fn set(&self, value: i64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The current value.
+    /// Returns the current value.
     pub(crate) fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl Default for Gauge {
     }
 }
 
-/// How values are spread: how many are at most each bound, and their sum.
+/// A histogram: the number of values per bucket, and their sum.
 #[derive(Debug)]
 pub(crate) struct Histogram<const N: usize> {
     bounds: &'static [u64; N],
@@ -89,7 +89,8 @@ pub(crate) struct Histogram<const N: usize> {
 }
 
 impl<const N: usize> Histogram<N> {
-    /// No values yet. The bounds rise.
+    /// An empty histogram. The bounds are the inclusive upper ends of the buckets, in ascending
+    /// order.
     pub(crate) const fn new(bounds: &'static [u64; N]) -> Self {
         let within = [const { Counter::new() }; N];
         Self { bounds, within, beyond: Counter::new(), sum: Counter::new() }
@@ -102,7 +103,7 @@ impl<const N: usize> Histogram<N> {
         self.sum.add(value);
     }
 
-    /// What was added so far.
+    /// Reads the current state.
     pub(crate) fn read(&self) -> Spread<N> {
         Spread {
             bounds: self.bounds,
@@ -113,25 +114,25 @@ impl<const N: usize> Histogram<N> {
     }
 }
 
-/// What a histogram, or several together, held at one moment.
+/// The state of a histogram, or the sum of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spread<const N: usize> {
     pub bounds: &'static [u64; N],
-    /// Values in each step, not summed up.
+    /// The number of values in each bucket, not cumulative.
     pub within: [u64; N],
     pub beyond: u64,
     pub sum: u64,
 }
 
 impl<const N: usize> Spread<N> {
-    /// Adds what another one with the same bounds held.
+    /// Adds the state of a histogram with the same bounds.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.within.iter_mut().zip(other.within).for_each(|(sum, more)| *sum += more);
         self.beyond += other.beyond;
         self.sum += other.sum;
     }
 
-    /// All values.
+    /// Returns the number of all values.
     pub(crate) fn count(&self) -> u64 {
         self.within.iter().sum::<u64>() + self.beyond
     }

@@ -1,27 +1,27 @@
-//! The time that a request waits for the database.
+//! Measures the time that a request waits for the database.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// Waits of one request that are kept one by one, at most.
+/// Maximum number of single waits that are recorded for one request.
 const WAITS: usize = 32;
 
 /// The waits of one request for the database.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseTime {
     total: Cell<Duration>,
-    /// When each began and how long it took, where somebody wants to know.
+    /// Start and duration of each wait; `None` unless recorded.
     waits: Option<RefCell<Vec<(Instant, Duration)>>>,
 }
 
 impl DatabaseTime {
-    /// How long the request waited in all.
+    /// Returns the total time that the request waited.
     pub(crate) fn total(&self) -> Duration {
         self.total.get()
     }
 
-    /// When each wait began and how long it took; nothing unless that was asked.
+    /// Returns start and duration of each wait; empty unless they were recorded.
     pub(crate) fn into_waits(self) -> Vec<(Instant, Duration)> {
         self.waits.map(RefCell::into_inner).unwrap_or_default()
     }
@@ -42,8 +42,7 @@ tokio::task_local! {
     static SPENT: DatabaseTime;
 }
 
-/// Runs a request, and says how it waited for the database: `in_detail` wait by
-/// wait.
+/// Runs a request, and measures how long it waits for the database. `in_detail` records each wait.
 pub(crate) async fn measured<T>(request: impl Future<Output = T>, in_detail: bool) -> (T, DatabaseTime) {
     let spent = DatabaseTime { total: Cell::default(), waits: in_detail.then(RefCell::default) };
     let mut scope = std::pin::pin!(SPENT.scope(spent, request));
@@ -51,11 +50,11 @@ pub(crate) async fn measured<T>(request: impl Future<Output = T>, in_detail: boo
     (done, scope.take_value().unwrap_or_default())
 }
 
-/// Waits for the database on behalf of the request that this runs for, if any.
+/// Runs work of the database, and adds its time to the current request, if there is one.
 pub(crate) async fn in_database<T>(work: impl Future<Output = T>) -> T {
     let begun = Instant::now();
     let done = work.await;
-    // What is nobody's request, such as purging, is nobody's time.
+    // Background work, such as purging, belongs to no request and is not measured.
     let _ = SPENT.try_with(|spent| spent.add(begun));
     done
 }

@@ -1,9 +1,8 @@
-//! What the server counts of itself, and how that is printed.
+//! Metrics of the server, and their output.
 //!
-//! There is one set of counts, [`METRICS`], as there is one process. Whatever is
-//! counted for every request costs a few uncontended additions: each thread adds
-//! to a copy of its own, sets of labels are fixed, nothing is locked or
-//! allocated. Sums are made when somebody asks for [`text::print`].
+//! There is one global set, [`METRICS`]. Counting a request costs a few uncontended additions: each
+//! thread adds to a shard of its own, the sets of labels are fixed, nothing is locked or allocated.
+//! [`text::print`] adds up the shards.
 
 pub(crate) mod cells;
 pub(crate) mod database_time;
@@ -18,41 +17,41 @@ pub(crate) use operation::{OperationLabel, Scheme};
 pub(crate) use requests::Ending;
 use requests::Requests;
 
-/// Upper ends of the steps of requests that share a round trip.
+/// Bucket bounds for the number of requests that share a round trip.
 pub(crate) const ROUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
-/// The counts of this process.
+/// The metrics of this process.
 pub(crate) static METRICS: Metrics = Metrics::new();
 
-/// Everything that is counted.
+/// All metrics.
 pub(crate) struct Metrics {
     pub requests: Requests,
-    /// Requests past what their account may ask for.
+    /// Requests that were refused because of the limit of their account.
     pub throttled: Counter,
-    /// Connections to PostgreSQL that requests take turns with.
+    /// The pool of PostgreSQL connections that each serve one request at a time.
     pub shared_pool: PoolMetrics,
-    /// Those on which point reads, or single writes, share round trips.
+    /// Shared connections, on which point reads (here) or single writes (below) share round trips.
     pub read_lanes: PoolMetrics,
     pub write_lanes: PoolMetrics,
-    /// The one that asks whether the database answers.
+    /// The connection that probes whether the database answers.
     pub probe_pool: PoolMetrics,
     pub read_rounds: Rounds,
     pub write_rounds: Rounds,
-    /// Commits of SQLite's writer.
+    /// Writes per commit of SQLite's writer.
     pub sqlite_rounds: Rounds,
-    /// Writes whose shared statement failed, each then tried by itself.
+    /// Writes whose shared statement failed, so that each was retried alone.
     pub handed_back: Counter,
-    /// Deleted tables whose rows are still to be removed.
+    /// Deleted tables whose rows are not purged yet.
     pub purge_backlog: Gauge,
     pub tls: TlsMetrics,
     pub traces: Traces,
 }
 
-/// Traces of requests.
+/// Export of traces.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     pub sent: Counter,
-    /// Those that the collector did not take, or not in time.
+    /// Traces that the collector did not accept in time, or at all.
     pub dropped: Counter,
 }
 
@@ -61,7 +60,7 @@ pub(crate) struct Traces {
 pub(crate) struct PoolMetrics {
     pub in_use: Gauge,
     pub idle: Gauge,
-    /// Times that somebody had to wait for one, and waited in vain.
+    /// Waits for a connection, and how many of them timed out.
     pub waits: Counter,
     pub timeouts: Counter,
     pub opened: Counter,
@@ -69,7 +68,7 @@ pub(crate) struct PoolMetrics {
     pub failures: Counter,
 }
 
-/// Requests that share round trips, for each round trip.
+/// Histogram of the number of requests per shared round trip.
 pub(crate) type Rounds = Histogram<{ ROUNDS.len() }>;
 
 /// Encrypted connections.
@@ -77,7 +76,7 @@ pub(crate) type Rounds = Histogram<{ ROUNDS.len() }>;
 pub(crate) struct TlsMetrics {
     pub handshakes: Counter,
     pub failed_handshakes: Counter,
-    /// Times that changed certificate files were taken up, or could not be.
+    /// Changed certificate files that were loaded, and those that could not be.
     pub reloads: Counter,
     pub failed_reloads: Counter,
 }

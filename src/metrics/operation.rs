@@ -1,4 +1,4 @@
-//! The fixed sets of labels.
+//! The fixed sets of label values.
 
 macro_rules! labels {
     ($(#[$about:meta])* $name:ident { $($variant:ident => $text:literal,)* }) => {
@@ -9,12 +9,12 @@ macro_rules! labels {
         }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their discriminants.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// How many there are.
+            /// Number of variants.
             pub(crate) const COUNT: usize = Self::ALL.len();
 
-            /// The value of the label.
+            /// Returns the value of the label.
             pub(crate) const fn text(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
@@ -25,8 +25,8 @@ macro_rules! labels {
 }
 
 labels! {
-    /// What a request is for. `Unknown` are those that are refused before that
-    /// is found out: no such account, no valid signature, no known resource.
+    /// The operation of a request. `Unknown`: the request was refused before the operation was
+    /// known, for lack of an account, a valid signature or a known resource.
     OperationLabel {
         Unknown => "Unknown",
         QueryTables => "QueryTables",
@@ -53,7 +53,7 @@ labels! {
 }
 
 labels! {
-    /// How a request that was not let in wanted to prove who sent it.
+    /// The authentication scheme of a request that was not authorized.
     Scheme {
         None => "none",
         SharedKey => "shared_key",

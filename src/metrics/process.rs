@@ -1,4 +1,4 @@
-//! What the operating system says of this process.
+//! Start time, memory and open files of this process.
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -18,23 +18,22 @@ fn start() -> &'static Start {
     })
 }
 
-/// Takes this moment for the start of the process, unless one was taken before.
+/// Records the start of the process, on the first call.
 pub(crate) fn started() {
     start();
 }
 
-/// Seconds since the start.
+/// Returns the seconds since the start.
 pub(crate) fn uptime() -> f64 {
     start().at.elapsed().as_secs_f64()
 }
 
-/// The start, in seconds since 1970.
+/// Returns the start time, in seconds since 1970.
 pub(crate) fn start_time() -> f64 {
     start().unix
 }
 
-/// Bytes of memory that the process holds; `None` where the system does not
-/// say it the way that Linux does.
+/// Returns the resident memory in bytes; `None` on systems without Linux's `/proc`.
 pub(crate) fn resident_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -42,9 +41,9 @@ pub(crate) fn resident_memory() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Files and connections that the process holds open; `None` as above.
+/// Returns the number of open files and connections; `None` on systems without Linux's `/proc`.
 pub(crate) fn open_files() -> Option<u64> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
-    // The folder that is being read is one of them.
+    // One of them is the directory that is being read.
     Some((entries.count() as u64).saturating_sub(1))
 }

@@ -1,4 +1,4 @@
-//! What is counted of every request.
+//! Metrics of requests.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use super::cells::{Counter, Histogram, SHARDS, Spread, shard};
 use super::operation::{OperationLabel, Scheme};
 use crate::error::Code;
 
-/// Upper ends of the steps of durations, in microseconds.
+/// Bucket bounds for durations, in microseconds.
 pub(crate) const DURATIONS: [u64; 16] = [
     250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000, 30_000_000,
 ];
-/// Statuses of requests that are not refused; the last stands for any other.
+/// Statuses of requests that succeeded; the last one means any other.
 const STATUSES: [u16; 5] = [200, 201, 202, 204, 0];
 const OUTCOMES: usize = STATUSES.len() + Code::COUNT;
 
-/// The part of the counts that one thread, or few, add to.
+/// The counters that one thread, or a few, add to.
 #[repr(align(128))]
 struct Shard {
     outcomes: [[Counter; OUTCOMES]; OperationLabel::COUNT],
@@ -50,10 +50,10 @@ impl Shard {
     }
 }
 
-/// Everything that is counted of requests.
+/// All metrics of requests.
 pub(crate) struct Requests {
     shards: [Shard; SHARDS],
-    /// Requests that were not let in, by what they tried.
+    /// Requests that were not authorized, by scheme and error.
     refused: [[Counter; Code::COUNT]; Scheme::COUNT],
 }
 
@@ -61,20 +61,20 @@ pub(crate) struct Requests {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending {
     pub operation: OperationLabel,
-    /// Of a batch that was refused, the status inside.
+    /// For a refused batch, the status of its inner response.
     pub status: u16,
-    /// Why it was refused, if it was; of a batch, why its operations were.
+    /// The error, if the request was refused; for a batch, the error of its operations.
     pub refusal: Option<Code>,
-    /// Time that was spent waiting for the database.
+    /// Total time that the request waited for the database.
     pub database: Duration,
-    /// Bytes of the two bodies.
+    /// Bytes of the request body and of the response body.
     pub received: u64,
     pub sent: u64,
     pub slow: bool,
 }
 
-/// One request under way. Dropping it without an ending counts as abandoned:
-/// the client went away.
+/// A request in flight. If it is dropped without an ending, it counts as abandoned: the client went
+/// away.
 pub(crate) struct RequestInFlight<'m> {
     requests: &'m Requests,
     begun: Instant,
@@ -82,7 +82,7 @@ pub(crate) struct RequestInFlight<'m> {
 }
 
 impl Requests {
-    /// Nothing counted yet.
+    /// Metrics at zero.
     pub(crate) const fn new() -> Self {
         Self {
             shards: [const { Shard::new() }; SHARDS],
@@ -94,25 +94,25 @@ impl Requests {
         &self.shards[shard()]
     }
 
-    /// A request came in.
+    /// Counts a new request.
     pub(crate) fn begin(&self) -> RequestInFlight<'_> {
         self.mine().begun.one();
         RequestInFlight { requests: self, begun: Instant::now(), ended: false }
     }
 
-    /// A request was not let in.
+    /// Counts a request that was not authorized.
     pub(crate) fn not_let_in(&self, scheme: Scheme, code: Code) {
         self.refused[scheme as usize][code as usize].one();
     }
 
-    /// A page was read for a client.
+    /// Counts a page that was read for a client.
     pub(crate) fn page(&self, entities: usize) {
         let mine = self.mine();
         mine.pages.one();
         mine.entities.add(entities as u64);
     }
 
-    /// A single entity was read for a client.
+    /// Counts a single entity that was read for a client.
     pub(crate) fn entity(&self) {
         self.mine().entities.one();
     }
@@ -121,34 +121,34 @@ impl Requests {
         self.shards.iter().map(|shard| which(shard).get()).sum()
     }
 
-    /// Requests under way.
+    /// Returns the number of requests in flight.
     pub(crate) fn in_flight(&self) -> u64 {
-        // What ended is read first, so that the difference is never negative.
+        // Ended requests are counted first, so that the difference is never negative.
         let ended = self.sum(|s| &s.ended);
         self.sum(|s| &s.begun).saturating_sub(ended)
     }
 
-    /// Requests whose client went away before the answer.
+    /// Returns the number of requests whose client went away before the answer.
     pub(crate) fn abandoned(&self) -> u64 {
         self.sum(|s| &s.abandoned)
     }
 
-    /// Requests that took longer than the limit for slow ones.
+    /// Returns the number of requests that exceeded the threshold for slow requests.
     pub(crate) fn slow(&self) -> u64 {
         self.sum(|s| &s.slow)
     }
 
-    /// Bytes of bodies received and sent.
+    /// Returns the bytes of bodies received and sent.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.sum(|s| &s.received), self.sum(|s| &s.sent))
     }
 
-    /// Pages read, and entities in pages and by themselves.
+    /// Returns the number of pages read, and of entities read, in pages and singly.
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.sum(|s| &s.pages), self.sum(|s| &s.entities))
     }
 
-    /// Requests by status and refusal, those of which there were any.
+    /// Returns the non-zero numbers of requests by status and error.
     pub(crate) fn outcomes(&self, operation: OperationLabel) -> Vec<(u16, Option<Code>, u64)> {
         let count = |outcome: usize| self.sum(|s| &s.outcomes[operation as usize][outcome]);
         let fine = STATUSES.iter().enumerate().map(|(at, status)| (*status, None, count(at)));
@@ -158,7 +158,7 @@ impl Requests {
         fine.chain(refused).filter(|(.., count)| *count > 0).collect()
     }
 
-    /// How long requests took, in microseconds.
+    /// Returns the durations of requests, in microseconds.
     pub(crate) fn durations(&self, operation: OperationLabel) -> Spread<{ DURATIONS.len() }> {
         let mut shards = self.shards.iter().map(|s| s.durations[operation as usize].read());
         let mut sum = Histogram::new(&DURATIONS).read();
@@ -171,7 +171,7 @@ impl Requests {
         self.sum(|s| &s.database[operation as usize])
     }
 
-    /// Requests that were not let in, those of which there were any.
+    /// Returns the non-zero numbers of requests that were not authorized, by error.
     pub(crate) fn refused(&self, scheme: Scheme) -> Vec<(Code, u64)> {
         let counts =
             Code::ALL.iter().map(|code| (*code, self.refused[scheme as usize][*code as usize].get()));
@@ -186,12 +186,12 @@ impl Default for Requests {
 }
 
 impl RequestInFlight<'_> {
-    /// Time since it came in.
+    /// Returns the time since the request began.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Counts the request under how it ended.
+    /// Counts the end of the request.
     pub(crate) fn end(mut self, duration: Duration, ending: &Ending) {
         self.ended = true;
         let shard = self.requests.mine();

@@ -8,20 +8,20 @@ use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
 use super::{METRICS, Metrics, PoolMetrics, process};
 
-/// The media type of what [`print`] makes.
+/// The media type of the output of [`print`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Microseconds in the unit that durations are printed in.
+/// Microseconds per second, the unit that durations are printed in.
 const SECOND: f64 = 1e6;
 
-/// All metrics of this process.
+/// Prints all metrics of this process.
 pub(crate) fn print() -> String {
     let mut page = MetricsText::default();
     process_metrics(&mut page);
     request_metrics(&mut page, &METRICS.requests);
     refusal_metrics(&mut page, &METRICS.requests);
     traffic_metrics(&mut page, &METRICS.requests);
-    let about = "Requests refused because their account asks too much.";
+    let about = "Requests refused because of the limit of their account.";
     page.counter("rowhouse_requests_throttled", about, METRICS.throttled.get());
     database_metrics(&mut page, &METRICS);
     pool_metrics(&mut page, &METRICS);
@@ -31,7 +31,7 @@ pub(crate) fn print() -> String {
 }
 
 fn process_metrics(page: &mut MetricsText) {
-    page.family("rowhouse_build", "info", "The program that runs.");
+    page.family("rowhouse_build", "info", "The version of the server.");
     page.sample("rowhouse_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     page.single("rowhouse_uptime_seconds", "gauge", "Time since the start.", process::uptime());
     let start = process::start_time();
@@ -47,7 +47,7 @@ fn process_metrics(page: &mut MetricsText) {
 fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     page.family("rowhouse_requests", "counter", "Requests answered, by operation, status and error code.");
     for operation in OperationLabel::ALL {
-        // Failures that differ in their message only have one code on the wire.
+        // Several codes share one wire code if they differ only in the message.
         let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
         for (status, refusal, count) in requests.outcomes(*operation) {
             let error = refusal.map_or("", |code| code.facts().code);
@@ -80,7 +80,7 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
 }
 
 fn refusal_metrics(page: &mut MetricsText, requests: &Requests) {
-    let about = "Requests that were not let in, by what they tried and why.";
+    let about = "Requests that were not authorized, by scheme, status and error code.";
     page.family("rowhouse_authentication_failures", "counter", about);
     for scheme in Scheme::ALL {
         let mut sums: BTreeMap<(u16, &str), u64> = BTreeMap::new();
@@ -98,12 +98,12 @@ fn refusal_metrics(page: &mut MetricsText, requests: &Requests) {
 fn traffic_metrics(page: &mut MetricsText, requests: &Requests) {
     let (received, sent) = requests.bytes();
     let (pages, entities) = requests.read();
-    page.single("rowhouse_requests_in_flight", "gauge", "Requests under way.", requests.in_flight() as f64);
+    page.single("rowhouse_requests_in_flight", "gauge", "Requests in flight.", requests.in_flight() as f64);
     for (name, about, value) in [
         ("rowhouse_requests_abandoned", "Requests whose client went away first.", requests.abandoned()),
         (
             "rowhouse_requests_slow",
-            "Requests that took longer than the limit for slow ones.",
+            "Requests that exceeded the threshold for slow requests.",
             requests.slow(),
         ),
         ("rowhouse_received_bytes", "Bytes of bodies received.", received),
@@ -116,7 +116,7 @@ fn traffic_metrics(page: &mut MetricsText, requests: &Requests) {
 }
 
 fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
-    let about = "Requests that shared a round trip or commit; its count is that of the round trips.";
+    let about = "Requests per round trip or commit that they shared; the count is the number of round trips.";
     page.family("rowhouse_round_requests", "histogram", about);
     for (kind, rounds) in [
         ("read", &metrics.read_rounds),
@@ -125,9 +125,9 @@ fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
     ] {
         page.histogram("rowhouse_round_requests", ("kind", kind), &rounds.read(), 1.0);
     }
-    let about = "Writes whose shared statement failed, each then tried by itself.";
+    let about = "Writes whose shared statement failed, each then retried alone.";
     page.counter("rowhouse_writes_handed_back", about, metrics.handed_back.get());
-    let about = "Deleted tables whose rows are still to be removed.";
+    let about = "Deleted tables whose rows are not purged yet.";
     page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
 }
 
@@ -148,8 +148,10 @@ fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {
     type Count = fn(&PoolMetrics) -> u64;
     let counters: [(&str, &str, Count); 4] = [
         ("rowhouse_postgres_connection_waits", "Waits for a connection.", |pool| pool.waits.get()),
-        ("rowhouse_postgres_connection_timeouts", "Waits in vain.", |pool| pool.timeouts.get()),
-        ("rowhouse_postgres_connections_opened", "Connections made.", |pool| pool.opened.get()),
+        ("rowhouse_postgres_connection_timeouts", "Waits for a connection that timed out.", |pool| {
+            pool.timeouts.get()
+        }),
+        ("rowhouse_postgres_connections_opened", "Connections opened.", |pool| pool.opened.get()),
         ("rowhouse_postgres_connection_failures", "Attempts to connect that failed.", |pool| {
             pool.failures.get()
         }),
@@ -167,17 +169,25 @@ fn edge_metrics(page: &mut MetricsText, metrics: &Metrics) {
     for (name, about, counter) in [
         ("rowhouse_tls_handshakes", "Encrypted connections.", &tls.handshakes),
         ("rowhouse_tls_handshake_failures", "Handshakes that failed.", &tls.failed_handshakes),
-        ("rowhouse_tls_reloads", "Changed certificates taken up.", &tls.reloads),
-        ("rowhouse_tls_reload_failures", "Changed certificates of no use.", &tls.failed_reloads),
+        ("rowhouse_tls_reloads", "Changed certificates that were loaded.", &tls.reloads),
+        (
+            "rowhouse_tls_reload_failures",
+            "Changed certificates that could not be loaded.",
+            &tls.failed_reloads,
+        ),
     ] {
         page.counter(name, about, counter.get());
     }
     let traces = &metrics.traces;
-    page.counter("rowhouse_traces_sent", "Traces that the collector took.", traces.sent.get());
-    page.counter("rowhouse_traces_dropped", "Traces that it did not take.", traces.dropped.get());
+    page.counter("rowhouse_traces_sent", "Traces that the collector accepted.", traces.sent.get());
+    page.counter(
+        "rowhouse_traces_dropped",
+        "Traces that the collector did not accept in time, or at all.",
+        traces.dropped.get(),
+    );
 }
 
-/// A page under construction. Values of labels are ours and need no escapes.
+/// Builds the text. Label values are our own and need no escaping.
 #[derive(Default)]
 struct MetricsText(String);
 
@@ -216,7 +226,7 @@ impl MetricsText {
         let mut sum = 0;
         for (bound, within) in spread.bounds.iter().zip(spread.within) {
             sum += within;
-            // OpenMetrics wants bounds in their canonical form: 1.0, not 1.
+            // OpenMetrics requires bounds in their canonical form: 1.0, not 1.
             let bound = format!("{:?}", *bound as f64 / unit);
             self.sample(&bucket, &[(label, text), ("le", &bound)], sum as f64);
         }

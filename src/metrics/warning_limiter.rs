@@ -1,27 +1,27 @@
-//! Warnings that would drown the log if each was written.
+//! Rate limit for warnings that could flood the log.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::process;
 
-/// Milliseconds between two warnings of a kind.
+/// Minimum milliseconds between two warnings of a kind.
 const PAUSE: u64 = 1000;
 
-/// Lets one warning of a kind a second be logged, and counts the others.
+/// Permits one warning of a kind per second, and counts the suppressed ones.
 #[derive(Debug)]
 pub(crate) struct WarningLimiter {
-    /// Milliseconds since the start of the process.
+    /// When the next warning is due, in milliseconds since the start of the process.
     next: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl WarningLimiter {
-    /// Nothing logged yet.
+    /// A limiter whose first warning is due at once.
     pub(crate) const fn new() -> Self {
         Self { next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
-    /// The turn of a warning, if it is to be logged now.
+    /// Returns the warning to log, if one is due; otherwise counts it as suppressed.
     pub(crate) fn turn(&self) -> Option<DueWarning> {
         self.turn_at((process::uptime() * 1000.0) as u64)
     }
@@ -45,11 +45,10 @@ impl Default for WarningLimiter {
     }
 }
 
-/// A warning that is to be logged.
+/// A warning that must be logged now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DueWarning {
-    /// Those like it that were not logged since the one before, if any: a field
-    /// of the line.
+    /// Warnings suppressed since the last logged one, if any, for a field of the log line.
     pub left_out: Option<u64>,
 }
 

@@ -1,13 +1,13 @@
-//! Accounts as a database keeps them: names in plain, keys sealed.
+//! Accounts as stored in the database: names in plain text, keys sealed.
 
 use crate::auth::seal::KeySlot;
 use crate::model::Ticks;
 
-/// An account with its sealed keys, which this layer cannot open.
+/// An account with its sealed keys, which this layer cannot decrypt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAccount {
     pub name: String,
-    /// As `auth::seal::MasterKey::seal` makes them.
+    /// Sealed by `auth::seal::MasterKey::seal`.
     pub keys: [Vec<u8>; 2],
     pub disabled: bool,
     pub created: Ticks,
@@ -15,44 +15,45 @@ pub struct StoredAccount {
     pub rotated: [Ticks; 2],
 }
 
-/// A change of accounts, done as a whole or not at all.
+/// A change of accounts, made completely or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountChange {
-    /// Not done if there is one of this name.
+    /// Refused if an account of this name exists.
     Add(StoredAccount),
-    /// Replaces one key, if it still is `was`.
+    /// Replaces one key, if its sealed form still is `was`.
     Rotate { name: String, slot: KeySlot, was: Vec<u8>, sealed: Vec<u8>, now: Ticks },
-    /// Disables or enables.
+    /// Disables or enables an account.
     Disable { name: String, disabled: bool },
-    /// Its tables stay, out of reach until there is an account of this name.
+    /// Its tables stay, but are inaccessible until there is an account of this name again.
     Remove { name: String },
     /// Sets or removes the limit of an account, which may be one of the settings.
     Limit { name: String, requests_per_second: Option<u32> },
-    /// Replaces the sealed keys of these accounts, which stay what they are, if
-    /// no account was changed since [`super::Backend::account_changes`] gave this count.
+    /// Replaces the sealed forms of the keys of these accounts, but not the keys themselves, if no
+    /// account was changed since [`super::Backend::account_changes`] returned the count `seen`.
     Reseal { seen: i64, accounts: Vec<Resealed> },
 }
 
-/// How often what is stored of accounts was changed.
+/// Change counters of the stored accounts and their options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeCounts {
-    /// Accounts, their keys and state: what [`super::Backend::accounts`] returns.
+    /// Counts changes of what [`super::Backend::accounts`] returns: accounts, their keys and state.
     pub accounts: i64,
-    /// Limits and service properties: what [`super::Backend::account_options`] returns.
+    /// Counts changes of what [`super::Backend::account_options`] returns: limits and service
+    /// properties.
     pub options: i64,
 }
 
-/// What is stored of an account besides its keys. The account itself may be one of the settings.
+/// The stored options of an account. The account itself may be one of the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountOptions {
     pub name: String,
     /// Its service properties as stored JSON, if any were ever set.
     pub properties: Option<String>,
-    /// Requests that a server answers it in a second, if an operator has limited them.
+    /// The limit in requests per second on each server, if an operator has set one.
     pub requests_per_second: Option<u32>,
 }
 
-/// An account's keys, sealed anew.
+/// An account's keys, sealed under another master key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resealed {
     pub name: String,

@@ -1,4 +1,4 @@
-//! Either backend behind one type: a closed set, not a trait object.
+//! One type for either backend: an enum, not a trait object.
 
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
@@ -11,7 +11,7 @@ use crate::metrics::database_time::in_database;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
-/// The database that a process works on.
+/// The database of a server.
 pub(crate) enum Store {
     Postgres(Box<PgStore>),
     Sqlite(SqliteStore),
@@ -20,7 +20,8 @@ pub(crate) enum Store {
 macro_rules! on_either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
-            // Large, and moved with every future that it is part of.
+            // Boxed because the future is large, and would be moved with every future that contains
+            // it.
             Store::Postgres($store) => in_database(Box::pin($call)).await,
             Store::Sqlite($store) => in_database($call).await,
         }
@@ -28,7 +29,7 @@ macro_rules! on_either {
 }
 
 impl Store {
-    /// Tidies the database at shutdown. What is stored is safe without that.
+    /// Cleans up the database at shutdown. Data is safe without it.
     pub(crate) async fn close(&self) {
         match self {
             Store::Postgres(_) => {}

@@ -1,9 +1,9 @@
-//! Where a partition lives. Written into every row, so fixed for ever.
+//! The bucket of a partition. Stored in every row, so it must never change.
 
 use uuid::Uuid;
 
-/// The distribution key of one partition of one table: the table's number in
-/// the upper bits, the partition's share of the spread in the lower 16.
+/// Returns the distribution key of one partition of a table: the table number in the upper bits,
+/// the share of the partition in the lower 16.
 ///
 /// `table_no` has at most 47 bits; `spread` is the number of buckets that the
 /// table was created with.
@@ -13,13 +13,13 @@ pub(crate) fn bucket(table_no: i64, spread: u16, partition: &str) -> i64 {
     (table_no << 16) | share as i64
 }
 
-/// Every bucket of a table, in ascending order.
+/// Returns all buckets of a table, in ascending order.
 pub(crate) fn buckets(table_no: i64, spread: u16) -> impl Iterator<Item = i64> {
     (0..i64::from(spread.max(1))).map(move |share| (table_no << 16) | share)
 }
 
-/// A number for a new table: 47 random bits, taken from the upper half of a
-/// version 4 UUID, which holds 48 of them before its version.
+/// Returns a number for a new table: 47 random bits from the upper half of a version 4 UUID, which
+/// has 48 random bits before the version.
 pub(crate) fn new_table_no() -> i64 {
     let (high, _) = Uuid::new_v4().as_u64_pair();
     (high >> 17) as i64

@@ -1,17 +1,16 @@
-//! The only I/O: what every database behind Rowhouse has to do.
+//! The storage interface, and the only module that accesses databases.
 //!
-//! Both backends obey the contract of [`Backend`] and decide nothing about the
-//! protocol themselves: write semantics are `plan::decide`, page semantics are
-//! `plan::scan`. The contract:
+//! Both backends implement [`Backend`] and make no protocol decisions: the semantics of writes are
+//! in `plan::decide`, those of pages in `plan::scan`. The contract:
 //!
 //! 1. A method returns `Ok` for a write only once the write is durable.
-//! 2. An account is a name-space; its tables are told apart by lower-case name.
+//! 2. An account is a namespace; its tables are identified by their lower-case names.
 //! 3. A page is one snapshot, in key order, complete between its first row and
 //!    its `next` key.
-//! 4. A deleted table is unreachable at once and its name reusable at once;
+//! 4. A deleted table is inaccessible at once, and its name reusable at once; its
 //!    rows are purged later by [`Backend::purge`].
 //! 5. Failures of the database are [`Fault`]s; their causes are logged here and
-//!    never leave.
+//!    not passed on.
 
 use std::future::Future;
 
@@ -33,28 +32,28 @@ pub(crate) use any::Store;
 pub(crate) use inspection::Inspection;
 pub use rewind::{Rewind, StoreSnapshot};
 
-/// What went wrong with the database, as far as anyone outside may know.
+/// A fault of the database, in the detail that callers may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// No connection or no place in a queue was free: no statement of the operation was sent.
     NotBegun,
-    /// No connection, lock or slot was free in time; nothing was done.
+    /// No connection, lock or queue slot was free in time; nothing was done.
     Busy,
-    /// The transaction lost against another and was rolled back.
+    /// The transaction conflicted with another one and was rolled back.
     Serialization,
     /// The database cannot be reached or refuses work; nothing was done.
     Unavailable,
     /// The time for the operation ran out, or the connection was lost while a
     /// commit was under way: the outcome is unknown.
     Timeout,
-    /// Anything else: a defect of ours or of the database.
+    /// Anything else: a defect of this program or of the database.
     Other,
 }
 
-/// Why a store did not do what it was asked to.
+/// Why a store did not perform an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The protocol says no.
+    /// The protocol forbids the operation.
     Refused(Error),
     /// The database failed.
     Fault(Fault),
@@ -92,26 +91,25 @@ impl From<Failure> for Error {
     }
 }
 
-/// How much a table holds.
+/// The size of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TableSize {
     pub entities: u64,
-    /// Bytes of keys and stored properties, without indexes and what databases
-    /// add to rows.
+    /// Bytes of keys and stored properties, without indexes and the row overhead of the database.
     pub bytes: u64,
-    /// Whether all entities were looked at. Otherwise there are more.
+    /// Whether all entities were counted. Otherwise there are more.
     pub complete: bool,
 }
 
 /// Result of a storage operation.
 pub type StoreResult<T> = Result<T, Failure>;
 
-/// Takes in the entities of a page.
+/// Collects the entities of a page.
 pub trait Collect: Send + 'static {
-    /// Takes in the next one.
+    /// Collects the next entity.
     fn take(&mut self, entity: BorrowedEntity<'_>);
 
-    /// Discards what it has collected: the page is read again.
+    /// Discards the collected entities: the page is read again from the start.
     fn restart(&mut self);
 }
 
@@ -135,13 +133,13 @@ impl<C: Collect + ?Sized> Collect for Box<C> {
     }
 }
 
-/// What a database has to do. Methods are safe to cancel: a dropped future
-/// leaves the store usable, and its write either done or not.
+/// The operations of a database. Methods are cancel-safe: if a future is dropped, the store stays
+/// usable, and its write is done completely or not at all.
 pub trait Backend: Send + Sync {
     /// Creates a table.
     ///
     /// # Errors
-    /// [`Code::TableAlreadyExists`] in any casing.
+    /// [`Code::TableAlreadyExists`]; names that differ only in case are equal.
     fn create_table(
         &self,
         account: &str,
@@ -160,14 +158,14 @@ pub trait Backend: Send + Sync {
         now: Ticks,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Looks one table up.
+    /// Reads the entry of one table.
     fn get_table(
         &self,
         account: &str,
         table: &TableName,
     ) -> impl Future<Output = StoreResult<Option<TableEntry>>> + Send;
 
-    /// One page of the account's tables.
+    /// Reads one page of the account's tables.
     fn list_tables(
         &self,
         account: &str,
@@ -185,8 +183,8 @@ pub trait Backend: Send + Sync {
         key: &Key,
     ) -> impl Future<Output = StoreResult<Option<Stored>>> + Send;
 
-    /// Reads one page and hands its entities over one by one, in order, while
-    /// others are still being read, perhaps on another thread.
+    /// Reads one page and passes its entities to `into` in order, while further ones are still
+    /// being read, perhaps on another thread.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
@@ -217,10 +215,10 @@ pub trait Backend: Send + Sync {
         }
     }
 
-    /// Does one write.
+    /// Performs one write.
     ///
     /// # Errors
-    /// [`Code::TableNotFound`] and those of `plan::decide`.
+    /// [`Code::TableNotFound`] and the errors of `plan::decide`.
     fn write(
         &self,
         account: &str,
@@ -229,13 +227,13 @@ pub trait Backend: Send + Sync {
         now: Ticks,
     ) -> impl Future<Output = StoreResult<Written>> + Send;
 
-    /// Does all writes or none. They share one partition and no two have the
-    /// same row (protocol §8.1); there is at least one.
+    /// Performs all writes or none. They are in one partition, no two are for the same row
+    /// (protocol §8.1), and there is at least one.
     ///
     /// # Errors
-    /// As [`Backend::write`], with the index of the first operation, in request
-    /// order, that fails. [`Code::TableNotFound`] carries index 0.
-    /// [`Fault::NotBegun`] where nothing was tried, so that the caller may say so.
+    /// As [`Backend::write`], with the index of the first operation, in request order, that fails.
+    /// [`Code::TableNotFound`] carries index 0. [`Fault::NotBegun`] if nothing was tried, so that
+    /// the caller can report it.
     fn transact(
         &self,
         account: &str,
@@ -244,8 +242,7 @@ pub trait Backend: Send + Sync {
         now: Ticks,
     ) -> impl Future<Output = StoreResult<Vec<Written>>> + Send;
 
-    /// The table's stored access policies as stored JSON; `None` if none were
-    /// ever set.
+    /// Reads the table's stored access policies as JSON; `None` if none were ever set.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
@@ -266,28 +263,26 @@ pub trait Backend: Send + Sync {
         policies: &str,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// The account's service properties as stored JSON; `None` if none were
-    /// ever set.
+    /// Reads the account's service properties as stored JSON; `None` if none were ever set.
     fn properties(&self, account: &str) -> impl Future<Output = StoreResult<Option<String>>> + Send;
 
-    /// Replaces those members of the account's service properties that are
-    /// given, and keeps the others. Counts as a change of the options.
+    /// Replaces the given members of the account's service properties, and keeps the others. Counts
+    /// as a change of the account's options.
     fn set_properties(&self, account: &str, members: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// Up to when everything that was committed can be read here: `now`, and in
-    /// a read replica the time of the last commit that it has replayed; `None`
-    /// while it has replayed none (protocol §11.1).
+    /// Returns the time up to which all commits are visible here: `now`, or on a read replica the
+    /// time of the last replayed commit; `None` if it has replayed none (protocol §11.1).
     fn current_until(&self, now: Ticks) -> impl Future<Output = StoreResult<Option<Ticks>>> + Send;
 
-    /// How many deleted tables have rows left that [`Backend::purge`] may remove,
-    /// as far as is known: some of these tables may have none.
+    /// Returns how many deleted tables may have rows left for [`Backend::purge`]. Some of them may
+    /// have none.
     fn backlog(&self) -> impl Future<Output = StoreResult<u64>> + Send;
 
-    /// Whether the database answers at all. Costs little and waits for nothing
-    /// that requests wait for, so that load is no reason to say no.
+    /// Checks whether the database answers. Costs little and does not wait in the queues of
+    /// requests, so that it succeeds under load.
     fn answers(&self) -> impl Future<Output = StoreResult<()>> + Send;
 
-    /// The size of a table, of which `most` entities are looked at, at most.
+    /// Measures the size of a table, counting `most` entities at most.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
@@ -298,20 +293,20 @@ pub trait Backend: Send + Sync {
         most: u32,
     ) -> impl Future<Output = StoreResult<TableSize>> + Send;
 
-    /// How often stored accounts and their options were changed. Another number than last time
-    /// means that [`Backend::accounts`] or [`Backend::account_options`] has news.
+    /// Returns the change counters of accounts and of their options. If a counter differs from the
+    /// last read, [`Backend::accounts`] or [`Backend::account_options`] has changed.
     fn account_changes(&self) -> impl Future<Output = StoreResult<ChangeCounts>> + Send;
 
-    /// The stored accounts by name, without those of the settings.
+    /// Reads the stored accounts, in the order of their names, without those of the settings.
     fn accounts(&self) -> impl Future<Output = StoreResult<Vec<StoredAccount>>> + Send;
 
-    /// Limits and service properties by account, for accounts that have any.
+    /// Reads the limits and service properties of all accounts that have any.
     fn account_options(&self) -> impl Future<Output = StoreResult<Vec<AccountOptions>>> + Send;
 
-    /// Changes stored accounts; `false` if they were not as the change wants them,
-    /// and nothing was done.
+    /// Changes stored accounts; `false` if the condition of the change does not hold, and nothing
+    /// was done.
     fn change_account(&self, change: &AccountChange) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Removes some rows of deleted tables; returns whether more is left.
+    /// Removes some rows of deleted tables. Returns whether more are left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
 }

@@ -1,4 +1,4 @@
-//! What a server of a test is like.
+//! Configuration of a test server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::config::{Config, Mistakes, StorageSettings};
 use crate::http::Proxies;
 use crate::service::Limits;
 
-/// Makes a [`Server`] that is not like the others.
+/// Configures and starts a [`Server`].
 #[derive(Debug, Clone)]
 pub struct Builder {
     accounts: Vec<Account>,
@@ -19,16 +19,15 @@ pub struct Builder {
 }
 
 impl Server {
-    /// Starts a server in memory with the development account, and returns once
-    /// it answers.
+    /// Starts a server in memory with the development account, and returns once it is ready.
     ///
     /// # Errors
-    /// [`ServerError`] where the system has no port, thread or memory to give.
+    /// Returns [`ServerError`] if the system provides no port, thread or memory.
     pub fn start() -> Result<Self, ServerError> {
         Self::builder().start()
     }
 
-    /// For a server with accounts or a database of your own.
+    /// Returns a builder, for a server with other accounts or another database.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -41,38 +40,38 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Adds an account. The first is the one that [`Server::connection_string`]
-    /// is for; without any, that is the development account.
+    /// Adds an account. [`Server::connection_string`] is for the first one. Without any, the server
+    /// has the development account.
     pub fn account(mut self, account: Account) -> Self {
         self.accounts.push(account);
         self
     }
 
-    /// Keeps the tables elsewhere than in memory: `sqlite://FILE`, or
-    /// `postgres://…` to test against the same database as in production. What
-    /// is there stays there, before and after.
+    /// Stores the tables in another database instead of in memory: `sqlite://FILE`, or
+    /// `postgres://…` to test against the same kind of database as in production. Existing data is
+    /// kept, at start and at stop.
     pub fn database_url(mut self, url: impl Into<String>) -> Self {
         self.database_url = url.into();
         self
     }
 
-    /// Listens on this port in place of a free one.
+    /// Listens on this port instead of a free one.
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// Serves `account.suffix` as a host name too.
+    /// Also serves host names of the form `account.suffix`.
     pub fn host_suffix(mut self, suffix: impl Into<String>) -> Self {
         self.host_suffix = Some(suffix.into());
         self
     }
 
-    /// Starts the server, and returns once it answers.
+    /// Starts the server, and returns once it is ready.
     ///
     /// # Errors
-    /// [`ServerError`] for accounts and addresses that make no sense, a port that is
-    /// taken and a database that does not answer.
+    /// Returns [`ServerError`] for invalid accounts or addresses, a port that is taken, and a
+    /// database that does not answer.
     pub fn start(self) -> Result<Server, ServerError> {
         let config = self.config()?;
         let mut accounts = self.accounts.into_iter();
@@ -120,7 +119,7 @@ impl Builder {
                 body: Duration::from_secs(25),
                 body_memory: 256 * 1024 * 1024,
             },
-            // A test that ends waits for nobody.
+            // A server for tests stops at once.
             shutdown_seconds: 0,
             slow_request: Duration::from_secs(1),
             traces: None,

@@ -1,14 +1,13 @@
-//! Rowhouse in a container.
+//! The Rowhouse container image.
 
 use super::Account;
 use crate::app::READY;
 use crate::auth::accounts::connection_string;
 
-/// The container image, for Testcontainers (feature `testcontainers`).
+/// The Rowhouse container image for Testcontainers (feature `testcontainers`).
 ///
-/// The `Image` of testcontainers is implemented for it, so it can be started with a
-/// runner of that crate. Tables are in memory. The image is not published:
-/// `docker build -t rowhouse .` makes it.
+/// It implements `testcontainers::Image`, so a runner of that crate can start it. Tables are in
+/// memory. The image is not published: `docker build -t rowhouse .` builds it.
 ///
 /// ```no_run
 /// # #[cfg(feature = "testcontainers")]
@@ -37,30 +36,30 @@ impl Default for Image {
 }
 
 impl Image {
-    /// The port that tables are served on, inside. The image exposes it itself.
+    /// The port inside the container that tables are served on. The image exposes it.
     pub const PORT: u16 = 10_002;
-    /// What the line on standard output begins with that says that it answers.
+    /// The beginning of the line on standard output that reports that the server is ready.
     pub const READY: &'static str = READY;
 
-    /// An image of a name and a tag, with the development account.
+    /// Makes an image from a name and a tag, with the development account.
     pub fn new(name: impl Into<String>, tag: impl Into<String>) -> Self {
         Self { name: name.into(), tag: tag.into(), accounts: Vec::new() }
     }
 
-    /// Adds an account. The first is the one that [`Image::connection_string`]
-    /// is for; without any, that is the development account.
+    /// Adds an account. [`Image::connection_string`] is for the first one. Without any, the server
+    /// has the development account.
     #[must_use]
     pub fn account(mut self, account: Account) -> Self {
         self.accounts.push(account);
         self
     }
 
-    /// Name and tag.
+    /// Returns `name:tag`.
     pub fn reference(&self) -> String {
         format!("{}:{}", self.name, self.tag)
     }
 
-    /// The environment that the container is to have.
+    /// Returns the environment variables for the container.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let accounts = match self.accounts.is_empty() {
             true => ("ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT", "true".to_owned()),
@@ -69,7 +68,7 @@ impl Image {
         vec![("DATABASE_URL", "sqlite::memory:".to_owned()), accounts]
     }
 
-    /// What clients connect with, given the host that the container's ports are
+    /// Returns the connection string for clients, given the host that the container's ports are
     /// mapped to, and the port that [`Image::PORT`] is mapped to.
     pub fn connection_string(&self, host: &str, port: u16) -> String {
         let development = Account::development();

@@ -1,4 +1,4 @@
-//! A server on a thread of its own.
+//! A test server on a thread of its own.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,19 +15,19 @@ use crate::auth::accounts::{AccountError, connection_string};
 use crate::config::{Config, Mistakes};
 use crate::error;
 
-/// Time to start, and to reset or restore what is stored.
+/// Timeout for starting, and for reset, snapshot and restore.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running server; stops when it is dropped.
+/// A running server. Stops when it is dropped.
 pub struct Server {
     address: SocketAddr,
-    /// The one that its own connection string is for.
+    /// The account of [`Server::connection_string`].
     first: Account,
     others: Vec<Account>,
     running: Option<RunningServer>,
 }
 
-/// What is there between start and stop.
+/// The handles of a server that has not been stopped.
 struct RunningServer {
     up: Up,
     runtime: Handle,
@@ -35,14 +35,14 @@ struct RunningServer {
     thread: JoinHandle<()>,
 }
 
-/// A state that a [`Server`] can go back to, as often as is wanted.
+/// A stored state that a [`Server`] can restore, any number of times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot(String);
 
-/// Why a server did not do what it was asked to.
+/// Why an operation on a test server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The accounts that were asked for are invalid.
+    /// The accounts are invalid.
     #[error("accounts: {0}")]
     Accounts(Box<dyn std::error::Error + Send + Sync>),
     /// The settings are invalid.
@@ -51,7 +51,7 @@ pub enum ServerError {
     /// The server could not start.
     #[error("{0}")]
     Start(Box<dyn std::error::Error + Send + Sync>),
-    /// The system gave no thread.
+    /// The system could not start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
     /// The server did not answer in time.
@@ -63,10 +63,10 @@ pub enum ServerError {
     /// The server has no account of this name.
     #[error("the server has no account {0}")]
     NoSuchAccount(String),
-    /// The snapshot is another server's, or was dropped.
+    /// The snapshot belongs to another server, or was dropped.
     #[error("the server has no such snapshot; it belongs to another server or was dropped")]
     NoSuchSnapshot,
-    /// The server keeps as many snapshots as it can.
+    /// The server already keeps the maximum number of snapshots, 64.
     #[error("the server keeps 64 snapshots at most; drop one first")]
     TooManySnapshots,
     /// The database failed.
@@ -112,48 +112,48 @@ impl Server {
         Ok(Self { address, first, others, running: Some(RunningServer { up, runtime, stop, thread }) })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The account that was given first, or the development account.
+    /// Returns the name of the first account, or of the development account.
     pub fn account(&self) -> &str {
         &self.first.name
     }
 
-    /// Its key, in base64.
+    /// Returns the key of [`Server::account`], in base64.
     pub fn key(&self) -> &str {
         &self.first.key
     }
 
-    /// The address of its tables, `http://127.0.0.1:port/account`.
+    /// Returns the table endpoint of [`Server::account`], `http://127.0.0.1:port/account`.
     pub fn endpoint(&self) -> String {
         format!("http://{}/{}", self.address, self.account())
     }
 
-    /// What clients connect with.
+    /// Returns the connection string of [`Server::account`].
     pub fn connection_string(&self) -> String {
         self.connection_string_of(&self.first)
     }
 
-    /// What clients of another of its accounts connect with.
+    /// Returns the connection string of another account of the server.
     pub fn connection_string_of(&self, account: &Account) -> String {
         connection_string(&format!("http://{}", self.address), &account.name, &account.key)
     }
 
-    /// Deletes everything of every account.
+    /// Deletes all data of all accounts.
     ///
-    /// This and what follows waits for the server without a runtime, for about a
-    /// millisecond. Requests that are under way see the state before or after.
+    /// This method, and those for snapshots, block the calling thread for about a millisecond and
+    /// need no async runtime. Concurrent requests see the state before or after.
     ///
     /// # Errors
-    /// [`ServerError`] of a server that has stopped or whose database fails.
+    /// Returns [`ServerError`] if the server has stopped or its database fails.
     pub fn reset(&self) -> Result<(), ServerError> {
         self.ask(async |up| Ok(up.service.reset(None).await?))
     }
 
-    /// Deletes everything of one account.
+    /// Deletes all data of one account.
     ///
     /// # Errors
     /// As [`Server::reset`], and [`ServerError::NoSuchAccount`].
@@ -162,7 +162,7 @@ impl Server {
         self.ask(async move |up| Ok(up.service.reset(Some(&account)).await?))
     }
 
-    /// Keeps the state of every account.
+    /// Takes a snapshot of all accounts.
     ///
     /// # Errors
     /// As [`Server::reset`], and [`ServerError::TooManySnapshots`].
@@ -170,7 +170,7 @@ impl Server {
         self.take(None)
     }
 
-    /// Keeps the state of one account; restoring it leaves the others alone.
+    /// Takes a snapshot of one account. Restoring it does not change other accounts.
     ///
     /// # Errors
     /// As [`Server::snapshot`], and [`ServerError::NoSuchAccount`].
@@ -184,8 +184,8 @@ impl Server {
         taken?.map(Snapshot).ok_or(ServerError::TooManySnapshots)
     }
 
-    /// Goes back to a snapshot: tables, policies, service properties, and
-    /// entities with their ETags and times.
+    /// Restores a snapshot: tables, policies, service properties, and entities with their ETags and
+    /// timestamps.
     ///
     /// # Errors
     /// As [`Server::reset`], and [`ServerError::NoSuchSnapshot`].
@@ -195,7 +195,7 @@ impl Server {
         restored?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
-    /// Forgets a snapshot. All are forgotten with the server.
+    /// Deletes a snapshot. All snapshots end with the server.
     ///
     /// # Errors
     /// As [`Server::restore`].
@@ -205,15 +205,15 @@ impl Server {
         dropped?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
-    /// Stops, as dropping it does. Requests under way are broken off; after this
-    /// the port is free and what was in memory is gone.
+    /// Stops the server, as dropping it does. Requests in flight are aborted. Afterwards the port
+    /// is free, and data in memory is lost.
     pub fn stop(mut self) {
         self.end();
     }
 
     fn end(&mut self) {
         let Some(RunningServer { stop, thread, .. }) = self.running.take() else { return };
-        // Both fail only where the server has come to its end already.
+        // Both fail only if the server has already ended.
         let _ = stop.send(());
         let _ = thread.join();
     }
@@ -223,8 +223,8 @@ impl Server {
         known.map(|known| known.name.clone()).ok_or_else(|| ServerError::NoSuchAccount(account.to_owned()))
     }
 
-    /// Has the server's own thread do something, and waits for it: the caller
-    /// may be a thread of another runtime, which cannot be blocked on twice.
+    /// Runs work on the server's runtime, and blocks until it is done. A caller inside another
+    /// runtime could not use `block_on`.
     fn ask<T, F>(&self, work: impl FnOnce(Up) -> F) -> Result<T, ServerError>
     where
         T: Send + 'static,
@@ -253,22 +253,23 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Serves until told to stop. `ready` learns once that it answers, or why not.
+/// Serves until `told` is sent or dropped. Sends to `ready` once: that the server is ready, or why
+/// it could not start.
 fn serve(
     config: &Config,
     told: oneshot::Receiver<()>,
     ready: &SyncSender<Result<(Up, Handle), ServerError>>,
 ) {
     let stop = async move {
-        // A handle that was lost without a word means the same.
+        // A dropped sender means the same.
         let _ = told.await;
     };
     let announce = |up: &Up| {
         let _ = ready.send(Ok((up.clone(), Handle::current())));
     };
     if let Err(error) = app::run_until(config, stop, announce) {
-        tracing::error!(%error, "a server for tests ended");
-        // Nobody listens any more if it had started.
+        tracing::error!(%error, "a test server failed");
+        // If the server had started, nobody receives this.
         let _ = ready.try_send(Err(error.into()));
     }
 }

@@ -1,23 +1,22 @@
-//! The trace that a request is a part of, as W3C Trace Context writes it.
+//! W3C Trace Context: the trace that a request is part of.
 
 /// The caller's place in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parent {
     pub trace: [u8; 16],
     pub span: [u8; 8],
-    /// Whether the caller records its part.
+    /// Whether the caller records its own span.
     pub is_sampled: bool,
 }
 
 impl Parent {
-    /// Reads the value of `traceparent`; `None` for what is not one, which is to
-    /// be ignored.
+    /// Parses a `traceparent` header; `None` if it is invalid and must be ignored.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');
         let version: [u8; 1] = bytes(parts.next()?)?;
         let (trace, span) = (bytes(parts.next()?)?, bytes(parts.next()?)?);
         let flags: [u8; 1] = bytes(parts.next()?)?;
-        // Later versions may add parts, the first one has none.
+        // Version 0 has exactly these parts; later versions may add some.
         let fits = version != [0xff] && (version != [0] || parts.next().is_none());
         (fits && trace != [0; 16] && span != [0; 8]).then_some(Self {
             trace,
@@ -27,7 +26,7 @@ impl Parent {
     }
 }
 
-/// Lower-case hexadecimal digits of exactly this many bytes.
+/// Parses lower-case hexadecimal digits of exactly this many bytes.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     let value = |digit: u8| match digit {
@@ -45,7 +44,7 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(found)
 }
 
-/// As many lower-case digits as there are half bytes.
+/// Prints bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

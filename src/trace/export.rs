@@ -1,4 +1,4 @@
-//! Sending traces in batches.
+//! Sends traces to the collector in batches.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,17 +12,17 @@ use super::context::hex;
 use super::{Finished, Message, TraceSettings, half};
 use crate::metrics::METRICS;
 
-/// Requests of one batch at most.
+/// Maximum number of requests in one batch.
 const BATCH: usize = 512;
-/// How long a trace waits for others at most.
+/// Maximum time that a trace waits for its batch.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Time for one batch.
+/// Timeout for sending one batch.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Kinds of spans, as OTLP numbers them.
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 
-/// Sends until nobody is left who could hand traces over.
+/// Sends batches until the [`Tracer`](super::Tracer) is dropped.
 pub(crate) fn serve(settings: &TraceSettings, waiting: &Receiver<Message>) {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let agent: Agent = Agent::config_builder().timeout_global(Some(TIMEOUT)).tls_config(tls).build().into();
@@ -55,7 +55,7 @@ pub(crate) fn serve(settings: &TraceSettings, waiting: &Receiver<Message>) {
 struct Sender<'a> {
     settings: &'a TraceSettings,
     agent: Agent,
-    /// Whether the last batch could not be sent, so that the log says so once.
+    /// Whether the last batch could not be sent. Only the first failure in a row is logged.
     fails: bool,
 }
 
@@ -110,7 +110,7 @@ fn spans(finished: &Finished) -> Vec<Value> {
         "traceId": id, "spanId": own, "name": facts.operation, "kind": SERVER,
         "startTimeUnixNano": nanos(trace.wall), "endTimeUnixNano": nanos(trace.wall + *duration),
         "attributes": attributes,
-        // 2 is a failure; what clients are refused for is none of ours.
+        // 2 is an error. Errors of the client are not errors of this span.
         "status": if facts.failed { json!({ "code": 2 }) } else { json!({}) },
     });
     if let Some(parent) = &trace.parent {
@@ -131,7 +131,7 @@ fn text(key: &str, value: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": value } })
 }
 
-/// Nanoseconds since 1970; a string, as OTLP wants 64 bits in JSON.
+/// Prints nanoseconds since 1970 as a string, which OTLP requires for 64-bit numbers in JSON.
 fn nanos(at: SystemTime) -> String {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos()).to_string()
 }

@@ -1,9 +1,8 @@
-//! Traces: what each request did and when, sent to a collector as OTLP over HTTP
-//! in its JSON form.
+//! Traces of requests, sent to a collector as OTLP/HTTP in JSON.
 //!
-//! A request has one span, and each wait for the database one below it. Requests
-//! hand their spans to a thread that sends them in batches; where the collector
-//! is slow or away, spans are dropped and counted, and requests do not notice.
+//! A request has one span, and each wait for the database has a child span. Requests hand their
+//! spans to a thread that sends them in batches. If the collector is slow or unreachable, spans are
+//! dropped and counted, and requests are not delayed.
 
 mod context;
 mod export;
@@ -16,20 +15,20 @@ use uuid::Uuid;
 use crate::metrics::METRICS;
 use context::Parent;
 
-/// Requests whose traces may wait to be sent.
+/// Maximum number of requests whose traces wait to be sent.
 const QUEUE: usize = 4096;
-/// Time that is left at the end to send what waits.
+/// Maximum time to send the waiting traces at shutdown.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// Where traces go.
+/// The settings of traces.
 #[derive(Clone, PartialEq)]
 pub(crate) struct TraceSettings {
     /// The address of the collector; `/v1/traces` is added.
     pub endpoint: String,
-    /// ValidatedProperties along, such as what the collector wants to know of us.
+    /// Headers that are sent with each batch, such as the credentials for the collector.
     pub headers: Vec<(String, String)>,
     pub service: String,
-    /// Share of the requests without a trace of their own that are traced, 0 to 1.
+    /// Share of the requests without a `traceparent` that are traced, 0 to 1.
     pub ratio: f64,
 }
 
@@ -53,24 +52,24 @@ pub(crate) struct Trace {
     parent: Option<[u8; 8]>,
     span: [u8; 8],
     begun: Instant,
-    /// The same moment on the clock on the wall.
+    /// The same moment in wall-clock time.
     wall: SystemTime,
 }
 
-/// What a trace says of its request. No keys, no content, no query strings.
+/// The data of a request in its trace. No keys, no content, no query strings.
 #[derive(Debug, Clone)]
 pub(crate) struct SpanFields {
     pub operation: &'static str,
     pub method: &'static str,
     pub status: u16,
-    /// Whether the server failed, be it inside the answer to a batch.
+    /// Whether the server failed, even if only inside the answer to a batch.
     pub failed: bool,
-    /// The error code that the client saw, or nothing.
+    /// The error code that the client saw, or the empty text.
     pub error: &'static str,
     pub account: String,
     pub table: String,
     pub request_id: String,
-    /// The waits for the database: when each began, and how long it took.
+    /// Start and duration of each wait for the database.
     pub waits: Vec<(Instant, Duration)>,
 }
 
@@ -86,10 +85,10 @@ enum Message {
 }
 
 impl Tracer {
-    /// Starts the thread that sends.
+    /// Starts the thread that sends traces.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// Errors of the operating system.
     pub(crate) fn start(settings: TraceSettings) -> std::io::Result<Self> {
         let (queue, waiting) = sync_channel(QUEUE);
         let ratio = settings.ratio;
@@ -97,8 +96,8 @@ impl Tracer {
         Ok(Self { queue, ratio })
     }
 
-    /// Begins the trace of a request, if it is to be traced: as the client says
-    /// in its `traceparent`, else for a share of them.
+    /// Begins the trace of a request, if it is sampled: the client's `traceparent` decides, or else
+    /// the sampling ratio.
     pub(crate) fn begin(&self, traceparent: Option<&str>) -> Option<Trace> {
         let parent = traceparent.and_then(Parent::parse);
         let id = parent.as_ref().map_or_else(|| Uuid::new_v4().into_bytes(), |parent| parent.trace);
@@ -124,7 +123,7 @@ impl Tracer {
         }
     }
 
-    /// Waits until what was handed over is sent, but not for long.
+    /// Waits until all finished traces are sent, for 3 seconds at most.
     pub(crate) fn flush(&self) {
         let (done, waiting) = sync_channel(1);
         if self.queue.try_send(Message::Flush(done)).is_ok() {
@@ -137,7 +136,7 @@ fn half(id: Uuid) -> [u8; 8] {
     id.as_u64_pair().0.to_be_bytes()
 }
 
-/// Where an identifier is among all that there are, 0 to 1.
+/// Maps an identifier evenly to a number from 0 to 1, for sampling.
 fn share_of(id: &[u8; 16]) -> f64 {
     let [a, b, c, d, ..] = *id;
     f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)

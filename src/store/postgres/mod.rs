@@ -67,7 +67,8 @@ pub struct PgStore {
 impl PgStore {
     /// Migrates the database and opens the store.
     ///
-    /// # Errors [`StartError`], to be shown to the operator who starts the server.
+    /// # Errors
+    /// [`StartError`], to be shown to the operator who starts the server.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
         let sharded = schema::migrate(&options).await?;

@@ -41,7 +41,8 @@ impl Attempts {
 
     /// Returns once the operation may be retried.
     ///
-    /// # Errors The failure, if there must be no further attempt.
+    /// # Errors
+    /// The failure, if there must be no further attempt.
     async fn after(&mut self, failure: Failure) -> StoreResult<()> {
         let pause = self.pause(failure)?;
         if !pause.is_zero() {

@@ -173,7 +173,7 @@ fn while_the_accounts_cannot_be_read_those_that_are_known_stay() {
     let account = account_of(&site.json(&["account", "add", "myaccount"]));
     let server = site.server(&[]);
     execute(&site.url, "ALTER TABLE account_changes RENAME TO hidden");
-    soon("the lost table", || server.log().contains("those that are known stay"));
+    soon("the lost table", || server.log().contains("the known ones stay in use"));
     assert_eq!(status(&server, &account, 0), 200);
     execute(&site.url, "ALTER TABLE hidden RENAME TO account_changes");
     site.json(&["account", "disable", "myaccount"]);

@@ -59,7 +59,8 @@ impl ScanLimit {
 
     /// Waits for a permit.
     ///
-    /// # Errors [`Fault::NotBegun`] if the queue is full, or no permit becomes free in time.
+    /// # Errors
+    /// [`Fault::NotBegun`] if the queue is full, or no permit becomes free in time.
     pub(crate) async fn wait(&self, patience: Duration) -> StoreResult<ScanPermit> {
         let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Fault::NotBegun)?;
         match timeout(patience, Arc::clone(&self.running).acquire_owned()).await {
