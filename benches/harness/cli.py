@@ -13,7 +13,7 @@ import extra
 import report
 from bed import Bed
 from before import with_before
-from compare import against_azurite, compare
+from compare import against_actix, against_azurite, compare
 from goals import EXTRAS, LARGE, ROWS, STORES
 from heavy import heavy
 from hostile import hostile
@@ -118,8 +118,9 @@ def measure(bed):
             yield from (with_before if chosen.before else compare)(bed, row)
     if chosen.before:
         return
-    kinds = {"floor": extra.floor, "memory": extra.memory, "hostile": hostile, "start": extra.start, "heavy": heavy,
-             "scans": scans, "azurite": against_azurite, "growth": extra.growth, "purge": extra.purge}
+    kinds = {"floor": extra.floor, "actix": against_actix, "memory": extra.memory, "hostile": hostile,
+             "start": extra.start, "heavy": heavy, "scans": scans, "azurite": against_azurite,
+             "growth": extra.growth, "purge": extra.purge}
     for name, kind in kinds.items():
         if name in wanted:
             yield from kind(bed)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Optional
 
-from goals import AZURITE, TITLES
+from goals import ACTIX, AZURITE, TITLES
 from processes import Still, say
 from runs import medians, ratio
 
@@ -93,7 +93,7 @@ def judge(row, store, clients, turns, peer_turns):
 def against_azurite(bed):
     lines = []
     azurite = bed.start_azurite()
-    for operation, title, table, least in AZURITE:
+    for operation, title, table in AZURITE:
         say(f"azurite: {title}")
         servers = {store: bed.servers[store] for store in bed.options.stores} | {"peer": azurite}
         for server in servers.values():
@@ -101,19 +101,37 @@ def against_azurite(bed):
         # Inserts go where both have as many entities at first.
         how = {"clients": 16, "seconds": bed.options.seconds}
         parties = {who: partial(bed.load, server, operation, table, **how) for who, server in servers.items()}
-        floors = {kind: Still(bed.still, ENTITY, kind) for kind in Still.KINDS if operation == "read"}
-        for kind, floor in floors.items():
-            parties[kind] = partial(bed.load, floor, operation, table, only_status=True, **how)
         runs = bed.in_turns(parties)
         peer = medians(runs["peer"])
         for store in bed.options.stores:
             ours, times = medians(runs[store]), ratio(runs[store], runs["peer"])
             what = f"Azurite: {title}"
-            lines.append(Line(store, what, 16, f"≥ {least} × Azurite", f"{times:.1f} ×", times >= least, ours, peer))
-        for kind, floor in floors.items():
-            floor.end()
-            ours, times = medians(runs[kind]), ratio(runs[kind], runs["peer"])
-            lines.append(Line("none", f"floor: {kind}, {title}", 16, "none", f"{times:.1f} ×", None, ours, peer))
+            lines.append(Line(store, what, 16, "none", f"{times:.1f} × Azurite", None, ours, peer))
+    return lines
+
+
+def against_actix(bed):
+    """Point reads beside servers that check no signature and have no store."""
+    say("point reads beside servers without a store")
+    how = {"clients": 16, "seconds": bed.options.seconds}
+    for store in bed.options.stores:
+        bed.need("still", bed.servers[store])
+    floors = {kind: Still(bed.still, ENTITY, kind) for kind in Still.KINDS}
+    parties = {store: partial(bed.load, bed.servers[store], "read", "still", **how) for store in bed.options.stores}
+    for kind, floor in floors.items():
+        parties[kind] = partial(bed.load, floor, "read", "still", only_status=True, **how)
+    runs = bed.in_turns(parties)
+    for floor in floors.values():
+        floor.end()
+    actix = next(kind for kind in floors if kind.startswith("actix-web"))
+    peer, lines = medians(runs[actix]), []
+    for who in [*bed.options.stores, *(kind for kind in floors if kind != actix)]:
+        times, least = ratio(runs[who], runs[actix]), ACTIX.get(who)
+        what = f"floor: {who}, point read" if who in floors else "point read beside actix-web without a store"
+        goal = f"≥ {least:.2f} × actix-web" if least else "none"
+        reached = times >= least if least else None
+        store = "none" if who in floors else who
+        lines.append(Line(store, what, 16, goal, f"{times:.2f} ×", reached, medians(runs[who]), peer))
     return lines
 
 
