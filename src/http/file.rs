@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// MiB of such a file at most. What is meant is far smaller, but for lists of accounts.
+/// Maximum MiB of such a file. Only lists of accounts come near it.
 const MAX_MIB: u64 = 4;
 
-/// The bytes of a file, which may be a pipe or a device too.
+/// Reads a file, which may be a pipe or a device.
 ///
 /// # Errors
 /// Those of the operating system, and one for a file that is too large.
@@ -21,10 +21,10 @@ pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file.
+/// Reads a text file.
 ///
 /// # Errors
-/// Those of [`read_bytes`], and one for what is no text.
+/// Those of [`read_bytes`], and one for text that is not UTF-8.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read_bytes(path)?);
     text.map_err(|_| io::Error::other("the file is no text in UTF-8"))

@@ -1,8 +1,8 @@
-//! What proxies say of the clients behind them, and which of them are believed.
+//! The client's address and scheme as trusted proxies report them.
 //!
-//! Only `X-Forwarded-For` and `X-Forwarded-Proto` are read. A proxy passes on
-//! what it does not know, so a header that the operator's proxy leaves alone, as
-//! most do with `Forwarded`, would be the client's own words.
+//! Only `X-Forwarded-For` and `X-Forwarded-Proto` are read. Proxies pass on headers that they do
+//! not know, so a header that the operator's proxy does not set, as most do not set `Forwarded`,
+//! would come from the client itself.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,19 +10,19 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::request::Head;
 
-/// Proxies whose word counts: none by default.
+/// Trusted proxies; none by default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Proxies(Vec<IpNet>);
 
-/// Ranges at most.
+/// Maximum number of ranges.
 const MAX_RANGES: usize = 256;
 
 impl Proxies {
     /// Reads addresses and ranges (`10.0.0.0/8`); blank ones are skipped.
     ///
     /// # Errors
-    /// What is wrong with which one. A range of all addresses is refused: every
-    /// client could then say what it likes.
+    /// Which one is wrong, and why. A range of all addresses is refused: every client could then
+    /// forge its address.
     pub(crate) fn parse(given: &[String]) -> Result<Self, String> {
         let given: Vec<&str> = given.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
         if given.len() > MAX_RANGES {
@@ -36,9 +36,8 @@ impl Proxies {
         self.0.iter().any(|range| range.contains(&address))
     }
 
-    /// Replaces what the connection says by what a trusted proxy says of its
-    /// client. What such a proxy leaves out or says in no known form is unknown:
-    /// the address is none, and the connection not encrypted.
+    /// Replaces what the connection says by what a trusted proxy reports about its client. What the
+    /// proxy omits or sends in an unknown form is unknown: no address, and not encrypted.
     pub(crate) fn look_behind(&self, head: &mut Head<'_>) {
         if head.peer.is_some_and(|peer| self.trust(peer)) {
             head.peer = self.client(head);
@@ -46,8 +45,8 @@ impl Proxies {
         }
     }
 
-    /// The last address before the chain of trusted ones; the first of all if
-    /// every one is trusted.
+    /// Returns the last address before the chain of trusted ones; the first of all if every one is
+    /// trusted.
     fn client(&self, head: &Head<'_>) -> Option<IpAddr> {
         let lines: Vec<&str> = head.all("x-forwarded-for").collect();
         let mut client = None;
@@ -77,8 +76,8 @@ fn range(text: &str) -> Result<IpNet, String> {
     }
 }
 
-/// A range of IPv4 addresses that is written as one of IPv6 in its own form, since
-/// addresses are compared in theirs.
+/// Turns a range of IPv4 addresses that is written as IPv6 into its IPv4 form, in which addresses
+/// are compared.
 fn as_seen(range: IpNet) -> IpNet {
     let mapped = || {
         let prefix = range.prefix_len().checked_sub(96)?;
@@ -93,7 +92,7 @@ fn as_seen(range: IpNet) -> IpNet {
     }
 }
 
-/// An address, which some proxies print with the client's port.
+/// Reads an address, which some proxies print with the client's port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let with_port = || text.parse::<SocketAddr>().map(|address| address.ip());

@@ -1,7 +1,7 @@
 //! From a listening socket to the handler of requests.
 //!
-//! `HttpServer` does the same, but leaves no room for a stream of ours between
-//! the connection and HTTP.
+//! `HttpServer` does the same, but cannot put a stream of ours between the connection and HTTP. It
+//! would do once it takes a connection wrapper.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -28,7 +28,7 @@ use super::tls::Tls;
 use super::wire::WireCase;
 use super::write_timeout::WriteTimeout;
 
-/// Connections that may wait to be accepted.
+/// Maximum connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Opens a socket for connections.
@@ -47,20 +47,20 @@ pub(crate) fn accept(socket: TcpSocket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// Takes an address, where connections are refused until [`accept`].
+/// Reserves an address; connections are refused until [`accept`].
 ///
 /// # Errors
 /// Those of the operating system.
 pub(crate) fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart must not wait for connections of the time before.
+    // A restart must not wait for earlier connections to time out.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
 }
 
-/// Has the server answer on this socket: plain HTTP/1.1, or, with `tls`, HTTP/1.1
-/// and HTTP/2 on encrypted connections and nothing else.
+/// Serves this socket: plain HTTP/1.1, or, with `tls`, HTTP/1.1 and HTTP/2 on encrypted connections
+/// only.
 ///
 /// # Errors
 /// Those of the operating system.
@@ -77,7 +77,8 @@ pub(crate) fn listen(
     server.listen("http", listener, move || {
         let app = || {
             let app = App::new().app_data(edge.clone()).default_service(web::to(serve)).into_factory();
-            // Hidden, but the only one that tells whether a connection is secure.
+            // Hidden in actix's documentation, but the only one that tells whether a connection is
+            // secure.
             let secure = tls.is_some();
             let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);
             map_config(app.map_err(|error: Error| error.error_response()), config)
@@ -105,7 +106,8 @@ pub(crate) fn listen(
                     let (tls, stop) = (tls.clone(), stop.clone());
                     async move {
                         let peer = connection.peer_addr().ok();
-                        // The end of an answer must not wait until the client confirms its beginning.
+                        // The end of an answer must not wait until the client acknowledges its
+                        // beginning.
                         connection.set_nodelay(true)?;
                         let connection = match tls {
                             None => Connection::Plain(connection),

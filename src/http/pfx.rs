@@ -1,5 +1,4 @@
-//! Certificates in PFX files (PKCS #12), which hold chain and key under a
-//! password.
+//! Certificates in PFX files (PKCS #12), which hold a chain and its key under a password.
 
 use std::path::PathBuf;
 
@@ -7,7 +6,7 @@ use p12_keystore::error::Error;
 use p12_keystore::{KeyStore, Pkcs12ImportPolicy};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// A PFX file and what opens it.
+/// A PFX file and its password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Pfx {
     pub file: PathBuf,
@@ -23,7 +22,7 @@ impl std::fmt::Debug for Pfx {
 /// A chain, the certificate of the key first, and the key.
 pub(crate) type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Why a PFX file is of no use.
+/// Why a PFX file cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PfxError {
     #[error("the password is wrong, or the file is damaged")]
@@ -47,11 +46,11 @@ impl From<Error> for PfxError {
     }
 }
 
-/// Opens what a PFX file holds.
+/// Opens a PFX file.
 ///
 /// # Errors
-/// [`PfxError`]; a file without a checksum that does not open has the wrong
-/// password or is damaged, which nothing tells apart.
+/// [`PfxError`]. If a file without a checksum does not open, a wrong password cannot be told from
+/// damage.
 pub(crate) fn open(bytes: &[u8], password: &str) -> Result<Pair, PfxError> {
     let store = KeyStore::from_pkcs12(bytes, password, Pkcs12ImportPolicy::Strict)?;
     let (_, chain) = store.private_key_chain().ok_or(PfxError::Key)?;

@@ -1,6 +1,5 @@
-//! Stand-ins for the blob and the queue service, for tools that insist on
-//! finding their ports: they list nothing, and say of everything else that it is
-//! not implemented.
+//! Placeholders for the blob and the queue service, for tools that expect their ports: their lists
+//! are empty, and everything else is answered as not implemented.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -13,7 +12,7 @@ use uuid::Uuid;
 
 use super::listen::{accept, reserve};
 
-/// A service that is not here.
+/// A service that is not implemented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
     Blob,
@@ -21,7 +20,7 @@ pub(crate) enum Absent {
 }
 
 impl Absent {
-    /// What the service's list of containers, or of queues, is called.
+    /// The XML element of the service's list of containers, or of queues.
     const fn list(self) -> &'static str {
         match self {
             Absent::Blob => "Containers",
@@ -29,7 +28,7 @@ impl Absent {
         }
     }
 
-    /// Takes the first address of the host that can be had.
+    /// Reserves the first free address of the host.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -45,17 +44,17 @@ impl Absent {
     }
 }
 
-/// A stand-in that has an address, where connections are refused until it answers:
-/// tools that wait for its port take tables as served.
+/// A placeholder with a reserved address, where connections are refused until it serves: tools that
+/// wait for its port take tables as ready.
 pub(crate) struct StandIn {
     pub absent: Absent,
-    /// The port is the real one.
+    /// The actual port.
     pub address: SocketAddr,
     socket: TcpSocket,
 }
 
 impl StandIn {
-    /// Answers from a thread of its own, until the process ends. Only within a runtime.
+    /// Serves on a thread of its own, until the process ends. Only within a runtime.
     ///
     /// # Errors
     /// Those of the operating system.

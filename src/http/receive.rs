@@ -1,4 +1,4 @@
-//! From what actix hands over to plain data.
+//! Converts actix requests to plain data.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -17,24 +17,24 @@ use crate::error::{Code, Result};
 use crate::request::Head;
 use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
 
-/// Bytes of a body that are made room for before they come, and that count for
-/// nothing: requests of usual size go on when others have taken all memory.
+/// Bytes of a body that are allocated before they arrive, and not counted: requests of usual size
+/// proceed even if others have taken all memory.
 const FREE_ROOM: usize = 64 * 1024;
 
-/// The body of a request as it comes in.
+/// The body of a request while it is received.
 pub(crate) struct Incoming {
     payload: Payload,
-    /// Whether a body in chunks has not been read to its end.
+    /// Whether a chunked body has not been read to its end.
     is_unread: bool,
 }
 
 impl Incoming {
-    /// Nothing has been read of it.
+    /// Nothing of it has been read.
     pub(crate) fn new(payload: Payload, head: &Head<'_>) -> Self {
         Self { payload, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
     }
 
-    /// The response, behind which the connection closes if the body was not read.
+    /// Returns the response; the connection closes after it if the body was not read.
     pub(crate) fn close(self, response: HttpResponse) -> HttpResponse {
         if self.is_unread {
             return response.map_body(|_, answer| hang_up(answer, self.payload));
@@ -44,8 +44,7 @@ impl Incoming {
 }
 
 impl ReceiveBody for Incoming {
-    /// Refuses a body while it streams once it is too long, takes too long, or finds no
-    /// memory.
+    /// Refuses a body while it streams if it is too long, takes too long, or finds no memory.
     async fn receive<'m>(
         &mut self,
         head: &Head<'_>,
@@ -53,7 +52,7 @@ impl ReceiveBody for Incoming {
         within: Duration,
     ) -> Result<Body<'m>> {
         let mut share = memory.share();
-        // Before the client has sent all of it, nothing can have been done.
+        // Nothing can have been done before the whole body was received.
         let bytes = tokio::time::timeout(within, read_body(head, &mut self.payload, &mut share))
             .await
             .map_err(|_| Code::RequestTimedOut)??;
@@ -62,8 +61,8 @@ impl ReceiveBody for Incoming {
     }
 }
 
-/// Whether actix takes all that is sent on the connection after this head for its
-/// body: it would speak another protocol then, as we never do.
+/// Whether actix would take everything after this head for its body: an upgrade to another
+/// protocol, which we never do.
 fn is_endless(head: &Head<'_>) -> bool {
     let is_websocket = |upgrade: &str| upgrade.trim().eq_ignore_ascii_case("websocket");
     head.method == "CONNECT" || head.all("upgrade").any(is_websocket)
@@ -80,7 +79,7 @@ async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>
     let Some(first) = next_piece(payload).await? else { return Ok(Bytes::new()) };
     share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
     let Some(mut piece) = next_piece(payload).await? else { return limited(first) };
-    // A declaration is no reason to set megabytes aside.
+    // A declared length is no reason to allocate megabytes.
     let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
     let room = room.max(first.len() + piece.len());
     share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
@@ -104,8 +103,8 @@ async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>
     }
 }
 
-/// Room for a body of which so much is there: for as much as is declared, but not for
-/// more than four times what is there, so that little sent sets little aside.
+/// Returns the capacity for a body of which this much has arrived: the declared length, but at most
+/// four times what has arrived.
 fn room_for(length: usize, declared: Option<u64>) -> usize {
     match declared.and_then(|declared| usize::try_from(declared).ok()) {
         Some(declared) if declared >= length => declared.min(4 * length),
@@ -125,9 +124,9 @@ fn limited(body: Bytes) -> Result<Bytes> {
     if body.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(body) }
 }
 
-/// The answer to a request whose body nobody reads to its end. The connection
-/// closes behind it: actix would otherwise read a body in chunks, without end if
-/// it has none, once its reader is dropped, so it is kept for as long as the answer.
+/// The answer to a request whose body is not read to its end. The connection closes after it: if
+/// the reader of a chunked body is dropped, actix reads it to its end, which may never come. So the
+/// reader is kept as long as the answer.
 fn hang_up(answer: BoxBody, unread: Payload) -> BoxBody {
     BoxBody::new(Unread { answer, _body: unread })
 }
@@ -152,13 +151,13 @@ impl MessageBody for Unread {
     }
 }
 
-/// The head of a request as plain data: what the connection tells, or what a
-/// trusted proxy does.
+/// Converts the head of a request, with the client's address from the connection or from a trusted
+/// proxy.
 pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
     let uri = http.uri();
     let mut headers = Vec::with_capacity(http.headers().len() + 1);
     headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), text_of(value))));
-    // What an absolute target names counts instead of the header.
+    // The host of an absolute target replaces the header.
     if let Some(authority) = uri.authority().filter(|_| http.method() != Method::CONNECT) {
         headers.retain(|(name, _): &(Cow<'_, str>, _)| name != "host");
         headers.push(("host".into(), authority.as_str().into()));
@@ -175,8 +174,8 @@ pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> 
     head
 }
 
-/// A header's value; bytes that are not UTF-8 are taken as Latin-1, so that
-/// they cannot match anything by accident.
+/// Returns a header's value; bytes that are not UTF-8 are taken as Latin-1, so that they cannot
+/// match anything by accident.
 fn text_of(value: &HeaderValue) -> Cow<'_, str> {
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => text.into(),

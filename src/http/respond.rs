@@ -1,5 +1,4 @@
-//! Answers to responses, with the headers that all of them carry (protocol
-//! §2.2).
+//! Converts answers to actix responses, with the headers that all of them carry (protocol §2.2).
 
 use std::borrow::Cow;
 
@@ -15,7 +14,7 @@ use crate::request::Head;
 use crate::request::head::DEFAULT;
 use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
 
-/// Characters of a client request id that are echoed.
+/// Maximum characters of a client request id that are echoed.
 const MAX_CLIENT_REQUEST_ID: usize = 1024;
 
 const SERVER: &str = concat!("Windows-Azure-Table/1.0 Rowhouse/", env!("CARGO_PKG_VERSION"));
@@ -23,7 +22,7 @@ const REQUEST_ID: &str = "x-ms-request-id";
 const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
 const VERSION: &str = "x-ms-version";
 
-/// Turns an answer into a response.
+/// Converts an answer.
 pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
     let Served { answer, cors_rules, request_id } = served;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -37,7 +36,7 @@ pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
         response.head_mut().reason = Some(reason);
     }
     response.head_mut().set_camel_case_headers(announces_body(&head.method));
-    // actix ends a connection that was to be upgraded, whatever the answer says.
+    // actix closes a connection that asked for an upgrade, whatever the answer says.
     if head.header("upgrade").is_some() {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
@@ -62,8 +61,7 @@ pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
     response
 }
 
-/// The names of all headers that an answer will carry; the type of an XML document is
-/// never among them, as recorded.
+/// Returns the names of all headers of an answer; as recorded, without the type of an XML document.
 fn names_sent<'a>(answer: &'a Answer, head: &Head<'_>) -> Vec<&'a str> {
     let client_id = head.header(CLIENT_REQUEST_ID).map(|_| CLIENT_REQUEST_ID);
     [REQUEST_ID]
@@ -75,7 +73,7 @@ fn names_sent<'a>(answer: &'a Answer, head: &Head<'_>) -> Vec<&'a str> {
         .collect()
 }
 
-/// Adds a header. What cannot stand in one is left out rather than altered.
+/// Adds a header. An invalid value is left out rather than altered.
 fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>) {
     let value = HeaderValue::from_maybe_shared(match value {
         Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
@@ -88,7 +86,7 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>)
     }
 }
 
-/// The names that most answers carry need not be read anew each time.
+/// The names of most answers are static, and need no parsing.
 fn name_of(name: &str) -> Option<HeaderName> {
     const REQUEST_ID_NAME: HeaderName = HeaderName::from_static(REQUEST_ID);
     const CLIENT_REQUEST_ID_NAME: HeaderName = HeaderName::from_static(CLIENT_REQUEST_ID);

@@ -10,12 +10,12 @@ use super::respond::respond;
 use crate::service::Service;
 use std::sync::Arc;
 
-/// The service, and what is asked of connections before it.
+/// The service, and the settings of connections.
 pub(crate) struct Edge {
     pub service: Arc<Service>,
-    /// Proxies that are believed what they say of their clients.
+    /// Proxies whose reports about clients are trusted.
     pub proxies: Proxies,
-    /// Whether worker threads poll for a single client.
+    /// Whether worker threads busy-poll for a single client.
     pub busy_poll: bool,
 }
 

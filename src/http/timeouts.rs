@@ -1,9 +1,9 @@
-//! How long connections may do nothing.
+//! Timeouts of idle connections.
 
 use std::time::Duration;
 
-/// Time that a connection may stay idle. Longer than the idle time of usual
-/// load balancers, so that they are the ones to close.
+/// How long a connection may be idle. Longer than in common load balancers, so that they close
+/// first.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// Time that a client may take to close its side.
+/// How long a client may take to close its side.
 pub(crate) const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);

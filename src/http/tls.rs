@@ -1,5 +1,4 @@
-//! Encrypted connections: certificates, and how they are replaced while the
-//! server runs.
+//! TLS: certificates, and their reload while the server runs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,20 +21,20 @@ use super::file::read_bytes;
 use super::pfx::{self, Pfx, PfxError};
 use crate::metrics::METRICS;
 
-/// Time that a handshake may take.
+/// Timeout of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two looks at the files.
+/// Interval between two checks of the files.
 const LOOK: Duration = Duration::from_secs(2);
-/// The protocols that we speak, the best first.
+/// The supported protocols, the preferred one first.
 pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 /// The first byte of a TLS connection: a handshake record.
 const HANDSHAKE: u8 = 22;
-/// What whoever speaks plain HTTP is told.
+/// The answer to plain HTTP.
 const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
                        Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
 
-/// What holds a certificate chain and its key.
+/// The files of a certificate chain and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TlsFiles {
     /// PEM files; the server's own certificate is the first.
@@ -46,7 +45,7 @@ pub(crate) enum TlsFiles {
     Pfx(Pfx),
 }
 
-/// Why files are of no use.
+/// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("{0}: {1}")]
@@ -61,14 +60,14 @@ pub(crate) enum TlsError {
     Pair(rustls::Error),
 }
 
-/// What encrypts connections.
+/// Encrypts connections.
 pub(crate) struct Tls {
     files: TlsFiles,
     current: Arc<Current>,
     acceptor: TlsAcceptor,
 }
 
-/// The certificate that new connections are shown.
+/// The certificate for new connections.
 #[derive(Debug)]
 struct Current(RwLock<Arc<CertifiedKey>>);
 
@@ -78,7 +77,7 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// What tells that files have changed.
+/// What changes when the files change.
 type Stamp = [Option<(SystemTime, u64)>; 2];
 
 impl TlsFiles {
@@ -129,7 +128,7 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`TlsError`], to be shown to whoever starts the server.
+    /// [`TlsError`], to be shown to the operator.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
@@ -142,8 +141,8 @@ impl Tls {
         Ok(Self { files, current, acceptor: Arc::new(config).into() })
     }
 
-    /// Takes up changed files, for as long as the server runs. Files that are of
-    /// no use change nothing; the log says so once for each change.
+    /// Reloads changed files, as long as the server runs. Files that cannot be used change nothing;
+    /// the log says so once for each change.
     pub(crate) async fn follow(&self) {
         let mut known = self.files.stamp();
         loop {
@@ -177,7 +176,7 @@ impl Tls {
     /// Encrypts a connection.
     ///
     /// # Errors
-    /// Whatever ends the handshake; plain HTTP is answered with 400.
+    /// Those of the handshake; plain HTTP is answered with 400.
     pub(crate) async fn accept(&self, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let done = timeout(HANDSHAKE_TIMEOUT, self.shake_hands(connection)).await;
         let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -204,7 +203,7 @@ impl Tls {
     }
 }
 
-/// Reads what a client still sends, or closing would take the answer from it.
+/// Reads what the client still sends; otherwise closing could discard the answer.
 async fn drain(connection: &mut TcpStream) -> io::Result<()> {
     let mut rest = [0; 4096];
     for _ in 0..64 {

@@ -1,30 +1,26 @@
-//! The letters of header names on the wire.
+//! The case of header names on the wire.
 //!
-//! HTTP ignores their case, and the libraries below us write them in lower case.
-//! The service has a spelling of its own, though, and whoever compares text sees
-//! the difference. [`WireCase`] lies between actix and a connection and restores it.
+//! HTTP ignores it, and the libraries below us write lower case. The real service uses its own
+//! case, though, and clients that compare text see the difference. [`WireCase`] sits between actix
+//! and a connection and restores it. It is not needed once actix can write header names as given.
 //!
-//! It follows the answers through what is written: a head, the body that the
-//! head announces, the next head. Bodies are counted, never looked at, and case
-//! does not change lengths, so whatever is accepted below is what the caller
-//! wrote. Three things about actix make that safe, and where they do not hold,
-//! the rest of a connection passes as it is:
+//! It parses what is written: a head, the body that the head announces, the next head. Bodies are
+//! counted, never read, and case does not change lengths, so every accepted byte is what the caller
+//! wrote. It relies on three facts about actix; where one does not hold, the rest of the connection
+//! passes unchanged:
 //!
-//! - A head is handed over whole.
+//! - A head is written in one piece.
 //! - An answer with a body that is not chunked has a Content-Length.
-//! - What answers a HEAD has a length, but no body. Our answers are written with
-//!   capital letters except to HEAD ([`announces_body`]), so that a capital C
-//!   announces a body.
+//! - The answer to a HEAD has a length, but no body. Our answers are written with capital letters
+//!   except to HEAD ([`announces_body`]), so that a capital C announces a body.
 //!
-//! The service sends a length of zero with a 204, too. actix takes the header out of
-//! such an answer, even one that the answer has set itself. So our answers have a
-//! header of another name there ([`LENGTH_OF_NOTHING`]), as long as the true one, which
-//! takes its place. It is not needed once actix keeps a length that was set.
+//! The real service also sends a length of zero with a 204. actix removes that header from such an
+//! answer. So our answers carry a placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is
+//! replaced. It is not needed once actix keeps a length that was set.
 //!
-//! Where requests were sent before their answers, actix takes an answer for one to
-//! the request that it has read last, and so gives a body to HEAD, or none to a GET
-//! before it. What comes then would be read as another answer: the connection ends
-//! instead.
+//! If a client pipelines, actix may take an answer for one to the request that it read last, and
+//! send a body to a HEAD, or none to a GET before it. The next bytes would then be read as another
+//! answer: the connection is closed instead.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -33,17 +29,17 @@ use std::task::{Context, Poll};
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that are copied to be written at once with the heads before them.
-/// Longer bodies are written from where they lie.
+/// Maximum bytes of a body that are copied to be written with the head before them. Longer bodies
+/// are written from where they are.
 const PIECE: usize = 4 * 1024;
-/// Bytes in which a head has to end.
+/// Maximum bytes of a head.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// Stands for `Content-Length` in an answer whose length actix would leave out.
+/// Placeholder for `Content-Length` in an answer whose length actix would remove.
 pub(crate) const LENGTH_OF_NOTHING: &str = "no-body-length";
 
-/// Whether the answer to such a request is to be written with capital letters,
-/// which tell [`WireCase`] that the announced body follows.
+/// Whether the answer to this method is written with capital letters, which tell [`WireCase`] that
+/// the announced body follows.
 pub(crate) fn announces_body(method: &str) -> bool {
     method != "HEAD"
 }
@@ -52,9 +48,9 @@ pub(crate) fn announces_body(method: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FramePosition {
     Head,
-    /// A body of which this much is to come, never nothing.
+    /// A body with this many bytes left, at least one.
     Body(u64),
-    /// Something whose end we cannot know, so there is no next head.
+    /// A body of unknown length: no head follows.
     Opaque,
 }
 
@@ -63,7 +59,7 @@ impl FramePosition {
         if length == 0 { Self::Head } else { Self::Body(length) }
     }
 
-    /// How many of the bytes at hand are of this body.
+    /// Returns how many of these bytes belong to the body.
     fn within(self, at_hand: usize) -> usize {
         match self {
             Self::Head => 0,
@@ -79,17 +75,17 @@ impl FramePosition {
     }
 }
 
-/// A connection on which answers have the service's header names.
+/// A connection that writes the service's header names.
 #[derive(Debug)]
 pub(crate) struct WireCase<IO> {
     io: IO,
-    /// Restored bytes, of which those before `sent` are written. What is left
-    /// stands for as many bytes of what the caller writes next.
+    /// Converted bytes, of which those before `sent` are written. The rest stands for the first
+    /// bytes of the caller's next write.
     ready: Vec<u8>,
     sent: usize,
-    /// Where `ready` ends.
+    /// The state at the end of `ready`.
     place: FramePosition,
-    /// Whether that is where a body begins.
+    /// Whether a body begins there.
     begins: bool,
 }
 
@@ -99,7 +95,7 @@ impl<IO> WireCase<IO> {
         Self { io, ready: Vec::new(), sent: 0, place: FramePosition::Head, begins: false }
     }
 
-    /// Restores the heads in `bytes`, up to a body that is not worth copying.
+    /// Converts the heads in `bytes`, up to a body that is too long to copy.
     ///
     /// # Errors
     /// If they begin with a body in place of a head, or the other way round.
@@ -107,12 +103,12 @@ impl<IO> WireCase<IO> {
         let mut rest = bytes;
         while !rest.is_empty() && self.ready.len() < PIECE {
             if self.is_displaced(rest) {
-                // What comes before is in order.
+                // Everything before it is valid.
                 return if self.ready.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(()) };
             }
             let take = match self.place {
                 FramePosition::Head => head_length(rest),
-                // Nothing to write it together with, or too long.
+                // Nothing to write it with, or too long.
                 _ if self.ready.is_empty() => return Ok(()),
                 place => Some(place.within(rest.len())).filter(|length| *length <= PIECE),
             };
@@ -136,8 +132,8 @@ impl<IO> WireCase<IO> {
         Ok(())
     }
 
-    /// Whether a body lies where a head has to be, or a head where a body begins. No
-    /// body of ours looks like a head.
+    /// Whether a body is where a head must be, or a head where a body begins. No body of ours looks
+    /// like a head.
     fn is_displaced(&self, bytes: &[u8]) -> bool {
         match self.place {
             FramePosition::Head => !bytes.starts_with(b"HTTP/1."),
@@ -169,7 +165,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for WireCase<IO> {
             this.prepare(bytes)?;
         }
         let ready = &this.ready[this.sent..];
-        // Callers may come back with less than they had.
+        // Callers may retry with fewer bytes.
         let ready = &ready[..ready.len().min(bytes.len())];
         let of_ready = ready.len();
         let rest = &bytes[of_ready..];
@@ -187,7 +183,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for WireCase<IO> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing that we said was written is still here.
+        // Everything that was reported as written has been written.
         Pin::new(&mut self.get_mut().io).poll_flush(cx)
     }
 
@@ -206,7 +202,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for WireCase<IO> {
     }
 }
 
-/// The length of the head that these bytes begin with, its empty line included.
+/// Returns the length of the first head, with its empty line.
 fn head_length(bytes: &[u8]) -> Option<usize> {
     if !bytes.starts_with(b"HTTP/1.") {
         return None;
@@ -214,7 +210,7 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n").map(|end| end + 4)
 }
 
-/// Restores the names in a head, and tells what follows it.
+/// Converts the names in a head, and returns what follows it.
 fn restore(head: &mut [u8]) -> FramePosition {
     // "HTTP/1.1 200 OK"
     let status: [u8; 3] = head.get(9..12).and_then(|s| s.try_into().ok()).unwrap_or_default();
@@ -245,8 +241,8 @@ fn restore(head: &mut [u8]) -> FramePosition {
     place.unwrap_or(FramePosition::Opaque)
 }
 
-/// A name as the service spells it. Compared with those of its length alone,
-/// since this is asked for every line of every head.
+/// Returns a name in the service's case. It is compared only with names of the same length, because
+/// this runs for every line of every head.
 fn spelling(name: &[u8]) -> Option<&'static str> {
     let candidates: &[&str] = match name.len() {
         4 => &["Date", "ETag", "Vary"],

@@ -1,7 +1,7 @@
-//! A connection whose peer has to take what is written to it.
+//! A connection with a write timeout.
 //!
-//! An answer waits in memory until the client has read it. One who asks for much
-//! and reads nothing would hold that for ever, since actix sets no limit.
+//! An answer stays in memory until the client has read it. A client that asks for much and reads
+//! nothing would hold that for ever, because actix has no such limit.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -19,8 +19,7 @@ type Timer = Option<Pin<Box<Sleep>>>;
 pub(crate) struct WriteTimeout<IO> {
     io: IO,
     limit: Duration,
-    /// Run while the peer takes nothing of what is written, or of what a layer below
-    /// has taken on.
+    /// Runs while the peer accepts nothing of what is written or buffered below.
     writing: Timer,
     flushing: Timer,
 }
@@ -35,7 +34,7 @@ impl<IO> WriteTimeout<IO> {
         if outcome.is_pending() {
             return wait(&mut self.writing, self.limit, cx);
         }
-        // The peer takes more, even if the buffer of a layer below is never empty.
+        // The peer accepts bytes, even if a buffer below is never empty.
         (self.writing, self.flushing) = (None, None);
         outcome
     }
@@ -49,7 +48,7 @@ impl<IO> WriteTimeout<IO> {
     }
 }
 
-/// Pending, until it was so for too long.
+/// Returns pending, or an error once it was pending for too long.
 fn wait<T>(waiting: &mut Timer, limit: Duration, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
     let waiting = waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
     ready!(waiting.as_mut().poll(cx));

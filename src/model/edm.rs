@@ -20,7 +20,7 @@ pub enum EdmType {
 }
 
 impl EdmType {
-    /// All types, for tables of cases.
+    /// All types, for tests.
     pub const ALL: [EdmType; 8] = [
         EdmType::String,
         EdmType::Binary,
@@ -32,7 +32,7 @@ impl EdmType {
         EdmType::Int64,
     ];
 
-    /// The name used in annotations.
+    /// Returns the name used in annotations.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             EdmType::String => "Edm.String",
@@ -46,13 +46,13 @@ impl EdmType {
         }
     }
 
-    /// The type with this name; other `Edm.*` names are not part of the model.
+    /// Returns the type with this name; other `Edm.*` names are not part of the model.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 }
 
-/// A property value as the logic sees it.
+/// A typed property value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EdmValue {
     String(String),
@@ -80,7 +80,7 @@ impl EdmValue {
         }
     }
 
-    /// Bytes that the value counts in an entity's size (protocol §5.7).
+    /// Returns the bytes that the value adds to an entity's size (protocol §5.7).
     pub(crate) fn counted_size(&self) -> usize {
         match self {
             EdmValue::String(s) => 2 * utf16_len(s) + 4,
@@ -93,13 +93,13 @@ impl EdmValue {
     }
 }
 
-/// Length in UTF-16 code units, the unit of every string limit of the service.
+/// Returns the length in UTF-16 code units, the unit of every string limit of the service.
 pub fn utf16_len(s: &str) -> usize {
     if s.is_ascii() { s.len() } else { s.chars().map(char::len_utf16).sum() }
 }
 
-/// Whether a text has at most so many UTF-16 code units. It has no more of them
-/// than bytes, so that they are seldom counted.
+/// Whether a text has at most this many UTF-16 code units. It never has more units than bytes, so
+/// they are seldom counted.
 pub(crate) fn is_within(s: &str, most: usize) -> bool {
     s.len() <= most || utf16_len(s) <= most
 }
@@ -116,11 +116,11 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// All operators, for tables of cases.
+    /// All operators, for tests.
     pub const ALL: [CompareOp; 6] =
         [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
-    /// The operator for exchanged operands: `3 lt N` is `N gt 3`.
+    /// Returns the operator for exchanged operands: `3 lt N` is `N gt 3`.
     pub(crate) const fn mirrored(self) -> Self {
         match self {
             CompareOp::Lt => CompareOp::Gt,
@@ -131,8 +131,8 @@ impl CompareOp {
         }
     }
 
-    /// Whether the operator holds for an order; `None` is "not comparable"
-    /// (NaN), where only `ne` holds.
+    /// Whether the operator holds for an order; `None` is "not comparable" (NaN), for which only
+    /// `ne` holds.
     pub(crate) const fn holds(self, order: Option<Ordering>) -> bool {
         match order {
             None => matches!(self, CompareOp::Ne),
@@ -144,15 +144,15 @@ impl CompareOp {
         }
     }
 
-    /// The result where the stored value has another type than the literal:
-    /// as if it sorted below it (protocol §6.4 rule 4, UNVERIFIED 12).
+    /// Returns the result if the stored value has another type than the literal: as if it sorted
+    /// below it (protocol §6.4 rule 4, UNVERIFIED 12).
     pub(crate) const fn holds_on_type_mismatch(self) -> bool {
         self.holds(Some(Ordering::Less))
     }
 }
 
-/// Whether `stored op literal` holds under the typed semantics of
-/// protocol §6.4, rules 2 to 4. A missing property is the caller's business.
+/// Whether `stored op literal` holds under the typed semantics of protocol §6.4, rules 2 to 4.
+/// Missing properties are not handled here.
 pub(crate) fn compare(stored: &EdmValue, op: CompareOp, literal: &EdmValue) -> bool {
     match order(stored, literal) {
         Some(order) => op.holds(order),
@@ -160,8 +160,8 @@ pub(crate) fn compare(stored: &EdmValue, op: CompareOp, literal: &EdmValue) -> b
     }
 }
 
-/// The order of two values of comparable types, `None` where the types do not
-/// compare; the inner `None` is a comparison with NaN.
+/// Returns the order of two values of comparable types, `None` if the types do not compare; the
+/// inner `None` is a comparison with NaN.
 fn order(stored: &EdmValue, literal: &EdmValue) -> Option<Option<Ordering>> {
     use EdmValue::*;
     Some(match (stored, literal) {

@@ -1,4 +1,4 @@
-//! Entities: what clients send and what is stored (protocol §5).
+//! Entities, as clients send them and as they are stored (protocol §5).
 
 use super::edm::{EdmValue, is_within, utf16_len};
 use super::names::{self, MAX_BINARY, MAX_ENTITY, MAX_PROPERTIES, MAX_STRING};
@@ -8,8 +8,8 @@ use crate::error::{Code, Result};
 /// Custom properties in the order they were given; names are unique.
 pub type Properties = Vec<(String, EdmValue)>;
 
-/// The address of an entity inside its table. Ordered as pages are: by
-/// PartitionKey, then RowKey, each by code point (UNVERIFIED 15).
+/// The key of an entity in its table. Ordered as pages are: by PartitionKey, then RowKey, each by
+/// code point (UNVERIFIED 15).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub partition: String,
@@ -17,23 +17,23 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from its two parts.
+    /// Returns the key of these two parts.
     pub fn new(partition: impl Into<String>, row: impl Into<String>) -> Self {
         Self { partition: partition.into(), row: row.into() }
     }
 
-    /// Bytes that an entity without properties counts, see [`Entity::counted_size`].
+    /// Size of an entity without properties, see [`Entity::counted_size`].
     pub fn counted_size(&self) -> usize {
         counted_keys(&self.partition, &self.row)
     }
 }
 
-/// Bytes that keys count, see [`Entity::counted_size`].
+/// Returns the size of keys, see [`Entity::counted_size`].
 pub(crate) fn counted_keys(partition: &str, row: &str) -> usize {
     4 + 2 * (utf16_len(partition) + utf16_len(row))
 }
 
-/// An entity as a client describes it; the service adds the Timestamp.
+/// An entity as a client sends it; the service adds the Timestamp.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entity {
     pub key: Key,
@@ -41,15 +41,15 @@ pub struct Entity {
 }
 
 impl Entity {
-    /// Bytes that the entity counts against [`MAX_ENTITY`] (protocol §5.7):
-    /// 4, two for each character of the keys, and for each property 8, two for
-    /// each character of its name and its value.
+    /// Returns the size that counts against [`MAX_ENTITY`] (protocol §5.7): 4 bytes, two for each
+    /// character of the keys, and for each property 8, two for each character of its name, and its
+    /// value.
     pub fn counted_size(&self) -> usize {
         self.key.counted_size() + counted_by(&self.properties, utf16_len)
     }
 }
 
-/// A value, whoever holds it, as far as rules and printers need it.
+/// A borrowed value, with what rules and printers need.
 #[derive(Debug, Clone, Copy)]
 pub enum BorrowedValue<'a> {
     /// A string.
@@ -58,11 +58,11 @@ pub enum BorrowedValue<'a> {
         /// Whether it is known that nothing in it needs an escape in JSON.
         is_plain: bool,
     },
-    /// What is no string.
+    /// Any other type than a string.
     Other(&'a EdmValue),
 }
 
-/// What has a value.
+/// A type that has a value.
 pub trait Value {
     /// The value.
     fn view(&self) -> BorrowedValue<'_>;
@@ -77,7 +77,7 @@ impl Value for EdmValue {
     }
 }
 
-/// How many properties there may be, and what they may be called.
+/// Checks the number and names of properties.
 ///
 /// # Errors
 /// [`Code::TooManyProperties`], [`Code::PropertyNameTooLong`],
@@ -89,7 +89,7 @@ pub(crate) fn check_names<N: AsRef<str>, V>(properties: &[(N, V)]) -> Result<()>
     properties.iter().try_for_each(|(name, _)| names::check_property_name(name.as_ref()))
 }
 
-/// How large values may be.
+/// Checks the sizes of values.
 ///
 /// # Errors
 /// [`Code::PropertyValueTooLarge`].
@@ -106,7 +106,7 @@ pub(crate) fn check_values<N, V: Value>(properties: &[(N, V)]) -> Result<()> {
     }
 }
 
-/// Whether an entity may be stored whose keys and properties count so many bytes.
+/// Checks the size of an entity, given that of its keys and properties.
 ///
 /// # Errors
 /// [`Code::EntityTooLarge`].
@@ -114,9 +114,9 @@ pub(crate) fn check_size(keys: usize, properties: usize) -> Result<()> {
     if keys + properties <= MAX_ENTITY { Ok(()) } else { Err(Code::EntityTooLarge.into()) }
 }
 
-/// Bytes that properties count, see [`Entity::counted_size`]. Of few it may be more
-/// than that, by what they have in bytes beyond UTF-16 units, which then need not be
-/// counted; beyond a quarter of [`MAX_ENTITY`] it is exact.
+/// Returns the size of properties, see [`Entity::counted_size`]. A small result may be too large,
+/// by the bytes that strings have beyond their UTF-16 units, which are then not counted; beyond a
+/// quarter of [`MAX_ENTITY`] it is exact.
 pub(crate) fn counted<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     match counted_by(properties, str::len) {
         few if few <= MAX_ENTITY / 4 => few,
@@ -132,7 +132,7 @@ fn counted_by<N: AsRef<str>, V: Value>(properties: &[(N, V)], length: impl Fn(&s
     properties.iter().fold(0, |sum, (name, v)| sum + 8 + 2 * length(name.as_ref()) + value(v.view()))
 }
 
-/// An entity as it comes out of the database.
+/// An entity read from the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub key: Key,
@@ -142,7 +142,7 @@ pub struct Stored {
     pub properties: StoredProperties,
 }
 
-/// A stored entity of which nothing has been copied.
+/// A borrowed view of a stored entity.
 #[derive(Debug, Clone, Copy)]
 pub struct BorrowedEntity<'a> {
     pub partition: &'a str,
@@ -167,12 +167,12 @@ impl<'a> From<&'a Stored> for BorrowedEntity<'a> {
 }
 
 impl BorrowedEntity<'_> {
-    /// Bytes that it counts against its page.
+    /// Returns the bytes that count against its page.
     pub(crate) const fn weight(self) -> usize {
         self.partition.len() + self.row.len() + self.properties.len()
     }
 
-    /// The entity, copied.
+    /// Copies the entity.
     pub(crate) fn to_stored(self) -> Stored {
         Stored {
             key: Key::new(self.partition, self.row),
@@ -182,18 +182,17 @@ impl BorrowedEntity<'_> {
     }
 }
 
-/// The order in which properties are shown.
+/// The order in which properties are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PropertyOrder {
-    /// That of the stored text.
+    /// The order of the stored text.
     AsStored,
-    /// By [`names::ordinal`]: the stored text has an order of its database's.
+    /// By [`names::ordinal`]: the stored text is in the database's own order.
     Ordinal,
 }
 
-/// Custom properties as one JSON object in the stored form that
-/// `codec::stored` defines. Kept as text so that pages can be copied to the
-/// wire without a tree in between.
+/// Custom properties as one JSON object in the stored form that `codec::stored` defines. Kept as
+/// text, so that pages are copied to the wire without building a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredProperties {
     text: String,
@@ -208,18 +207,18 @@ impl Default for StoredProperties {
 }
 
 impl StoredProperties {
-    /// Wraps text that is in stored form: printed by `codec::stored` or read
-    /// from a database that keeps it as it is.
+    /// Wraps text in stored form: printed by `codec::stored`, or read from a database that keeps it
+    /// unchanged.
     pub(crate) const fn from_stored_text(text: String) -> Self {
         Self { text, order: PropertyOrder::AsStored }
     }
 
-    /// Wraps what a database printed that does not keep the order of members.
+    /// Wraps text from a database that does not keep the order of members.
     pub const fn from_jsonb(text: String) -> Self {
         Self { text, order: PropertyOrder::Ordinal }
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         &self.text
     }

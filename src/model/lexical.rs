@@ -7,11 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use uuid::Uuid;
 
-/// The canonical text of a double: `3.0`, `1.5E-07`, `NaN`, `Infinity`.
+/// Returns the canonical text of a double: `3.0`, `1.5E-07`, `NaN`, `Infinity`.
 ///
-/// Follows the recorded output of the service: fifteen significant digits when
-/// they read back as the same number, else seventeen; exponent form from 1E+15
-/// (1E+17 with seventeen digits) and below 1E-04.
+/// Follows the recorded output of the service: fifteen significant digits if they read back as the
+/// same number, else seventeen; exponents from 1E+15 (1E+17 with seventeen digits) and below 1E-04.
 pub fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -25,9 +24,9 @@ pub fn format_double(value: f64) -> String {
     few_decimals(value).unwrap_or_else(|| any_decimals(value))
 }
 
-/// The text of a number with up to three digits after its point, which most have.
-/// Where a whole number below 1E+15, divided by the power of ten, is the value, that
-/// is what its digits say, and no other number of fifteen digits reads back as it.
+/// Returns the text of a number with up to three decimal places, which most have. If a whole number
+/// below 1E+15, divided by the power of ten, is the value, then its digits are the text: no other
+/// number of fifteen digits reads back as it.
 fn few_decimals(value: f64) -> Option<String> {
     const POWERS: [u16; 4] = [1, 10, 100, 1000];
     let magnitude = value.abs();
@@ -49,8 +48,8 @@ fn few_decimals(value: f64) -> Option<String> {
 
 fn any_decimals(value: f64) -> String {
     let mut scientific = String::with_capacity(24);
-    // Where the shortest text that reads back has at most fifteen digits, it is
-    // the one with fifteen but for zeros; found without looking for all of them.
+    // If the shortest text that reads back has at most fifteen digits, it is the one with fifteen
+    // without its trailing zeros, found without computing them all.
     let _ = write!(scientific, "{value:e}");
     if value.is_normal() && digits_of(&scientific) <= 15 {
         return layout(&scientific, 15);
@@ -69,7 +68,7 @@ fn digits_of(scientific: &str) -> usize {
     scientific.bytes().take_while(|b| *b != b'e').filter(u8::is_ascii_digit).count()
 }
 
-/// Turns Rust's `d.ddde±x` into the service's layout.
+/// Converts Rust's `d.ddde±x` to the service's layout.
 fn layout(scientific: &str, precision: i32) -> String {
     let (sign, unsigned) = match scientific.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -109,8 +108,8 @@ fn layout(scientific: &str, precision: i32) -> String {
     out
 }
 
-/// Reads a double in any JSON or .NET spelling. Numbers past the range are
-/// refused, not turned into an infinity.
+/// Reads a double in any JSON or .NET spelling. Numbers out of range are refused, not turned into
+/// an infinity.
 pub fn parse_double(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),
@@ -129,7 +128,7 @@ pub(crate) fn parse_boolean(text: &str) -> Option<bool> {
     if is("true") { Some(true) } else { is("false").then_some(false) }
 }
 
-/// Reads a decimal integer; no leading plus, no white space.
+/// Reads a decimal integer, without a leading plus or white space.
 pub(crate) fn parse_integer<T: std::str::FromStr>(text: &str) -> Option<T> {
     (!text.starts_with('+')).then(|| text.parse().ok()).flatten()
 }
@@ -144,12 +143,12 @@ pub(crate) fn parse_guid(text: &str) -> Option<Uuid> {
     plain.then(|| Uuid::try_parse(inner).ok()).flatten()
 }
 
-/// The canonical text of a GUID: lower case with hyphens.
+/// Returns the canonical text of a GUID: lower case with hyphens.
 pub fn format_guid(value: &Uuid) -> String {
     value.hyphenated().to_string()
 }
 
-/// Standard base64 with padding.
+/// Returns standard base64 with padding.
 pub fn format_binary(value: &[u8]) -> String {
     STANDARD.encode(value)
 }

@@ -1,4 +1,4 @@
-//! Our vocabulary: plain data and the rules that hold for it everywhere.
+//! The data model: plain data and the rules that hold for it everywhere.
 
 pub mod edm;
 pub mod entity;

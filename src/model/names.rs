@@ -5,22 +5,21 @@ use std::cmp::Ordering;
 use super::edm::is_within;
 use crate::error::{Code, Error, Result};
 
-/// Custom properties that an entity may hold.
+/// Maximum custom properties of an entity.
 pub const MAX_PROPERTIES: usize = 252;
-/// UTF-16 units of a property name.
+/// Maximum UTF-16 units of a property name.
 pub const MAX_PROPERTY_NAME: usize = 255;
-/// UTF-16 units of PartitionKey and of RowKey (UNVERIFIED 6).
+/// Maximum UTF-16 units of PartitionKey and of RowKey (UNVERIFIED 6).
 pub const MAX_KEY: usize = 1024;
-/// UTF-16 units of a string value.
+/// Maximum UTF-16 units of a string value.
 pub const MAX_STRING: usize = 32 * 1024;
-/// Bytes of a binary value.
+/// Maximum bytes of a binary value.
 pub const MAX_BINARY: usize = 64 * 1024;
-/// Bytes of an entity, as counted by [`super::Entity::counted_size`].
+/// Maximum size of an entity, see [`super::Entity::counted_size`].
 pub const MAX_ENTITY: usize = 1024 * 1024;
 
-/// A table name that satisfies the rules: 3 to 63 ASCII letters and digits,
-/// beginning with a letter, and not reserved. Compared without case; keeps the
-/// spelling that it was given in.
+/// A valid table name: 3 to 63 ASCII letters and digits, beginning with a letter, and not reserved.
+/// Compared ignoring case; keeps its spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TableName {
     given: String,
@@ -48,18 +47,18 @@ impl TableName {
         Ok(Self { given: text.into(), lower })
     }
 
-    /// The name as the caller spelled it.
+    /// Returns the name as the client spelled it.
     pub(crate) fn as_given(&self) -> &str {
         &self.given
     }
 
-    /// The name by which tables are told apart.
+    /// Returns the lower-case name, which identifies the table.
     pub(crate) fn lower(&self) -> &str {
         &self.lower
     }
 }
 
-/// Which of the two keys; the names appear in messages.
+/// One of the two keys; the names appear in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyPart {
     PartitionKey,
@@ -67,7 +66,7 @@ pub enum KeyPart {
 }
 
 impl KeyPart {
-    /// The property's name.
+    /// Returns the property's name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             KeyPart::PartitionKey => "PartitionKey",
@@ -76,9 +75,9 @@ impl KeyPart {
     }
 }
 
-/// The order of names by UTF-16 unit, which is that of .NET's `StringComparer.Ordinal`.
-/// Bytes have the same order, except that characters beyond U+FFFF, whose first byte is
-/// 0xF0 or more, come before U+E000 to U+FFFF, whose first byte is 0xEE or 0xEF.
+/// Compares names by UTF-16 units, like .NET's `StringComparer.Ordinal`. Bytes have the same order,
+/// except that characters beyond U+FFFF, whose first byte is 0xF0 or more, come before U+E000 to
+/// U+FFFF, whose first byte is 0xEE or 0xEF.
 pub fn ordinal(a: &str, b: &str) -> Ordering {
     const fn rank(byte: u8) -> (u8, u8) {
         if byte >= 0xF0 { (0xED, byte) } else { (byte, 0) }
@@ -121,11 +120,11 @@ pub(crate) fn check_url_key(value: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks the length of a key that is about to be written.
+/// Checks the length of a key of a write.
 ///
 /// # Errors
-/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]; reads and deletes do not
-/// ask and simply find nothing.
+/// [`Code::PropertyValueTooLarge`] past [`MAX_KEY`]. Reads and deletes are not checked and find
+/// nothing.
 pub(crate) fn check_key_length(value: &str) -> Result<()> {
     if is_within(value, MAX_KEY) { Ok(()) } else { Err(Code::PropertyValueTooLarge.into()) }
 }
@@ -142,8 +141,8 @@ pub(crate) fn check_property_name(name: &str) -> Result<()> {
     if is_identifier(name) { Ok(()) } else { Err(Code::PropertyNameInvalid.into()) }
 }
 
-/// Whether a name could be a property: a letter or `_`, then letters, digits,
-/// marks and connectors of any script, such as may stand in names of XML.
+/// Whether a name is a valid property name: a letter or `_`, then letters, digits, marks and
+/// connectors of any script that XML names may contain.
 pub(crate) fn is_identifier(name: &str) -> bool {
     if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
@@ -154,7 +153,7 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && !name.contains(NOT_IN_XML)
 }
 
-/// What identifiers may hold and names of XML may not.
+/// Characters that identifiers may contain and names of XML may not.
 const NOT_IN_XML: [char; 4] = ['ª', 'µ', 'º', '\u{2054}'];
 
 /// Whether an identifier may begin with this character.

@@ -1,10 +1,9 @@
-//! Points in time as the service counts them: 100 ns ticks, UTC
-//! (protocol §5.1, §5.3).
+//! Points in time as the service counts them: ticks of 100 ns, UTC (protocol §5.1, §5.3).
 
 use chrono::{DateTime, NaiveDate, Utc};
 
-/// 100 ns ticks since 0001-01-01T00:00:00Z. Always inside the range of
-/// Edm.DateTime: 1601-01-01T00:00:00Z to 9999-12-31T23:59:59.9999999Z.
+/// Ticks of 100 ns since 0001-01-01T00:00:00Z. Always inside the range of Edm.DateTime:
+/// 1601-01-01T00:00:00Z to 9999-12-31T23:59:59.9999999Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(i64);
 
@@ -14,12 +13,12 @@ const PER_DAY: i64 = 86_400 * PER_SECOND;
 const UNIX_EPOCH_DAYS: i64 = 719_162;
 const UNIX_EPOCH: i64 = UNIX_EPOCH_DAYS * PER_DAY;
 
-/// Why a text is no Edm.DateTime.
+/// Why a text is not an Edm.DateTime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DateTimeError {
     /// Not ISO 8601 as the service reads it.
     Malformed,
-    /// A real date outside the range, as `MM/dd/yyyy HH:mm:ss`.
+    /// A valid date outside the range, as `MM/dd/yyyy HH:mm:ss`.
     OutOfRange(String),
 }
 
@@ -29,22 +28,22 @@ impl Ticks {
     /// 9999-12-31T23:59:59.9999999Z.
     pub const MAX: Ticks = Ticks(3_155_378_975_999_999_999);
 
-    /// The point with this tick count, if it is in range.
+    /// Returns the point with this tick count, if it is in range.
     pub fn from_raw(raw: i64) -> Option<Self> {
         (Self::MIN.0..=Self::MAX.0).contains(&raw).then_some(Ticks(raw))
     }
 
-    /// The tick count, as stored.
+    /// Returns the tick count, as stored.
     pub const fn raw(self) -> i64 {
         self.0
     }
 
-    /// The tick count as a Windows file time (ticks since 1601).
+    /// Returns the tick count as a Windows file time (ticks since 1601).
     pub(crate) const fn file_time(self) -> i64 {
         self.0 - Self::MIN.0
     }
 
-    /// The tick that a clock reading falls in; clamped to the range.
+    /// Returns the tick that contains a clock reading, clamped to the range.
     pub fn from_utc(at: DateTime<Utc>) -> Self {
         let raw = UNIX_EPOCH
             .saturating_add(at.timestamp().saturating_mul(PER_SECOND))
@@ -52,44 +51,43 @@ impl Ticks {
         Ticks(raw.clamp(Self::MIN.0, Self::MAX.0))
     }
 
-    /// The point as header dates are written, to the second.
+    /// Returns the point as an HTTP date, in seconds.
     pub fn to_http_date(self) -> String {
         let utc = DateTime::<Utc>::from_timestamp(self.unix_seconds(), 0).unwrap_or_default();
         utc.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
 
-    /// Whole seconds since 1970, for comparing with header dates.
+    /// Returns whole seconds since 1970, for comparing with HTTP dates.
     pub const fn unix_seconds(self) -> i64 {
         (self.0 - UNIX_EPOCH).div_euclid(PER_SECOND)
     }
 
-    /// The next tick, saturating at the end of the range.
+    /// Returns the next tick, saturating at the end of the range.
     pub const fn next(self) -> Self {
         if self.0 >= Self::MAX.0 { Self::MAX } else { Ticks(self.0 + 1) }
     }
 
-    /// Reads `YYYY-MM-DD[Thh:mm[:ss[.f…]]][Z|±hh:mm]` (protocol §5.2). No zone
-    /// means UTC; digits past the seventh of the fraction are cut
-    /// (UNVERIFIED, kept here only).
+    /// Reads `YYYY-MM-DD[Thh:mm[:ss[.f…]]][Z|±hh:mm]` (protocol §5.2). No zone means UTC; fraction
+    /// digits past the seventh are dropped (UNVERIFIED, accepted here only).
     pub fn parse(text: &str) -> Result<Self, DateTimeError> {
         parse(text).ok_or(DateTimeError::Malformed)?
     }
 
-    /// The canonical form, zeros trimmed from the fraction: `…:53Z`, `…:53.2Z`.
+    /// Returns the canonical form, without trailing zeros in the fraction: `…:53Z`, `…:53.2Z`.
     pub fn to_canonical(self) -> String {
         let mut out = String::with_capacity(28);
         self.spelled().write(&mut out, ":");
         out
     }
 
-    /// The form with all seven digits, used in error bodies and policies.
+    /// Returns the form with all seven digits, used in error bodies and policies.
     pub fn to_seven_digits(self) -> String {
         let mut out = String::with_capacity(28);
         Spelled { text: self.digits(), length: 27 }.write(&mut out, ":");
         out
     }
 
-    /// The canonical form, to be written once or more.
+    /// Returns the canonical form as text that can be appended repeatedly.
     pub(crate) fn spelled(self) -> Spelled {
         let text = self.digits();
         let zeros = text.iter().rev().take_while(|digit| **digit == b'0').count();
@@ -99,7 +97,7 @@ impl Ticks {
 
     /// `YYYY-MM-DDThh:mm:ss.fffffff`.
     fn digits(self) -> [u8; 27] {
-        // All of it is in range, as the ticks are.
+        // All numbers are in range, because the ticks are.
         let (year, month, day) = civil((self.0 / PER_DAY) as u32);
         let in_day = self.0 % PER_DAY;
         let (second, fraction) = ((in_day / PER_SECOND) as u32, (in_day % PER_SECOND) as u32);
@@ -119,12 +117,12 @@ impl Ticks {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spelled {
     text: [u8; 27],
-    /// Bytes of the text that are meant.
+    /// The used length of the text, in bytes.
     length: usize,
 }
 
 impl Spelled {
-    /// Appends the text with `colon` in place of each colon: ETags carry `%3A`.
+    /// Appends the text with `colon` in place of each colon: ETags contain `%3A`.
     pub(crate) fn write(&self, out: &mut String, colon: &str) {
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
         for part in [&text[..13], colon, &text[14..16], colon, &text[17..self.length], "Z"] {
@@ -133,7 +131,7 @@ impl Spelled {
     }
 }
 
-/// The digits of a number, with leading zeros.
+/// Returns the digits of a number, with leading zeros.
 fn decimal<const N: usize>(value: u32) -> [u8; N] {
     let mut text = [b'0'; N];
     let mut rest = value;
@@ -144,8 +142,8 @@ fn decimal<const N: usize>(value: u32) -> [u8; N] {
     text
 }
 
-/// Year, month and day of a day count since 0001-01-01, by the proleptic
-/// Gregorian calendar, counting years from March so that leap days come last.
+/// Returns year, month and day of a day count since 0001-01-01 in the proleptic Gregorian calendar.
+/// It counts years from March, so that leap days come last.
 fn civil(days: u32) -> (u32, u32, u32) {
     let shifted = days + 306;
     let era = shifted / 146_097;

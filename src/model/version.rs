@@ -1,17 +1,16 @@
-//! ETags and the conditions built on them (protocol §9).
+//! ETags and the conditions on them (protocol §9).
 
 use super::ticks::{Spelled, Ticks};
 use crate::error::{Code, Error, Result};
 
-/// The ETag of an entity last written at `modified`, as header text.
+/// Returns the ETag of an entity last written at `modified`, as header text.
 pub fn etag(modified: Ticks) -> String {
     let mut out = String::with_capacity(48);
     write_etag(&modified.spelled(), &mut out, "\"");
     out
 }
 
-/// Appends an ETag with `quote` in place of each double quote, so that JSON
-/// can embed it without another pass.
+/// Appends an ETag with `quote` in place of each double quote, so that it can be embedded in JSON.
 pub(crate) fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
     out.push_str("W/");
     out.push_str(quote);
@@ -21,15 +20,14 @@ pub(crate) fn write_etag(modified: &Spelled, out: &mut String, quote: &str) {
     out.push_str(quote);
 }
 
-/// What a request demands of the stored version.
+/// The condition of a request on the stored version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfMatch {
     /// No condition: an upsert where the verb allows it.
     Absent,
     /// `*`: any version, but there must be one.
     Any,
-    /// This version. `None` is a well-formed tag that never came from us and
-    /// so matches nothing.
+    /// This version. `None` is a well-formed tag that is not one of ours and matches nothing.
     Version(Option<Ticks>),
 }
 
@@ -42,8 +40,8 @@ impl IfMatch {
         }
     }
 
-    /// How a write is refused whose condition does not hold. Another code for a tag that
-    /// names no version, as recorded of `W/"datetime''…''"`.
+    /// Returns the error of a write whose condition does not hold. A tag that names no version has
+    /// another code, as recorded of `W/"datetime''…''"`.
     pub(crate) const fn refusal(self) -> Code {
         match self {
             IfMatch::Version(None) => Code::ConditionNotMet,
@@ -83,8 +81,8 @@ fn invalid(value: &str) -> Error {
     )
 }
 
-/// The version that a tag of ours names. Colons may have lost their escapes, and a
-/// fraction may end with zeros; any other spelling of a time is another tag.
+/// Returns the version that a tag names. Colons may be unescaped, and a fraction may end with
+/// zeros; any other spelling of a time is another tag.
 fn version(tag: &str) -> Option<Ticks> {
     const WHOLE_SECONDS: usize = "YYYY-MM-DDThh:mm:ss".len();
     let time = tag.strip_prefix("datetime'")?.strip_suffix('\'')?;

@@ -3,30 +3,29 @@
 use crate::model::names::is_identifier_start;
 use crate::model::{CompareOp, EdmValue, Ticks, lexical};
 
-/// A token; `end` of its [`Spanned`] is what error messages count from.
+/// A token; error messages count from the `end` of its [`Spanned`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Token {
     Open,
     Close,
     Not,
-    /// A property, an operator or the name of a function: where it stands says which.
+    /// A property, an operator or the name of a function, depending on its place.
     Word(String),
     Literal(EdmValue),
-    /// Something that OData has and the Table service does not: negated
-    /// operands, member paths.
+    /// OData that the Table service does not support: negated operands, member paths.
     Unsupported,
-    /// `null`, which nothing can be compared with.
+    /// `null`, which cannot be compared with anything.
     Null,
     End,
 }
 
 impl Token {
-    /// Whether this is a word, and that one.
+    /// Whether this is the given word.
     pub(crate) fn is_word(&self, wanted: &str) -> bool {
         matches!(self, Token::Word(word) if word == wanted)
     }
 
-    /// The comparison that this is where an operator may stand.
+    /// Returns the comparison operator that this token is in an operator's place.
     pub(crate) fn comparison(&self) -> Option<CompareOp> {
         let Token::Word(word) = self else { return None };
         Some(match word.as_str() {
@@ -40,7 +39,7 @@ impl Token {
         })
     }
 
-    /// Whether this is, where an operator may stand, one that the service lacks.
+    /// Whether this token in an operator's place is one that the service does not support.
     pub(crate) fn is_unsupported_operator(&self) -> bool {
         let is_arithmetic = |word: &String| matches!(word.as_str(), "add" | "sub" | "mul" | "div" | "mod");
         matches!(self, Token::Unsupported) || matches!(self, Token::Word(word) if is_arithmetic(word))
@@ -54,32 +53,32 @@ pub(crate) struct Spanned {
     pub end: usize,
 }
 
-/// Not a token: the offset just past the text that is none.
+/// An invalid token: the offset just past its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadToken {
     pub end: usize,
-    /// The last character of it, where no token begins with that.
+    /// Its last character, if no token begins with that.
     pub invalid: Option<char>,
 }
 
-/// Whether no token of the service's grammar begins with a character.
+/// Whether no token of the service's grammar begins with this character.
 fn is_invalid(c: char) -> bool {
     !matches!(c, ',' | '=' | '?' | '*' | ':' | '@' | '$' | '-' | '+')
 }
 
-/// Reads tokens off a filter text.
+/// Splits a filter text into tokens.
 pub(crate) struct Lexer {
     chars: Vec<char>,
     at: usize,
 }
 
 impl Lexer {
-    /// A lexer at the start of `text`.
+    /// Returns a lexer at the start of `text`.
     pub(crate) fn new(text: &str) -> Self {
         Self { chars: text.chars().collect(), at: 0 }
     }
 
-    /// The next token; [`Token::End`] for ever once the text is used up.
+    /// Returns the next token; [`Token::End`] after the end of the text.
     ///
     /// # Errors
     /// [`BadToken`] for text that cannot begin or finish a token.
@@ -121,7 +120,7 @@ impl Lexer {
         token
     }
 
-    /// The content of a quoted literal; a quote inside is doubled.
+    /// Returns the content of a quoted literal; quotes inside are doubled.
     fn quoted(&mut self) -> Result<String, BadToken> {
         self.at += 1;
         let mut text = String::new();
@@ -164,8 +163,8 @@ impl Lexer {
         Token::Literal(EdmValue::Double(f64::NEG_INFINITY))
     }
 
-    /// `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`, the prefixes in any case
-    /// (UNVERIFIED, kept here only).
+    /// Reads `datetime'…'`, `guid'…'`, `X'…'`, `binary'…'`, ignoring the case of the prefixes
+    /// (UNVERIFIED, accepted here only).
     fn typed(&mut self, prefix: &str) -> Result<Token, BadToken> {
         let text = self.quoted()?;
         let value = match prefix.to_ascii_lowercase().as_str() {
@@ -177,7 +176,7 @@ impl Lexer {
         value.map(Token::Literal).ok_or(BadToken { end: self.at, invalid: None })
     }
 
-    /// Digits with an optional sign, fraction, exponent and suffix `L` or `D`.
+    /// Reads digits with an optional sign, fraction, exponent and suffix `L` or `D`.
     fn number(&mut self) -> Result<Token, BadToken> {
         let start = self.at;
         if matches!(self.peek(), Some('-' | '+')) {

@@ -1,5 +1,4 @@
-//! `$filter` text to a tree; what the tree means is `plan`'s business
-//! (protocol §6.2).
+//! Parses `$filter` to a tree; `plan` gives it its meaning (protocol §6.2).
 
 pub(crate) mod lexer;
 pub(crate) mod parser;

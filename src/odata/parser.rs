@@ -1,11 +1,11 @@
-//! The grammar of `$filter` (protocol §6.2, §6.3). Connectives keep all their
-//! operands in one node, so that a chain of a thousand `or`s is flat.
+//! The grammar of `$filter` (protocol §6.2, §6.3). A connective keeps all its operands in one node,
+//! so that a chain of a thousand `or`s is flat.
 
 use super::lexer::{BadToken, Lexer, Spanned, Token};
 use crate::error::{Code, Error, Result};
 use crate::model::{CompareOp, EdmValue};
 
-/// How deep parentheses and `not` may nest.
+/// Maximum nesting of parentheses and `not`.
 const MAX_DEPTH: usize = 200;
 
 /// A filter expression.
@@ -64,7 +64,7 @@ impl Parser<'_> {
         Ok(std::mem::replace(&mut self.current, next).token)
     }
 
-    /// An invalid character is named, as recorded.
+    /// Names an invalid character, as recorded.
     fn bad_token(&self, bad: &BadToken) -> Error {
         let Some(c) = bad.invalid else { return self.syntax_error(bad.end) };
         let position = self.position(bad.end - 1);
@@ -74,12 +74,12 @@ impl Parser<'_> {
         )
     }
 
-    /// An offset in characters as clients count: in UTF-16 units.
+    /// Converts an offset in characters to UTF-16 units.
     fn position(&self, at: usize) -> usize {
         self.text.chars().take(at).map(char::len_utf16).sum()
     }
 
-    /// An error at an offset in characters.
+    /// Returns an error at an offset in characters.
     fn syntax_error(&self, at: usize) -> Error {
         let position = self.position(at);
         Error::with_message(
@@ -92,7 +92,7 @@ impl Parser<'_> {
         self.syntax_error(self.current.end)
     }
 
-    /// What is wrong with the current token where an operator may stand.
+    /// Returns the error of the current token in an operator's place.
     fn unexpected_operator(&self) -> Error {
         if self.current.token.is_unsupported_operator() {
             Code::NotImplemented.into()
@@ -156,7 +156,7 @@ impl Parser<'_> {
         let right = self.primary()?;
         match (left, right) {
             (Expr::Bare(left), Expr::Bare(right)) => Ok(Expr::Compare { left, op, right }),
-            // Comparing the results of conditions is OData the service lacks.
+            // Comparing the results of conditions is OData that the service does not support.
             _ => Err(Code::NotImplemented.into()),
         }
     }

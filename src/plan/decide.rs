@@ -1,4 +1,4 @@
-//! All write semantics in one small table (protocol §3.9 to §3.11, §9).
+//! The semantics of all writes (protocol §3.9 to §3.11, §9).
 
 use std::borrow::Cow;
 
@@ -9,22 +9,21 @@ use crate::model::entity::{StoredProperties, check_names, check_size, counted};
 use crate::model::names::ordinal;
 use crate::model::{IfMatch, Key, Stored, Ticks};
 
-/// What a write does to its entity.
+/// The kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
-    /// POST: there must be nothing.
+    /// POST: the entity must not exist.
     Insert,
-    /// PUT: all properties are replaced; without a condition, an upsert.
+    /// PUT: replaces all properties; without a condition, an upsert.
     Replace(IfMatch),
-    /// MERGE, PATCH: listed properties are replaced; without a condition, an
-    /// upsert.
+    /// MERGE, PATCH: replaces the listed properties; without a condition, an upsert.
     Merge(IfMatch),
-    /// DELETE; the parser lets it through with a condition only.
+    /// DELETE; the parser requires a condition.
     Delete(IfMatch),
 }
 
-/// One write of one entity. Its keys and properties have passed the checks
-/// that need no stored state.
+/// One write of one entity. Its keys and properties have passed the checks that need no stored
+/// state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     pub kind: WriteKind,
@@ -34,13 +33,13 @@ pub struct Write {
 }
 
 impl Write {
-    /// What an insert stores, if there is nothing yet.
+    /// Returns what an insert stores if the entity does not exist.
     pub(crate) fn as_insert(&self) -> Option<&StoredProperties> {
         (self.kind == WriteKind::Insert).then_some(self.properties.stored())
     }
 
-    /// The version that a delete removes, `Some(None)` for whatever is stored;
-    /// `None` for other writes, and for a version that nothing can have.
+    /// Returns the version that a delete removes, `Some(None)` for any; `None` for other writes,
+    /// and for a version that no entity can have.
     pub(crate) const fn as_delete(&self) -> Option<Option<Ticks>> {
         match self.kind {
             WriteKind::Delete(IfMatch::Any) => Some(None),
@@ -49,7 +48,7 @@ impl Write {
         }
     }
 
-    /// What [`decide`] makes of it if it is done, unless what is stored is as new.
+    /// Returns the version that [`decide`] assigns, unless the stored one is as new.
     pub(crate) const fn expected(&self, now: Ticks) -> Written {
         match self.kind {
             WriteKind::Delete(_) => Written { modified: None },
@@ -60,32 +59,32 @@ impl Write {
     }
 }
 
-/// What is to happen to the stored row.
+/// The change of the stored row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change<'w> {
-    /// Store these properties under this version, as a new row or over the old.
+    /// Store these properties under this version, as a new row or over the old one.
     Put { properties: Cow<'w, StoredProperties>, modified: Ticks },
     /// Remove the row.
     Delete,
 }
 
-/// The acknowledgement of one write.
+/// The result of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// The version that the write made; `None` for a delete.
+    /// The new version; `None` for a delete.
     pub modified: Option<Ticks>,
 }
 
-/// Decides what a write does to what was found under its key.
+/// Decides what a write does to the stored entity.
 ///
-/// `now` becomes the version, unless the stored one is as new: then the next
-/// tick does, so one ETag names one version for ever.
+/// `now` becomes the version, unless the stored one is as new: then the next tick does, so that one
+/// ETag names one version for ever.
 ///
 /// # Errors
 /// [`Code::EntityAlreadyExists`], [`Code::ResourceNotFound`],
-/// [`Code::UpdateConditionNotSatisfied`], or [`Code::ConditionNotMet`] for an ETag
-/// that no entity can have; a missing entity wins over an ETag that differs. Of a merge's union [`Code::TooManyProperties`],
-/// [`Code::EntityTooLarge`].
+/// [`Code::UpdateConditionNotSatisfied`], or [`Code::ConditionNotMet`] for an ETag that no entity
+/// can have; a missing entity takes precedence over an ETag that differs. For the result of a
+/// merge, [`Code::TooManyProperties`] and [`Code::EntityTooLarge`].
 pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Result<Change<'w>> {
     let properties = match judge(write.kind, found)? {
         Verdict::Put => Cow::Borrowed(write.properties.stored()),
@@ -95,11 +94,11 @@ pub fn decide<'w>(write: &'w Write, found: Option<&Stored>, now: Ticks) -> Resul
     Ok(Change::Put { properties, modified: found.map_or(now, |f| now.max(f.modified.next())) })
 }
 
-/// What is to be done with the row that was found.
+/// The change of the stored row.
 enum Verdict<'a> {
-    /// Store what was sent, whatever else there is.
+    /// Store what was sent, replacing everything.
     Put,
-    /// Store what was sent over these.
+    /// Merge what was sent into these.
     Merge(&'a StoredProperties),
     Delete,
 }
@@ -122,9 +121,8 @@ fn judge(kind: WriteKind, found: Option<&Stored>) -> Result<Verdict<'_>> {
     }
 }
 
-/// The old properties with the new ones laid over them: values and types of
-/// listed properties change, the rest stays (protocol §3.10). In the order of their
-/// names, as recorded.
+/// Merges properties: values and types of listed properties change, the others stay (protocol
+/// §3.10). The result is ordered by name, as recorded.
 fn merged(write: &Write, old: &StoredProperties) -> Result<StoredProperties> {
     let mut merged = stored::decode(old)?;
     for (name, value) in stored::decode(write.properties.stored())? {

@@ -1,20 +1,20 @@
-//! What a filter expression means: types of operands, which side is the
-//! property, what the service refuses (protocol §6.3).
+//! The meaning of a filter expression: the types of operands, which side is the property, and what
+//! the service refuses (protocol §6.3).
 
 use super::predicate::{Field, Predicate};
 use crate::error::{Code, Error, Result};
 use crate::model::{CompareOp, EdmType, EdmValue};
 use crate::odata::{Expr, Operand};
 
-/// Which resource a filter is about; it decides what names mean.
+/// The resource of a filter; it decides what names mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Entities,
-    /// `TableName` stands in the place of the PartitionKey, in lower case.
+    /// `TableName` takes the place of the PartitionKey, in lower case.
     Tables,
 }
 
-/// Turns an expression into a predicate.
+/// Converts an expression to a predicate.
 ///
 /// # Errors
 /// [`Code::NotImplemented`] for comparisons without exactly one property and
@@ -37,7 +37,7 @@ pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
     }
 }
 
-/// Why an expression is no condition.
+/// Why an expression is not a condition.
 enum NotACondition {
     /// It has a type, but not Boolean.
     Kind(EdmType),
@@ -106,7 +106,7 @@ fn field(name: &str, subject: Subject) -> Field {
         (Subject::Entities, "PartitionKey") | (Subject::Tables, "TableName") => Field::PartitionKey,
         (Subject::Entities, "RowKey") => Field::RowKey,
         (Subject::Entities, "Timestamp") => Field::Timestamp,
-        // A table has no other property: as if it were missing (UNVERIFIED).
+        // A table has no other properties: as if it were missing (UNVERIFIED).
         (_, custom) => Field::Custom(custom.into()),
     }
 }

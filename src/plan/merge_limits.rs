@@ -1,23 +1,22 @@
-//! How much may be stored for a merge to keep every limit for certain, so that
-//! a database can merge without anyone having read what it holds.
+//! Limits under which a merge certainly keeps every limit of an entity, so that a database can
+//! merge without a read first.
 //!
-//! A property is one member of the stored object, or two with its annotation,
-//! so members bound the number of properties. Half of what an entity counts is
-//! left to what is stored, of which a database knows the text: the text has at
-//! least half as many bytes as its properties count.
+//! A property is one member of the stored object, or two with its annotation, so the number of
+//! members bounds the number of properties. Half of an entity's maximum size is left to what is
+//! stored, whose text the database can measure: the text has at least half as many bytes as the
+//! size of its properties.
 
 use super::decide::Write;
 use crate::model::names::{MAX_ENTITY, MAX_PROPERTIES};
 
-/// What a merge may count, with the keys, to be let off.
+/// Maximum size of a merge, with the keys, to skip the check.
 const MAX_SENT: usize = MAX_ENTITY / 2;
-/// Bytes of stored text, as PostgreSQL prints jsonb, that any merge may meet
-/// which has [`max_stored_members`].
+/// Maximum bytes of the stored text, as PostgreSQL prints jsonb, for a merge that has
+/// [`max_stored_members`].
 pub(crate) const MAX_STORED_TEXT: i32 = ((MAX_ENTITY - MAX_SENT) / 2) as i32;
 
-/// Members that may be stored at most, together with [`MAX_STORED_TEXT`], for
-/// this merge to keep the limits of an entity whatever they are. `None` if it
-/// has to be decided.
+/// Returns the maximum number of stored members with which, together with [`MAX_STORED_TEXT`], this
+/// merge keeps every limit. `None` if the merge has to be decided after a read.
 pub(crate) fn max_stored_members(write: &Write) -> Option<i32> {
     if write.key.counted_size() + write.properties.size() > MAX_SENT {
         return None;

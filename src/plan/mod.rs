@@ -1,5 +1,5 @@
-//! Meaning: what a well-formed request does to the data. Pure functions over
-//! plain data; no I/O, no clock.
+//! The meaning of requests: what a well-formed request does to the data. Pure functions over plain
+//! data; no I/O, no clock.
 
 pub(crate) mod decide;
 pub mod filter;
@@ -28,7 +28,7 @@ use crate::model::{IfMatch, Key, TableName};
 use crate::request::batch::FailedPart;
 use crate::request::{EntityWrite, Operation, Prefer};
 
-/// What the store is to do, with all that running it and printing its outcome take. Names,
+/// What the store is to do, with everything that running it and printing its outcome need. Names,
 /// keys and properties have passed every check that needs no stored state.
 #[derive(Debug, Clone)]
 pub enum Plan {
@@ -61,8 +61,8 @@ pub enum Plan {
     GetProperties(Layout),
     SetProperties(ServiceProperties),
     GetStats,
-    /// To be refused, with an error that depends on whether the table exists, and on
-    /// whether a set is queried below it.
+    /// An error that depends on whether the table exists, and on whether the request queries a set
+    /// below it.
     BelowTable {
         table: TableName,
         is_query: bool,
@@ -70,7 +70,7 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Has a page end after this time at most.
+    /// Limits the time for reading a page.
     pub(crate) fn end_page_within(&mut self, most: Duration) {
         match self {
             Plan::QueryTables { scan, .. } => scan.time = scan.time.min(most),
@@ -79,7 +79,7 @@ impl Plan {
         }
     }
 
-    /// What the sender must be allowed to do, and the table and key that it is done to.
+    /// Returns the permission that is needed, with the table and key.
     pub(crate) const fn action(&self) -> (Action, Option<&TableName>, Option<&Key>) {
         match self {
             Plan::QueryTables { .. } => (Action::ListTables, None, None),
@@ -119,7 +119,7 @@ impl Plan {
 }
 
 impl WriteKind {
-    /// What the sender must be allowed to do.
+    /// Returns the permission that is needed.
     pub(crate) const fn action(self) -> Action {
         match self {
             WriteKind::Insert => Action::InsertEntity,
@@ -146,20 +146,20 @@ const fn wants_content(prefer: Option<Prefer>) -> bool {
 pub struct ChangeSet {
     pub table: TableName,
     pub writes: Vec<Write>,
-    /// The table's name as each write spells it, for the address of what it inserts.
+    /// The table's name as each write spells it, for the Location of what it inserts.
     pub spellings: Vec<TableName>,
 }
 
 /// Plans an operation.
 ///
 /// # Errors
-/// Whatever is wrong with its names, keys, properties, filter or tokens.
+/// The first that its names, keys, properties, filter or tokens have.
 pub fn plan(operation: Operation) -> Result<Plan> {
     Ok(match operation {
         Operation::QueryTables(options) => {
             Plan::QueryTables { scan: query::tables(&options)?, select: options.select }
         }
-        // Where the service keeps its metrics; here there are none (protocol §3.1).
+        // The service keeps its metrics in such tables; here there are none (protocol §3.1).
         Operation::GetTable { name } if name.starts_with("$Metrics") => {
             return Err(Code::ResourceNotFound.into());
         }
@@ -195,8 +195,8 @@ pub fn plan(operation: Operation) -> Result<Plan> {
 /// Plans a change set; `None` for one without operations, which succeeds without the store.
 ///
 /// # Errors
-/// The first operation's error with its index: one that is wrong among those
-/// that were understood, else the one that was not.
+/// The error of the first wrong operation with its index: of those that were understood, else of
+/// the one that was not.
 pub fn change_set(writes: Vec<EntityWrite>, failure: Option<&FailedPart>) -> Result<Option<ChangeSet>> {
     let planned = write::transaction(writes)?;
     match failure {

@@ -1,5 +1,5 @@
-//! Continuation tokens (protocol §7.3, §7.4): they name the next row, so a
-//! walk repeats and skips nothing however the data changes in between.
+//! Continuation tokens (protocol §7.3, §7.4): they name the next row, so that paging neither
+//! repeats nor skips a row, however the data changes in between.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,18 +7,18 @@ use base64::engine::general_purpose::STANDARD;
 use crate::error::{Code, Result};
 use crate::model::Ticks;
 
-/// Characters of a token at most: a key of 1024 UTF-16 units is at most 3 KiB
-/// of UTF-8, 4 KiB of base64.
+/// Maximum characters of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, 4 KiB of
+/// base64.
 const MAX_TOKEN: usize = 8 * 1024;
 
-/// A token for any text: `1!{length}!{base64}`, with characters in place of
-/// `=`, `+` and `/` that need no escaping in URLs (UNVERIFIED 24).
+/// Encodes a token: `1!{length}!{base64}`, with characters in place of `=`, `+` and `/` that URLs
+/// need not escape (UNVERIFIED 24).
 pub fn token(text: &str) -> String {
     let encoded: String = STANDARD.encode(text).chars().map(url_safe).collect();
     format!("1!{}!{encoded}", encoded.len())
 }
 
-/// The text of a token.
+/// Decodes a token.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for anything that [`token`] did not make.
@@ -30,8 +30,8 @@ pub fn read_token(given: &str) -> Result<String> {
         }
         let standard: String = encoded.chars().map(from_url_safe).collect();
         let text = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
-        // Lengths with a sign or zeros in front, `=` for `-`: no token of ours. Nor has
-        // any name or key U+0000.
+        // Lengths with a sign or leading zeros and `=` for `-` are not tokens of ours. No name or
+        // key contains U+0000.
         (token(&text) == given && !text.contains('\0')).then_some(text)
     };
     read().ok_or_else(|| Code::InvalidInput.into())
@@ -55,13 +55,13 @@ const fn from_url_safe(c: char) -> char {
     }
 }
 
-/// The token of the next table: its lower-case name and, as the service does
-/// it, its creation time.
+/// Returns the token of the next table: its lower-case name and, as in the service, its creation
+/// time.
 pub fn table_token(name: &str, created: Ticks) -> String {
     token(&format!("{}\u{1}{:016x}", name.to_ascii_lowercase(), created.file_time()))
 }
 
-/// The lower-case name that a table token starts with.
+/// Returns the lower-case name in a table token.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for anything that [`table_token`] did not make.

@@ -1,5 +1,5 @@
-//! The typed predicate of a query and its evaluation, which is also the
-//! oracle that pushed-down SQL is tested against (protocol §6.4).
+//! The typed predicate of a query and its evaluation, which is also the reference for tests of
+//! pushed-down SQL (protocol §6.4).
 
 use crate::codec::stored::{self, PropertyFinder};
 use crate::error::Result;
@@ -7,8 +7,8 @@ use crate::model::edm::compare;
 use crate::model::entity::BorrowedEntity;
 use crate::model::{CompareOp, EdmValue, Ticks};
 
-/// What a comparison looks at. System properties have declared types, custom
-/// ones have whatever was stored.
+/// The operand of a comparison. System properties have declared types, custom ones have their
+/// stored type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Field {
     PartitionKey,
@@ -17,13 +17,13 @@ pub enum Field {
     Custom(String),
 }
 
-/// A condition on one entity. Literals of comparisons on system properties
-/// have the declared type; the planner has refused the others.
+/// A condition on one entity. Literals of comparisons with system properties have the declared
+/// type; the planner has refused all others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    /// Every part holds; true when empty.
+    /// All parts hold; true if empty.
     All(Vec<Predicate>),
-    /// Some part holds; false when empty.
+    /// At least one part holds; false if empty.
     Any(Vec<Predicate>),
     Not(Box<Predicate>),
     Always(bool),
@@ -36,16 +36,16 @@ pub enum Predicate {
     Flag(String),
 }
 
-/// What a predicate can see of an entity.
+/// What a predicate reads of an entity.
 pub struct EntityView<'a> {
     pub partition: &'a str,
     pub row: &'a str,
     pub modified: Ticks,
-    /// Those custom properties that the predicate names.
+    /// The custom properties that the predicate names.
     pub properties: Vec<(&'a str, EdmValue)>,
 }
 
-/// A predicate that is made ready for many entities.
+/// A predicate prepared for many entities.
 pub struct Prepared<'p> {
     predicate: &'p Predicate,
     wanted: Vec<PropertyFinder<'p>>,
@@ -53,7 +53,7 @@ pub struct Prepared<'p> {
 }
 
 impl<'p> Prepared<'p> {
-    /// Makes a predicate ready.
+    /// Prepares a predicate.
     pub fn new(predicate: &'p Predicate) -> Self {
         let (wanted, is_about_properties) = (predicate.wanted(), predicate.is_about_properties());
         Self { predicate, wanted, is_about_properties }
@@ -69,8 +69,8 @@ impl<'p> Prepared<'p> {
         Ok(self.predicate.eval(&EntityView { partition, row, modified, properties }))
     }
 
-    /// Whether an entity of these properties, in stored form, satisfies the
-    /// predicate. `None` if more of the entity has to be known.
+    /// Whether an entity with these stored properties satisfies the predicate. `None` if its other
+    /// parts are needed.
     ///
     /// # Errors
     /// As [`Prepared::matches`].
@@ -89,8 +89,8 @@ impl<'p> Prepared<'p> {
 }
 
 impl Predicate {
-    /// Evaluates under the two-valued semantics of protocol §6.4: comparisons
-    /// of a missing property are false, `not` is plain negation.
+    /// Evaluates with the two-valued logic of protocol §6.4: comparisons of a missing property are
+    /// false, `not` is plain negation.
     pub fn eval(&self, view: &EntityView<'_>) -> bool {
         match self {
             Predicate::All(parts) => parts.iter().all(|p| p.eval(view)),
@@ -109,7 +109,7 @@ impl Predicate {
         }
     }
 
-    /// Whether it looks at nothing but custom properties.
+    /// Whether it reads custom properties only.
     fn is_about_properties(&self) -> bool {
         match self {
             Predicate::All(parts) | Predicate::Any(parts) => parts.iter().all(Self::is_about_properties),
@@ -119,7 +119,7 @@ impl Predicate {
         }
     }
 
-    /// The custom properties that the predicate looks at, each once.
+    /// Returns the custom properties that the predicate reads, each once.
     fn wanted(&self) -> Vec<PropertyFinder<'_>> {
         let mut names = Vec::new();
         self.collect_names(&mut names);

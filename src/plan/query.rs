@@ -11,8 +11,8 @@ use crate::model::{CompareOp, EdmValue, Key};
 use crate::odata::Expr;
 use crate::request::QueryOptions;
 
-/// Plans a query of entities. `partition` is half a key from the URL and acts
-/// like a filter (UNVERIFIED 2).
+/// Plans a query of entities. `partition` is a PartitionKey from the URL and acts like a filter
+/// (UNVERIFIED 2).
 ///
 /// # Errors
 /// Those of [`filter::predicate`] and [`page::read_token`].
@@ -60,7 +60,7 @@ fn predicate(filter: Option<&Expr>, subject: Subject) -> Result<Option<Predicate
     filter.map(|expr| filter::predicate(expr, subject)).transpose()
 }
 
-/// Where to look, and what is left to check on each row found there.
+/// The spans to read, and the residual filter.
 fn narrow(predicate: Option<Predicate>, from: Option<&Key>) -> (Vec<Span>, Option<Predicate>) {
     let spans = predicate.as_ref().map_or_else(|| vec![Span::everything()], span::spans_of);
     let spans = match from {

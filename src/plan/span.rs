@@ -1,8 +1,7 @@
 //! Ranges of keys, and how a predicate narrows them (protocol §6.5).
 //!
-//! Every bound is inclusive below and exclusive above. That is exact for keys,
-//! because no key contains a control character: nothing lies between a key and
-//! the same text followed by U+0001.
+//! A lower bound is inclusive, an upper one exclusive. That is exact for keys, because no key
+//! contains a control character: nothing lies between a key and the same text followed by U+0001.
 
 use super::predicate::{Field, Predicate};
 use crate::model::names::MAX_KEY;
@@ -16,24 +15,24 @@ pub struct Span {
     pub upper: Option<Key>,
 }
 
-/// More spans than this are collapsed into one that covers them all; the
-/// residual predicate still decides.
+/// Maximum number of spans. More are merged into one that covers them all; the residual filter
+/// still decides.
 const MAX_SPANS: usize = 1024;
 
 impl Span {
-    /// Every key of a table.
+    /// Returns the span of all keys of a table.
     pub fn everything() -> Self {
         Span { lower: Key::new("", ""), upper: None }
     }
 
-    /// The one key that this span can hold, if it holds at most one.
+    /// Returns the only key that this span can hold, if it holds at most one.
     pub(crate) fn as_point(&self) -> Option<&Key> {
         let upper = self.upper.as_ref()?;
         (upper.partition == self.lower.partition && upper.row == successor(&self.lower.row))
             .then_some(&self.lower)
     }
 
-    /// The partition that the whole span lies in, if there is only one.
+    /// Returns the partition of the span, if it lies in one.
     pub(crate) fn partition(&self) -> Option<&str> {
         let upper = self.upper.as_ref()?;
         let p = self.lower.partition.as_str();
@@ -41,21 +40,20 @@ impl Span {
         within.then_some(p)
     }
 
-    /// Whether no key can lie in it.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.upper.as_ref().is_some_and(|upper| *upper <= self.lower)
     }
 }
 
-/// The first partition of which no row lies below a bound. Names of tables are
-/// such partitions, with a single row that is empty.
+/// Returns the first partition without rows below a bound. Names of tables are such partitions,
+/// with a single row whose key is empty.
 pub fn first_whole_partition(bound: &Key) -> String {
     if bound.row.is_empty() { bound.partition.clone() } else { successor(&bound.partition) }
 }
 
-/// The bound without U+0000 above which the same keys lie. PostgreSQL knows no
-/// text with U+0000, and no key has it: such a text lies just above its part
-/// before that character.
+/// Returns an equivalent bound without U+0000, which PostgreSQL's text cannot contain. No key
+/// contains it either: such a text sorts just above its part before that character.
 fn bound(key: &Key) -> Key {
     let cut = |text: &str| text.split_once('\u{0}').map(|(head, _)| successor(head));
     match (cut(&key.partition), cut(&key.row)) {
@@ -65,13 +63,12 @@ fn bound(key: &Key) -> Key {
     }
 }
 
-/// The smallest text above `text` that is not `text` itself, among texts
-/// without U+0000.
+/// Returns the smallest text above `text` among texts without U+0000.
 fn successor(text: &str) -> String {
     format!("{text}\u{1}")
 }
 
-/// Where keys that satisfy `predicate` can lie: ascending and disjoint.
+/// Returns the ascending, disjoint ranges in which keys that satisfy `predicate` can lie.
 pub(crate) fn spans_of(predicate: &Predicate) -> Vec<Span> {
     let mut spans: Vec<Span> = boxes(predicate, false).into_iter().map(KeyBox::into_span).collect();
     spans.retain(|s| !s.is_empty());
@@ -91,7 +88,7 @@ pub(crate) fn spans_of(predicate: &Predicate) -> Vec<Span> {
     merged
 }
 
-/// The part of `spans` at and after `from`, which may contain U+0000.
+/// Returns the part of `spans` at and after `from`, which may contain U+0000.
 pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
     let from = bound(from);
     spans
@@ -105,7 +102,7 @@ pub fn starting_at(spans: Vec<Span>, from: &Key) -> Vec<Span> {
         .collect()
 }
 
-/// The part of `spans` from `lower` on and below `upper`, which may contain U+0000.
+/// Returns the part of `spans` from `lower` on and below `upper`, which may contain U+0000.
 pub(crate) fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<Span> {
     let upper = upper.map(bound);
     starting_at(spans, lower)
@@ -120,8 +117,7 @@ pub(crate) fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<
         .collect()
 }
 
-/// Whether the spans of `predicate` already say all of it, so that no row
-/// needs a second look.
+/// Whether the spans decide `predicate` completely, so that it is no residual filter.
 pub(crate) fn is_exact(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Always(_) => true,
@@ -131,8 +127,8 @@ pub(crate) fn is_exact(predicate: &Predicate) -> bool {
     }
 }
 
-/// A conjunction of key comparisons is exact when its partition is one point:
-/// then a range of rows is a range of keys.
+/// A conjunction of key comparisons is exact if it fixes the partition: then a range of rows is a
+/// range of keys.
 fn is_exact_conjunction(predicate: &Predicate) -> bool {
     let parts = match predicate {
         Predicate::All(parts) => parts.as_slice(),
@@ -180,7 +176,7 @@ impl Interval {
     }
 }
 
-/// A set of keys: an interval of partitions times an interval of rows.
+/// A set of keys: the product of an interval of partitions and an interval of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KeyBox {
     partitions: Interval,
@@ -203,8 +199,8 @@ impl KeyBox {
         self.partitions.is_empty() || self.rows.is_empty()
     }
 
-    /// The span that covers the box: exact for a single partition, else the
-    /// rows only trim the first partition.
+    /// Returns the span that covers the box: exact for a single partition, else the rows only cut
+    /// the first partition.
     fn into_span(self) -> Span {
         let lower = Key { partition: self.partitions.low.clone(), row: self.rows.low };
         let upper = match (self.partitions.is_point(), self.partitions.high, self.rows.high) {
@@ -216,8 +212,8 @@ impl KeyBox {
     }
 }
 
-/// The boxes that cover `predicate`, or its negation. Complete, not exact:
-/// every matching key lies in one of them.
+/// Returns boxes that cover `predicate`, or its negation. Every matching key lies in one of them;
+/// they may contain other keys.
 fn boxes(predicate: &Predicate, negated: bool) -> Vec<KeyBox> {
     match (predicate, negated) {
         (Predicate::All(parts), false) | (Predicate::Any(parts), true) => {
@@ -253,7 +249,7 @@ fn boxes(predicate: &Predicate, negated: bool) -> Vec<KeyBox> {
 
 fn intersect_all(left: &[KeyBox], right: &[KeyBox]) -> Vec<KeyBox> {
     if left.len().saturating_mul(right.len()) > MAX_SPANS {
-        // Too many to multiply out: either side alone still covers the result.
+        // Too many to multiply out: one side alone still covers the result.
         return if left.len() <= right.len() { left.to_vec() } else { right.to_vec() };
     }
     left.iter().flat_map(|a| right.iter().map(|b| a.intersect(b))).filter(|b| !b.is_empty()).collect()
@@ -263,9 +259,9 @@ fn bounded(boxes: Vec<KeyBox>) -> Vec<KeyBox> {
     if boxes.len() <= MAX_SPANS { boxes } else { vec![KeyBox::full()] }
 }
 
-/// A literal as far as keys can differ from it, and whether something is missing: no
-/// key is as long, so none lies between the part and the whole. Filters of megabytes
-/// would else be copied into each of a thousand spans.
+/// Cuts a literal that is longer than any key, and tells whether it did: no key lies between the
+/// part and the whole. Otherwise filters of megabytes would be copied into each of a thousand
+/// spans.
 fn cut(literal: &str) -> (&str, bool) {
     match literal.char_indices().nth(MAX_KEY + 1) {
         Some((end, _)) => (&literal[..end], true),
@@ -273,8 +269,8 @@ fn cut(literal: &str) -> (&str, bool) {
     }
 }
 
-/// The intervals in which `key op literal` (or its negation) holds. A literal may
-/// contain U+0000: see [`bound`].
+/// Returns the intervals in which `key op literal` (or its negation) holds. A literal may contain
+/// U+0000: see [`bound`].
 fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
     let (literal, is_cut) = cut(literal);
     let (at, after, exists) = match literal.split_once('\u{0}') {
@@ -300,7 +296,7 @@ fn intervals(op: CompareOp, literal: &str, negated: bool) -> Vec<Interval> {
     .collect()
 }
 
-/// Keys always exist and always compare, so their comparisons can be turned.
+/// Keys always exist and always compare, so their comparisons can be negated.
 const fn negation(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Eq => CompareOp::Ne,

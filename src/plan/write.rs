@@ -1,4 +1,4 @@
-//! Writes as sent to writes that make sense (protocol §3.9 to §3.11, §5, §8.1).
+//! Validates writes (protocol §3.9 to §3.11, §5, §8.1).
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ pub fn single(entity: EntityWrite) -> Result<(TableName, Write)> {
     Ok((TableName::parse(&entity.table)?, Write { kind, key, properties }))
 }
 
-/// The key that an insert has in its body. What is wrong with the properties comes later.
+/// Checks the key in the body of an insert. Errors of the properties come later.
 fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<ValidatedProperties>)> {
     let Some(ValidatedEntity { partition: Some(partition), row: Some(row), properties }) = body else {
         return Err(Code::PropertiesNeedValue.into());
@@ -45,22 +45,21 @@ fn key_and_properties(body: Option<ValidatedEntity>) -> Result<(Key, Result<Vali
     Ok((Key { partition, row }, properties))
 }
 
-/// Checks the key of an update. Keys that its body repeats do not matter: the service is
-/// recorded to ignore them even where they differ.
+/// Checks the key of an update. Keys in its body are ignored: the service is recorded to ignore
+/// them even if they differ.
 fn check_url_keys(key: &Key, has_body: bool) -> Result<()> {
     check_url_key(&key.partition)?;
     check_url_key(&key.row)?;
     if has_body {
-        // A delete of a key that cannot exist finds nothing, so only writes of
-        // entities are held to the length.
+        // A delete of a key that cannot exist finds nothing, so only writes of entities are checked
+        // for the length.
         check_key_length(&key.partition)?;
         check_key_length(&key.row)?;
     }
     Ok(())
 }
 
-/// Plans a change set: one table, one partition, each row once. `None` for an
-/// empty one.
+/// Plans a change set: one table, one partition, each row once. `None` for an empty one.
 ///
 /// # Errors
 /// The first operation's error, with its index:

@@ -1,18 +1,17 @@
-//! The methods that a resource answers, which a 405 names (RFC 9110, 15.5.6).
+//! The methods that a resource supports, which a 405 lists (RFC 9110, 15.5.6).
 
 use super::options::Options;
 use super::target::Resource;
 
-/// What `Allow` says about a resource, in the order in which clients think of
-/// them. Every resource answers the preflight of CORS. An entity answers POST
-/// only as the disguise of another verb (protocol §3.9), so POST is not named.
+/// Returns the value of `Allow`. Every resource supports the preflight of CORS. An entity supports
+/// POST only for verb tunnelling (protocol §3.9), so POST is not listed.
 pub fn methods(resource: &Resource, options: &Options) -> &'static str {
     let comp = options.any_case("comp").map(str::to_ascii_lowercase);
     match (resource, comp.as_deref()) {
         (Resource::Service, Some("properties")) => "GET, HEAD, PUT, OPTIONS",
         (Resource::Service, Some("stats")) => "GET, HEAD, OPTIONS",
         (Resource::EntitySet(_), Some("acl")) => "GET, HEAD, PUT, OPTIONS",
-        // Nothing but errors is there to be had.
+        // Every request to it is an error.
         (Resource::EntitySet(_), Some(_))
         | (Resource::Service | Resource::Metadata | Resource::BelowTable { .. }, _) => "OPTIONS",
         (Resource::Tables | Resource::EntitySet(_), _) => "GET, POST, OPTIONS",

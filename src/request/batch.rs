@@ -12,7 +12,7 @@ use crate::codec::multipart::{self, InnerRequest, Part, PartHeaders};
 use crate::error::{Code, Error, Result};
 use crate::model::TableName;
 
-/// Operations of a change set at most.
+/// Maximum operations of a change set.
 pub const MAX_OPERATIONS: usize = 100;
 
 /// A batch: one change set, or one query.
@@ -28,8 +28,7 @@ pub enum Batch {
 }
 
 impl Batch {
-    /// The name of the table that it is about: that of its first operation, as all
-    /// must have the same.
+    /// The table: that of the first operation, as all must have the same.
     pub(crate) fn table(&self) -> Option<&str> {
         match self {
             Batch::ChangeSet { parts, .. } => parts.first().map(|part| part.wanted.table.as_str()),
@@ -47,8 +46,7 @@ impl Batch {
 pub struct Printing {
     pub format: Format,
     pub prefer: Option<Prefer>,
-    /// From the nested HTTP headers, where it is echoed; not from the MIME
-    /// headers, where it is not.
+    /// From the nested HTTP headers, which are echoed; not from the MIME headers, which are not.
     pub content_id: Option<String>,
 }
 
@@ -120,7 +118,7 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
     Ok(Batch::ChangeSet { parts: understood, failure })
 }
 
-/// As recorded: a part in which there is nothing fails without an index.
+/// As recorded: an empty part fails without an index.
 fn empty_part(head: &Head) -> FailedPart {
     let printing = Printing { format: format_of(head), prefer: None, content_id: None };
     FailedPart { error: Code::BodyNotUnderstood.into(), printing }
@@ -130,8 +128,8 @@ fn format_of(head: &Head) -> Format {
     Format::negotiate(head, &Options::parse(&head.query).unwrap_or_default())
 }
 
-/// The format of the part before: the parts of a batch differ from each other in
-/// their Accept header at most, and mostly not even there.
+/// The format of the previous part: parts of a batch can differ in their Accept header only, and
+/// mostly do not.
 #[derive(Default)]
 struct Formats(Option<(String, Format)>);
 
@@ -177,8 +175,7 @@ fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &He
     operation::on_resource(&inner, verb, &resource)
 }
 
-/// What a change set may hold. Tables can neither be made nor dropped nor
-/// listed in a batch.
+/// Reads an operation of a change set. Operations on tables are not allowed in a batch.
 fn only_write(operation: Operation) -> Result<EntityWrite> {
     match operation {
         Operation::Write(write) => Ok(write),
@@ -187,7 +184,7 @@ fn only_write(operation: Operation) -> Result<EntityWrite> {
     }
 }
 
-/// As recorded: what is no table's name is found out first.
+/// As recorded: an invalid table name is found first.
 fn not_in_a_batch(operation: &Operation) -> Error {
     match operation {
         Operation::BelowTable { table, .. } => TableName::parse(table).err(),
@@ -196,7 +193,7 @@ fn not_in_a_batch(operation: &Operation) -> Error {
     .unwrap_or_else(|| Code::NotImplemented.into())
 }
 
-/// What may stand outside a change set.
+/// Reads an operation outside of a change set.
 fn only_query(operation: Operation) -> Result<Operation> {
     match operation {
         Operation::GetEntity { .. } | Operation::QueryEntities { .. } => Ok(operation),
@@ -204,9 +201,8 @@ fn only_query(operation: Operation) -> Result<Operation> {
     }
 }
 
-/// The head of an inner request: its own headers, under the version and, unless
-/// it has its own, the Accept header of the outer one. Inner versions, dates
-/// and request ids are ignored.
+/// Returns the head of an inner request: its own headers, with the version and, unless it has its
+/// own, the Accept header of the outer request. Inner versions, dates and request ids are ignored.
 fn inner_head<'a>(outer: &'a Head<'_>, request: &'a InnerRequest<'_>) -> Head<'a> {
     let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
     let mut head = Head {

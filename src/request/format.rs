@@ -1,4 +1,4 @@
-//! Which form the answer takes (protocol §4.1).
+//! Content negotiation: the format of the answer (protocol §4.1).
 
 use super::head::{ApiVersion, Head, JSON, JSON_ONLY, MINIMAL_ETAG};
 use super::options::Options;
@@ -7,18 +7,18 @@ use crate::codec::atom::write::Style;
 use crate::codec::json::write::Metadata;
 use crate::error::Code;
 
-/// The negotiated form of bodies. A refusal is kept until a body is needed:
-/// operations without one never look at it.
+/// The negotiated format of bodies. An error is kept until a body is needed: operations without one
+/// never report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
     chosen: Result<Representation, Code>,
-    /// How errors are printed when nothing acceptable was found, or anything would be.
+    /// How errors are printed if nothing acceptable was found, or everything is.
     fallback: Representation,
-    /// Whether errors are printed so although documents are not.
+    /// Whether `errors` is used although documents have another format.
     prefers_fallback: bool,
 }
 
-/// A form that documents can have.
+/// A format of documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Representation {
     Json(Metadata),
@@ -34,7 +34,7 @@ impl Format {
         };
         let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
         let accept = head.list("accept");
-        // As recorded: whoever takes anything gets documents in JSON, and errors in XML.
+        // As recorded: a client that accepts everything gets documents in JSON, and errors in XML.
         let takes_anything = wanted.is_none()
             && version.is_named()
             && version.at_least(JSON_ONLY)
@@ -53,15 +53,15 @@ impl Format {
         Self { chosen: Err(code), fallback, prefers_fallback: false }
     }
 
-    /// The form of a successful answer.
+    /// Returns the format of a successful answer.
     ///
     /// # Errors
-    /// Why nothing acceptable can be produced.
+    /// Why no acceptable format can be produced.
     pub(crate) fn for_body(self) -> Result<Representation, Code> {
         self.chosen
     }
 
-    /// The form of errors.
+    /// Returns the format of errors.
     pub(crate) fn for_errors(self) -> Representation {
         match self.chosen {
             Ok(chosen) if !self.prefers_fallback => chosen,
@@ -70,7 +70,7 @@ impl Format {
     }
 }
 
-/// What a client gets that does not say what it wants.
+/// The format for a client that accepts everything.
 fn default(version: ApiVersion) -> Representation {
     match atom(version) {
         Ok(style) => Representation::Atom(style),
@@ -78,9 +78,9 @@ fn default(version: ApiVersion) -> Representation {
     }
 }
 
-/// The layout of Atom documents, sent or asked for, or why there are none:
-/// since 2015-12-11 by rule. A request without a version is one of the oldest
-/// (UNVERIFIED 17). Nothing else decides where Atom is refused.
+/// Returns the layout of Atom documents in either direction, or why there are none: from 2015-12-11
+/// on they are refused. A request without a version counts as one of the oldest (UNVERIFIED 17).
+/// Atom is refused nowhere else.
 ///
 /// # Errors
 /// [`Code::AtomFormatNotSupported`].
@@ -92,11 +92,11 @@ pub(crate) fn atom(version: ApiVersion) -> Result<Style, Code> {
     }
 }
 
-/// Media types of an Accept header that are looked at.
+/// Maximum media types of an Accept header that are read.
 const MAX_TYPES: usize = 32;
 
-/// The first media type, by quality and then by position, that can be served;
-/// if none can, the reason for the first.
+/// Returns the first supported media type, by quality and then by position; if there is none, the
+/// error of the first.
 fn choose(version: ApiVersion, accept: &str) -> Result<Representation, Code> {
     let mut best: Option<(f32, Result<Representation, Code>)> = None;
     for media_type in accept.split(',').take(MAX_TYPES) {
@@ -120,7 +120,7 @@ fn quality(media_type: &str) -> f32 {
     parameter(media_type, "q").and_then(|q| q.parse().ok()).unwrap_or(1.0)
 }
 
-/// A parameter of a media type.
+/// Returns a parameter of a media type.
 pub(crate) fn parameter<'a>(media_type: &'a str, name: &str) -> Option<&'a str> {
     media_type.split(';').skip(1).find_map(|p| {
         let (n, value) = p.split_once('=')?;
@@ -141,13 +141,12 @@ fn serve(version: ApiVersion, media_type: &str) -> Result<Representation, Code> 
     }
 }
 
-/// Whether a name is one of these, without case.
+/// Whether a name is one of these, ignoring case.
 fn is_any(name: &str, known: &[&str]) -> bool {
     known.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether there is JSON, sent or asked for. Nothing else decides where it is
-/// refused.
+/// Checks that the version has JSON, in either direction. JSON is refused nowhere else.
 ///
 /// # Errors
 /// [`Code::JsonFormatNotSupported`] before 2013-08-15.
@@ -171,7 +170,7 @@ fn json(version: ApiVersion, level: Option<&str>) -> Result<Metadata, Code> {
     }
 }
 
-/// Whether the client wants created entities and tables back.
+/// Whether the client wants created entities and tables in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefer {
     Content,
@@ -179,9 +178,8 @@ pub enum Prefer {
 }
 
 impl Prefer {
-    /// Reads the Prefer header, which means something since 2013-08-15. For what is posted
-    /// it decides whether there is content; for updates, which have none, that they have
-    /// none is confirmed, as recorded.
+    /// Reads the Prefer header, which has an effect since 2013-08-15. For POST it decides whether
+    /// there is content; updates never have content, and confirm return-no-content, as recorded.
     pub(crate) fn of(head: &Head) -> Option<Self> {
         let prefer = head.list("prefer")?;
         let is_known = head.version().is_ok_and(|version| version.at_least(JSON));
@@ -201,7 +199,7 @@ impl Prefer {
         })
     }
 
-    /// What Preference-Applied says.
+    /// Returns the value of Preference-Applied.
     pub(crate) const fn applied(self) -> &'static str {
         match self {
             Prefer::Content => "return-content",

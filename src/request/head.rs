@@ -7,11 +7,11 @@ use chrono::NaiveDate;
 
 use crate::error::{Code, Result};
 
-/// Everything of a request but its body.
+/// Everything of a request except its body.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Head<'a> {
     pub method: Cow<'a, str>,
-    /// The path as sent: still percent-encoded, which signatures cover.
+    /// The path as sent: still percent-encoded, as signatures cover it.
     pub path: Cow<'a, str>,
     /// The query string as sent, without the question mark.
     pub query: Cow<'a, str>,
@@ -19,23 +19,22 @@ pub struct Head<'a> {
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// Whether the client's connection is encrypted.
     pub secure: bool,
-    /// Where the client's connection comes from; `None` where a trusted proxy
-    /// does not say so.
+    /// The address of the client; `None` if a trusted proxy does not report it.
     pub peer: Option<IpAddr>,
 }
 
 impl Head<'_> {
-    /// The first header with this lower-case name.
+    /// Returns the first header with this lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
-    /// Every header with this lower-case name.
+    /// Returns every header with this lower-case name.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
-    /// The list that all headers with this lower-case name make together.
+    /// Returns the combined list of all headers with this lower-case name.
     pub(crate) fn list(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut lines = self.headers.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_ref());
         let first = lines.next()?;
@@ -45,25 +44,23 @@ impl Head<'_> {
         })
     }
 
-    /// The value of the Host header.
+    /// Returns the value of the Host header.
     pub(crate) fn host(&self) -> &str {
         self.header("host").unwrap_or("localhost")
     }
 
-    /// The version of a shared access signature: `api-version`, else `sv`. A
-    /// version needs no escapes, so none are read.
+    /// Returns the version in a SAS: `api-version`, else `sv`. A version needs no escapes, so none
+    /// are decoded.
     fn signed_version(&self) -> Option<&str> {
         let parameter =
             |name: &str| self.query.split('&').find_map(|p| p.strip_prefix(name)?.strip_prefix('='));
         parameter("sig").and_then(|_| parameter("api-version").or_else(|| parameter("sv")))
     }
 
-    /// The API version that the request names: in its header, else in its
-    /// signature.
+    /// Returns the API version of the request: that of its header, else of its SAS.
     ///
     /// # Errors
-    /// [`Code::InvalidHeaderValue`] for what is no date, or one before
-    /// 2009-04-14.
+    /// [`Code::InvalidHeaderValue`] for an invalid date, or one before 2009-04-14.
     pub fn version(&self) -> Result<ApiVersion> {
         match self.header("x-ms-version") {
             Some(named) => ApiVersion::parse(Some(named)),
@@ -72,8 +69,7 @@ impl Head<'_> {
     }
 }
 
-/// An API version: a date. Absent means that the client named none; then
-/// formats follow the client's Accept header (UNVERIFIED 17).
+/// An API version: a date. Without one, formats follow the client's Accept header (UNVERIFIED 17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiVersion(Option<Date>);
 
@@ -91,7 +87,7 @@ pub(crate) const JSON_ONLY: &str = "2015-12-11";
 pub(crate) const UPSERT: &str = "2011-08-18";
 /// First version whose 401 carries a bearer challenge.
 pub(crate) const CHALLENGE: &str = "2020-12-06";
-/// The version that answers carry when the request named none.
+/// The version in answers to a request without one.
 pub(crate) const DEFAULT: &str = "2019-02-02";
 const OLDEST: &str = "2009-04-14";
 
@@ -104,8 +100,8 @@ impl ApiVersion {
         }
     }
 
-    /// Whether the request runs under rules that came with `version`. A request
-    /// without a version has the newest rules.
+    /// Whether the request uses rules that came with `version`. A request without a version uses
+    /// the newest rules.
     pub(crate) fn at_least(&self, version: &str) -> bool {
         self.0.is_none_or(|own| own.as_slice() >= version.as_bytes())
     }
@@ -115,7 +111,7 @@ impl ApiVersion {
         self.0.is_some()
     }
 
-    /// What the answer's `x-ms-version` says.
+    /// Returns the value of `x-ms-version` in the answer.
     pub fn echo(&self) -> &str {
         self.0.as_ref().and_then(|date| std::str::from_utf8(date).ok()).unwrap_or(DEFAULT)
     }

@@ -1,5 +1,5 @@
-//! Head and body to a [`Request`]: what the caller wants, without a promise
-//! that it is sensible; `plan` judges that.
+//! Converts head and body to a [`Request`]: what the client wants, syntactically valid; `plan`
+//! checks its meaning.
 
 pub mod allow;
 pub mod batch;
@@ -21,7 +21,7 @@ use crate::metrics::OperationLabel;
 use batch::Batch;
 use verb::Verb;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RequestKind {
     One(Operation),
@@ -29,7 +29,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// What metrics, logs and traces call it.
+    /// Returns its name in metrics, logs and traces.
     pub(crate) const fn label(&self) -> OperationLabel {
         match self {
             RequestKind::One(operation) => operation.label(),
@@ -39,7 +39,7 @@ impl RequestKind {
     }
 }
 
-/// A request that was understood.
+/// A request that was parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     pub wanted: RequestKind,
@@ -47,10 +47,10 @@ pub struct Request {
     pub prefer: Option<Prefer>,
 }
 
-/// Reads a request whose head has been authenticated.
+/// Parses a request whose head has been authenticated.
 ///
 /// # Errors
-/// Whatever makes the request not understood; see the modules.
+/// Those of the modules below.
 pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request> {
     let operation::Context { head, options, .. } = context;
     let verb = Verb::of(head)?;
@@ -60,7 +60,7 @@ pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request
     Ok(Request { wanted, format, prefer })
 }
 
-/// Reads what a request wants done.
+/// Parses the operation.
 ///
 /// # Errors
 /// Those of [`operation::on_resource`] and [`batch::read`].

@@ -15,7 +15,7 @@ use crate::error::{Code, Error, Result};
 use crate::metrics::OperationLabel;
 use crate::model::{IfMatch, Key};
 
-/// What a request wants done. Names and keys are as sent, unchecked.
+/// What a request asks for. Names and keys are as sent, unchecked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
     QueryTables(QueryOptions),
@@ -28,7 +28,7 @@ pub enum Operation {
     DeleteTable {
         name: String,
     },
-    /// `partition` comes from a URL with half a key.
+    /// `partition` comes from a URL with a PartitionKey only.
     QueryEntities {
         table: String,
         partition: Option<String>,
@@ -50,8 +50,7 @@ pub enum Operation {
     GetProperties(Layout),
     SetProperties(ServiceProperties),
     GetStats,
-    /// A path below a table; the table, and whether a set is queried there, decide which
-    /// error it is.
+    /// A path below a table. The error depends on the table, and on whether a set is queried there.
     BelowTable {
         table: String,
         is_query: bool,
@@ -59,7 +58,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What metrics, logs and traces call it.
+    /// Returns its name in metrics, logs and traces.
     pub(crate) const fn label(&self) -> OperationLabel {
         match self {
             Operation::QueryTables(_) => OperationLabel::QueryTables,
@@ -84,7 +83,7 @@ impl Operation {
 pub struct EntityWrite {
     pub table: String,
     pub verb: WriteVerb,
-    /// The key of the URL; an insert has its keys in the body.
+    /// The key in the URL; an insert has its keys in the body.
     pub key: Option<Key>,
     /// Nothing for a delete.
     pub body: Option<ValidatedEntity>,
@@ -104,13 +103,12 @@ impl EntityWrite {
     }
 }
 
-/// An entity as a body describes it. Keys may be missing: an update takes them
-/// from its URL.
+/// An entity in a body. Keys may be missing: an update takes them from its URL.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValidatedEntity {
     pub partition: Option<String>,
     pub row: Option<String>,
-    /// What is wrong with them is told after what is wrong with the keys.
+    /// Errors of the properties are reported after those of the keys.
     pub properties: Result<ValidatedProperties>,
 }
 
@@ -123,7 +121,7 @@ pub enum WriteVerb {
     Delete,
 }
 
-/// What reading an operation takes, inside a batch or outside.
+/// What is needed to parse an operation, inside a batch or outside.
 pub struct Context<'a> {
     pub head: &'a Head<'a>,
     pub options: &'a Options<'a>,
@@ -131,12 +129,12 @@ pub struct Context<'a> {
     pub max_comparisons: usize,
 }
 
-/// Reads an operation that is no batch.
+/// Parses an operation that is not a batch.
 ///
 /// # Errors
-/// [`Code::MethodNotAllowed`] for a verb that the resource does not know,
-/// [`Code::NotImplemented`] for what later versions of Rowhouse will answer, and
-/// the errors of bodies, options and conditions.
+/// [`Code::MethodNotAllowed`] for a verb that the resource does not support,
+/// [`Code::NotImplemented`] for what later versions of Rowhouse will support, and the errors of
+/// bodies, options and conditions.
 pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
     let query = || context.options.query(context.max_comparisons);
     let name = String::clone;
@@ -215,7 +213,7 @@ fn policies(context: &Context<'_>, verb: Verb, table: &str) -> Result<Operation>
     match verb {
         Verb::Get | Verb::Head => Ok(Operation::GetPolicies { table: table.to_owned() }),
         Verb::Put => {
-            // As recorded: this operation alone insists on an Accept header for XML.
+            // As recorded: only this operation requires an Accept header for XML.
             let accept = context.head.header("accept").unwrap_or("application/xml");
             if !accept.to_ascii_lowercase().contains("xml") {
                 return Err(Code::MediaTypeNotSupported.into());
@@ -236,7 +234,7 @@ fn insert(context: &Context<'_>, table: &str) -> Result<EntityWrite> {
     })
 }
 
-/// Whether a path is the name of a set of entities and nothing more.
+/// Whether a path is just the name of a set of entities.
 fn is_name(path: &str) -> bool {
     let name = path.strip_suffix("()").unwrap_or(path);
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())
@@ -285,8 +283,8 @@ fn refuse_conditions(head: &Head) -> Result<()> {
     Ok(())
 }
 
-/// `key`: that of the URL, if it names the entity. Only what is inserted, which has
-/// its key in the body, keeps the order of its properties, as recorded.
+/// `key`: that of the URL, if it names the entity. Only an insert, which has its key in the body,
+/// keeps the order of its properties, as recorded.
 fn entity(context: &Context<'_>, key: Option<&Key>) -> Result<ValidatedEntity> {
     let mut body = match body_form(context)? {
         BodyForm::Json => json::entity(context.body),
@@ -311,8 +309,7 @@ fn new_table(context: &Context<'_>) -> Result<String> {
     }
 }
 
-/// Whether what is in this character set is UTF-8 too. Text in any other would be
-/// taken for what it is not.
+/// Whether text in this character set is valid as UTF-8. Text in any other would be misread.
 fn is_utf8(charset: &str) -> bool {
     let charset = charset.trim_matches('"');
     ["utf-8", "utf8", "us-ascii", "ascii"].iter().any(|known| known.eq_ignore_ascii_case(charset))
@@ -323,8 +320,8 @@ enum BodyForm {
     Atom,
 }
 
-/// The form that a body is declared to have or, without a declaration, looks
-/// like (protocol §4.1).
+/// Returns the declared format of a body or, without a declaration, the format that it looks like
+/// (protocol §4.1).
 fn body_form(context: &Context<'_>) -> Result<BodyForm> {
     let declared = context.head.header("content-type").unwrap_or_default();
     let name = declared.split(';').next().unwrap_or_default().trim();

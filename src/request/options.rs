@@ -17,7 +17,7 @@ pub struct Options<'a> {
 /// The parameters of an empty query string.
 pub static NO_OPTIONS: Options<'static> = Options { pairs: Vec::new() };
 
-/// What a query asks for, each option still on its own.
+/// The options of a query, each still on its own.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct QueryOptions {
     pub filter: Option<Expr>,
@@ -29,7 +29,7 @@ pub struct QueryOptions {
     pub next_table: Option<String>,
 }
 
-/// Parameters at most; more are refused.
+/// Maximum number of parameters.
 const MAX_PARAMETERS: usize = 64;
 
 impl<'a> Options<'a> {
@@ -39,14 +39,14 @@ impl<'a> Options<'a> {
     /// [`Code::InvalidQueryParameterValue`] for broken escapes, bytes that are
     /// not UTF-8 and a bad `timeout`; [`Code::InvalidInput`] for a system option
     /// given twice or unknown; [`Code::NotImplemented`] for those of OData that
-    /// the service lacks (UNVERIFIED 10).
+    /// the service does not support (UNVERIFIED 10).
     pub fn parse(query: &'a str) -> Result<Self> {
         let (options, flaw) = Self::read(query);
         flaw.map_or(Ok(options), Err)
     }
 
-    /// As [`Options::parse`], but with what was understood beside what was not: a
-    /// signature and the form of the answer do not depend on the other parameters.
+    /// As [`Options::parse`], but also returns what was understood before an error: a SAS and the
+    /// format of the answer do not depend on the other parameters.
     pub(crate) fn read(query: &'a str) -> (Self, Option<Error>) {
         let mut options = Self::default();
         let mut flaw = None;
@@ -90,22 +90,22 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Every parameter in the order sent.
+    /// Returns every parameter in the order sent.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
     }
 
-    /// The value of a parameter whose name may be in any case.
+    /// Returns the value of a parameter, ignoring the case of its name.
     pub(crate) fn any_case(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_ref())
     }
 
-    /// The `$select` option, which point reads honour too.
+    /// Returns the `$select` option, which point reads support too.
     ///
     /// # Errors
     /// [`Code::InvalidInput`] for more names than an entity can have, or too long ones.
@@ -113,7 +113,7 @@ impl<'a> Options<'a> {
         self.get("$select").map(select).transpose()
     }
 
-    /// The options of a query.
+    /// Returns the options of a query.
     ///
     /// # Errors
     /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, and the errors of
@@ -150,7 +150,7 @@ fn top(text: &str) -> Result<usize> {
 
 fn select(text: &str) -> Result<Select> {
     const MAX_NAMES: usize = 255;
-    /// Bytes: each entity of a page repeats the names that it lacks.
+    /// Maximum bytes: each entity of a page repeats the names that it lacks.
     const MAX_TEXT: usize = 16 * 1024;
     if text.len() > MAX_TEXT {
         return Err(Code::InvalidInput.into());
@@ -165,7 +165,7 @@ fn select(text: &str) -> Result<Select> {
     }
     names.sort_unstable_by(|a, b| ordinal(a, b));
     names.dedup();
-    // As sent; white space at the end of an address is no part of it.
+    // As sent; white space at the end of an address is not part of it.
     Ok(Select { names, shown: escape_lightly(text.trim_end()) })
 }
 

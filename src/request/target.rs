@@ -1,5 +1,4 @@
-//! Which account and which of its resources a request addresses
-//! (protocol §1).
+//! The account and the resource that a request addresses (protocol §1).
 
 use std::borrow::Cow;
 
@@ -11,7 +10,7 @@ use crate::request::Head;
 /// The addressed resource, keys decoded, names unchecked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
-    /// `/`, which carries the service's properties and stats.
+    /// `/`: the service's properties and stats.
     Service,
     /// `/Tables`.
     Tables,
@@ -27,12 +26,12 @@ pub enum Resource {
     Batch,
     /// `/$metadata`.
     Metadata,
-    /// `/name/…`: a client that takes a table's address for the service's.
+    /// `/name/…`: the client takes a table's address for the service's.
     BelowTable { table: String, rest: String },
 }
 
 impl Resource {
-    /// The table whose entities this is, as it is spelled.
+    /// Returns the name of the table whose entities this is, as spelled.
     pub(crate) fn table(&self) -> Option<&str> {
         match self {
             Self::EntitySet(table)
@@ -50,17 +49,16 @@ pub struct Target {
     pub account: String,
     /// Addressed as `{account}-secondary`: reads only.
     pub secondary: bool,
-    /// Scheme, host and, in path style, the account: what addresses in answers
-    /// begin with.
+    /// Scheme, host and, in path style, the account: the prefix of addresses in answers.
     pub base: String,
     /// Whether the account is the first segment of the path.
     pub path_style: bool,
     pub resource: Resource,
 }
 
-/// How host names tell accounts.
+/// How host names map to accounts.
 pub trait Accounts {
-    /// Whether there is an account of this name.
+    /// Whether an account with this name exists.
     fn exists(&self, name: &str) -> bool;
     /// Suffixes of hosts whose first label is an account.
     fn host_suffixes(&self) -> &[String];
@@ -100,11 +98,11 @@ pub fn resolve(head: &Head, accounts: &impl Accounts) -> Result<Target> {
     })
 }
 
-/// Bytes of a host at most: a name has 253 and a port five, and each entity of a page
-/// may repeat them.
+/// Maximum bytes of a host: a name has 253 and a port five, and each entity of a page may repeat
+/// them.
 const MAX_HOST: usize = 300;
 
-/// There is one host. Of several, a proxy may have taken another for the account's.
+/// Requires one host. Of several, a proxy may have used another to find the account.
 fn check_host(head: &Head) -> Result<()> {
     let mut hosts = head.all("host");
     let host = hosts.next().unwrap_or_default();
@@ -129,14 +127,14 @@ pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
     let is_account = |segment: &str| outer.path_style && split_secondary(segment).0 == outer.account;
     let path = match path.split_once('/') {
         Some((segment, rest)) if is_account(segment) => rest,
-        // Without a host, a table could have this name.
+        // Without a host, this could be the name of a table.
         None if absolute.is_some() && is_account(path) => "",
         _ => path,
     };
     resource(path, &outer.account)
 }
 
-/// What follows the scheme of an absolute address. A key may hold `://` too.
+/// Returns what follows the scheme of an absolute address. A key may contain `://` too.
 fn without_scheme(address: &str) -> Option<&str> {
     let colon = memchr::memchr(b':', address.as_bytes())?;
     let (scheme, rest) = address.split_at(colon);
@@ -151,9 +149,8 @@ fn split_secondary(name: &str) -> (&str, bool) {
 /// What follows the account in the service's own host names.
 const CONVENTION: &str = "table.";
 
-/// The account that a host name stands for, if it stands for one: its first
-/// label before a configured suffix, or before `.table.` if there is such an
-/// account.
+/// Returns the account of a host name, if it has one: its first label before a configured suffix,
+/// or before `.table.` if such an account exists.
 fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool)> {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let (label, rest) = name.split_once('.')?;
@@ -167,11 +164,10 @@ fn account_of_host(host: &str, accounts: &impl Accounts) -> Option<(String, bool
     (configured || accounts.exists(account)).then(|| (account.to_owned(), secondary))
 }
 
-/// Reads the path below the account. Decoding comes first, so that `%27%27`
-/// is a doubled quote; quotes protect every other character. A slash at the end
-/// changes nothing, as recorded.
+/// Parses the path below the account. It is decoded first, so that `%27%27` is a doubled quote;
+/// quotes protect every other character. A trailing slash changes nothing, as recorded.
 fn resource(path: &str, account: &str) -> Result<Resource> {
-    // The SDK for Java adds one to an endpoint that ends with a slash.
+    // The SDK for Java adds one if the endpoint ends with a slash.
     let path = path.strip_prefix('/').unwrap_or(path);
     let decoded = percent_decode(path).ok_or(Code::QuerySyntax)?;
     let split = decoded.find(['(', '/']).unwrap_or(decoded.len());
@@ -192,7 +188,7 @@ fn resource(path: &str, account: &str) -> Result<Resource> {
     }
 }
 
-/// The error of key predicates that are not the keys of a table's entities, as recorded.
+/// Returns the error of invalid key predicates, as recorded.
 pub(crate) fn key_count_mismatch(account: &str, table: &str) -> Error {
     Error::with_message(
         Code::KeyCountMismatch,
@@ -203,7 +199,7 @@ pub(crate) fn key_count_mismatch(account: &str, table: &str) -> Error {
     )
 }
 
-/// `None` for keys that are not those of an entity.
+/// `None` if they are not the keys of an entity.
 fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
     let (keys, tail) = key_predicate(rest)?;
     if !matches!(tail, "" | "/") {
@@ -231,7 +227,7 @@ fn keyed(name: &str, rest: &str, is_tables: bool) -> Result<Option<Resource>> {
 /// A key of a predicate: its name, if it has one, and its value.
 type NamedKey<'a> = (Option<&'a str>, Cow<'a, str>);
 
-/// Reads `(name='value',…)` or `('value')`; returns what follows it.
+/// Parses `(name='value',…)` or `('value')`; returns what follows it.
 fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
     let mut rest = text.strip_prefix('(').ok_or(Code::QuerySyntax)?;
     let mut keys = Vec::with_capacity(2);
@@ -254,7 +250,7 @@ fn key_predicate(text: &str) -> Result<(Vec<NamedKey<'_>>, &str)> {
     }
 }
 
-/// Reads up to the closing quote; a quote inside is doubled.
+/// Parses up to the closing quote; a quote inside is doubled.
 fn quoted(text: &str) -> Result<(Cow<'_, str>, &str)> {
     let mut value = Cow::Borrowed("");
     let mut rest = text;

@@ -3,7 +3,7 @@
 use super::head::Head;
 use crate::error::{Code, Result};
 
-/// What is to be done to the resource. PATCH and MERGE are one.
+/// The verb of a request. PATCH and MERGE are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -16,7 +16,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The verb that a request means.
+    /// Returns the verb of a request.
     ///
     /// # Errors
     /// [`Code::UnsupportedHttpVerb`], and the three errors of X-HTTP-Method.
@@ -29,7 +29,7 @@ impl Verb {
         }
     }
 
-    /// The verb of a method and the X-HTTP-Method headers beside it.
+    /// Returns the verb of a method with its X-HTTP-Method headers.
     ///
     /// # Errors
     /// As [`Verb::of`].

@@ -8,7 +8,7 @@ use crate::codec::multipart::InnerAnswer;
 use crate::error::{Code, Error};
 use crate::request::{Head, Prefer, Representation};
 
-/// A response, before the headers that every response carries.
+/// A response without the headers that every response carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub status: u16,
@@ -16,15 +16,15 @@ pub(crate) struct Answer {
     pub reason: Option<&'static str>,
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
-    /// Why the request was refused, if it was; of a batch, why its operations
-    /// were. Nothing of it is sent, it is counted and logged.
+    /// The error, if the request was refused; of a batch, those of its operations. It is counted
+    /// and logged, never sent.
     pub refusal: Option<Code>,
 }
 
 pub(crate) const CONTENT_TYPE: &str = "Content-Type";
-/// The type of the documents of operations that speak XML.
+/// The Content-Type of the documents of XML operations.
 pub(crate) const XML: &str = "application/xml";
-/// The type of XML errors of the table layer.
+/// The Content-Type of XML errors of the table layer.
 const TABLE_XML: &str = "application/xml;charset=utf-8";
 pub(crate) const ETAG: &str = "ETag";
 pub(crate) const LOCATION: &str = "Location";
@@ -35,7 +35,7 @@ const NOSNIFF: (&str, &str) = ("X-Content-Type-Options", "nosniff");
 const NO_CACHE: (&str, &str) = ("Cache-Control", "no-cache");
 
 impl Answer {
-    /// An answer of the table layer without a body.
+    /// Returns an answer of the table layer without a body.
     pub(crate) fn empty(status: u16) -> Self {
         let mut answer = Self { headers: Vec::with_capacity(8), ..Self::bare(status) };
         answer.push_pair(NO_CACHE);
@@ -43,53 +43,51 @@ impl Answer {
         answer
     }
 
-    /// An answer of the table layer with a document.
+    /// Returns an answer of the table layer with a document.
     pub(crate) fn document(status: u16, content_type: &'static str, body: String) -> Self {
         Self::empty(status).with(CONTENT_TYPE, content_type).with_body(body.into_bytes())
     }
 
-    /// An answer of an operation that speaks XML: none of the headers of the
-    /// table layer.
+    /// Returns an answer of an XML operation, without the headers of the table layer.
     pub(crate) fn bare(status: u16) -> Self {
         Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
     }
 
-    /// A document of an operation that speaks XML.
+    /// Returns a document of an XML operation.
     pub(crate) fn xml(status: u16, body: String) -> Self {
         Self::bare(status).with(CONTENT_TYPE, XML).with_body(body.into_bytes())
     }
 
-    /// A refusal by an operation that speaks XML.
+    /// Returns the error of an XML operation.
     pub(crate) fn xml_refusal(error: &Error, context: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::xml(error, context));
-        // As recorded: the message is the reason phrase too.
+        // As recorded: the message is also the reason phrase.
         let refusal = Some(error.code);
         Self { reason: Some(facts.message), refusal, ..answer }
             .with("x-ms-error-code", facts.code)
             .with_pause(error)
     }
 
-    /// The refusal of a version that is none, by a front end that does not look at Accept.
+    /// Refuses an invalid version, by a front end that does not read Accept.
     pub(crate) fn unknown_version(error: &Error, context: &ErrorContext<'_>) -> Self {
         let facts = error.code.facts();
         let answer = Self::xml(facts.status, failure::front_end_xml(error, context));
         Self { reason: Some(facts.message), refusal: Some(error.code), ..answer }
     }
 
-    /// The status that says what became of the request: where a batch was refused,
-    /// that of the part inside.
+    /// Returns the status that describes the result: of a refused batch, that of the part inside.
     pub(crate) fn outcome(&self) -> u16 {
         self.refusal.map_or(self.status, |code| code.facts().status)
     }
 
-    /// The same answer with one more header.
+    /// Adds a header.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// The same answer with this body.
+    /// Sets the body.
     pub(crate) fn with_body(mut self, body: Vec<u8>) -> Self {
         self.body = body;
         self
@@ -99,8 +97,8 @@ impl Answer {
         self.headers.push((name, value.into()));
     }
 
-    /// A refusal by the table layer. Errors raised before an operation starts
-    /// carry no Cache-Control (protocol §2.2).
+    /// Returns an error of the table layer. Errors raised before an operation starts have no
+    /// Cache-Control (protocol §2.2).
     pub(crate) fn refusal(
         error: &Error,
         representation: Representation,
@@ -117,7 +115,7 @@ impl Answer {
         if is_early(error.code) {
             answer.headers.retain(|(name, _)| *name != NO_CACHE.0);
         }
-        // As recorded: these are found out before the preference is read.
+        // As recorded: these errors are found before the preference is read.
         let found_out_before =
             matches!(error.code, Code::TableNotFound | Code::ConditionNotMet | Code::InvalidEtag);
         if let Some(prefer) = prefer.filter(|_| !found_out_before) {
@@ -126,13 +124,13 @@ impl Answer {
         answer.with_pause(error)
     }
 
-    /// Whoever finds the server busy is told when to come back.
+    /// A busy server tells clients when to retry.
     fn with_pause(self, error: &Error) -> Self {
         if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }
 
-    /// A refusal before the table layer is reached: authentication. JSON where
-    /// the client speaks it, else XML; always with the code as a header.
+    /// Returns an error raised before the table layer is reached: authentication. The body is JSON
+    /// if the client accepts it, else XML; a header always has the code.
     pub(crate) fn front_door(
         error: &Error,
         head: &Head,
@@ -146,7 +144,7 @@ impl Answer {
         } else {
             ("application/xml", failure::xml(error, context))
         };
-        // As recorded: the message is the reason phrase too.
+        // As recorded: the message is also the reason phrase.
         let reason = Some(facts.message);
         let body = body.into_bytes();
         let answer = Self { reason, body, refusal: Some(error.code), ..Self::bare(facts.status) }
@@ -161,9 +159,9 @@ impl Answer {
         }
     }
 
-    /// The same answer as a part of a batch. The data service version there
-    /// tells inserts, queries and errors from updates (protocol §8.3), unless
-    /// the document has one of its own.
+    /// Returns this answer as a part of a batch. The data service version there distinguishes
+    /// inserts, queries and errors from updates (protocol §8.3), unless the document has a version
+    /// of its own.
     pub(crate) fn into_inner(
         self,
         data_service_version: &'static str,
@@ -191,7 +189,7 @@ impl Answer {
     }
 }
 
-/// What a client without credentials is told where no issuer is configured.
+/// The challenge for clients without credentials if no issuer is configured.
 const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize \
                          resource_id=https://storage.azure.com";
 

@@ -1,5 +1,5 @@
-//! Who asks: the credentials of a request, proven with what the issuer and the database
-//! know.
+//! Authentication: verifies the credentials of a request with the keys of the accounts, the
+//! issuer's keys and the stored policies.
 
 use super::Service;
 use crate::auth::{self, AccountSet, Credentials, Identity, sas};
@@ -11,7 +11,7 @@ use crate::request::{Head, Target};
 use crate::store::Backend as _;
 
 impl Service {
-    /// Proves who sent a request.
+    /// Authenticates the sender of a request.
     ///
     /// # Errors
     /// Those of [`auth::credentials`], of tokens and of signatures.
@@ -59,7 +59,7 @@ impl Service {
         }
     }
 
-    /// The policies of a table; none of one that is not there.
+    /// Reads the policies of a table; none if it does not exist.
     async fn policies(&self, target: &Target, table: &TableName) -> Result<Vec<Policy>> {
         match self.store_of(target).policies(&target.account, table).await.map_err(Error::from) {
             Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),

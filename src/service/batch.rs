@@ -1,4 +1,4 @@
-//! Batches: running them and printing their answers (protocol §8.3, §8.4).
+//! Batches: runs them and prints their answers (protocol §8.3, §8.4).
 
 use std::time::Duration;
 
@@ -20,28 +20,28 @@ use crate::request::head::{ApiVersion, JSON_ONLY};
 use crate::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::{Backend, Failure, Fault, StoreResult};
 
-/// Data service versions as the parts of a batch answer them.
+/// The data service versions in the parts of a batch.
 const VERSION_3: &str = "3.0;";
 const VERSION_1: &str = "1.0;";
 
-/// What running a batch takes.
+/// What is needed to run a batch.
 pub(crate) struct Run<'a, S> {
     pub store: &'a S,
     pub target: &'a Target,
     pub identity: &'a Identity,
     pub version: ApiVersion,
     pub error_context: ErrorContext<'a>,
-    /// What the rows of a page may take.
+    /// How long reading a page may take.
     pub page_time: Duration,
     pub now: Ticks,
 }
 
 impl<S: Backend> Run<'_, S> {
-    /// Runs a batch. What became of it stands inside a 202, refusals included.
+    /// Runs a batch. The answer is 202, with the results inside, errors included.
     ///
     /// # Errors
-    /// [`Code::ServerBusy`] where nothing of it was begun, so that clients repeat it
-    /// as a whole: they do not look inside.
+    /// [`Code::ServerBusy`] if nothing of it was begun, so that clients retry the whole batch: they
+    /// do not look inside.
     pub(crate) async fn batch(&self, batch: Batch) -> Result<Answer> {
         match batch {
             Batch::Query(part) => match *part {
@@ -72,7 +72,7 @@ impl<S: Backend> Run<'_, S> {
     fn query_answer(&self, answer: Result<Answer>, printing: &Printing) -> Result<Answer> {
         let (refusal, inner) = match answer {
             Ok(answer) => (None, answer.into_inner(VERSION_3, printing.content_id.as_deref())),
-            // Whatever was begun of a query, it can be asked again.
+            // A query can always be retried.
             Err(error) if error.code == Code::ServerBusy => return Err(error),
             Err(error) => (Some(error.code), self.refusal(&error.at(0), printing)),
         };
@@ -87,14 +87,14 @@ impl<S: Backend> Run<'_, S> {
     ) -> StoreResult<Answer> {
         let Some(set) = plan::change_set(writes, failure)? else { return Ok(change_set_answer(None, &[])) };
         let set = permit_change_set(self.identity, self.target, set)?;
-        // An answer that cannot be printed must be found out before the commit.
+        // An answer that cannot be printed must be refused before the commit.
         for (index, (write, printing)) in set.writes.iter().zip(printings).enumerate() {
             if write.needs_body(printing.prefer) {
                 printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
             }
         }
-        // What will have been written is known but for clocks that differ, so the
-        // answer is printed while the database, which is asked first, works.
+        // The new versions are known in advance unless clocks differ, so the answer is printed
+        // while the database works; the database is asked first.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(&self.target.account, &set.table, &set.writes, self.now);
         let (written, ahead) = join(writing, async { self.written(&set, printings, &expected) }).await;
@@ -103,13 +103,13 @@ impl<S: Backend> Run<'_, S> {
         Ok(answer?)
     }
 
-    /// The answer to a change set that was done.
+    /// Returns the answer to a change set that was done.
     fn written(&self, set: &ChangeSet, printings: &[Printing], written: &[Written]) -> Result<Answer> {
         let mut answers = Vec::with_capacity(printings.len());
         let writes = set.spellings.iter().zip(&set.writes);
         for (((table, write), printing), written) in writes.zip(printings).zip(written) {
             let answer = print_write(table, write, *written, &self.printer(printing))?;
-            // As recorded: an update has that of an insert once it has a preference.
+            // As recorded: with a preference, an update has the version of an insert.
             let is_3 = write.kind == WriteKind::Insert || printing.prefer.is_some();
             let version = if is_3 { VERSION_3 } else { VERSION_1 };
             answers.push(answer.into_inner(version, printing.content_id.as_deref()));
@@ -149,8 +149,8 @@ impl<S: Backend> Run<'_, S> {
     }
 }
 
-/// The failure of a group as that of an operation, the first if it names none;
-/// unless the group was not begun.
+/// Assigns the failure of a change set to an operation, the first if it names none; unless the
+/// change set was not begun.
 fn of_an_operation(failure: Failure) -> Failure {
     if failure == Failure::Fault(Fault::NotBegun) {
         return failure;
@@ -159,7 +159,8 @@ fn of_an_operation(failure: Failure) -> Failure {
     Failure::Refused(Error { index: error.index.or(Some(0)), ..error })
 }
 
-/// As recorded: a row that occurs twice had no code of its own until some version after
+/// As recorded: a duplicate row had no code of its own until some version after 2015-04-05. We take
+/// the version that ended Atom.
 /// 2015-04-05; taken for the one that ended Atom.
 fn in_version(error: Error, version: ApiVersion) -> Error {
     match error.code {
@@ -170,14 +171,14 @@ fn in_version(error: Error, version: ApiVersion) -> Error {
     }
 }
 
-/// A change set of one operation reports what the stored state says without an
-/// index; everything else has one (protocol §8.4).
+/// A change set of one operation reports what the stored state says without an index; all other
+/// errors have one (protocol §8.4).
 fn prefixed(error: Error, operations: usize) -> Error {
     if operations == 1 && error.code.is_storage_outcome() {
         return Error { index: None, ..error };
     }
     match error.code {
-        // The table is missing for all of them alike.
+        // A missing table concerns all operations.
         Code::TableNotFound => error.at(0),
         _ => error,
     }

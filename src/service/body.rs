@@ -1,4 +1,4 @@
-//! The body of a request, whatever it comes by.
+//! The body of a request, independent of the transport.
 
 use std::future::{Future, ready};
 use std::time::Duration;
@@ -9,17 +9,17 @@ use super::limits::{BodyMemory, Share};
 use crate::error::{Code, Result};
 use crate::request::Head;
 
-/// Bytes of a body at most (protocol §5.7, §8.1).
+/// Maximum bytes of a body (protocol §5.7, §8.1).
 pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;
 
-/// A body, and the memory that it counts for.
+/// A body and its reserved share of the memory for bodies.
 pub(crate) struct Body<'a> {
     pub bytes: Bytes,
     _share: Share<'a>,
 }
 
 impl<'a> Body<'a> {
-    /// A body that counts for this share of the memory, until it is dropped.
+    /// Returns a body that holds this share of the memory until it is dropped.
     pub(crate) const fn new(bytes: Bytes, share: Share<'a>) -> Self {
         Self { bytes, _share: share }
     }
@@ -27,12 +27,11 @@ impl<'a> Body<'a> {
 
 /// A body that has not been received yet: its sender may not be allowed to send one.
 pub(crate) trait ReceiveBody {
-    /// Receives all of it within a time.
+    /// Receives the whole body within a timeout.
     ///
     /// # Errors
     /// [`Code::RequestBodyTooLarge`] beyond [`MAX_BODY`], [`Code::RequestTimedOut`],
-    /// [`Code::ServerBusy`] without memory for it, and [`Code::InvalidInput`] for framing
-    /// that makes no sense.
+    /// [`Code::ServerBusy`] if no memory is free, and [`Code::InvalidInput`] for invalid framing.
     fn receive<'m>(
         &mut self,
         head: &Head<'_>,
@@ -41,7 +40,7 @@ pub(crate) trait ReceiveBody {
     ) -> impl Future<Output = Result<Body<'m>>>;
 }
 
-/// A body of the process itself, which is there already.
+/// A body that the process itself has made.
 impl ReceiveBody for Bytes {
     fn receive<'m>(
         &mut self,

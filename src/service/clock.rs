@@ -6,35 +6,34 @@ use uuid::Uuid;
 
 use crate::model::Ticks;
 
-/// Ticks from one that is given to the next at least: 6.4 microseconds. Those
-/// between them are left to writes that find a version as new as their own time, and
-/// make the one after it. Without them that could be what a request has been given
-/// that is not done yet: one ETag would name two versions.
+/// Minimum ticks between two times: 6.4 microseconds. The ticks between are left to writes that
+/// find a version as new as their own time and take the next tick. Otherwise that tick could also
+/// be the time of another request in flight, and one ETag would name two versions.
 const STEP: i64 = 64;
 
-/// The system's time, as it is now. It may go back, when somebody sets the clock right.
-/// Credentials are judged by it.
+/// Returns the system's time. It can go back when the clock is corrected. Credentials are checked
+/// against it.
 pub(crate) fn system_time() -> Ticks {
     Ticks::from_utc(chrono::Utc::now())
 }
 
-/// A clock that never goes back and never gives one tick twice, so that two writes of
-/// this process never share a version by accident. Nor do those of two processes in
-/// most cases: each has its own place between the steps.
+/// A clock that never goes back and never returns one tick twice, so that two writes of this
+/// process never share a version. Two processes seldom share one: each has its own offset within
+/// the steps.
 #[derive(Debug)]
 pub(crate) struct VersionClock {
-    /// The tick given last; its place is that of all.
+    /// The last tick; its offset is that of all ticks.
     last: AtomicI64,
     place: i64,
 }
 
 impl VersionClock {
-    /// The current time, or a step after the last tick given.
+    /// Returns the current time, or the last tick plus a step if that is later.
     pub(crate) fn now(&self) -> Ticks {
         self.give(system_time().raw())
     }
 
-    /// A clock that has already given a tick of the future.
+    /// Returns a clock whose last tick lies in the future.
     #[cfg(test)]
     pub(crate) fn ahead(by: std::time::Duration) -> Self {
         let clock = Self::default();

@@ -1,26 +1,26 @@
-//! Requests from pages of other origins (protocol §11.3).
+//! CORS: requests from pages of other origins (protocol §11.3).
 
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Result};
 use crate::request::Head;
 
-/// Headers that a page may ask for at most: each is compared with those of the rules,
-/// for whoever asks.
+/// Maximum headers that a preflight request may ask for: each is compared with those of the rules,
+/// without authentication.
 const MAX_ASKED: usize = 256;
 
 /// Headers to add to an answer.
 pub(crate) type CorsHeaders = Vec<(&'static str, String)>;
 
-/// What a rule names that allows every origin.
+/// The value in a rule that allows every origin.
 const ANY: &str = "*";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 const ALLOW_CREDENTIALS: &str = "Access-Control-Allow-Credentials";
 
-/// The answer to a preflight request.
+/// Answers a preflight request.
 ///
 /// # Errors
-/// [`Code::CorsHeaderMissing`] without Origin or method,
-/// [`Code::CorsPreflightFailure`] without a rule that matches.
+/// [`Code::CorsHeaderMissing`] without Origin or method, [`Code::CorsPreflightFailure`] if no rule
+/// matches.
 pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<CorsHeaders> {
     let origin = head.header("origin").ok_or(Code::CorsHeaderMissing)?;
     let method = head.header("access-control-request-method").ok_or(Code::CorsHeaderMissing)?;
@@ -44,9 +44,9 @@ pub(crate) fn preflight(head: &Head, rules: &[CorsRule]) -> Result<CorsHeaders> 
     Ok(headers)
 }
 
-/// What is added to the answer of any other request. `sent` names the headers
-/// that the answer carries. As recorded, a GET without an origin is answered as one by
-/// whatever origin, where a rule allows all; then nothing varies.
+/// Returns the headers to add to the answer of any other request. `sent` names the headers that the
+/// answer carries. As recorded: if a rule allows all origins, a GET without an origin is answered
+/// like one with any origin, and without Vary.
 pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHeaders {
     let mut headers = CorsHeaders::new();
     if rules.is_empty() {
@@ -77,14 +77,14 @@ pub(crate) fn actual(head: &Head, rules: &[CorsRule], sent: &[&str]) -> CorsHead
     headers
 }
 
-/// Rules for an origin, compared with case, and a method.
+/// Returns the rules for an origin, compared with case, and a method.
 fn find<'a>(rules: &'a [CorsRule], origin: &'a str, method: &'a str) -> impl Iterator<Item = &'a CorsRule> {
     rules.iter().filter(move |rule| {
         rule.origins.iter().any(|o| o == ANY || o == origin) && rule.methods.iter().any(|m| m == method)
     })
 }
 
-/// Whether a header matches a literal, a prefix `abc*` or `*`, without case.
+/// Whether a header matches a literal, a prefix `abc*` or `*`, ignoring case.
 fn matches_any(patterns: &[String], name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     patterns.iter().any(|pattern| {

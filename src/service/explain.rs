@@ -1,4 +1,4 @@
-//! Refusals explained in the logs, for whoever asks for that.
+//! Explanations of errors in the log, if the operator has switched them on.
 
 use crate::codec::failure::ErrorContext;
 use crate::error::Error;
@@ -6,9 +6,8 @@ use crate::error::Error;
 /// The target of the messages, by which they are switched on and off.
 pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 
-/// Says why exactly a request is refused: which text should have been signed,
-/// which field failed. Texts that are signed hold keys of entities, but nothing
-/// that is secret.
+/// Logs the exact reason of an error: the text that should have been signed, or the field that
+/// failed. Signed texts contain keys of entities, but no secrets.
 pub(crate) fn explain(error: &Error, context: &ErrorContext<'_>) {
     let facts = error.code.facts();
     tracing::info!(

@@ -1,5 +1,4 @@
-//! The keys of the token issuer, fetched when they are needed and remembered
-//! (protocol §10.7).
+//! The signing keys of the token issuer: fetched when needed, and cached (protocol §10.7).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,18 +15,18 @@ use crate::auth::bearer::{self, Trust};
 use crate::error::{Code, Result};
 use crate::model::Ticks;
 
-/// How long keys are used without asking again.
+/// How long keys are used before they are fetched again.
 const FRESH: Duration = Duration::from_secs(3600);
-/// How long they are used while the issuer does not answer. One that it has withdrawn
-/// must not hold for ever.
+/// How long keys are used while the issuer does not answer. A withdrawn key must not stay valid for
+/// ever.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
-/// How often the issuer is asked at most, however many unknown keys are named.
+/// Minimum time between two fetches, however many unknown keys are named.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Time for one request to the issuer.
+/// Timeout of one request to the issuer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for both requests that asking takes.
+/// Timeout of both requests of a fetch.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(11);
-/// Bytes of an answer of the issuer at most.
+/// Maximum bytes of an answer of the issuer.
 const MAX_ANSWER: u64 = 1024 * 1024;
 
 /// An issuer whose tokens are trusted.
@@ -37,13 +36,13 @@ pub(crate) struct Issuer {
     keys: Arc<Keys>,
 }
 
-/// What the issuer has said. Anybody can name a key that nobody knows: this must keep
-/// no token waiting whose key is known, and what was asked for must be learnt, whoever
-/// has gone away meanwhile.
+/// The cache of the issuer's keys. A fetch is single-flight and runs in the background: tokens with
+/// known keys never wait, although anybody can name an unknown key, and its result is kept even if
+/// the request that began it has gone.
 #[derive(Default)]
 struct Keys {
     fetched: Mutex<Fetched>,
-    /// Told whenever asking has ended.
+    /// Notified whenever a fetch has ended.
     told: Notify,
 }
 
@@ -56,19 +55,19 @@ struct Fetched {
     is_asked: bool,
 }
 
-/// What is to be done to have a key.
+/// What to do to get the keys.
 enum Look {
-    /// Nothing: these are the keys, if there are any.
+    /// Use these keys, if there are any.
     Known(Option<Arc<JwkSet>>),
-    /// To wait for what another has asked.
+    /// Wait for a fetch that is under way.
     Wait,
-    /// To ask, and to note what becomes of it.
+    /// Fetch, and record the result.
     Ask,
 }
 
 impl Keys {
-    /// How to have the keys, of which this one is needed. They are fetched again if they
-    /// are old or lack it: it may have been added since.
+    /// Decides how to get the keys, of which this one is needed. They are fetched again if they are
+    /// stale or lack it: it may be new.
     fn look(&self, key: &str, now: Instant) -> Look {
         let mut fetched = self.fetched();
         let within = |at: Option<Instant>, limit| at.is_some_and(|at| now.duration_since(at) < limit);
@@ -91,7 +90,7 @@ impl Keys {
         self.fetched().usable(Instant::now())
     }
 
-    /// Notes the end of asking.
+    /// Records the end of a fetch.
     fn note(&self, keys: Option<JwkSet>) {
         let mut fetched = self.fetched();
         fetched.is_asked = false;
@@ -115,7 +114,7 @@ impl Fetched {
     }
 }
 
-/// What we read of the issuer's description of itself.
+/// The part of the issuer's metadata document that we read.
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
@@ -123,24 +122,24 @@ struct Discovery {
 }
 
 impl Issuer {
-    /// An issuer that has not been asked for its keys yet.
+    /// Returns an issuer whose keys have not been fetched yet.
     pub(crate) fn new(trust: Trust) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).tls_config(tls).build();
         Self { trust, agent: config.into(), keys: Arc::default() }
     }
 
-    /// What a client without credentials is told.
+    /// Returns the challenge for clients without credentials.
     pub(crate) fn challenge(&self) -> String {
         format!("Bearer authorization_uri={} resource_id={}", self.trust.issuer, self.trust.audience)
     }
 
-    /// Verifies a token and says what its bearer may do in an account.
+    /// Verifies a token and returns what its bearer may do in an account.
     ///
     /// # Errors
     /// Those of [`bearer::key_id`] and [`bearer::verify`];
     /// [`Code::AuthenticationFailed`] for a token over plain HTTP;
-    /// [`Code::ServerBusy`] while the issuer's keys cannot be had.
+    /// [`Code::ServerBusy`] while the issuer's keys are not available.
     pub(crate) async fn identify(
         &self,
         token: &str,
@@ -156,9 +155,9 @@ impl Issuer {
         bearer::verify(token, &keys, &self.trust, account, now)
     }
 
-    /// The issuer's keys; `None` if they cannot be had.
+    /// Returns the issuer's keys; `None` if they are not available.
     async fn keys(&self, key: &str) -> Option<Arc<JwkSet>> {
-        // Told of an end from here on, before it is waited for.
+        // Subscribe before deciding, so that no end is missed.
         let told = self.keys.told.notified();
         match self.keys.look(key, Instant::now()) {
             Look::Known(keys) => return keys,
@@ -169,7 +168,7 @@ impl Issuer {
         self.keys.usable()
     }
 
-    /// Asks beside requests: it goes on when nobody waits for it any more.
+    /// Fetches in the background, even if nobody waits any more.
     fn ask(&self) {
         let (agent, issuer, keys) = (self.agent.clone(), self.trust.issuer.clone(), Arc::clone(&self.keys));
         tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! What one process gives to its clients at most.
+//! Limits of one process towards its clients.
 
 use std::time::Duration;
 
@@ -7,41 +7,40 @@ use tokio::time::timeout;
 
 use crate::error::{Code, Result};
 
-/// Time that clients have, and memory.
+/// Timeouts of clients, and the memory for bodies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// For the head of a request to arrive.
+    /// Timeout for the head of a request.
     pub head: Duration,
-    /// For the body of a request to arrive, and for the next bytes of an answer to
-    /// be taken.
+    /// Timeout for the body of a request, and for the client to take the next bytes of an answer.
     pub body: Duration,
-    /// Bytes of all bodies that are held at once.
+    /// Maximum bytes of all bodies held at once.
     pub body_memory: usize,
 }
 
-/// How long a body waits for memory before the server is too busy for it.
+/// How long a body waits for memory before the request is answered as busy.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Memory is counted in pieces of this many bytes.
 const PIECE: usize = 1024;
 
-/// The memory that bodies share, past what each may have for nothing.
+/// The memory that bodies share, beyond the free allowance of each.
 pub(crate) struct BodyMemory {
     pieces: Semaphore,
 }
 
 impl BodyMemory {
-    /// So many bytes, rounded down.
+    /// Returns this many bytes, rounded down.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { pieces: Semaphore::new((bytes / PIECE).min(Semaphore::MAX_PERMITS)) }
     }
 
-    /// Memory of its own for one body.
+    /// Returns memory of its own for one body.
     pub(crate) const fn share(&self) -> Share<'_> {
         Share { memory: self, held: None, bytes: 0 }
     }
 }
 
-/// What one body has of the memory; goes back with this value.
+/// The memory of one body; returned when it is dropped.
 pub(crate) struct Share<'a> {
     memory: &'a BodyMemory,
     held: Option<SemaphorePermit<'a>>,
@@ -49,10 +48,10 @@ pub(crate) struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Sees to it that this share is at least so large.
+    /// Grows this share to at least this size.
     ///
     /// # Errors
-    /// [`Code::ServerBusy`] where others do not leave enough in time.
+    /// [`Code::ServerBusy`] if not enough becomes free in time.
     pub(crate) async fn grow_to(&mut self, bytes: usize) -> Result<()> {
         let more = bytes.saturating_sub(self.bytes).div_ceil(PIECE);
         let Ok(pieces @ 1..) = u32::try_from(more) else { return Ok(()) };

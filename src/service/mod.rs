@@ -1,6 +1,6 @@
-//! The Table service without a transport: the head and the body of a request in, an
-//! answer out. `http` serves it over connections; whoever is in the process asks it
-//! directly, through the same checks.
+//! The Table service without a transport: the head and the body of a request in, an answer out.
+//! `http` serves it over connections; code in the same process calls it directly, with the same
+//! checks.
 
 mod answer;
 mod authenticate;
@@ -37,44 +37,42 @@ use crate::request::Target;
 use crate::store::Store;
 use crate::trace::Tracer;
 
-/// What answering requests takes; shared by all threads.
+/// What is needed to answer requests; shared by all threads.
 pub(crate) struct Service {
     pub primary: Store,
-    /// The read replica that `{account}-secondary` reads from, if there is one;
-    /// without it that is the primary.
+    /// The read replica of `{account}-secondary`; without one, the primary.
     pub secondary: Option<Store>,
     /// The accounts with their keys, CORS rules and limits.
     pub follower: Follower,
     /// The CORS rules of the secondary.
     pub replica_rules: ReplicaRules,
-    /// What versions are made of: Timestamps and ETags.
+    /// The clock of Timestamps and ETags.
     pub version_clock: VersionClock,
-    /// Whose tokens are trusted, if any are.
+    /// The issuer whose tokens are trusted, if any.
     pub issuer: Option<Issuer>,
     pub limits: Limits,
     pub body_memory: BodyMemory,
-    /// Requests in a second that an account may make which has no limit of its own.
+    /// Maximum requests a second of an account that has no limit of its own.
     pub max_requests_per_second: Option<NonZeroU32>,
     pub throttle: Throttle,
-    /// Comparisons that a filter may hold.
+    /// Maximum comparisons in a filter.
     pub max_comparisons: usize,
     /// Requests that take longer are logged as slow.
     pub slow: Duration,
-    /// Where traces go, if anywhere.
+    /// Where traces are sent, if anywhere.
     pub tracer: Option<Tracer>,
 }
 
-/// An answer, and what goes into the headers that all answers have.
+/// An answer, and what the common headers need.
 pub(crate) struct Served {
     pub answer: Answer,
-    /// The rules of the account, where they may apply to the answer.
+    /// The CORS rules of the account, if they may apply to the answer.
     pub cors_rules: Arc<[CorsRule]>,
     pub request_id: String,
 }
 
 impl Service {
-    /// Where requests to an address go. Writes to a secondary are refused
-    /// before they get there.
+    /// Returns the store that serves an address. Writes to a secondary are refused earlier.
     fn store_of(&self, target: &Target) -> &Store {
         match &self.secondary {
             Some(secondary) if target.secondary => secondary,

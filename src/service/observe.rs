@@ -1,7 +1,7 @@
-//! What operators learn of each request: counts, and a line in the log.
+//! What operators see of each request: counts, and a line in the log.
 //!
-//! Neither ever holds a key, a signature, a query string, the key or content of
-//! an entity: a line names the account, the operation and the table.
+//! Neither contains a secret, a signature, a query string, or the key or content of an entity: a
+//! line names the account, the operation and the table.
 
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::metrics::{Ending, METRICS, OperationLabel, Scheme};
 use crate::request::{Head, RequestKind, Resource, Target};
 use crate::trace::SpanFields;
 
-/// Characters of a table's name that are logged: more than any valid one has.
+/// Maximum characters of a table's name in the log: more than any valid name has.
 const MAX_NAME: usize = 64;
 
-/// Failures of each kind: under overload every request fails, and alike.
+/// Limits warnings of each kind: under overload every request fails in the same way.
 static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
     [const { [const { WarningLimiter::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
-/// What is found out about a request while it is answered.
+/// What is known about a request while it is answered.
 pub(crate) struct Observed {
-    /// Where it goes, once that is known.
+    /// Where the request goes, once that is known.
     pub target: OnceCell<Target>,
     operation: Cell<OperationLabel>,
-    /// The table that a batch is about, which its own address does not name.
+    /// The table of a batch, which its address does not name.
     batch_table: OnceCell<String>,
     received: Cell<u64>,
 }
@@ -43,12 +43,12 @@ impl Observed {
         }
     }
 
-    /// The client asks which requests a browser may send.
+    /// Records a preflight request.
     pub(crate) fn is_preflight(&self) {
         self.operation.set(OperationLabel::Preflight);
     }
 
-    /// The request was understood.
+    /// Records that the request was understood.
     pub(crate) fn wants(&self, wanted: &RequestKind) {
         self.operation.set(wanted.label());
         if let RequestKind::Batch(batch) = wanted
@@ -63,13 +63,13 @@ impl Observed {
         self.operation.get() == OperationLabel::SetServiceProperties && answer.refusal.is_none()
     }
 
-    /// Its body came in.
+    /// Records that the body was received.
     pub(crate) fn received(&self, bytes: usize) {
         self.received.set(bytes as u64);
     }
 
-    /// Counts the request and logs it: as a warning where the server took longer
-    /// than `slow` or failed, unless it just did so in the same way.
+    /// Counts the request and logs it: as a warning if it took longer than `slow` or the server
+    /// failed, unless the same warning was just logged.
     pub(crate) fn finish(
         &self,
         record: RequestInFlight<'_>,
@@ -92,7 +92,7 @@ impl Observed {
         self.log(&ending, request_id, duration);
     }
 
-    /// What a trace says of the request.
+    /// Returns what a trace contains about the request.
     pub(crate) fn facts(
         &self,
         head: &Head<'_>,
@@ -114,7 +114,7 @@ impl Observed {
     }
 
     fn log(&self, ending: &Ending, request_id: &str, duration: Duration) {
-        // What the service does not do either is no failure of ours.
+        // A feature that the service lacks too is no fault of this server.
         let failed = ending.status >= 500 && ending.refusal != Some(Code::NotImplemented);
         let code = ending.refusal.unwrap_or(Code::InternalError);
         let turn = if failed { FAILURES[code as usize][ending.operation as usize].turn() } else { None };
@@ -147,7 +147,7 @@ impl Observed {
         }
     }
 
-    /// The name of the table that the request is about, if it is about one.
+    /// Returns the name of the table that the request is about, if any.
     fn table(&self) -> &str {
         let name = match self.target.get().map(|target| &target.resource) {
             Some(
@@ -163,14 +163,14 @@ impl Observed {
     }
 }
 
-/// The method for a trace: one that nobody knows is the client's own text, of any length.
+/// Returns the method for a trace; an unknown method is the client's own text, of any length.
 fn known_method(method: &str) -> &'static str {
     const KNOWN: [&str; 10] =
         ["GET", "POST", "PUT", "MERGE", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE"];
     KNOWN.into_iter().find(|known| *known == method).unwrap_or("_OTHER")
 }
 
-/// How a request that is not let in wanted to prove who sent it.
+/// Returns the kind of credentials of a request that was refused.
 pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
     match head.header("authorization") {
         Some(header) if header.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("bearer ")) => Scheme::Bearer,
@@ -180,8 +180,8 @@ pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
     }
 }
 
-/// Counts a request that is not let in. A database that failed meanwhile is
-/// nobody's attempt.
+/// Counts a request that failed authentication. A fault of the database does not count as an
+/// attempt.
 pub(crate) fn not_let_in(head: &Head<'_>, error: &crate::error::Error) {
     if error.code.facts().status < 500 {
         METRICS.requests.not_let_in(scheme(head), error.code);

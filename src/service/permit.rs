@@ -1,5 +1,5 @@
-//! Every plan, every write of a change set and every row of a query passes
-//! here before the store sees it.
+//! Authorization: every plan, every write of a change set and every row of a query passes it before
+//! it reaches the store.
 
 use crate::auth::{Action, Identity, allows};
 use crate::error::{Code, Result};
@@ -7,8 +7,7 @@ use crate::model::{Key, TableName};
 use crate::plan::{ChangeSet, Plan, span};
 use crate::request::Target;
 
-/// Refuses what the identity may not do; narrows a query to the keys that it
-/// may see.
+/// Refuses what the identity may not do; narrows a query to the keys that it may read.
 ///
 /// # Errors
 /// Those of [`allows`], and [`Code::WriteOnSecondary`].
@@ -18,7 +17,7 @@ pub(crate) fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result
     Ok(narrow(identity, plan))
 }
 
-/// Refuses a change set of which the identity may not do every write.
+/// Refuses a change set if the identity may not do one of its writes.
 ///
 /// # Errors
 /// As [`permit`], with the index of the operation.
@@ -43,8 +42,7 @@ fn check(
     allows(identity, action, table, key)
 }
 
-/// The range of a signature becomes part of the spans, and with them of the
-/// statement's WHERE clause.
+/// The key range of a SAS becomes part of the spans, and so of the statement's WHERE clause.
 fn narrow(identity: &Identity, plan: Plan) -> Plan {
     match (plan, identity.range()) {
         (Plan::QueryEntities { table, mut scan, select }, Some(range)) => {

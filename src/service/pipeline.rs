@@ -31,7 +31,7 @@ use crate::request::target::{self, Resource, Target};
 use crate::request::{self, Format, Head, Prefer, RequestKind};
 use crate::store::{Backend, Store};
 
-/// Time that an operation may take in all (protocol §2.3).
+/// Maximum time of an operation (protocol §2.3).
 pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 
 impl Service {
@@ -69,9 +69,9 @@ struct Pipeline<'a> {
     service: &'a Arc<Service>,
     accounts: &'a AccountSet,
     head: &'a Head<'a>,
-    /// What was understood of the query string.
+    /// The part of the query string that was understood.
     options: Options<'a>,
-    /// Why the rest was not, which is told once the sender is known.
+    /// Why the rest was not understood; reported after authentication.
     flaw: Option<Error>,
     error_context: ErrorContext<'a>,
     observed: &'a Observed,
@@ -98,13 +98,14 @@ impl Pipeline<'_> {
         let timely = timeout_at(until, self.authenticated(target, body)).await;
         let answer = timely.unwrap_or_else(|_| self.refuse(&Code::OperationTimedOut.into()));
         if self.observed.has_set_properties(&answer) {
-            // Not within that time: what has been done must not be called a failure.
+            // Outside the timeout: what was done must not be reported as a failure.
             Box::pin(self.service.follower.follow_own_change(&self.service.primary)).await;
         }
         (answer, self.cors_rules(target))
     }
 
-    /// The rules that may apply to an answer: to a page of another origin, or to any GET.
+    /// Returns the CORS rules that may apply to an answer: to a page of another origin, or to any
+    /// GET.
     fn cors_rules(&self, target: &Target) -> Arc<[CorsRule]> {
         if self.head.header("origin").is_none() && self.head.method != "GET" {
             return Arc::default();
@@ -150,9 +151,9 @@ impl Pipeline<'_> {
         body: &mut impl ReceiveBody,
     ) -> Result<Answer> {
         let (service, head) = (self.service, self.head);
-        // Not before: strangers must not use up what an account has.
+        // After authentication: strangers must not use up the limit of an account.
         service.admit(self.accounts, target)?;
-        // Held until the answer is there: what was read from it may borrow.
+        // Held until the answer is complete: what was read from it may borrow.
         let body = body.receive(head, &service.body_memory, service.limits.body).await?;
         self.observed.received(body.bytes.len());
         if let Some(flaw) = &self.flaw {
@@ -175,7 +176,7 @@ impl Pipeline<'_> {
         operations::run(store, plan, printer).await
     }
 
-    /// Reads and plans a request, and refuses what its sender may not do.
+    /// Reads, authorizes and plans a request.
     fn planned<'t>(
         &self,
         target: &'t Target,
@@ -212,8 +213,7 @@ impl Pipeline<'_> {
         Answer::front_door(error, self.head, challenge, &self.error_context)
     }
 
-    /// A refusal by a resource that is known: a method that it does not answer
-    /// is told those that it does.
+    /// Returns an error of a known resource: a 405 lists the methods that it supports.
     fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
         let answer = self.refuse(error);
         if answer.status != 405 {
@@ -222,7 +222,7 @@ impl Pipeline<'_> {
         answer.with("Allow", allow::methods(&target.resource, &self.options))
     }
 
-    /// The one door that errors of the table layer leave through.
+    /// Errors of the table layer are answered here and nowhere else.
     fn refuse(&self, error: &Error) -> Answer {
         explain(error, &self.error_context);
         if self.options.any_case("comp").is_some() {
@@ -233,17 +233,17 @@ impl Pipeline<'_> {
     }
 }
 
-/// What a request is, once it is read and may be done.
+/// A request that was read and is allowed.
 enum Planned {
     One(Plan),
-    /// Its parts are planned one by one.
+    /// A batch, whose parts are planned one by one.
     Batch(Batch),
-    /// An operation below a table that is wrong, unless the table is missing.
+    /// An operation on an invalid path below a table; a missing table comes first.
     BelowTable(Error),
 }
 
-/// The error of an insert below a table that has no keys, as that of a client that takes
-/// the table's address for the service's: as recorded, a missing table comes first.
+/// The error of an insert on a path below a table, by a client that takes the table's address for
+/// the service's. As recorded: a missing table comes first.
 async fn below_missing_table(
     store: &Store,
     target: &Target,
@@ -258,7 +258,7 @@ async fn below_missing_table(
     })
 }
 
-/// The time that the client allows, up to ours.
+/// Returns the timeout that the client asks for, up to ours.
 fn time_allowed(asked: Option<&str>) -> Duration {
     match asked.and_then(|seconds| seconds.parse().ok()) {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds).min(MAX_OPERATION_TIME),
@@ -266,8 +266,8 @@ fn time_allowed(asked: Option<&str>) -> Duration {
     }
 }
 
-/// The part of that time which the rows of a page may take. The rest is for what comes
-/// before and after.
+/// Returns the part of the timeout in which a page may be read. The rest is for the work before and
+/// after.
 fn page_time(allowed: Duration) -> Duration {
     allowed.mul_f32(0.75)
 }

@@ -1,5 +1,5 @@
-//! Beginning anew and going back, for test suites: what the database does, and
-//! what has to be forgotten here then.
+//! Resets and snapshots for test suites: the store does the work, and cached values are dropped
+//! here.
 
 use uuid::Uuid;
 
@@ -18,8 +18,8 @@ impl Service {
         Ok(())
     }
 
-    /// Takes a snapshot of an account, or of all of them, and tells its name;
-    /// `None` if there are [`crate::store::rewind::MAX_SNAPSHOTS`] already.
+    /// Takes a snapshot of an account, or of all of them, and returns its name; `None` if there are
+    /// already [`crate::store::rewind::MAX_SNAPSHOTS`].
     ///
     /// # Errors
     /// Those of the database.
@@ -29,7 +29,7 @@ impl Service {
         Ok(taken.map_err(Error::from)?.then_some(name))
     }
 
-    /// Goes back to a snapshot; `false` if there is none of this name.
+    /// Restores a snapshot; `false` if none has this name.
     ///
     /// # Errors
     /// Those of the database.
@@ -40,7 +40,7 @@ impl Service {
         Ok(restored)
     }
 
-    /// Drops a snapshot; `false` if there is none of this name.
+    /// Drops a snapshot; `false` if none has this name.
     ///
     /// # Errors
     /// Those of the database.
@@ -48,7 +48,7 @@ impl Service {
         self.primary.drop_snapshot(name).await.map_err(Error::from)
     }
 
-    /// All snapshots, the oldest first.
+    /// Lists the snapshots, the oldest first.
     ///
     /// # Errors
     /// Those of the database.
@@ -56,7 +56,7 @@ impl Service {
         self.primary.snapshots().await.map_err(Error::from)
     }
 
-    /// Serves the service properties of the database from now on.
+    /// Reloads the service properties from the database.
     async fn follow_properties(&self) {
         self.follower.follow_own_change(&self.primary).await;
     }

@@ -1,4 +1,4 @@
-//! How many requests each account may make.
+//! Limits of requests a second for each account.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -14,28 +14,27 @@ use crate::error::{Code, Error, Result};
 use crate::metrics::METRICS;
 use crate::request::Target;
 
-/// Nanoseconds of requests that an account may be ahead of the clock.
+/// How far ahead of the clock an account may be, in nanoseconds.
 const BURST: u64 = 1_000_000_000;
 
 impl Service {
-    /// Counts a request of an account that has proven itself, where that is limited.
+    /// Counts a request of an authenticated account, if the account is limited.
     ///
     /// # Errors
-    /// [`Code::ServerBusy`] where the account has used up its share.
+    /// [`Code::ServerBusy`] if the account has used up its limit.
     pub(super) fn admit(&self, accounts: &AccountSet, target: &Target) -> Result<()> {
         let limit = accounts.requests_per_second(&target.account).or(self.max_requests_per_second);
         limit.map_or(Ok(()), |limit| self.throttle.admit(&target.account, limit))
     }
 }
 
-/// The allowances of the accounts in this process. Each is one number: when the
-/// requests so far would have ended if they had come evenly spread. That is a token
-/// bucket for one second, which fills all the time.
+/// The token buckets of the accounts in this process. Each is one number: the time at which the
+/// requests so far would have ended at an even rate. The bucket holds one second's worth and
+/// refills continuously.
 pub(crate) struct Throttle {
     begun: Instant,
-    /// Only those that have proven themselves ever get in, so there are no more
-    /// than accounts. Read without a lock; copied when one comes for the first
-    /// time.
+    /// Only authenticated accounts are added, so there are no more than accounts. Reads take no
+    /// lock; adding an account copies the map.
     accounts: ArcSwap<HashMap<String, Arc<AtomicU64>>>,
 }
 
@@ -46,10 +45,10 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Counts a request of an account that has proven itself, and may make so many in a second.
+    /// Counts a request of an authenticated account that may make this many a second.
     ///
     /// # Errors
-    /// [`Code::ServerBusy`] where the account has used up its share.
+    /// [`Code::ServerBusy`] if the account has used up its limit.
     fn admit(&self, account: &str, per_second: NonZeroU32) -> Result<()> {
         let now = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         if self.takes(account, per_second, now) {
@@ -59,7 +58,7 @@ impl Throttle {
         Err(Error::with_message(Code::ServerBusy, "Operations per second is over the account limit."))
     }
 
-    /// Whether there is something left at this time, in nanoseconds, and takes it.
+    /// Takes one request from the bucket, if any is left; `now` in nanoseconds.
     fn takes(&self, account: &str, per_second: NonZeroU32, now: u64) -> bool {
         let cost = BURST / u64::from(per_second.get());
         let known = self.accounts.load();
@@ -78,7 +77,7 @@ impl Throttle {
         until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).is_ok()
     }
 
-    /// The allowance of an account that comes for the first time.
+    /// Adds the bucket of an account.
     fn first_allowance(&self, account: &str) -> Arc<AtomicU64> {
         self.accounts.rcu(|known| {
             let mut known = HashMap::clone(known);

@@ -16,14 +16,14 @@ use tokio::time::timeout;
 use super::SEND_BUFFER;
 use super::translate::{head_of, request_of};
 
-/// Bytes of an answer that are sent at once, and that a client has to take in time.
+/// Bytes of an answer that are sent at once; the timeout of writes applies to each such piece.
 const PIECE: usize = 16 * 1024;
 
 /// A client did not take an answer in time.
 pub(crate) struct Stalled;
 
-/// Waits for a turn, has the request answered and sends the answer. A client that
-/// resets the stream ends the wait, but not the work that was begun.
+/// Waits for a turn, gets the answer and sends it. A client that resets the stream ends the wait,
+/// but not the work that was begun.
 pub(crate) async fn exchange<S>(
     service: &S,
     turns: &Semaphore,
@@ -42,7 +42,7 @@ where
         turn = timeout(write_timeout, turns.acquire()) => turn,
     };
     let Ok(Ok(turn)) = turn else {
-        // Tells that the request may be repeated.
+        // Tells the client that it may retry.
         respond.send_reset(Reason::REFUSED_STREAM);
         return Ok(());
     };
@@ -84,7 +84,7 @@ async fn send(
     outcome
 }
 
-/// A body in one piece, as nearly all of ours are.
+/// Returns the body as one piece, as nearly all of ours are.
 async fn whole(body: BoxBody) -> Option<Bytes> {
     match body.try_into_bytes() {
         Ok(bytes) => Some(bytes),
@@ -103,7 +103,7 @@ async fn send_body(
             stream.send_reset(Reason::CANCEL);
             return Err(Stalled);
         };
-        // A copy, so that the last bytes to be sent do not hold the others.
+        // A copy, so that the last bytes to be sent do not keep the others in memory.
         if !has_room || stream.send_data(Bytes::copy_from_slice(&piece), body.is_empty()).is_err() {
             return Ok(());
         }
@@ -111,7 +111,7 @@ async fn send_body(
     Ok(())
 }
 
-/// Waits until the client takes so many bytes; whether it will.
+/// Waits until the client accepts this many bytes; `false` if it does not.
 async fn room(stream: &mut SendStream<Bytes>, bytes: usize) -> bool {
     stream.reserve_capacity(bytes);
     while stream.capacity() < bytes {

@@ -1,8 +1,8 @@
-//! HTTP/2 connections, with the limits that connections of HTTP/1.1 have.
+//! HTTP/2 connections, with the limits of HTTP/1.1 connections.
 //!
-//! actix would drive them too, but offers no limit of streams, heads or answers that
-//! wait to be taken. Every stream is answered by the same service as a request of
-//! HTTP/1.1.
+//! actix could drive them, but has no limits for streams, heads or answers that wait to be taken.
+//! Every stream is answered by the same service as a request over HTTP/1.1. It is not needed once
+//! actix offers these limits.
 
 mod exchange;
 mod translate;
@@ -29,23 +29,23 @@ use self::exchange::{Stalled, exchange};
 use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use crate::service::Limits;
 
-/// Streams that a client may have open at once.
+/// Maximum streams that a client may have open at once.
 const MAX_STREAMS: usize = 100;
-/// Requests of a connection that are worked on at once, or whose answers are large
-/// and wait to be taken. The other streams wait for their turn.
+/// Maximum requests of a connection in flight, including large answers that wait to be taken. Other
+/// streams wait for their turn.
 const MAX_ACTIVE: usize = 32;
-/// Bytes of a body that may come before it is read.
+/// Bytes of a body that are received before it is read.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// As many bytes for each stream: those that wait for their turn must not keep the
-/// others from receiving theirs.
+/// The same for each stream: streams that wait for their turn must not keep the others from
+/// receiving.
 const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
-/// Bytes of a head at most, as on HTTP/1.1.
+/// Maximum bytes of a head, as on HTTP/1.1.
 const MAX_HEAD: u32 = 128 * 1024;
-/// Bytes of an answer that a stream may hand over before they are sent.
+/// Bytes of an answer that a stream may buffer before they are sent.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Answers what comes over a connection until it ends, or until `stop` is done and
-/// the requests under way are answered.
+/// Serves a connection until it ends, or until `stop` is done and the requests in flight are
+/// answered.
 ///
 /// # Errors
 /// Those of the connection.
@@ -94,7 +94,7 @@ where
         }
     };
     drop(connection);
-    // A statement that is given up costs a connection to the database.
+    // A cancelled statement costs a database connection.
     while under_way.next().await.is_some() {}
     outcome
 }
@@ -110,10 +110,10 @@ fn settings() -> Builder {
     settings
 }
 
-/// What happens to a connection.
+/// An event of a connection.
 enum Event {
     Request(Box<http::Request<RecvStream>>, SendResponse<Bytes>),
-    /// It was without requests for as long as it may be.
+    /// The connection was idle for too long.
     Rested,
     Closed(Result<(), h2::Error>),
 }
@@ -121,9 +121,9 @@ enum Event {
 /// A connection, and when it ends.
 struct Lifetime<IO> {
     connection: Connection<IO, Bytes>,
-    /// Ends when the connection was without requests for as long as it may be.
+    /// Ends when the connection has been idle for too long.
     resting: Pin<Box<Sleep>>,
-    /// Since when the client knows that the connection ends.
+    /// When the client was told that the connection ends.
     leaving: Option<Instant>,
 }
 
@@ -132,8 +132,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lifetime<IO> {
         Self { connection, resting: Box::pin(sleep(first_request)), leaving: None }
     }
 
-    /// Drives the connection. No request is accepted beside too many, and none from a
-    /// client that still opens streams long after the goodbye.
+    /// Drives the connection. It accepts no request beyond the limit, and none from a client that
+    /// still opens streams long after GOAWAY.
     fn poll_event(&mut self, cx: &mut Context<'_>, requests: usize) -> Poll<Event> {
         let is_over = self.leaving.is_some_and(|since| since.elapsed() > DISCONNECT_TIMEOUT);
         let event = if requests >= MAX_STREAMS || is_over {
@@ -155,7 +155,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lifetime<IO> {
         self.leaving.is_some()
     }
 
-    /// Tells the client to open no further streams; those that are open go on.
+    /// Sends GOAWAY: the client opens no further streams; open ones go on.
     fn say_goodbye(&mut self) {
         if self.leaving.is_none() {
             self.connection.graceful_shutdown();
@@ -164,7 +164,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lifetime<IO> {
         }
     }
 
-    /// Begins to wait for another request, or for the client to leave.
+    /// Starts to wait for another request, or for the client to leave.
     fn rest(&mut self) {
         let time = if self.is_leaving() { DISCONNECT_TIMEOUT } else { KEEP_ALIVE };
         self.resting.as_mut().reset(Instant::now() + time);

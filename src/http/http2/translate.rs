@@ -1,4 +1,4 @@
-//! Heads and bodies between h2 and actix, which know different versions of `http`.
+//! Converts heads and bodies between h2 and actix, which use different versions of `http`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,13 +17,13 @@ use h2::RecvStream;
 
 use crate::http::wire::LENGTH_OF_NOTHING;
 
-/// Headers of a request at most, as on HTTP/1.1.
+/// Maximum headers of a request, as on HTTP/1.1.
 const MAX_HEADERS: usize = 96;
 
-/// A request as actix has it.
+/// Converts a request to that of actix.
 ///
 /// # Errors
-/// The status of an answer to what is no request for us.
+/// The status of the answer to an invalid request.
 pub(crate) fn request_of(
     request: http::Request<RecvStream>,
     peer: Option<SocketAddr>,
@@ -60,7 +60,7 @@ fn headers_of(headers: &http::HeaderMap) -> Option<HeaderMap> {
     Some(translated)
 }
 
-/// The head of an answer. What HTTP/2 has no use for is left out.
+/// Converts the head of an answer, without the headers that HTTP/2 forbids.
 pub(crate) fn head_of(head: &ResponseHead, size: BodySize) -> http::Response<()> {
     let mut translated = http::Response::new(());
     if let Ok(status) = http::StatusCode::from_u16(head.status.as_u16()) {
@@ -87,7 +87,7 @@ pub(crate) fn head_of(head: &ResponseHead, size: BodySize) -> http::Response<()>
     translated
 }
 
-/// The body of a request. What was read makes room for more.
+/// The body of a request. Reading it frees space in the window.
 struct Http2Body(RecvStream);
 
 impl Stream for Http2Body {

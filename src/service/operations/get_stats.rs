@@ -6,8 +6,7 @@ use crate::error::{Code, Result};
 use crate::service::Answer;
 use crate::store::Backend;
 
-/// The primary has no stats to show. A secondary that cannot be asked is what its stats are
-/// there to report.
+/// The primary has no stats. If the secondary cannot be reached, its stats say so.
 pub(super) async fn run(store: &impl Backend, printer: &Printer<'_>) -> Result<Answer> {
     if !printer.target.secondary {
         return Err(Code::InvalidQueryParameterValue.into());

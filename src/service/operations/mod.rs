@@ -1,5 +1,4 @@
-//! Each operation in a file of its own: what it asks the store for, and how what came of it is
-//! printed.
+//! One file for each operation: what it asks the store for, and how its outcome is printed.
 
 mod below_table;
 mod create_table;
@@ -24,12 +23,12 @@ use crate::error::Result;
 use crate::plan::Plan;
 use crate::store::Backend;
 
-/// Runs a plan and prints what came of it.
+/// Runs a plan and prints its outcome.
 ///
 /// # Errors
-/// Whatever the store refuses or fails at.
+/// Those of the store.
 pub(crate) async fn run(store: &impl Backend, plan: &Plan, printer: Printer<'_>) -> Result<Answer> {
-    // A client that wants a body which cannot be printed must not change anything.
+    // A request whose answer cannot be printed must not change anything.
     if plan.needs_body(printer.prefer) {
         printer.format.for_body()?;
     }

@@ -11,7 +11,7 @@ use crate::service::answer::{DATA_SERVICE_ID, DATA_SERVICE_VERSION, LOCATION, PR
 /// The name under which tables are listed.
 pub(super) const TABLES: &str = "Tables";
 
-/// What printing the answer to a request takes besides its plan.
+/// What is needed to print the answer to a request, besides its plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Printer<'a> {
     pub target: &'a Target,
@@ -21,7 +21,7 @@ pub(crate) struct Printer<'a> {
 }
 
 impl<'a> Printer<'a> {
-    /// The account that the request is sent to.
+    /// The account of the request.
     pub(super) fn account(&self) -> &'a str {
         &self.target.account
     }
@@ -39,10 +39,10 @@ impl<'a> Printer<'a> {
         Atom { context: self.context(Metadata::Minimal, table, select), style, now: self.now }
     }
 
-    /// The document of a table.
+    /// Prints the document of a table.
     ///
     /// # Errors
-    /// Where the client does not accept a form in which it can be printed.
+    /// If the client accepts no form in which it can be printed.
     pub(super) fn table_document(&self, status: u16, name: &str) -> Result<Answer> {
         Ok(match self.format.for_body()? {
             Representation::Json(metadata) => {
@@ -56,7 +56,7 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// The document of an entity.
+    /// Prints the document of an entity.
     ///
     /// # Errors
     /// As [`Printer::table_document`], and for an entity that is not in stored form.
@@ -79,7 +79,7 @@ impl<'a> Printer<'a> {
         })
     }
 
-    /// 201 with the document, or 204 without, as the client prefers.
+    /// Returns 201 with the document, or 204 without, as the client prefers.
     pub(super) fn created(
         &self,
         location: String,
@@ -94,7 +94,7 @@ impl<'a> Printer<'a> {
         Ok(self.preferring(answer))
     }
 
-    /// The answer with the preference that it honours.
+    /// Adds the preference that was applied.
     pub(super) fn preferring(&self, answer: Answer) -> Answer {
         match self.prefer {
             Some(prefer) => answer.with(PREFERENCE_APPLIED, prefer.applied()),
@@ -103,7 +103,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// An Atom document as an answer.
+/// Returns an Atom document as an answer.
 pub(super) fn in_atom(status: u16, style: Style, kind: AtomDocument, body: String) -> Answer {
     let answer = Answer::document(status, style.content_type(kind), body);
     match style {

@@ -12,10 +12,10 @@ use crate::request::Representation;
 use crate::service::Answer;
 use crate::store::{Backend, Collect, Failure};
 
-/// A page of entities, printed as they come.
+/// A page of entities, printed while it is read.
 struct EntityFeed {
     feed: Feed,
-    /// Why it cannot be sent.
+    /// Why the page cannot be sent.
     broken: Option<Error>,
 }
 
@@ -44,8 +44,8 @@ pub(super) async fn run(
     close(*feed, &end, printer)
 }
 
-/// A page of no rows still needs a table, and promises no next page: a client
-/// that follows it would never end.
+/// A page with `$top=0` still needs a table, and has no continuation token: a client that followed
+/// it would never end.
 async fn read<C: Collect>(
     store: &impl Backend,
     account: &str,
@@ -63,7 +63,7 @@ async fn read<C: Collect>(
 }
 
 /// # Errors
-/// Where the client does not accept a form in which it can be printed.
+/// If the client accepts no form in which it can be printed.
 fn open(table: &str, rows: usize, select: Option<&Select>, printer: &Printer<'_>) -> Result<EntityFeed> {
     let form = match printer.format.for_body()? {
         Representation::Json(metadata) => FeedForm::Json(printer.context(metadata, table, select)),

@@ -1,5 +1,5 @@
-//! Insert, replace, merge, upsert and delete of one entity (protocol §3.9 to §3.11). What they
-//! mean is `plan::decide`.
+//! Insert, replace, merge, upsert and delete of one entity (protocol §3.9 to §3.11). Their
+//! semantics are in `plan::decide`.
 
 use super::printer::Printer;
 use crate::codec::json::write::as_stored;
@@ -22,10 +22,10 @@ pub(super) async fn run(
     print(table, write, written, printer)
 }
 
-/// The answer to a write that was done, alone or in a change set.
+/// Returns the answer to a write that was done, alone or in a change set.
 ///
 /// # Errors
-/// Where the client does not accept a form in which an inserted entity can be printed.
+/// If the client accepts no form in which an inserted entity can be printed.
 pub(crate) fn print(
     table: &TableName,
     write: &Write,
