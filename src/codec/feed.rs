@@ -1,4 +1,4 @@
-//! A page of entities, printed one by one as they are read (protocol §3.7).
+//! A page of entities, printed one by one while they are read (protocol §3.7).
 
 use super::atom::write::{Atom, Style};
 use super::json::write::{self as json, Metadata, MetadataContext, PageContext, Select};
@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::model::Ticks;
 use crate::model::entity::BorrowedEntity;
 
-/// How a feed is written down.
+/// The format of a feed.
 #[derive(Clone, Copy)]
 pub enum FeedForm<'a> {
     Json(MetadataContext<'a>),
     Atom(Atom<'a>),
 }
 
-/// The same, kept for as long as the feed is: it may be printed where the request
+/// The owned equivalent, for a feed that outlives the borrowed request.
 /// is not.
 struct Outline {
     metadata: Metadata,
@@ -50,9 +50,9 @@ impl Outline {
     }
 }
 
-/// The size of so many entities tells what the others will take.
+/// Entities after which their average size predicts that of the rest.
 const SAMPLE: usize = 16;
-/// Bytes that are set aside before they are needed, at most.
+/// Maximum bytes allocated in advance.
 const MOST_ROOM: usize = 8 * 1024 * 1024;
 
 /// A page that is being printed.
@@ -65,7 +65,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// A page without entities yet; there may be `hoped` of them.
+    /// Returns a page without entities; `hoped` of them are expected.
     pub fn open(form: FeedForm<'_>, hoped: usize) -> Self {
         let outline = Outline::of(form);
         let (FeedForm::Json(context) | FeedForm::Atom(Atom { context, .. })) = form;
@@ -88,7 +88,7 @@ impl Feed {
     /// Prints one more entity.
     ///
     /// # Errors
-    /// Only for a row that is not in stored form. Then the page is of no more use.
+    /// Only for a row that is not in stored form. Then the page cannot be used any more.
     pub fn push(&mut self, entity: BorrowedEntity<'_>) -> Result<()> {
         let is_first = self.entities == 0;
         match self.outline.form() {
@@ -105,7 +105,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The page.
+    /// Returns the page.
     pub fn close(mut self) -> String {
         self.out.push_str(if self.outline.atom.is_none() { "]}" } else { "</feed>" });
         self.out

@@ -1,4 +1,4 @@
-//! JSON entities in and out (protocol §4.2 to §4.5).
+//! JSON entities: reading and printing (protocol §4.2 to §4.5).
 
 mod plain;
 mod property;

@@ -1,5 +1,5 @@
-//! The members of a JSON object as slices of its text, for text that is known to
-//! be the output of a JSON printer: nothing is decoded, copied or judged.
+//! The members of a JSON object as slices of its text, for text that a JSON printer wrote: nothing
+//! is decoded, copied or checked.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use super::strings::{BLOCK, first_quote_or_escape};
 pub(crate) struct Member<'a> {
     /// With its quotes.
     pub name: &'a str,
-    /// Whether there is a backslash in the name.
+    /// Whether the name contains a backslash.
     pub is_escaped: bool,
     pub value: &'a str,
 }
 
 impl<'a> Member<'a> {
-    /// What the name says. `None` for what is no string.
+    /// Returns the decoded name. `None` if it is not a string.
     pub(crate) fn decoded_name(&self) -> Option<Cow<'a, str>> {
         if self.is_escaped {
             string(self.name)
@@ -29,8 +29,8 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Shows the members of an object one by one; their values are no objects or
-/// arrays. `None` where the text is something else, or as soon as `see` says so.
+/// Passes the members of an object to `see` one by one; their values are not objects or arrays.
+/// `None` for other text, or as soon as `see` returns it.
 pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
     let mut scanner = Scanner { bytes: text.as_bytes(), at: 0 };
     scanner.expect(b'{')?;
@@ -50,25 +50,23 @@ pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> 
     }
 }
 
-/// The value that follows the first occurrence of `member`, a name with its
-/// quotes and its colon. The text of a flat object holds that nowhere but in
-/// front of a value: inside a string each quote has a backslash before it, and
-/// no colon follows the end of a string that is a value. `None` without an
-/// occurrence, `Some(None)` where no value follows. Of the text, only the value
-/// need be UTF-8: nothing else is looked at.
+/// Returns the value after the first occurrence of `member`, a name with its quotes and its colon.
+/// In the text of a flat object this occurs only before a value: inside a string each quote follows
+/// a backslash, and no colon follows the end of a string that is a value. `None` without an
+/// occurrence, `Some(None)` if no value follows. Only the value need be UTF-8: nothing else is
+/// decoded.
 pub(crate) fn value_after<'a>(text: &'a [u8], member: &Finder<'_>) -> Option<Option<&'a str>> {
     let at = member.find(text)? + member.needle().len();
     let value = Scanner { bytes: text, at }.value();
     Some(value.and_then(|range| std::str::from_utf8(text.get(range)?).ok()))
 }
 
-/// The value that begins at a position, as JSON text. `None` where none does.
+/// Returns the value that begins at a position, as JSON text. `None` if there is none.
 pub(crate) fn value_at(text: &str, at: usize) -> Option<&str> {
     text.get(Scanner { bytes: text.as_bytes(), at }.value()?)
 }
 
-/// What a JSON string says, borrowed where nothing was escaped. `None` for what
-/// is no string.
+/// Returns the content of a JSON string, borrowed if it has no escapes. `None` for anything else.
 pub(crate) fn string(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
@@ -77,7 +75,7 @@ pub(crate) fn string(json: &str) -> Option<Cow<'_, str>> {
     serde_json::from_str::<String>(json).ok().map(Cow::Owned)
 }
 
-/// What comes before a suffix.
+/// Removes a suffix.
 pub(crate) fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Cow<'a, str>> {
     match text {
         Cow::Borrowed(text) => text.strip_suffix(suffix).map(Cow::Borrowed),
@@ -112,7 +110,7 @@ impl Scanner<'_> {
         self.peek().is_none()
     }
 
-    /// Where a string with its quotes is, and whether there is a backslash in it.
+    /// Returns the end of a string, and whether it contains a backslash.
     fn string(&mut self) -> Option<(Range<usize>, bool)> {
         self.expect(b'"')?;
         let (bytes, start) = (self.bytes, self.at - 1);
@@ -123,7 +121,7 @@ impl Scanner<'_> {
             if bytes[found] == b'"' {
                 return Some((start..self.at, is_escaped));
             }
-            // Whatever is escaped, it does not end the string.
+            // An escaped character does not end the string.
             is_escaped = true;
             self.at += 1;
         }
@@ -145,8 +143,8 @@ impl Scanner<'_> {
     }
 }
 
-/// Where the next quote or backslash is. Most strings are names, too short for
-/// what a search with long strides takes to start.
+/// Returns the position of the next quote or backslash. Most strings are too short for a vectorised
+/// search to pay.
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let near = &blocks[..blocks.len().min(2)];

@@ -1,4 +1,4 @@
-//! The multipart form of batches, in and out (protocol §8.2, §8.3).
+//! The multipart format of batches: reading and printing (protocol §8.2, §8.3).
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use memchr::memmem;
 
 use crate::error::{Code, Result};
 
-/// PartHeaders in the order sent, names in lower case.
+/// Headers in the order sent, names in lower case.
 pub(crate) type PartHeaders<'a> = Vec<(Cow<'a, str>, &'a str)>;
 
 impl Part<'_> {
@@ -23,7 +23,7 @@ impl Part<'_> {
 pub struct Part<'a> {
     /// MIME headers, names in lower case.
     pub headers: PartHeaders<'a>,
-    /// What follows the empty line.
+    /// The text after the empty line.
     pub content: &'a [u8],
 }
 
@@ -32,16 +32,16 @@ pub struct Part<'a> {
 pub struct InnerRequest<'a> {
     pub method: &'a str,
     pub target: &'a str,
-    /// PartHeaders of the request, names in lower case.
+    /// Headers of the request, names in lower case.
     pub headers: PartHeaders<'a>,
     pub body: &'a [u8],
 }
 
-/// Parts at most; one more than a change set may hold, so that the rule about
-/// too many operations can speak.
+/// Maximum parts: one more than a change set may hold, so that the error of too many operations is
+/// reported.
 pub const MAX_PARTS: usize = 101;
 
-/// The boundary that a Content-Type names, if it is multipart/mixed.
+/// Returns the boundary in a Content-Type, if it is multipart/mixed.
 pub(crate) fn boundary(content_type: &str) -> Option<&str> {
     let mut parts = content_type.split(';');
     if !parts.next()?.trim().eq_ignore_ascii_case("multipart/mixed") {
@@ -54,9 +54,8 @@ pub(crate) fn boundary(content_type: &str) -> Option<&str> {
     })
 }
 
-/// Splits a body at its boundary. Lines end with CRLF or LF; what stands
-/// before the first and after the closing delimiter is ignored, and so are parts
-/// with nothing in them. Reading stops after [`MAX_PARTS`] parts.
+/// Splits a body at its boundary. Lines end with CRLF or LF; text before the first and after the
+/// closing delimiter is ignored, and so are empty parts. Parsing stops after [`MAX_PARTS`] parts.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] without an opening delimiter, or with a part whose
@@ -80,8 +79,8 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     }
     match open {
         None => Err(Code::InvalidInput.into()),
-        // The closing delimiter is missing: the last part ends with the body. If
-        // nothing follows, that delimiter was it, without its dashes.
+        // The closing delimiter is missing: the last part ends with the body. If nothing follows,
+        // this was the closing delimiter without its dashes.
         Some(start) => {
             if let Some(last) = part(&body[start.min(body.len())..])? {
                 add(&mut parts, Some(last));
@@ -91,7 +90,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>> {
     }
 }
 
-/// Parts with nothing in them count only where there are no others.
+/// Empty parts count only if there are no others.
 fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
     match part {
         Some(part) => {
@@ -105,10 +104,10 @@ fn add<'a>(parts: &mut Vec<Part<'a>>, part: Option<Part<'a>>) {
     }
 }
 
-/// Reads the request that a part of type application/http holds.
+/// Parses the request in a part of type application/http.
 ///
 /// # Errors
-/// [`Code::InvalidInput`] for what is no HTTP request.
+/// [`Code::InvalidInput`] for an invalid HTTP request.
 pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     let mut rest = content;
     while let Some(line) = lines(rest).next().filter(|l| l.start == l.end && l.next > l.start) {
@@ -125,7 +124,7 @@ pub fn request<'a>(content: &'a [u8]) -> Result<InnerRequest<'a>> {
     Ok(InnerRequest { method, target: target.trim(), headers, body })
 }
 
-/// What stands before and after a character of one byte, if it was found.
+/// Splits text before and after a character of one byte, if it contains it.
 fn split_at_byte(text: &str, at: Option<usize>) -> Result<(&str, &str)> {
     let at = at.ok_or(Code::InvalidInput)?;
     Ok((&text[..at], &text[at + 1..]))
@@ -133,9 +132,9 @@ fn split_at_byte(text: &str, at: Option<usize>) -> Result<(&str, &str)> {
 
 struct Line {
     start: usize,
-    /// Just past the text, before CRLF or LF.
+    /// The end of the text, before CRLF or LF.
     end: usize,
-    /// Where the next line starts.
+    /// The start of the next line.
     next: usize,
 }
 
@@ -159,12 +158,12 @@ fn lines(body: &[u8]) -> impl Iterator<Item = Line> + '_ {
 
 struct Delimiter {
     closing: bool,
-    /// Where the next line starts.
+    /// The start of the next line.
     next: usize,
 }
 
-/// The line that begins with dashes and boundary, which were found at a position,
-/// unless they stand inside a line, or something else follows on it.
+/// Returns the delimiter line of dashes and boundary that were found at a position, unless they are
+/// inside a line, or other text follows on it.
 fn delimiter(body: &[u8], at: usize, length: usize) -> Option<Delimiter> {
     if at > 0 && body[at - 1] != b'\n' {
         return None;
@@ -186,7 +185,7 @@ fn content_end(body: &[u8], delimiter_start: usize) -> usize {
     before.strip_suffix(b"\r").unwrap_or(before).len()
 }
 
-/// `None` for a part with nothing in it.
+/// `None` for an empty part.
 fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
@@ -195,8 +194,8 @@ fn part(bytes: &[u8]) -> Result<Option<Part<'_>>> {
     Ok(Some(Part { headers, content }))
 }
 
-/// Header lines up to an empty line, and what follows it. A body may be
-/// missing together with its empty line.
+/// Parses header lines up to an empty line, and returns what follows. A body may be missing
+/// together with its empty line.
 fn headers(bytes: &[u8]) -> Result<(PartHeaders<'_>, &[u8])> {
     const MAX_HEADERS: usize = 64;
     let mut headers = Vec::with_capacity(8);
@@ -214,8 +213,8 @@ fn headers(bytes: &[u8]) -> Result<(PartHeaders<'_>, &[u8])> {
     Ok((headers, &[]))
 }
 
-/// What every part of a change set has, in lower case: a hundred parts need not
-/// have memory of their own for it.
+/// Header names of all parts of change sets, in lower case, so that a hundred parts need not
+/// allocate them.
 const COMMON: [&str; 10] = [
     "accept",
     "content-id",
@@ -234,8 +233,7 @@ fn in_lower_case(name: &str) -> Cow<'_, str> {
     common.map_or_else(|| name.to_ascii_lowercase().into(), Cow::Borrowed)
 }
 
-/// The text without white space around it, of which there is seldom more than
-/// one space before it.
+/// Returns the text without white space around it; usually that is at most one space before it.
 fn trimmed(text: &str) -> &str {
     let text = text.strip_prefix(' ').unwrap_or(text);
     match text.as_bytes() {
@@ -248,11 +246,11 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| Code::InvalidInput.into())
 }
 
-/// The answer to one operation, as it stands inside a batch response.
+/// The answer to one operation in a batch response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InnerAnswer {
     pub status: u16,
-    /// PartHeaders in the order they are printed.
+    /// Headers in the order they are printed.
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
 }
@@ -278,7 +276,7 @@ pub(crate) fn query_response(batch: &str, answer: &InnerAnswer) -> Vec<u8> {
     out
 }
 
-/// Bytes that an answer takes at most.
+/// Returns the maximum bytes of a printed answer.
 fn room(answer: &InnerAnswer, boundary: &str) -> usize {
     const LINES: usize = 160;
     let headers = answer.headers.iter().map(|(name, value)| name.len() + value.len() + 4);
@@ -304,7 +302,7 @@ fn push_answer(out: &mut Vec<u8>, boundary: &str, answer: &InnerAnswer) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The reason phrase of the statuses that occur inside batches.
+/// Returns the reason phrase of a status that occurs inside batches.
 const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -7,17 +7,17 @@ use crate::error::{Code, Result};
 use crate::model::Ticks;
 use crate::model::edm::is_within;
 
-/// Policies of a table at most.
+/// Maximum policies of a table.
 const MAX_POLICIES: usize = 5;
-/// UTF-16 units of an id at most.
+/// Maximum UTF-16 units of an id.
 const MAX_ID: usize = 64;
 const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
-/// A stored access policy: what signatures that name it may leave out.
+/// A stored access policy: fields that a SAS which names it may omit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     pub id: String,
-    /// Canonical times, so that the stored JSON can be read by people.
+    /// Canonical times, so that the stored JSON is readable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,8 +26,7 @@ pub struct Policy {
     pub permission: Option<String>,
 }
 
-/// Reads the time grammar of signatures and policies: a date, or a date and a
-/// time with a zone.
+/// Reads a time as SAS and policies have it: a date, or a date and a time with a zone.
 pub fn read_time(text: &str) -> Option<Ticks> {
     let zoned = match text.split_once('T') {
         None => true,
@@ -37,8 +36,7 @@ pub fn read_time(text: &str) -> Option<Ticks> {
     (zoned && fraction <= 7).then(|| Ticks::parse(text).ok()).flatten()
 }
 
-/// Whether a text is a subset of the permissions of tables, each once and in
-/// the order `raud`.
+/// Whether a text is a subset of the permissions of tables, each once and in the order `raud`.
 pub(crate) fn is_permission(text: &str) -> bool {
     let mut rest = "raud".chars();
     text.chars().all(|c| rest.any(|r| r == c))
@@ -47,9 +45,8 @@ pub(crate) fn is_permission(text: &str) -> bool {
 /// Reads a SignedIdentifiers document; an empty body is an empty list.
 ///
 /// # Errors
-/// [`Code::InvalidXmlDocument`] for what is none, has too many entries or
-/// repeats an id; [`Code::InvalidXmlNodeValue`] for bad times, permissions and
-/// ids.
+/// [`Code::InvalidXmlDocument`] for an invalid document, too many entries or a duplicate id;
+/// [`Code::InvalidXmlNodeValue`] for invalid times, permissions and ids.
 pub fn read(body: &[u8]) -> Result<Vec<Policy>> {
     if body.trim_ascii().is_empty() {
         return Ok(Vec::new());
@@ -91,8 +88,8 @@ fn policy(element: &Element) -> Result<Policy> {
     Ok(Policy { id, start: time("Start")?, expiry: time("Expiry")?, permission })
 }
 
-/// Prints the document as recorded: a byte order mark, times with seven digits,
-/// nothing for a policy that says nothing.
+/// Prints the document as recorded: a byte order mark, times with seven digits, no element for an
+/// empty policy.
 pub fn write(policies: &[Policy]) -> String {
     let mut out = String::from(DECLARATION);
     if policies.is_empty() {
@@ -139,7 +136,7 @@ fn push(out: &mut String, name: &str, text: &str) {
 /// Prints the stored JSON.
 ///
 /// # Errors
-/// None that can occur for strings; kept because the library has one.
+/// None for these types; the library requires it.
 pub fn to_stored(policies: &[Policy]) -> Result<String> {
     serde_json::to_string(policies).map_err(|_| Code::InternalError.into())
 }

@@ -9,8 +9,8 @@ use crate::model::Ticks;
 
 const DECLARATION: &str = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
-/// The properties of an account's table service, or those of them that a
-/// request sets. Analytics settings are stored and returned; they do nothing.
+/// The properties of an account's table service, or those that a request sets. Analytics settings
+/// are stored and returned; they have no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ServiceProperties {
@@ -24,16 +24,16 @@ pub struct ServiceProperties {
     pub cors: Option<Vec<CorsRule>>,
 }
 
-/// How a document is laid out, which depends on the version of the request.
+/// The layout of a document, which depends on the version of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Before 2013-08-15: Logging and Metrics, always all of it.
+    /// Before 2013-08-15: Logging and Metrics, always both.
     Metrics,
-    /// Since then; what is left out of a request stays as it is.
+    /// Since 2013-08-15; what a request omits stays unchanged.
     Cors,
 }
 
-/// What analytics would log.
+/// Settings of analytics logs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Logging {
     pub version: String,
@@ -43,17 +43,17 @@ pub struct Logging {
     pub retention: Option<u32>,
 }
 
-/// What analytics would measure.
+/// Settings of analytics metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MetricsProperties {
     pub version: String,
-    /// `None` when disabled, else whether operations are told apart.
+    /// `None` if disabled, else whether API operations are included.
     pub include_apis: Option<bool>,
-    /// Days, `None` when disabled.
+    /// Days, `None` if disabled.
     pub retention: Option<u32>,
 }
 
-/// Which pages of other origins may call, and how.
+/// A CORS rule: which pages of other origins may send which requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CorsRule {
     pub methods: Vec<String>,
@@ -64,7 +64,7 @@ pub struct CorsRule {
 }
 
 const MAX_RULES: usize = 5;
-/// Bytes of all rules together, without markup.
+/// Returns the bytes of all rules, without markup.
 const MAX_RULES_SIZE: usize = 2 * 1024;
 const MAX_ORIGINS: usize = 64;
 const MAX_ORIGIN: usize = 256;
@@ -73,14 +73,13 @@ const MAX_PREFIXED_HEADERS: usize = 2;
 const METHODS: [&str; 10] =
     ["DELETE", "GET", "HEAD", "MERGE", "POST", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT"];
 
-/// Reads what a request sets; elements that are absent stay as they are, but in
-/// the old layout, which sets everything, are off then (protocol §3.6).
+/// Reads what a request sets; omitted elements stay unchanged, but in the old layout, which sets
+/// everything, they are disabled (protocol §3.6).
 ///
 /// # Errors
-/// [`Code::InvalidXmlDocument`] for what is no such document, for an element
-/// twice, for more than five CORS rules or 2 KiB of them, and for retention of
-/// more than 365 days; [`Code::InvalidXmlNodeValue`] for bad values inside a CORS
-/// rule, and another version of analytics than 1.0.
+/// [`Code::InvalidXmlDocument`] for an invalid document, a duplicate element, more than five CORS
+/// rules or 2 KiB of them, and for retention of more than 365 days; [`Code::InvalidXmlNodeValue`]
+/// for invalid values in a CORS rule, and a version of analytics other than 1.0.
 pub fn read(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
     let root = xml::parse_strictly(body).map_err(|_| Code::InvalidXmlDocument)?;
     if root.name != "StorageServiceProperties" {
@@ -90,7 +89,7 @@ pub fn read(body: &[u8], layout: Layout) -> Result<ServiceProperties> {
     for element in &root.children {
         match (layout, element.name.as_str()) {
             (_, "Logging") => set(&mut properties.logging, logging(element)?)?,
-            // The old name is understood in the new layout too (UNVERIFIED).
+            // The old name is accepted in the new layout too (UNVERIFIED).
             (_, "Metrics") | (Layout::Cors, "HourMetrics") => {
                 set(&mut properties.hour_metrics, metrics(element)?)?;
             }
@@ -114,7 +113,8 @@ fn set<T>(place: &mut Option<T>, value: T) -> Result<()> {
 }
 
 impl ServiceProperties {
-    /// Everything set, what was not so far to these metrics of hours and nothing else.
+    /// Returns complete properties: what was not set gets these hourly metrics, and everything else
+    /// is disabled.
     fn completed_by(self, hour_metrics: MetricsProperties) -> Self {
         Self {
             logging: Some(self.logging.unwrap_or_else(Logging::off)),
@@ -135,7 +135,7 @@ impl Logging {
 }
 
 impl MetricsProperties {
-    /// What hours are counted of an account that nobody set, as recorded.
+    /// The default hourly metrics of an account, as recorded.
     fn hourly() -> Self {
         Self { version: ANALYTICS.into(), include_apis: Some(true), retention: Some(7) }
     }
@@ -313,17 +313,17 @@ fn push_cors(out: &mut String, rules: &[CorsRule]) {
     out.push_str("</Cors>");
 }
 
-/// Names as recorded: literal ones first, then prefixes, each in the order sent.
+/// Joins names as recorded: literal ones first, then prefixes, each in the order sent.
 fn header_list(names: &[String]) -> String {
     let (prefixes, literals): (Vec<&str>, Vec<&str>) =
         names.iter().map(String::as_str).partition(|name| name.len() > 1 && name.ends_with('*'));
     [literals, prefixes].concat().join(",")
 }
 
-/// What is known about a secondary.
+/// The replication status of a secondary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replication {
-    /// Everything committed up to this time can be read.
+    /// All commits up to this time are visible.
     Live(Ticks),
     /// It answers, but has replayed nothing yet.
     Bootstrap,
@@ -331,8 +331,7 @@ pub(crate) enum Replication {
     Unavailable,
 }
 
-/// Prints the stats of a secondary; the time is an RFC 1123 date, and empty
-/// where there is none.
+/// Prints the stats of a secondary; the time is an RFC 1123 date, and empty if there is none.
 pub(crate) fn write_stats(replication: Replication) -> String {
     let mut out = format!("{DECLARATION}<StorageServiceStats><GeoReplication>");
     let (status, time) = match replication {
@@ -346,11 +345,11 @@ pub(crate) fn write_stats(replication: Replication) -> String {
     out
 }
 
-/// Prints the stored JSON: one member for each element that is set, so that a
-/// partial update replaces members.
+/// Prints the stored JSON: one member for each element that is set, so that a partial update
+/// replaces members.
 ///
 /// # Errors
-/// None that can occur for these types; kept because the library has one.
+/// None for these types; the library requires it.
 pub fn to_stored(properties: &ServiceProperties) -> Result<String> {
     serde_json::to_string(properties).map_err(|_| Code::InternalError.into())
 }
@@ -358,7 +357,7 @@ pub fn to_stored(properties: &ServiceProperties) -> Result<String> {
 /// Reads the stored JSON.
 ///
 /// # Errors
-/// [`Code::InternalError`] for what [`to_stored`] did not print.
+/// [`Code::InternalError`] for text that [`to_stored`] did not print.
 pub fn from_stored(text: &str) -> Result<ServiceProperties> {
     serde_json::from_str(text).map_err(|_| Code::InternalError.into())
 }

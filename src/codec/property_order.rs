@@ -1,11 +1,11 @@
-//! The order in which the properties of a stored entity are shown.
+//! The order in which the properties of a stored entity are printed.
 
 use super::stored::{self, StoredField};
 use crate::error::Result;
 use crate::model::entity::PropertyOrder;
 use crate::model::names::ordinal;
 
-/// The properties of a stored object, in the order in which they are shown.
+/// Returns the properties of a stored object in printing order.
 ///
 /// # Errors
 /// As [`stored::fields`].

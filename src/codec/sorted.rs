@@ -1,21 +1,20 @@
-//! Members in the order in which jsonb keeps them.
+//! Members in the order of jsonb.
 //!
-//! PostgreSQL sorts what comes in another order, at a cost that is a twentieth of
-//! what a change set of inserts takes it. Here it costs less, since the names are
-//! compared where they stand and nothing else is looked at.
+//! PostgreSQL sorts members that come in another order, at a twentieth of the cost of a change set
+//! of inserts. Here it costs less, because the names are compared in place.
 
 use super::members::{Member, each_member};
 
-/// Members for which there is room at first.
+/// Initial capacity for members.
 const ROOM: usize = 32;
 
-/// Appends the text of an object with the shorter names first, and those of one
-/// length by their bytes. What is no object, or has others in it, is appended as it
-/// is, and so are escapes: a name that has some may stand out of its place.
+/// Appends the text of an object with shorter names first, and names of one length ordered by their
+/// bytes. Other text, or an object that contains objects, is appended unchanged. Names with escapes
+/// may end up in the wrong place, which is allowed.
 pub(crate) fn push_sorted(out: &mut Vec<u8>, text: &str) {
     match members(text) {
         Some(mut members) if !members.is_sorted_by_key(place) => {
-            // Stable, as the last of several members with one name is the one that counts.
+            // Stable, because the last of several members with one name counts.
             members.sort_by_key(place);
             push_members(out, &members);
         }

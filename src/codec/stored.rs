@@ -1,5 +1,4 @@
-//! The stored form of an entity's custom properties: one JSON object that
-//! anyone can read in psql.
+//! The stored form of an entity's custom properties: one JSON object, readable in psql.
 //!
 //! | type | member | annotation `Name@odata.type` |
 //! |---|---|---|
@@ -22,10 +21,10 @@ use crate::error::{Code, Result};
 use crate::model::entity::{BorrowedValue, Properties, StoredProperties, Value};
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
-/// What follows a property's name in the name of its annotation.
+/// The suffix of the name of a property's annotation.
 pub(crate) const ANNOTATION: &str = "@odata.type";
 
-/// One property of a stored object, its value not yet read.
+/// One property of a stored object; its value is not decoded.
 #[derive(Debug)]
 pub(crate) struct StoredField<'a> {
     pub name: Cow<'a, str>,
@@ -34,12 +33,11 @@ pub(crate) struct StoredField<'a> {
     pub edm_type: EdmType,
     /// JSON text of the value.
     pub raw: &'a str,
-    /// Whether the value is a string that went through [`escape`].
+    /// Whether the value is a string in the form of [`escape`].
     pub escaped: bool,
 }
 
-/// Prints properties in stored form. Their names are such as properties may have, in
-/// which nothing needs an escape.
+/// Prints properties in stored form. Valid property names need no escapes.
 pub fn encode<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> StoredProperties {
     let mut out = String::with_capacity(room(properties));
     out.push('{');
@@ -75,7 +73,7 @@ fn push_member(out: &mut String, name: &str, value: BorrowedValue<'_>) {
     }
 }
 
-/// Whether JSON tells the type. A string may still have an annotation, see [`escape`].
+/// Whether JSON alone tells the type. A string may still have an annotation, see [`escape`].
 const fn is_told_by_json(edm_type: EdmType) -> bool {
     matches!(edm_type, EdmType::String | EdmType::Boolean | EdmType::Int32)
 }
@@ -85,7 +83,7 @@ fn push_name(out: &mut String, name: &str) {
     out.push(':');
 }
 
-/// The name, after the annotation that goes before it.
+/// Appends the name, after its annotation.
 fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
     out.push('"');
     out.push_str(name);
@@ -96,9 +94,8 @@ fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
     push_name(out, name);
 }
 
-/// Names of the annotations that properties of these names have with other
-/// values, but not with these. Where one is stored, laying the members of the
-/// new values over the old ones would leave it behind.
+/// Returns the names of annotations that these properties could have with other values, but do not
+/// have with these. A merge must remove them from the stored object.
 ///
 /// # Errors
 /// As [`fields`].
@@ -108,7 +105,7 @@ pub(crate) fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<S
     Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())
 }
 
-/// Bytes that properties take in stored form, unless much has to be escaped.
+/// Returns the bytes of properties in stored form, unless much has to be escaped.
 fn room<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     let value = |value: BorrowedValue<'_>| match value {
         BorrowedValue::Text { text, .. } => text.len(),
@@ -118,7 +115,7 @@ fn room<N: AsRef<str>, V: Value>(properties: &[(N, V)]) -> usize {
     properties.iter().fold(2, |sum, (name, v)| sum + 8 + 2 * name.as_ref().len() + value(v.view()))
 }
 
-/// What is no string.
+/// Appends a value that is not a string.
 fn push_value(out: &mut String, value: &EdmValue) {
     match value {
         EdmValue::String(s) => push_string(out, s),
@@ -140,9 +137,8 @@ fn push_value(out: &mut String, value: &EdmValue) {
     }
 }
 
-/// Writes U+0000 as U+0001 U+0001 and U+0001 as U+0001 U+0002, so that text
-/// with U+0000, which jsonb cannot hold, keeps its order against other escaped
-/// text.
+/// Escapes U+0000 as U+0001 U+0001 and U+0001 as U+0001 U+0002, so that text with U+0000, which
+/// jsonb cannot hold, keeps its order among escaped texts.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('\u{1}', "\u{1}\u{2}").replace('\u{0}', "\u{1}\u{1}")
 }
@@ -159,7 +155,7 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// The properties of a stored object, in its order.
+/// Returns the properties of a stored object, in its order.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
@@ -188,7 +184,7 @@ fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
     Some(fields)
 }
 
-/// The type of a value that no annotation describes.
+/// Returns the type of a value without annotation.
 fn plain_type(raw: &str) -> Option<EdmType> {
     Some(match raw.as_bytes().first()? {
         b't' | b'f' => EdmType::Boolean,
@@ -198,9 +194,8 @@ fn plain_type(raw: &str) -> Option<EdmType> {
     })
 }
 
-/// Gives the fields the types of their annotations. Both come in the same order
-/// from either database, so that each annotation is looked for from where the
-/// last one was found.
+/// Assigns the types in annotations to the fields. Both have the same order in either database, so
+/// each search starts where the last annotation was found.
 fn annotate(fields: &mut [StoredField<'_>], types: &[(Cow<'_, str>, EdmType)]) {
     let mut from = 0;
     for (name, edm_type) in types {
@@ -214,7 +209,7 @@ fn annotate(fields: &mut [StoredField<'_>], types: &[(Cow<'_, str>, EdmType)]) {
     }
 }
 
-/// Reads every property.
+/// Decodes every property.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
@@ -228,8 +223,7 @@ pub fn decode(stored: &StoredProperties) -> Result<Properties> {
         .collect()
 }
 
-/// Reads those properties of a stored object whose names are asked for. Nothing
-/// else of the text is looked at.
+/// Decodes the properties that `names` lists. The others are skipped.
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that is not in stored form.
@@ -243,7 +237,7 @@ pub fn pick<'n>(stored: &[u8], wanted: &[PropertyFinder<'n>]) -> Result<Vec<(&'n
     Ok(picked)
 }
 
-/// A property to be looked for in many stored objects.
+/// A property to find in many stored objects.
 #[derive(Debug)]
 pub struct PropertyFinder<'n> {
     name: &'n str,
@@ -252,7 +246,7 @@ pub struct PropertyFinder<'n> {
 }
 
 impl<'n> PropertyFinder<'n> {
-    /// The property of this name.
+    /// Returns a finder of this property.
     pub fn new(name: &'n str) -> Self {
         let finder = |suffix: &str| {
             let mut member = String::new();
@@ -263,7 +257,7 @@ impl<'n> PropertyFinder<'n> {
         Self { name, member: finder(""), annotation: finder(ANNOTATION) }
     }
 
-    /// `None` without the property, `Some(None)` where it is not in stored form.
+    /// `None` without the property, `Some(None)` if it is not in stored form.
     fn value(&self, stored: &[u8]) -> Option<Option<EdmValue>> {
         let raw = value_after(stored, &self.member)?;
         let read = || {
@@ -281,7 +275,7 @@ impl<'n> PropertyFinder<'n> {
 }
 
 impl StoredField<'_> {
-    /// Reads the value.
+    /// Decodes the value.
     ///
     /// # Errors
     /// [`Code::InternalError`] for a value that is not in stored form.

@@ -1,8 +1,8 @@
-//! JSON strings, printed.
+//! Prints JSON strings.
 
 use wide::u8x16;
 
-/// Appends a JSON string of text that is known to need no escape.
+/// Appends a JSON string that is known to need no escapes.
 pub(crate) fn push_plain(out: &mut String, text: &str) {
     out.push('"');
     out.push_str(text);
@@ -16,7 +16,7 @@ pub(crate) fn push_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Appends what stands between the quotes of a JSON string.
+/// Appends the content of a JSON string.
 pub(crate) fn push_escaped(out: &mut String, text: &str) {
     let mut rest = text;
     loop {
@@ -28,8 +28,8 @@ pub(crate) fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// How many bytes come before the first that has no place in a JSON string as it
-/// is: a quote, a backslash or a control character.
+/// Returns the number of bytes before the first that must be escaped in JSON: a quote, a backslash
+/// or a control character.
 pub(crate) fn clean_length(bytes: &[u8]) -> usize {
     let (blocks, rest) = bytes.as_chunks();
     for (block, n) in blocks.iter().zip(0..) {
@@ -37,16 +37,16 @@ pub(crate) fn clean_length(bytes: &[u8]) -> usize {
             return n * BLOCK + at;
         }
     }
-    // The end is looked at with clean bytes after it.
+    // The tail is padded with bytes that need no escape.
     let mut block = [b' '; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
     bytes.len() - rest.len() + first_mark(&block).unwrap_or(rest.len())
 }
 
-/// Bytes that are looked at together.
+/// Bytes that are compared together.
 pub(crate) const BLOCK: usize = 16;
 
-/// The first byte that has no place in a JSON string.
+/// Returns the position of the first byte that must be escaped.
 fn first_mark(block: &[u8; BLOCK]) -> Option<usize> {
     const LAST_CONTROL: u8 = 0x1f;
     let text = u8x16::new(*block);
@@ -54,7 +54,7 @@ fn first_mark(block: &[u8; BLOCK]) -> Option<usize> {
     first(controls | quotes_and_escapes(text))
 }
 
-/// The first quote or backslash.
+/// Returns the position of the first quote or backslash.
 pub(crate) fn first_quote_or_escape(block: &[u8; BLOCK]) -> Option<usize> {
     first(quotes_and_escapes(u8x16::new(*block)))
 }

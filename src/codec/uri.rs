@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Everything but the unreserved characters of RFC 3986 is escaped, as
-/// recorded; quotes stay raw and doubled.
+/// Escapes everything but the unreserved characters of RFC 3986, as recorded; quotes stay unescaped
+/// and doubled.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'\'');
 
-/// The same and quotes, where those do not belong to the syntax.
+/// The same and quotes, if those do not belong to the syntax.
 const ESCAPED_WITH_QUOTES: &AsciiSet = &ESCAPED.add(b'\'');
 
-/// What cannot stand in an address at all.
+/// Characters that an address cannot contain.
 const NOT_IN_ADDRESSES: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -26,7 +26,7 @@ const NOT_IN_ADDRESSES: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// `T(PartitionKey='p',RowKey='r')`, keys escaped.
+/// Returns `T(PartitionKey='p',RowKey='r')`, keys escaped.
 pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
     let mut out = String::with_capacity(table.len() + key_room(partition, row));
     out.push_str(table);
@@ -34,13 +34,12 @@ pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
     out
 }
 
-/// Bytes that [`push_key`] appends, unless much has to be escaped.
+/// Returns the bytes that [`push_key`] appends, unless much has to be escaped.
 pub(crate) const fn key_room(partition: &str, row: &str) -> usize {
     32 + partition.len() + row.len()
 }
 
-/// Appends `(PartitionKey='p',RowKey='r')`, keys escaped. None of that needs an
-/// escape in JSON.
+/// Appends `(PartitionKey='p',RowKey='r')`, keys escaped. The result needs no escapes in JSON.
 pub(crate) fn push_key(out: &mut String, partition: &str, row: &str) {
     out.push_str("(PartitionKey='");
     push_literal(out, partition);
@@ -51,17 +50,17 @@ pub(crate) fn push_key(out: &mut String, partition: &str, row: &str) {
 
 fn push_literal(out: &mut String, key: &str) {
     for piece in utf8_percent_encode(key, ESCAPED_WITH_QUOTES) {
-        // As an escape only a quote can have become this.
+        // Only a quote has this escape.
         out.push_str(if piece == "%27" { "''" } else { piece });
     }
 }
 
-/// A value of a query string.
+/// Escapes a value of a query string.
 pub fn escape(text: &str) -> String {
     utf8_percent_encode(text, ESCAPED_WITH_QUOTES).to_string()
 }
 
-/// Text that stays readable in an address: only what cannot stand there is escaped.
+/// Escapes only what an address cannot contain, so that the text stays readable.
 pub(crate) fn escape_lightly(text: &str) -> String {
     utf8_percent_encode(text, NOT_IN_ADDRESSES).to_string()
 }

@@ -1,4 +1,4 @@
-//! Custom properties as a body gives them, brought into stored form at once.
+//! Custom properties in a body, converted to stored form as soon as they are checked.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use crate::model::EdmValue;
 use crate::model::entity::{self, BorrowedValue, StoredProperties, Value};
 use crate::model::names::ordinal;
 
-/// The value of a property as a body gives it.
+/// The value of a property in a body.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Given<'a> {
-    /// A string of which every character may stand in JSON as it is.
+    /// A string without characters that must be escaped in JSON.
     Plain(&'a str),
     Read(EdmValue),
 }
@@ -37,9 +37,9 @@ impl From<Given<'_>> for EdmValue {
     }
 }
 
-/// Custom properties that keep the rules which hold for them without what is stored
-/// (protocol §5.7). Kept as what is to be stored: a change set of a hundred entities holds a
-/// hundred texts instead of all their values.
+/// Custom properties that satisfy the rules which need no stored state (protocol §5.7). Kept in
+/// stored form: a change set of a hundred entities holds a hundred texts instead of all their
+/// values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidatedProperties {
     stored: StoredProperties,
@@ -48,8 +48,8 @@ pub struct ValidatedProperties {
 }
 
 impl ValidatedProperties {
-    /// Checks properties, of which reading may have found a flaw, and prints them.
-    /// `keys`: bytes that the entity's keys count.
+    /// Checks properties, in which reading may have found a flaw, and prints them. `keys`: the size
+    /// of the entity's keys.
     ///
     /// # Errors
     /// In the order of protocol §5.9: those of [`entity::check_names`], the flaw,
@@ -81,23 +81,23 @@ impl ValidatedProperties {
         Self { stored: stored::encode(properties), count: properties.len(), size }
     }
 
-    /// What an entity stores that has these properties and no others.
+    /// Returns what an entity with exactly these properties stores.
     pub const fn stored(&self) -> &StoredProperties {
         &self.stored
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes that they count, as [`entity::counted`] has it.
+    /// Returns their size, see [`entity::counted`].
     pub(crate) const fn size(&self) -> usize {
         self.size
     }
 }
 
-/// The size of properties that may be stored.
+/// Returns the size of properties that passed the checks.
 fn check<N: AsRef<str>, V: Value>(keys: usize, properties: &[(N, V)], flaw: Option<Error>) -> Result<usize> {
     entity::check_names(properties)?;
     flaw.map_or(Ok(()), Err)?;

@@ -1,21 +1,20 @@
 //! Small XML documents as trees (protocol §3.5, §4.6, §11.1).
 //!
-//! Prefixes have to be declared; which namespaces matter is for the readers of
-//! documents to say. Document types, and with them every entity but the five that XML
-//! has by itself, are refused.
+//! Prefixes must be declared; the readers of documents decide which namespaces matter. Document
+//! types, and so every entity but the five that XML predefines, are refused.
 
 use quick_xml::Reader;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesDecl, BytesRef, BytesStart, Event};
 use quick_xml::name::{self, NamespaceResolver, ResolveResult};
 
-/// Nesting at most.
+/// Maximum nesting.
 const MAX_DEPTH: usize = 32;
-/// Elements of a document at most.
+/// Maximum elements of a document.
 const MAX_ELEMENTS: usize = 20_000;
-/// Attributes of an element at most: each is compared with those before it.
+/// Maximum attributes of an element: each is compared with those before it.
 const MAX_ATTRIBUTES: usize = 64;
-/// Declarations of namespaces that hold for an element at most.
+/// Maximum declarations of namespaces in scope.
 const MAX_NAMESPACES: usize = 64;
 
 /// The namespace of a name.
@@ -24,17 +23,17 @@ pub enum Namespace {
     #[default]
     None,
     Atom,
-    /// Of properties.
+    /// The namespace of properties.
     Data,
-    /// Of what describes properties.
+    /// The namespace of metadata.
     Metadata,
-    /// Of `xml:space` and the like.
+    /// The namespace of `xml:space` and the like.
     Xml,
     Foreign,
 }
 
 impl Namespace {
-    /// The namespace that a prefix was resolved to.
+    /// The namespace of the prefix.
     fn of(resolved: &ResolveResult<'_>) -> Result<Self, Malformed> {
         match resolved {
             ResolveResult::Unbound => Ok(Namespace::None),
@@ -50,8 +49,8 @@ impl Namespace {
     }
 }
 
-/// An element with what it holds. Text is everything between its tags that is
-/// not inside a child, unaltered.
+/// An element with its content. The text is everything between its tags that is not inside a child,
+/// unaltered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Element {
     pub namespace: Namespace,
@@ -70,12 +69,12 @@ pub struct Attribute {
     pub value: String,
 }
 
-/// Not a document that we read.
+/// Not a valid document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Element {
-    /// The first child of this name.
+    /// Returns the first child with this name.
     pub fn child(&self, name: &str) -> Option<&Element> {
         self.children.iter().find(|child| child.name == name)
     }
@@ -85,34 +84,34 @@ impl Element {
         self.namespace == namespace && self.name == name
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub(crate) fn attribute(&self, namespace: Namespace, name: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|a| a.namespace == namespace && a.name == name);
         found.map(|attribute| attribute.value.as_str())
     }
 
-    /// Whether there is nothing in its text and attributes, or its children's, that
-    /// XML cannot hold.
+    /// Whether its text and attributes, and those of its children, contain only characters that XML
+    /// can represent.
     fn holds_only_xml(&self) -> bool {
         let values = self.attributes.iter().map(|attribute| &attribute.value);
         !values.chain([&self.text]).any(|text| text.contains(is_foreign))
             && self.children.iter().all(Self::holds_only_xml)
     }
 
-    /// The text without white space around it.
+    /// Returns the text without white space around it.
     pub(crate) fn trimmed(&self) -> &str {
         self.text.trim()
     }
 }
 
-/// Reads a document: one element, perhaps after a declaration.
+/// Parses a document: one element, perhaps after a declaration.
 ///
 /// # Errors
-/// [`Malformed`] for what is not well-formed, for prefixes that nothing declares, for
-/// document types, and past the limits of depth and size.
+/// [`Malformed`] for documents that are not well-formed, undeclared prefixes, document types, and
+/// past the limits of depth and size.
 pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
     let text = std::str::from_utf8(bytes).map_err(|_| Malformed)?;
-    // XML has no way to write U+0000, so nothing that we print could be read.
+    // XML cannot represent U+0000, so a printed copy could not be parsed.
     if text.contains('\0') {
         return Err(Malformed);
     }
@@ -138,8 +137,8 @@ pub fn parse(bytes: &[u8]) -> Result<Element, Malformed> {
     }
 }
 
-/// Reads a document in which every character, referred to or not, is one that XML
-/// can hold. What is printed of such a document reads back.
+/// Parses a document in which every character, also in references, is one that XML can represent. A
+/// printed copy of it can be parsed.
 ///
 /// # Errors
 /// As [`parse`], and [`Malformed`] for other characters.
@@ -147,14 +146,13 @@ pub(crate) fn parse_strictly(bytes: &[u8]) -> Result<Element, Malformed> {
     parse(bytes).and_then(|root| if root.holds_only_xml() { Ok(root) } else { Err(Malformed) })
 }
 
-/// Whether a character cannot be in a document of XML 1.0.
+/// Whether XML 1.0 cannot represent a character.
 const fn is_foreign(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Whether a document that is UTF-8 may have this declaration. Writers of strings
-/// declare UTF-16 whatever becomes of the string, and no document in UTF-16 is UTF-8
-/// too; text in any other encoding would be taken for what it is not.
+/// Whether a UTF-8 document may have this declaration. Some writers declare UTF-16 whatever the
+/// encoding, and no document in UTF-16 is valid UTF-8; text in any other encoding would be misread.
 fn is_unicode(declaration: &BytesDecl<'_>) -> bool {
     declaration.encoding().is_none_or(|encoding| {
         encoding.is_ok_and(|name| {
@@ -163,10 +161,10 @@ fn is_unicode(declaration: &BytesDecl<'_>) -> bool {
     })
 }
 
-/// The document read so far.
+/// The document parsed so far.
 #[derive(Default)]
 struct Tree {
-    /// Those declared by elements that are open.
+    /// Namespaces declared by open elements.
     namespaces: NamespaceResolver,
     open: Vec<Element>,
     root: Option<Element>,
@@ -201,7 +199,7 @@ impl Tree {
             }
             let (resolved, name) = self.namespaces.resolve_attribute(attribute.key);
             let (namespace, name) = (Namespace::of(&resolved)?, name.as_ref().to_owned());
-            // By two prefixes of one namespace.
+            // A duplicate by two prefixes of one namespace.
             if namespace != Namespace::Foreign
                 && attributes.iter().any(|a| a.namespace == namespace && a.name == name)
             {
@@ -251,8 +249,8 @@ impl Tree {
     }
 }
 
-/// Appends text with `<`, `>` and `&` escaped, and characters that XML cannot hold
-/// as they are as character references.
+/// Appends text with `<`, `>` and `&` escaped, and characters that XML cannot hold literally as
+/// character references.
 pub fn push_text(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {

@@ -1,5 +1,5 @@
-//! Reading entities and table names from Atom entries. Elements of other namespaces than
-//! those of Atom and the protocol are refused.
+//! Reads entities and table names from Atom entries. Elements of other namespaces than those of
+//! Atom and the protocol are refused.
 
 use std::collections::HashSet;
 
@@ -31,7 +31,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
     Ok(entity)
 }
 
-/// Reads the name of a table that is to be created.
+/// Reads the name of a table to create.
 ///
 /// # Errors
 /// As [`crate::codec::json::read::table_name`].
@@ -58,13 +58,12 @@ fn take_child(element: &mut Element, namespace: Namespace, name: &str) -> Option
     element.children.iter_mut().find(|child| child.is(namespace, name)).map(std::mem::take)
 }
 
-/// Whether an element or one inside it is of a foreign namespace.
+/// Whether an element, or one inside it, is of a foreign namespace.
 fn is_foreign(element: &Element) -> bool {
     element.namespace == Namespace::Foreign || element.children.iter().any(is_foreign)
 }
 
-/// Whether an element can be a property. An attribute that is none of ours might be meant
-/// for its type.
+/// Whether an element can be a property. An unknown attribute might be meant as its type.
 fn is_property(element: &Element) -> bool {
     let known = |namespace| matches!(namespace, Namespace::Metadata | Namespace::Xml);
     element.namespace == Namespace::Data && element.attributes.iter().all(|a| known(a.namespace))
@@ -74,7 +73,7 @@ fn is_null(element: &Element) -> Result<bool> {
     element.attribute(Namespace::Metadata, "null").map_or(Ok(false), xml_boolean)
 }
 
-/// A Boolean as XML spells it, in digits too.
+/// Reads a Boolean in XML's spelling, which may be a digit.
 fn xml_boolean(text: &str) -> Result<bool> {
     match text.trim() {
         "true" | "1" => Ok(true),
@@ -112,7 +111,7 @@ fn value(element: &Element) -> Result<Option<EdmValue>> {
             return Ok(Some(EdmValue::Boolean(element.trimmed() == "1")));
         }
         EdmType::String => element.text.clone(),
-        // Binary may be broken into lines.
+        // Binary values may contain line breaks.
         EdmType::Binary => element.text.split_whitespace().collect(),
         _ => element.trimmed().to_owned(),
     };

@@ -1,4 +1,4 @@
-//! Printing entities and tables as Atom.
+//! Prints entities and tables as Atom.
 
 use std::fmt::Write as _;
 
@@ -9,15 +9,15 @@ use crate::model::entity::BorrowedEntity;
 use crate::model::version::etag;
 use crate::model::{EdmType, EdmValue, Stored, Ticks, lexical};
 
-/// How entries are laid out: before and from 2013-08-15 (the latter from
-/// documents only, UNVERIFIED 14).
+/// The layout of entries: before and from 2013-08-15 (the latter from documentation only,
+/// UNVERIFIED 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Classic,
     Modern,
 }
 
-/// What a document is.
+/// The kind of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtomDocument {
     Entry,
@@ -25,7 +25,7 @@ pub(crate) enum AtomDocument {
 }
 
 impl Style {
-    /// The Content-Type of documents.
+    /// Returns the Content-Type of documents.
     pub(crate) const fn content_type(self, kind: AtomDocument) -> &'static str {
         match (self, kind) {
             (Style::Classic, _) => "application/atom+xml;charset=utf-8",
@@ -34,7 +34,7 @@ impl Style {
         }
     }
 
-    /// What documents begin with.
+    /// The prefix of documents.
     const fn prolog(self) -> &'static str {
         match self {
             Style::Classic => "<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>",
@@ -42,8 +42,8 @@ impl Style {
         }
     }
 
-    /// What the DataServiceVersion header says in a part of a batch, and outside of one
-    /// where documents have it.
+    /// Returns the DataServiceVersion in a part of a batch, and outside of one for documents that
+    /// have it.
     pub(crate) const fn data_service_version(self) -> &'static str {
         match self {
             Style::Classic => "1.0;",
@@ -52,7 +52,7 @@ impl Style {
     }
 }
 
-/// What printing takes besides the data.
+/// What printing needs besides the data.
 #[derive(Clone, Copy)]
 pub struct Atom<'a> {
     pub context: MetadataContext<'a>,
@@ -69,7 +69,7 @@ const GEOGRAPHY: &str =
 const SCHEME: &str = "http://schemas.microsoft.com/ado/2007/08/dataservices/scheme";
 
 impl Atom<'_> {
-    /// An entity as a document.
+    /// Prints an entity as a document.
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
@@ -79,7 +79,7 @@ impl Atom<'_> {
         Ok(out)
     }
 
-    /// One of the entities of a page.
+    /// Prints one entity of a page.
     ///
     /// # Errors
     /// Only for a row that is not in stored form.
@@ -87,14 +87,14 @@ impl Atom<'_> {
         self.push_entity(out, entity, false)
     }
 
-    /// A table as a document. The context's table is `Tables`.
+    /// Prints a table as a document. The context's table is `Tables`.
     pub(crate) fn table_document(&self, name: &str) -> String {
         let mut out = String::from(self.style.prolog());
         self.push_table(&mut out, name, true);
         out
     }
 
-    /// A page of tables. The context's table is `Tables`.
+    /// Prints a page of tables. The context's table is `Tables`.
     pub(crate) fn table_feed<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
         let mut out = String::new();
         self.open_feed(&mut out);
@@ -105,7 +105,7 @@ impl Atom<'_> {
         out
     }
 
-    /// What comes before the first entry of a page.
+    /// Prints the part before the first entry of a page.
     pub(crate) fn open_feed(&self, out: &mut String) {
         let MetadataContext { base, table, .. } = self.context;
         let _ = write!(
@@ -119,7 +119,7 @@ impl Atom<'_> {
         );
     }
 
-    /// The attributes of a document's element.
+    /// Prints the attributes of the root element.
     fn namespaces(&self, etag: Option<&str>) -> String {
         let base = attribute(self.context.base);
         let etag = etag.map(|etag| format!(" m:etag=\"{}\"", attribute(etag))).unwrap_or_default();
@@ -129,7 +129,7 @@ impl Atom<'_> {
         }
     }
 
-    /// The time of the answer, to the second.
+    /// Returns the time of the answer, to the second.
     fn updated(&self) -> String {
         let text = self.now.to_canonical();
         format!("{}Z", text.get(..19).unwrap_or_default())
@@ -171,7 +171,7 @@ impl Atom<'_> {
         for name in select.custom_names() {
             match fields.iter().find(|field| field.name == name) {
                 Some(field) => push_property(out, name, &field.value()?),
-                // A name that cannot be an element was never stored either.
+                // No stored name is invalid as an element's name.
                 None if crate::model::names::is_identifier(name) => {
                     out.push_str(&format!("<d:{name} m:null=\"true\" />"));
                 }
@@ -187,7 +187,7 @@ impl Atom<'_> {
         out.push_str("</m:properties></content></entry>");
     }
 
-    /// Everything of an entry up to its properties.
+    /// Prints an entry up to its properties.
     fn open_entry(
         &self,
         out: &mut String,
@@ -229,7 +229,7 @@ fn attribute(text: &str) -> String {
     out
 }
 
-/// `<d:Name m:type="…">text</d:Name>`; strings have no type.
+/// Prints `<d:Name m:type="…">text</d:Name>`; strings have no type.
 fn push_property(out: &mut String, name: &str, value: &EdmValue) {
     out.push_str("<d:");
     out.push_str(name);

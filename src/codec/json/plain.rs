@@ -1,12 +1,11 @@
-//! The members of a JSON object that is as simple as most bodies are: a short way
-//! past the parser, which has the say about every other text.
+//! A fast path for the members of a simple JSON object, as most bodies are. All other texts go to
+//! the parser.
 
 use crate::codec::strings::clean_length;
 
-/// Shows names, without their quotes, and values, as JSON text, of an object whose
-/// strings have no escapes and whose values are no objects, arrays or numbers
-/// with exponents. `None` for every other text, JSON or not: what was shown of it
-/// does not count.
+/// Passes names, without their quotes, and values, as JSON text, of an object whose strings have no
+/// escapes and whose values are no objects, arrays or numbers with exponents. `None` for every
+/// other text, valid or not: then what was passed is void.
 pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(&'a str, &'a str)) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     reader.expect(b'{')?;
@@ -35,7 +34,7 @@ impl<'a> Reader<'a> {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         loop {
             match self.text.as_bytes().get(self.at) {
@@ -55,7 +54,7 @@ impl<'a> Reader<'a> {
         self.next_is(byte).then_some(())
     }
 
-    /// What stands before the closing quote, the opening one being read.
+    /// Returns the text up to the closing quote, after the opening one.
     fn string(&mut self) -> Option<&'a str> {
         let start = self.at;
         let end = start + clean_length(self.rest());
@@ -81,8 +80,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Bytes of a number without an exponent. Whatever follows it is judged by who
-/// asks, and so no number goes on after its end.
+/// Whether a byte belongs to a number without an exponent. Callers check what follows, so no number
+/// continues after its end.
 fn number_length(bytes: &[u8]) -> Option<usize> {
     let digits = |from: usize| bytes.iter().skip(from).take_while(|b| b.is_ascii_digit()).count();
     let sign = usize::from(bytes.first() == Some(&b'-'));

@@ -1,11 +1,11 @@
-//! Printing one custom property as JSON (protocol §4.2 to §4.4).
+//! Prints one custom property as JSON (protocol §4.2 to §4.4).
 
 use crate::codec::stored::{self, StoredField};
 use crate::codec::strings::push_string;
 use crate::model::{EdmType, EdmValue};
 
-/// One property and the comma after it, copied from the stored form where the wire
-/// has the same text. `annotations`: whether types are told that JSON cannot tell.
+/// Appends one property and a comma, copied from the stored form where JSON has the same text.
+/// `annotations`: whether to print types that JSON cannot tell.
 pub(crate) fn push_property(out: &mut String, annotations: bool, field: &StoredField<'_>) {
     push_name(out, annotations, field);
     match field.edm_type {
@@ -19,7 +19,7 @@ pub(crate) fn push_property(out: &mut String, annotations: bool, field: &StoredF
     out.push(',');
 }
 
-/// What stands before the value of a property.
+/// Appends the part before the value of a property.
 pub(crate) fn push_name(out: &mut String, annotations: bool, field: &StoredField<'_>) {
     if annotations && is_annotated(field) {
         push_annotation(out, field);

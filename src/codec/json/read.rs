@@ -1,4 +1,4 @@
-//! Reading entities and table names from JSON bodies (protocol §4.5).
+//! Reads entities and table names from JSON bodies (protocol §4.5).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,20 +16,20 @@ use crate::model::entity::{Properties, counted_keys};
 use crate::model::ticks::DateTimeError;
 use crate::model::{EdmType, EdmValue, Ticks, lexical};
 
-/// An entity as a body describes it. Keys may be missing: an update takes them
-/// from its URL. Nothing but the JSON and the types of values is checked.
+/// An entity in a body. Keys may be missing: an update takes them from its URL. Only the JSON and
+/// the types of values have been checked.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntityBody<'a> {
     pub partition: Option<String>,
     pub row: Option<String>,
-    /// Whether a key is annotated as another type than String. An insert is refused
-    /// then; an update takes its keys from the URL, as recorded.
+    /// Whether a key is annotated as another type than String. An insert is refused then; an update
+    /// takes its keys from the URL, as recorded.
     pub has_key_of_other_type: bool,
     /// Custom properties that are not null, in order.
     pub properties: GivenProperties<'a>,
-    /// What is wrong with the first value that is not of its type. Keys, number
-    /// and names of properties are judged before it (protocol §5.9), so the
-    /// property is there, with `false` in place of its value.
+    /// The error of the first value that does not fit its type. Errors of keys, number and names of
+    /// properties take precedence (protocol §5.9), so the property is listed, with the value
+    /// `false`.
     pub flaw: Option<Error>,
 }
 
@@ -46,12 +46,12 @@ impl<'a> EntityBody<'a> {
         }
     }
 
-    /// Bytes that the keys in the body count.
+    /// Returns the size of the keys in the body.
     pub fn counted_keys(&self) -> usize {
         counted_keys(self.partition.as_deref().unwrap_or_default(), self.row.as_deref().unwrap_or_default())
     }
 
-    /// The properties, copied where they are part of the body.
+    /// Returns the properties, copied where they borrow from the body.
     pub fn into_properties(self) -> Properties {
         self.properties.into_iter().map(|(name, value)| (name.into_owned(), value.into())).collect()
     }
@@ -60,12 +60,10 @@ impl<'a> EntityBody<'a> {
 /// Reads an entity.
 ///
 /// # Errors
-/// [`Code::BodyNotUnderstood`] for what is no JSON object of scalars, or has two
-/// annotations of one property;
-/// [`Code::DuplicatePropertiesSpecified`] or
-/// [`Code::DuplicateKeyPropertySpecified`]; [`Code::InvalidInput`] for keys that
-/// are no strings. As a flaw, [`Code::BodyNotUnderstood`] for unknown types and
-/// values that are not of their type, [`Code::OutOfRangeInput`] for dates before
+/// [`Code::BodyNotUnderstood`] for anything but a JSON object of scalars, or for two annotations of
+/// one property; [`Code::DuplicatePropertiesSpecified`] or [`Code::DuplicateKeyPropertySpecified`];
+/// [`Code::InvalidInput`] for keys that are not strings. As a flaw, [`Code::BodyNotUnderstood`] for
+/// unknown types and values that do not fit their type, [`Code::OutOfRangeInput`] for dates before
 /// 1601.
 pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
     let mut members = Members::parse(body)?;
@@ -90,7 +88,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
     Ok(entity)
 }
 
-/// Reads the name of a table that is to be created; other members are ignored.
+/// Reads the name of a table to create; other members are ignored.
 ///
 /// # Errors
 /// [`Code::BodyNotUnderstood`], or [`Code::PropertiesNeedValue`] without a
@@ -115,8 +113,7 @@ fn key(raw: &str) -> Result<Option<String>> {
     }
 }
 
-/// The value of a custom property, `None` for null. `string`: what it says, if it is
-/// a string.
+/// Reads the value of a custom property, `None` for null. `string`: its content, if it is a string.
 fn value<'a>(
     name: &str,
     raw: &'a str,
@@ -132,13 +129,13 @@ fn value<'a>(
         None => Cow::Borrowed(raw),
     };
     let read = match (annotated, text) {
-        // A string that the parser let pass, and in which nothing was escaped.
+        // A string that the parser accepted, without escapes.
         (None | Some(EdmType::String), Cow::Borrowed(text)) if is_string => {
             return Ok(Some(Given::Plain(text)));
         }
         (None, Cow::Owned(text)) if is_string => EdmValue::String(text),
         (None, text) => inferred(&text)?,
-        // These have no form but a string.
+        // These types have string form only.
         (Some(EdmType::String | EdmType::DateTime | EdmType::Guid | EdmType::Binary), _) if !is_string => {
             return Err(misunderstood());
         }
@@ -147,11 +144,11 @@ fn value<'a>(
     Ok(Some(Given::Read(read)))
 }
 
-/// The value of a property whose type and text are given.
+/// Reads a value of this type from its text.
 ///
 /// # Errors
-/// [`Code::BodyNotUnderstood`] for text that is no value of the type,
-/// [`Code::OutOfRangeInput`] for dates before 1601.
+/// [`Code::BodyNotUnderstood`] for text that does not fit the type, [`Code::OutOfRangeInput`] for
+/// dates before 1601.
 pub fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<EdmValue> {
     let read = match edm_type {
         EdmType::DateTime => match Ticks::parse(&text) {
@@ -170,8 +167,8 @@ pub fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<
     read.ok_or_else(|| Code::BodyNotUnderstood.into())
 }
 
-/// The value of a property without annotation that is no string. Integers beyond 32
-/// bits become doubles, as recorded.
+/// Reads a value without annotation that is not a string. Integers beyond 32 bits become doubles,
+/// as recorded.
 fn inferred(text: &str) -> Result<EdmValue> {
     match text {
         "true" => Ok(EdmValue::Boolean(true)),
@@ -190,7 +187,7 @@ fn out_of_range(name: &str, shown: &str) -> Error {
     )
 }
 
-/// What a member that occurs twice is refused with.
+/// Returns the error of a duplicate member.
 pub(crate) const fn given_twice(name: &str) -> Code {
     match name.as_bytes() {
         b"PartitionKey" | b"RowKey" => Code::DuplicateKeyPropertySpecified,
@@ -198,16 +195,15 @@ pub(crate) const fn given_twice(name: &str) -> Code {
     }
 }
 
-/// The members of a body with annotations and other OData members sorted out.
+/// The members of a body, annotations and other OData members sorted out.
 struct Members<'a> {
     values: Vec<(Cow<'a, str>, &'a str)>,
     types: Vec<(Cow<'a, str>, &'a str)>,
-    /// Whether it is known that nothing was escaped.
+    /// Whether it is known that it has no escapes.
     is_plain: bool,
 }
 
-/// So many members or fewer are compared with each other, rather than put in
-/// order.
+/// Up to this number, members are compared with each other instead of sorted.
 const FEW: usize = 16;
 
 impl<'a> Members<'a> {
@@ -218,7 +214,7 @@ impl<'a> Members<'a> {
     fn parse(body: &'a [u8]) -> Result<Self> {
         let misunderstood = || Error::from(Code::BodyNotUnderstood);
         let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
-        // At once for all of it costs less than member by member.
+        // One allocation costs less than one for each member.
         let body = std::str::from_utf8(body).map_err(|_| misunderstood())?;
         let mut members = Members::with_room_for(16);
         members.is_plain = plain::each_member(body, |name, raw| members.place(name.into(), raw)).is_some();
@@ -243,7 +239,7 @@ impl<'a> Members<'a> {
         (1..types.len()).any(|at| types[..at].iter().any(|(name, _)| *name == types[at].0))
     }
 
-    /// The least of the names that occur twice.
+    /// Returns the least of the duplicate names.
     fn given_twice(&self) -> Option<&str> {
         let has_twin = |at: usize| self.values[..at].iter().any(|(name, _)| *name == self.values[at].0);
         if self.values.len() <= FEW && !(1..self.values.len()).any(has_twin) {
@@ -254,7 +250,7 @@ impl<'a> Members<'a> {
         names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
-    /// What a value says that is a string.
+    /// Returns the content of a string value.
     fn string(&self, raw: &'a str) -> Option<Cow<'a, str>> {
         if self.is_plain {
             raw.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed)
@@ -263,7 +259,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The text of a property's annotation.
+    /// Returns the text of a property's annotation.
     fn annotated(&self, name: &str) -> Option<&'a str> {
         if self.types.len() <= FEW {
             return self.types.iter().find(|(of, _)| of == name).map(|(_, raw)| *raw);
@@ -272,7 +268,7 @@ impl<'a> Members<'a> {
         Some(self.types[found].1)
     }
 
-    /// The annotated type of a property.
+    /// Returns the annotated type of a property.
     fn annotation(&self, name: &str) -> Result<Option<EdmType>> {
         let Some(raw) = self.annotated(name) else { return Ok(None) };
         self.string(raw)
@@ -306,13 +302,13 @@ impl<'de> Deserialize<'de> for Members<'de> {
 }
 
 impl<'a> Members<'a> {
-    /// `X@odata.type` is an annotation, `X@odata.type@odata.type` and every
-    /// other `odata.` member is noise that round-tripping clients send.
+    /// `X@odata.type` is an annotation; `X@odata.type@odata.type` and every other `odata.` member
+    /// is ignored: clients send back what they have read.
     fn place(&mut self, name: Cow<'a, str>, raw: &'a str) {
         if name.starts_with("odata.") {
             return;
         }
-        // Most names have none, and need not be searched for more.
+        // Most names have none: one search suffices.
         if memchr::memchr(b'@', name.as_bytes()).is_none() {
             self.values.push((name, raw));
         } else if let Some(base) = members::without_suffix(&name, ANNOTATION) {
@@ -325,8 +321,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A member name that borrows from the input where it can; serde's own
-/// `Cow` never borrows.
+/// A member name that borrows from the input if it has no escapes; serde's own `Cow` never borrows.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {

@@ -1,6 +1,6 @@
-//! The custom properties of a page's entities, most of which have the same names
-//! and types in the same order: what is between their values is then the same text
-//! in all of them, stored and on the wire, and looked at only as a whole.
+//! The shape of a page's entities: most have the same names and types in the same order, so the
+//! text between their values is the same in all of them, stored and printed, and is compared and
+//! copied as a whole.
 
 use std::ops::Range;
 
@@ -12,36 +12,36 @@ use crate::error::Result;
 use crate::model::EdmType;
 use crate::model::entity::PropertyOrder;
 
-/// Shapes that are remembered.
+/// Maximum shapes that are remembered.
 const MOST: usize = 4;
-/// How much more often an entity may have no known shape than one, before the page
-/// is taken for one whose entities have nothing in common.
+/// How many more entities may have an unknown shape than a known one before shapes are given up for
+/// this page.
 const MISSES: usize = 16;
 
 /// Prints the custom properties of entities one after the other.
 pub(crate) struct Shapes {
     annotations: bool,
     most: usize,
-    /// The one that the last entity had first.
+    /// The shape of the last entity is the first.
     known: Vec<Shape>,
     hits: usize,
     misses: usize,
 }
 
 impl Shapes {
-    /// Knows no shape yet. `annotations`: whether types are told that JSON cannot
-    /// tell.
+    /// Returns a printer that knows no shape yet. `annotations`: whether to print types that JSON
+    /// cannot tell.
     pub(crate) const fn new(annotations: bool) -> Self {
         Self { annotations, most: MOST, known: Vec::new(), hits: 0, misses: 0 }
     }
 
-    /// For an entity that no other follows.
+    /// Returns a printer for a single entity.
     pub(crate) fn of_one(annotations: bool) -> Self {
         Self { most: 0, ..Self::new(annotations) }
     }
 
-    /// Prints the properties of one entity, each with a comma after it. `order` is the
-    /// same for all entities.
+    /// Prints the properties of one entity, each with a comma. `order` is the same for all
+    /// entities.
     ///
     /// # Errors
     /// Only for text that is not in stored form.
@@ -79,26 +79,25 @@ impl Shapes {
 struct Shape {
     /// In the order of the stored form.
     parts: Vec<ShapePart>,
-    /// What follows the last value in stored form.
+    /// The text after the last value in stored form.
     end: String,
-    /// Which part is shown first, second and so on; empty where that is the order of
-    /// the stored form.
+    /// The order in which the parts are printed; empty if that is the order of the stored form.
     order: Vec<usize>,
-    /// Where the values of the last entity are; not used without `order`.
+    /// The positions of the last entity's values; not used without `order`.
     values: Vec<Range<usize>>,
 }
 
-/// What comes before a value.
+/// The text before a value.
 struct ShapePart {
     stored: String,
     wire: String,
-    /// Whether the value is a number on the wire, whatever it is in stored form.
+    /// Whether the value is printed as a number, whatever it is in stored form.
     is_double: bool,
 }
 
 impl Shape {
-    /// The shape of an entity, given its fields as they are shown; `None` where a value
-    /// is not copied as it is.
+    /// Returns the shape of an entity, given its fields in printing order; `None` if a value is not
+    /// copied unchanged.
     fn of(text: &str, fields: &[StoredField<'_>], annotations: bool) -> Option<Self> {
         let start = |field: &StoredField<'_>| field.raw.as_ptr().addr().checked_sub(text.as_ptr().addr());
         let mut by_place = fields.iter().enumerate().collect::<Vec<_>>();
@@ -120,8 +119,7 @@ impl Shape {
         (!parts.is_empty()).then_some(Self { parts, end, order, values: Vec::new() })
     }
 
-    /// Prints properties of this shape. `None` for others; what has been printed
-    /// of them does not count.
+    /// Prints properties of this shape. `None` for others; then what was printed of them is void.
     fn push(&mut self, out: &mut String, text: &str) -> Option<()> {
         self.values.clear();
         let mut at = 0;
@@ -144,7 +142,7 @@ impl Shape {
     }
 }
 
-/// The places of numbers from 0 on, by the numbers; empty if they are in order.
+/// Returns the inverse of a permutation; empty if it is the identity.
 fn order_of(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut places: Vec<(usize, usize)> = numbers.enumerate().map(|(place, n)| (n, place)).collect();
     if places.is_sorted() {
@@ -155,7 +153,7 @@ fn order_of(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 impl ShapePart {
-    /// Where the value is that follows this part, which begins at a position.
+    /// Returns the position of the value after this part.
     fn value(&self, text: &str, at: usize) -> Option<Range<usize>> {
         if !text.as_bytes().get(at..)?.starts_with(self.stored.as_bytes()) {
             return None;

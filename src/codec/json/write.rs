@@ -1,4 +1,4 @@
-//! Printing entities, tables and feeds as JSON (protocol §4.2 to §4.4).
+//! Prints entities, tables and feeds as JSON (protocol §4.2 to §4.4).
 
 use super::property::push_property;
 use super::shape::Shapes;
@@ -11,23 +11,23 @@ use crate::model::ticks::Spelled;
 use crate::model::version::write_etag;
 use crate::model::{Key, Stored, Ticks};
 
-/// How much OData metadata a client asked for.
+/// The metadata level that a client asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metadata {
     None,
     Minimal,
-    /// As versions before 2015-04-05 know it.
+    /// As in versions before 2015-04-05.
     MinimalWithoutEtag,
     Full,
 }
 
 impl Metadata {
-    /// Whether types are told that JSON cannot tell.
+    /// Whether to print types that JSON cannot tell.
     pub(crate) const fn annotates(self) -> bool {
         !matches!(self, Metadata::None)
     }
 
-    /// The Content-Type of bodies at this level.
+    /// Returns the Content-Type of bodies at this level.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Metadata::None => "application/json;odata=nometadata;streaming=true;charset=utf-8",
@@ -39,11 +39,11 @@ impl Metadata {
     }
 }
 
-/// What a document says about itself besides its data.
+/// What a document contains besides its data.
 #[derive(Debug, Clone, Copy)]
 pub struct MetadataContext<'a> {
     pub metadata: Metadata,
-    /// Scheme, host and, in path style, the account; no trailing slash.
+    /// Scheme, host and, in path style, the account; without a trailing slash.
     pub base: &'a str,
     pub account: &'a str,
     /// The table's name as the request spelled it.
@@ -51,18 +51,17 @@ pub struct MetadataContext<'a> {
     pub select: Option<&'a Select>,
 }
 
-/// The `$select` option: which members to print, and how the context URL
-/// repeats it.
+/// The `$select` option: the members to print, and its text in the context URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Select {
     /// Each name once, in the order of `names::ordinal`; empty selects everything.
     pub names: Vec<String>,
-    /// What follows `$select=` in `odata.metadata`.
+    /// The text after `$select=` in `odata.metadata`.
     pub shown: String,
 }
 
 impl Select {
-    /// The custom properties among the names.
+    /// Returns the custom properties among the names.
     pub(crate) fn custom_names(&self) -> impl Iterator<Item = &str> {
         let system = |name: &str| matches!(name, "PartitionKey" | "RowKey" | "Timestamp");
         self.names.iter().map(String::as_str).filter(move |name| !system(name))
@@ -74,7 +73,7 @@ impl Select {
     }
 }
 
-/// An entity as a stand-alone document.
+/// Prints an entity as a document of its own.
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
@@ -89,7 +88,7 @@ pub fn entity_document(context: &MetadataContext<'_>, entity: &Stored) -> Result
     Ok(out)
 }
 
-/// What many entities of a page have in common, and is made once.
+/// What the entities of a page have in common, computed once.
 pub(crate) struct PageContext {
     /// The type of an entity, and its address up to the table's name.
     address: String,
@@ -97,18 +96,18 @@ pub(crate) struct PageContext {
 }
 
 impl PageContext {
-    /// For entities of this context.
+    /// Returns it for the entities of this context.
     pub(crate) fn of(context: &MetadataContext<'_>) -> Self {
         Self { address: address_of(context), shapes: Shapes::new(context.metadata.annotates()) }
     }
 
-    /// For one entity of this context.
+    /// Returns it for one entity of this context.
     fn of_one(context: &MetadataContext<'_>) -> Self {
         Self { address: address_of(context), shapes: Shapes::of_one(context.metadata.annotates()) }
     }
 }
 
-/// What the address of each entity begins with, where addresses are printed.
+/// Returns the prefix of the address of each entity, if addresses are printed.
 fn address_of(context: &MetadataContext<'_>) -> String {
     let mut address = String::new();
     if context.metadata == Metadata::Full {
@@ -123,7 +122,7 @@ fn address_of(context: &MetadataContext<'_>) -> String {
     address
 }
 
-/// One of the entities of a page. `common` is that of its context.
+/// Prints one entity of a page. `common` is that of its context.
 ///
 /// # Errors
 /// Only for a row that is not in stored form.
@@ -140,7 +139,7 @@ pub(crate) fn push_feed_entity(
     Ok(())
 }
 
-/// Bytes that an entity takes in a document, unless much has to be escaped.
+/// Returns the bytes of a printed entity, unless much has to be escaped.
 fn room(context: &MetadataContext<'_>, entity: &Stored) -> usize {
     let addresses = match context.metadata {
         Metadata::Full => {
@@ -154,7 +153,7 @@ fn room(context: &MetadataContext<'_>, entity: &Stored) -> usize {
     256 + addresses + entity.key.partition.len() + entity.key.row.len() + entity.properties.as_str().len()
 }
 
-/// A table as a stand-alone document. `context.table` is `Tables`.
+/// Prints a table as a document of its own. `context.table` is `Tables`.
 pub(crate) fn table_document(context: &MetadataContext<'_>, name: &str) -> String {
     let mut out = String::from("{");
     if context.metadata != Metadata::None {
@@ -165,7 +164,7 @@ pub(crate) fn table_document(context: &MetadataContext<'_>, name: &str) -> Strin
     out
 }
 
-/// A page of tables. `context.table` is `Tables`.
+/// Prints a page of tables. `context.table` is `Tables`.
 pub(crate) fn table_feed<'n>(context: &MetadataContext<'_>, names: impl Iterator<Item = &'n str>) -> String {
     let mut out = String::with_capacity(256);
     open_feed(&mut out, context);
@@ -178,7 +177,7 @@ pub(crate) fn table_feed<'n>(context: &MetadataContext<'_>, names: impl Iterator
     out
 }
 
-/// What comes before the first entry of a page.
+/// Prints the part before the first entry of a page.
 pub(crate) fn open_feed(out: &mut String, context: &MetadataContext<'_>) {
     out.push('{');
     if context.metadata != Metadata::None {
@@ -206,13 +205,13 @@ fn push_table_members(out: &mut String, context: &MetadataContext<'_>, name: &st
     out.truncate(out.trim_end_matches(',').len());
 }
 
-/// A member with a string value and the comma after it.
+/// Appends a member with a string value and a comma.
 fn push_member(out: &mut String, name: &str, value: &str) {
     push_string(out, name);
     push_known(out, ":", value);
 }
 
-/// The same, of which the name is there or given with its quotes and colon.
+/// Appends the same, with the name given with its quotes and colon.
 fn push_known(out: &mut String, name: &str, value: &str) {
     out.push_str(name);
     push_string(out, value);
@@ -242,7 +241,7 @@ fn push_entity_members(
     Ok(())
 }
 
-/// The type of an entity, its two addresses, and its ETag between them.
+/// Appends the type of an entity, its two addresses, and its ETag between them.
 fn push_addresses(
     out: &mut String,
     context: &MetadataContext<'_>,
@@ -291,7 +290,7 @@ fn push_system(
     }
 }
 
-/// Only what `$select` names; a name the entity lacks is null.
+/// Appends what `$select` names only; a name that the entity lacks is null.
 fn push_selected(
     out: &mut String,
     context: &MetadataContext<'_>,
@@ -304,7 +303,7 @@ fn push_selected(
     for name in select.custom_names() {
         match fields.iter().find(|field| field.name == name) {
             Some(field) => push_property(out, context.metadata.annotates(), field),
-            // The protocol's own members are there or not by the level of metadata.
+            // The metadata level decides about the protocol's own members.
             None if name.starts_with("odata.") || name.contains("@odata.") => {}
             None => {
                 push_string(out, name);
@@ -315,8 +314,7 @@ fn push_selected(
     Ok(())
 }
 
-/// An entity that is not read back from the store but known to be there: the
-/// answer to an insert.
+/// An entity that is known to be stored and is not read back: the answer to an insert.
 pub(crate) fn as_stored(key: Key, properties: StoredProperties, modified: Ticks) -> Stored {
     Stored { key, modified, properties }
 }
