@@ -129,7 +129,7 @@ pub(crate) fn connection_demand(config: &Config, allowed: u32) -> Option<Connect
 }
 
 /// Logs how many connections this server may open, and how many the database allows.
-async fn tell_of_connections(config: Config, service: Arc<Service>) {
+async fn warn_of_connections(config: Config, service: Arc<Service>) {
     let Store::Postgres(store) = &service.primary else { return };
     let demand = match store.allowed_connections().await {
         Ok(allowed) => connection_demand(&config, allowed),
@@ -185,7 +185,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
-    actix_web::rt::spawn(tell_of_connections(config.clone(), service.clone()));
+    actix_web::rt::spawn(warn_of_connections(config.clone(), service.clone()));
     actix_web::rt::spawn(follow_accounts(service.clone()));
     actix_web::rt::spawn(follow_replica(service.clone()));
     let listen = |error| AppError::Listen(config.listen, error);
@@ -293,7 +293,7 @@ async fn serve_until(
     });
     ready(&up)?;
     let probes = admin.as_ref().map(|(_, admin)| admin.clone());
-    let patient = config.shutdown_seconds > 0;
+    let graceful = config.shutdown_seconds > 0;
     actix_web::rt::spawn(async move {
         stop.await;
         tracing::info!("shutting down; waiting for requests in flight");
@@ -302,7 +302,7 @@ async fn serve_until(
         }
         // A graceful stop checks its connections only once a second, so without a grace period the
         // server stops at once.
-        handle.stop(patient).await;
+        handle.stop(graceful).await;
     });
     let ended = server.await;
     // The admin listener ends last, so that probes see the shutdown until it is complete.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-pub(crate) use identity::{AccountSettings, Keyholders, ListenSettings, MasterKeySettings};
+pub(crate) use identity::{AccountSettings, Identities, ListenSettings, MasterKeySettings};
 pub(crate) use operators::AdminAddress;
 pub(crate) use secret::secret;
 pub(crate) use storage::{Database, StorageSettings};
@@ -303,7 +303,7 @@ impl Settings {
         let listen = mistakes.note(self.listen.address());
         let database = self.storage.read(&mut mistakes);
         let suffixes = mistakes.note(self.suffixes()).unwrap_or_default();
-        let keyholders = self.accounts.read(suffixes, &mut mistakes);
+        let identities = self.accounts.read(suffixes, &mut mistakes);
         let trust = mistakes.note(self.trust.read());
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
         mistakes.note(filter);
@@ -316,15 +316,15 @@ impl Settings {
             mistakes.note::<()>(Err(ConfigError::AdminPort(admin.listen)));
         }
         let traces = mistakes.note(self.traces());
-        if let (Some(address), Some(keyholders)) = (listen, &keyholders)
-            && keyholders.is_development
+        if let (Some(address), Some(identities)) = (listen, &identities)
+            && identities.is_development
             && !self.allow_development_account
             && !address.ip().to_canonical().is_loopback()
         {
             mistakes.note::<()>(Err(ConfigError::Development(address)));
         }
         let config = || {
-            let Keyholders { accounts, is_development, master_key } = keyholders?;
+            let Identities { accounts, is_development, master_key } = identities?;
             Some(Config {
                 listen: listen?,
                 tls: tls?,

@@ -8,7 +8,7 @@
 //! All decisions are pure functions over plain data. Only `http`, `admin` and `app` use actix, only
 //! `store` accesses databases; the time and the request id are arguments. Dependencies between the
 //! modules (each may use those to its left): model, error, metrics, trace <- odata, codec <-
-//! request <- auth, plan <- store <- accounts <- service <- http <- admin <- app, testing, cli.
+//! request <- auth, plan <- store <- accounts <- service <- http <- admin <- config <- app, testing, cli.
 
 #![warn(missing_docs, unreachable_pub)]
 

@@ -56,8 +56,8 @@ struct Nothing {}
 /// 409 without a master key; errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     master(call)?;
-    let found = timely(accounts::list(store(call))).await?;
-    let limits = timely(accounts::limits(store(call))).await?;
+    let found = with_timeout(accounts::list(store(call))).await?;
+    let limits = with_timeout(accounts::limits(store(call))).await?;
     Ok(Reply::json(200, &found.iter().map(|account| accounts::shown(account, &limits)).collect::<Value>()))
 }
 
@@ -68,8 +68,8 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 /// of the database.
 pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
-    let found = timely(accounts::find(store(call), call.parameter("name"))).await?;
-    let limits = timely(accounts::limits(store(call))).await?;
+    let found = with_timeout(accounts::find(store(call), call.parameter("name"))).await?;
+    let limits = with_timeout(accounts::limits(store(call))).await?;
     Ok(Reply::json(200, &accounts::shown(&found, &limits)))
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
 /// 404 for an unknown account; errors of the database.
 pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
     let name = served(call)?;
-    let limits = timely(accounts::limits(store(call))).await?;
+    let limits = with_timeout(accounts::limits(store(call))).await?;
     Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limits.get(name) })))
 }
 
@@ -205,7 +205,7 @@ fn decoded(key: &str) -> Option<Vec<u8>> {
     STANDARD.decode(key.trim()).ok()
 }
 
-async fn timely<T>(work: impl Future<Output = Result<T, AccountsError>>) -> Result<T, Refusal> {
+async fn with_timeout<T>(work: impl Future<Output = Result<T, AccountsError>>) -> Result<T, Refusal> {
     match timeout(CALL_TIMEOUT, work).await {
         Ok(done) => Ok(done?),
         Err(_) => Err(Error::from(Code::OperationTimedOut).into()),
@@ -219,7 +219,7 @@ async fn changed<T>(
     account: &str,
     change: impl Future<Output = Result<T, AccountsError>>,
 ) -> Result<T, Refusal> {
-    let outcome = timely(change).await?;
+    let outcome = with_timeout(change).await?;
     tracing::info!(account, "an operator {done} an account");
     follower(call).follow_own_change(store(call)).await;
     Ok(outcome)

@@ -32,19 +32,21 @@ impl OpenConnections {
     /// Adds a connection. If there are many, closes the oldest idle one.
     pub(crate) fn enter(&self, connection: &dyn Any) -> Option<Arc<OpenConnection>> {
         let connection = connection.downcast_ref::<Accepted>()?.as_fd().try_clone_to_owned().ok()?;
-        let seat =
+        let connection =
             Arc::new(OpenConnection { connection: connection.into(), is_busy: AtomicBool::new(false) });
-        let mut seats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seats.retain(|seat| seat.strong_count() > 0);
-        if seats.len() >= MANY
-            && let Some(at) = seats.iter().position(|seat| seat.upgrade().is_some_and(|seat| seat.is_idle()))
-            && let Some(idle) = seats.remove(at).and_then(|seat| seat.upgrade())
+        let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|connection| connection.strong_count() > 0);
+        if connections.len() >= MANY
+            && let Some(at) = connections
+                .iter()
+                .position(|connection| connection.upgrade().is_some_and(|connection| connection.is_idle()))
+            && let Some(idle) = connections.remove(at).and_then(|connection| connection.upgrade())
         {
             // It fails if the connection is already closed.
             let _ = idle.connection.shutdown(Shutdown::Both);
         }
-        seats.push_back(Arc::downgrade(&seat));
-        Some(seat)
+        connections.push_back(Arc::downgrade(&connection));
+        Some(connection)
     }
 }
 

@@ -35,7 +35,7 @@ impl std::fmt::Debug for AdminToken {
 
 /// The headers that decide on access.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct GuardedRequest<'a> {
     pub authorization: Option<&'a str>,
     pub host: Option<&'a str>,
     pub origin: Option<&'a str>,
@@ -47,9 +47,9 @@ pub(crate) struct Asking<'a> {
 ///
 /// # Errors
 /// 401 without the right token, 403 for a request from a web page of another site.
-pub(crate) fn let_in(token: Option<&AdminToken>, asking: Asking<'_>) -> Result<(), Refusal> {
-    let Some(token) = token else { return from_here(asking) };
-    let shown = asking.authorization.and_then(|header| {
+pub(crate) fn authorize(token: Option<&AdminToken>, request: GuardedRequest<'_>) -> Result<(), Refusal> {
+    let Some(token) = token else { return is_local(request) };
+    let shown = request.authorization.and_then(|header| {
         let (scheme, text) = header.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(text.trim())
     });
@@ -59,9 +59,9 @@ pub(crate) fn let_in(token: Option<&AdminToken>, asking: Asking<'_>) -> Result<(
     }
 }
 
-fn from_here(asking: Asking<'_>) -> Result<(), Refusal> {
-    let host = asking.host.unwrap_or_default();
-    let own_page = asking.origin.is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
+fn is_local(request: GuardedRequest<'_>) -> Result<(), Refusal> {
+    let host = request.host.unwrap_or_default();
+    let own_page = request.origin.is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
     if is_address_or_localhost(host) && own_page {
         return Ok(());
     }
@@ -99,8 +99,8 @@ mod tests {
     fn only_the_token_lets_in_where_there_is_one() {
         let token = AdminToken::new(TEXT);
         let ask = |authorization| {
-            let asking = Asking { authorization, host: Some("x.example"), origin: None };
-            let_in(token.as_ref(), asking).map_err(|refusal| refusal.status)
+            let request = GuardedRequest { authorization, host: Some("x.example"), origin: None };
+            authorize(token.as_ref(), request).map_err(|refusal| refusal.status)
         };
         assert_eq!(ask(Some("Bearer 0123456789abcdef")), Ok(()));
         assert_eq!(ask(Some("bearer  0123456789abcdef")), Ok(()));
@@ -115,7 +115,8 @@ mod tests {
     #[test]
     fn without_a_token_foreign_pages_are_kept_out() {
         let ask = |host, origin| {
-            let_in(None, Asking { authorization: None, host: Some(host), origin }).map_err(|r| r.status)
+            authorize(None, GuardedRequest { authorization: None, host: Some(host), origin })
+                .map_err(|r| r.status)
         };
         for host in ["127.0.0.1:9000", "localhost:9000", "[::1]:9000", "127.0.0.1", "LOCALHOST"] {
             assert_eq!(ask(host, None), Ok(()), "{host}");

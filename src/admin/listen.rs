@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::connections::{OpenConnection, OpenConnections};
-use super::guard::{self, Asking};
+use super::guard::{self, GuardedRequest};
 use super::routes::{Access, ROUTES, Route};
 use super::{Admin, Call, Refusal, Reply};
 
@@ -32,11 +32,11 @@ const MAX_CONNECTIONS: usize = 256;
 /// Errors of the operating system.
 pub(crate) fn listen(listener: TcpListener, admin: Data<Admin>) -> io::Result<Server> {
     let app = move || App::new().app_data(admin.clone()).default_service(web::to(serve));
-    let crowd = OpenConnections::default();
+    let open = OpenConnections::default();
     let server = HttpServer::new(app).workers(1).disable_signals().max_connections(MAX_CONNECTIONS);
     let server = server.on_connect(move |connection, data| {
-        if let Some(seat) = crowd.enter(connection) {
-            data.insert(seat);
+        if let Some(entered) = open.enter(connection) {
+            data.insert(entered);
         }
     });
     Ok(server.shutdown_timeout(1).listen(listener)?.run())
@@ -70,8 +70,8 @@ async fn answer(admin: &Admin, http: &HttpRequest, body: Payload) -> Result<Repl
     let found = matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()));
     // Without the token, not even the existence of other routes is revealed.
     if !is_probe {
-        let let_in = guard::let_in(admin.token.as_ref(), asking(http));
-        let_in.inspect_err(|refusal| {
+        let authorize = guard::authorize(admin.token.as_ref(), guarded(http));
+        authorize.inspect_err(|refusal| {
             let peer = http.peer_addr();
             tracing::warn!(?peer, code = refusal.code, "somebody was kept from the admin listener");
         })?;
@@ -120,9 +120,9 @@ fn allowed(admin: &Admin, path: &str) -> String {
     methods.collect::<Vec<_>>().join(", ")
 }
 
-fn asking(http: &HttpRequest) -> Asking<'_> {
+fn guarded(http: &HttpRequest) -> GuardedRequest<'_> {
     let text = |name: HeaderName| http.headers().get(name).and_then(|value| value.to_str().ok());
-    Asking {
+    GuardedRequest {
         authorization: text(header::AUTHORIZATION),
         host: text(header::HOST),
         origin: text(header::ORIGIN),

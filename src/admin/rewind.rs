@@ -18,7 +18,7 @@ use crate::store::rewind::MAX_SNAPSHOTS;
 /// 404 for an unknown account; errors of the database.
 pub(crate) async fn reset(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
-    to_the_end(call, async move |service| service.reset(account.as_deref()).await).await?;
+    uncancelled(call, async move |service| service.reset(account.as_deref()).await).await?;
     Ok(Reply::json(200, &json!({ "status": "reset" })))
 }
 
@@ -28,7 +28,7 @@ pub(crate) async fn reset(call: &Call<'_>) -> Outcome {
 /// 404 for an unknown account; 409 if there are too many snapshots; errors of the database.
 pub(crate) async fn take(call: &Call<'_>) -> Outcome {
     let account = account(call)?;
-    let taken = to_the_end(call, async move |service| service.take_snapshot(account.as_deref()).await);
+    let taken = uncancelled(call, async move |service| service.take_snapshot(account.as_deref()).await);
     match taken.await? {
         Some(name) => Ok(Reply::json(200, &json!({ "name": name }))),
         None => {
@@ -43,7 +43,7 @@ pub(crate) async fn take(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// Errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
-    let snapshots = to_the_end(call, async |service| service.snapshots().await).await?;
+    let snapshots = uncancelled(call, async |service| service.snapshots().await).await?;
     let shown = snapshots.iter().map(
         |snapshot| json!({ "name": snapshot.name, "account": snapshot.account, "taken": snapshot.taken.to_canonical() }),
     );
@@ -56,7 +56,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 /// 404 if there is no snapshot of this name; errors of the database.
 pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
-    let restored = to_the_end(call, async move |service| service.restore_snapshot(&name).await).await?;
+    let restored = uncancelled(call, async move |service| service.restore_snapshot(&name).await).await?;
     found(restored, "restored")
 }
 
@@ -66,7 +66,7 @@ pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
 /// As [`restore`].
 pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
     let name = call.parameter("name").to_owned();
-    let deleted = to_the_end(call, async move |service| service.drop_snapshot(&name).await).await?;
+    let deleted = uncancelled(call, async move |service| service.drop_snapshot(&name).await).await?;
     found(deleted, "deleted")
 }
 
@@ -93,7 +93,7 @@ fn found(found: bool, status: &str) -> Outcome {
 
 /// Completes the work even if the caller goes away. A database connection that is dropped in the
 /// middle of an operation is closed, and on PostgreSQL the snapshots end with it.
-async fn to_the_end<T: 'static, W: Future<Output = Result<T>> + 'static>(
+async fn uncancelled<T: 'static, W: Future<Output = Result<T>> + 'static>(
     call: &Call<'_>,
     work: impl FnOnce(Arc<Service>) -> W,
 ) -> std::result::Result<T, Refusal> {

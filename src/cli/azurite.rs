@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
-use super::parse::weigh;
+use super::parse::parse_by_precedence;
 use super::serve::{ServeError, start_logging, warn_of_idle};
 use crate::app::{self, AppError};
 use crate::config::Settings;
@@ -136,7 +136,7 @@ impl<E: Into<ServeError>> From<E> for StartProblem {
 /// [`StartProblem`] for an invalid command line or a server that did not start.
 pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
     let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
-    let own = weigh(&mut Own::command(), &line.as_settings());
+    let own = parse_by_precedence(&mut Own::command(), &line.as_settings());
     let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));
     let settings = own.map_err(StartProblem::Arguments)?.settings;
     let mut config = settings.read().map_err(ServeError::from)?;

@@ -26,7 +26,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
     let mut command = Arguments::command();
     let mut mistakes: Vec<String> = Vec::new();
     loop {
-        let read = weigh(&mut command, &arguments);
+        let read = parse_by_precedence(&mut command, &arguments);
         let error = match read.and_then(|mut matches| Arguments::from_arg_matches_mut(&mut matches)) {
             Ok(line) if mistakes.is_empty() => return Ok(line),
             Ok(line) => {
@@ -44,7 +44,7 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
             Some(flag) if !mistakes.iter().any(|line| line.contains(&flag)) => {
                 mistakes.push(first_line(&error));
                 arguments = without(arguments, &flag);
-                command = deaf(command, &flag);
+                command = without_variable(command, &flag);
             }
             // The missing argument is one that was removed because it was invalid.
             _ if error.kind() == ErrorKind::MissingRequiredArgument && !mistakes.is_empty() => {
@@ -64,15 +64,18 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Arguments, Refused> 
 ///
 /// # Errors
 /// Errors of clap.
-pub(crate) fn weigh(command: &mut clap::Command, arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+pub(crate) fn parse_by_precedence(
+    command: &mut clap::Command,
+    arguments: &[OsString],
+) -> Result<ArgMatches, clap::Error> {
     loop {
         let matches = command.clone().try_get_matches_from(arguments)?;
-        let outdone = outdone(innermost(&matches));
-        if outdone.is_empty() {
+        let overridden = overridden(innermost(&matches));
+        if overridden.is_empty() {
             return Ok(matches);
         }
-        for id in outdone {
-            *command = deaf(command.clone(), &id.replace('_', "-"));
+        for id in overridden {
+            *command = without_variable(command.clone(), &id.replace('_', "-"));
         }
     }
 }
@@ -82,16 +85,16 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
 }
 
 /// Returns the options that an environment variable sets although a flag gives an alternative.
-fn outdone(matches: &ArgMatches) -> Vec<String> {
+fn overridden(matches: &ArgMatches) -> Vec<String> {
     let comes = |id: &str, from: ValueSource| {
         matches.try_contains_id(id).unwrap_or(false) && matches.value_source(id) == Some(from)
     };
     let flags = matches.ids().map(|id| id.as_str()).filter(|id| comes(id, ValueSource::CommandLine));
-    flags.flat_map(rivals).filter(|id| comes(id, ValueSource::EnvVariable)).collect()
+    flags.flat_map(alternatives).filter(|id| comes(id, ValueSource::EnvVariable)).collect()
 }
 
 /// Returns the alternatives of an option: its value in a file, or in place.
-fn rivals(id: &str) -> Vec<String> {
+fn alternatives(id: &str) -> Vec<String> {
     let (base, other) = match id.strip_suffix("_file") {
         Some(base) => (base, base.to_owned()),
         None => (id, format!("{id}_file")),
@@ -133,7 +136,7 @@ fn without(arguments: Vec<OsString>, flag: &str) -> Vec<OsString> {
 }
 
 /// Returns the command with an option that ignores its environment variable.
-fn deaf(command: clap::Command, flag: &str) -> clap::Command {
+fn without_variable(command: clap::Command, flag: &str) -> clap::Command {
     let name = flag.trim_start_matches('-');
     let command = command.mut_args(|argument| {
         if argument.get_long() == Some(name) {
@@ -142,5 +145,5 @@ fn deaf(command: clap::Command, flag: &str) -> clap::Command {
             argument
         }
     });
-    command.mut_subcommands(|inner| deaf(inner, flag))
+    command.mut_subcommands(|inner| without_variable(inner, flag))
 }

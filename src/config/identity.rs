@@ -91,7 +91,7 @@ pub(crate) struct AccountSettings {
 
 /// The accounts of the settings, and the master key.
 #[derive(Debug)]
-pub(crate) struct Keyholders {
+pub(crate) struct Identities {
     /// The accounts of the settings. Without any, and without a master key, the development
     /// account.
     pub accounts: AccountSet,
@@ -101,7 +101,7 @@ pub(crate) struct Keyholders {
 
 impl AccountSettings {
     /// Reads the settings; `None` after a mistake, which is recorded.
-    pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Keyholders> {
+    pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Identities> {
         let master_key = mistakes.note(self.master_key.read());
         let given = mistakes.note(secret("--accounts", &self.accounts, &self.accounts_file));
         let parsed = match given? {
@@ -118,6 +118,6 @@ impl AccountSettings {
             None if is_development => AccountSet::development(suffixes),
             None => AccountSet::none(suffixes),
         };
-        Some(Keyholders { accounts, is_development, master_key })
+        Some(Identities { accounts, is_development, master_key })
     }
 }

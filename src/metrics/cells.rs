@@ -104,8 +104,8 @@ impl<const N: usize> Histogram<N> {
     }
 
     /// Reads the current state.
-    pub(crate) fn read(&self) -> Spread<N> {
-        Spread {
+    pub(crate) fn read(&self) -> HistogramCounts<N> {
+        HistogramCounts {
             bounds: self.bounds,
             within: self.within.each_ref().map(Counter::get),
             beyond: self.beyond.get(),
@@ -116,7 +116,7 @@ impl<const N: usize> Histogram<N> {
 
 /// The state of a histogram, or the sum of several.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Spread<const N: usize> {
+pub(crate) struct HistogramCounts<const N: usize> {
     pub bounds: &'static [u64; N],
     /// The number of values in each bucket, not cumulative.
     pub within: [u64; N],
@@ -124,7 +124,7 @@ pub(crate) struct Spread<const N: usize> {
     pub sum: u64,
 }
 
-impl<const N: usize> Spread<N> {
+impl<const N: usize> HistogramCounts<N> {
     /// Adds the state of a histogram with the same bounds.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.within.iter_mut().zip(other.within).for_each(|(sum, more)| *sum += more);

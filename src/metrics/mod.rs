@@ -40,7 +40,7 @@ pub(crate) struct Metrics {
     /// Writes per commit of SQLite's writer.
     pub sqlite_rounds: Rounds,
     /// Writes whose shared statement failed, so that each was retried alone.
-    pub handed_back: Counter,
+    pub retried_alone: Counter,
     /// Deleted tables whose rows are not purged yet.
     pub purge_backlog: Gauge,
     pub tls: TlsMetrics,
@@ -106,7 +106,7 @@ impl Metrics {
             read_rounds: Histogram::new(&ROUNDS),
             write_rounds: Histogram::new(&ROUNDS),
             sqlite_rounds: Histogram::new(&ROUNDS),
-            handed_back: Counter::new(),
+            retried_alone: Counter::new(),
             purge_backlog: Gauge::new(),
             tls: TlsMetrics {
                 handshakes: Counter::new(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::cells::{Counter, Histogram, SHARDS, Spread, shard};
+use super::cells::{Counter, Histogram, HistogramCounts, SHARDS, shard};
 use super::operation::{OperationLabel, Scheme};
 use crate::error::Code;
 
@@ -101,7 +101,7 @@ impl Requests {
     }
 
     /// Counts a request that was not authorized.
-    pub(crate) fn not_let_in(&self, scheme: Scheme, code: Code) {
+    pub(crate) fn authentication_failed(&self, scheme: Scheme, code: Code) {
         self.refused[scheme as usize][code as usize].one();
     }
 
@@ -159,7 +159,7 @@ impl Requests {
     }
 
     /// Returns the durations of requests, in microseconds.
-    pub(crate) fn durations(&self, operation: OperationLabel) -> Spread<{ DURATIONS.len() }> {
+    pub(crate) fn durations(&self, operation: OperationLabel) -> HistogramCounts<{ DURATIONS.len() }> {
         let mut shards = self.shards.iter().map(|s| s.durations[operation as usize].read());
         let mut sum = Histogram::new(&DURATIONS).read();
         shards.by_ref().for_each(|spread| sum.merge(&spread));

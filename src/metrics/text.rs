@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::cells::Spread;
+use super::cells::HistogramCounts;
 use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
 use super::{METRICS, Metrics, PoolMetrics, process};
@@ -62,10 +62,10 @@ fn request_metrics(page: &mut MetricsText, requests: &Requests) {
     let about = "Time from the head of a request to its answer, by operation.";
     page.family("rowhouse_request_duration_seconds", "histogram", about);
     for operation in OperationLabel::ALL {
-        let spread = requests.durations(*operation);
-        if spread.count() > 0 {
+        let counts = requests.durations(*operation);
+        if counts.count() > 0 {
             let label = ("operation", operation.text());
-            page.histogram("rowhouse_request_duration_seconds", label, &spread, SECOND);
+            page.histogram("rowhouse_request_duration_seconds", label, &counts, SECOND);
         }
     }
     let about = "Time that requests waited for the database, by operation.";
@@ -126,7 +126,7 @@ fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
         page.histogram("rowhouse_round_requests", ("kind", kind), &rounds.read(), 1.0);
     }
     let about = "Writes whose shared statement failed, each then retried alone.";
-    page.counter("rowhouse_writes_handed_back", about, metrics.handed_back.get());
+    page.counter("rowhouse_writes_handed_back", about, metrics.retried_alone.get());
     let about = "Deleted tables whose rows are not purged yet.";
     page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
 }
@@ -219,20 +219,20 @@ impl MetricsText {
         &mut self,
         name: &str,
         (label, text): (&str, &str),
-        spread: &Spread<N>,
+        counts: &HistogramCounts<N>,
         unit: f64,
     ) {
         let bucket = format!("{name}_bucket");
         let mut sum = 0;
-        for (bound, within) in spread.bounds.iter().zip(spread.within) {
+        for (bound, within) in counts.bounds.iter().zip(counts.within) {
             sum += within;
             // OpenMetrics requires bounds in their canonical form: 1.0, not 1.
             let bound = format!("{:?}", *bound as f64 / unit);
             self.sample(&bucket, &[(label, text), ("le", &bound)], sum as f64);
         }
-        let count = spread.count() as f64;
+        let count = counts.count() as f64;
         self.sample(&bucket, &[(label, text), ("le", "+Inf")], count);
-        self.sample(&format!("{name}_sum"), &[(label, text)], spread.sum as f64 / unit);
+        self.sample(&format!("{name}_sum"), &[(label, text)], counts.sum as f64 / unit);
         self.sample(&format!("{name}_count"), &[(label, text)], count);
     }
 }

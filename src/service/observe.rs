@@ -182,9 +182,9 @@ pub(crate) fn scheme(head: &Head<'_>) -> Scheme {
 
 /// Counts a request that failed authentication. A fault of the database does not count as an
 /// attempt.
-pub(crate) fn not_let_in(head: &Head<'_>, error: &crate::error::Error) {
+pub(crate) fn authentication_failed(head: &Head<'_>, error: &crate::error::Error) {
     if error.code.facts().status < 500 {
-        METRICS.requests.not_let_in(scheme(head), error.code);
+        METRICS.requests.authentication_failed(scheme(head), error.code);
     }
 }
 

@@ -136,7 +136,7 @@ impl Pipeline<'_> {
         {
             Ok(identity) => identity,
             Err(error) => {
-                observe::not_let_in(head, &error);
+                observe::authentication_failed(head, &error);
                 return self.front_door(&error);
             }
         };

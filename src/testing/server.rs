@@ -14,6 +14,7 @@ use crate::app::{self, AppError, Up};
 use crate::auth::accounts::{AccountError, connection_string};
 use crate::config::{Config, Mistakes};
 use crate::error;
+use crate::store::rewind::MAX_SNAPSHOTS;
 
 /// Timeout for starting, and for reset, snapshot and restore.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,7 +57,7 @@ pub enum ServerError {
     Thread(#[from] std::io::Error),
     /// The server did not answer in time.
     #[error("the server did not answer within {ANSWER_TIMEOUT:?}")]
-    Patience,
+    Timeout,
     /// The server has stopped.
     #[error("the server has stopped")]
     Stopped,
@@ -66,8 +67,8 @@ pub enum ServerError {
     /// The snapshot belongs to another server, or was dropped.
     #[error("the server has no such snapshot; it belongs to another server or was dropped")]
     NoSuchSnapshot,
-    /// The server already keeps the maximum number of snapshots, 64.
-    #[error("the server keeps 64 snapshots at most; drop one first")]
+    /// The server already keeps the maximum number of snapshots.
+    #[error("the server keeps at most {MAX_SNAPSHOTS} snapshots; drop one first")]
     TooManySnapshots,
     /// The database failed.
     #[error("the database failed: {0}")]
@@ -105,7 +106,7 @@ impl Server {
         let serve = move || serve(&config, told, &ready);
         let thread = std::thread::Builder::new().name("rowhouse-testing".into()).spawn(serve)?;
         let (up, runtime) = started.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
-            RecvTimeoutError::Timeout => ServerError::Patience,
+            RecvTimeoutError::Timeout => ServerError::Timeout,
             RecvTimeoutError::Disconnected => ServerError::Stopped,
         })??;
         let address = up.address;
@@ -235,7 +236,7 @@ impl Server {
         let work = work(up.clone());
         runtime.spawn(async move { reply.send(work.await) });
         answer.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
-            RecvTimeoutError::Timeout => ServerError::Patience,
+            RecvTimeoutError::Timeout => ServerError::Timeout,
             RecvTimeoutError::Disconnected => ServerError::Stopped,
         })?
     }

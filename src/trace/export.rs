@@ -23,16 +23,16 @@ const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 
 /// Sends batches until the [`Tracer`](super::Tracer) is dropped.
-pub(crate) fn serve(settings: &TraceSettings, waiting: &Receiver<Message>) {
+pub(crate) fn run(settings: &TraceSettings, waiting: &Receiver<Message>) {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
     let agent: Agent = Agent::config_builder().timeout_global(Some(TIMEOUT)).tls_config(tls).build().into();
-    let mut sender = Sender { settings, agent, fails: false };
+    let mut sender = Sender { settings, agent, failing: false };
     let mut batch = Vec::new();
     let mut due = None;
     loop {
-        let patience = due.map_or(PAUSE, |due: Instant| due.saturating_duration_since(Instant::now()));
+        let wait = due.map_or(PAUSE, |due: Instant| due.saturating_duration_since(Instant::now()));
         let mut flush: Option<SyncSender<()>> = None;
-        match waiting.recv_timeout(patience) {
+        match waiting.recv_timeout(wait) {
             Ok(Message::Finished(finished)) => {
                 due.get_or_insert_with(|| Instant::now() + PAUSE);
                 batch.push(*finished);
@@ -56,7 +56,7 @@ struct Sender<'a> {
     settings: &'a TraceSettings,
     agent: Agent,
     /// Whether the last batch could not be sent. Only the first failure in a row is logged.
-    fails: bool,
+    failing: bool,
 }
 
 impl Sender<'_> {
@@ -72,11 +72,11 @@ impl Sender<'_> {
         match request.send_json(document(self.settings, &batch)) {
             Ok(_) => {
                 METRICS.traces.sent.add(batch.len() as u64);
-                self.fails = false;
+                self.failing = false;
             }
             Err(error) => {
                 METRICS.traces.dropped.add(batch.len() as u64);
-                if !std::mem::replace(&mut self.fails, true) {
+                if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(%error, "traces cannot be sent");
                 }
             }

@@ -92,7 +92,7 @@ impl Tracer {
     pub(crate) fn start(settings: TraceSettings) -> std::io::Result<Self> {
         let (queue, waiting) = sync_channel(QUEUE);
         let ratio = settings.ratio;
-        std::thread::Builder::new().name("otlp".into()).spawn(move || export::serve(&settings, &waiting))?;
+        std::thread::Builder::new().name("otlp".into()).spawn(move || export::run(&settings, &waiting))?;
         Ok(Self { queue, ratio })
     }
 

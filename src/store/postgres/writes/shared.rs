@@ -73,7 +73,7 @@ pub(crate) enum GuardedReply {
     /// Done and durable, under this version (of a delete: the last one); `None`
     /// if the guard did not hold, or the table is gone.
     Tried(Option<Ticks>),
-    /// Nothing was done: the write is handed back, to be tried by itself.
+    /// Nothing was done: the write is retried alone.
     Alone(Box<GuardedWrite>),
 }
 
@@ -169,7 +169,7 @@ impl Shared for Writes {
                 round.into_iter().zip(versions).for_each(|(job, v)| job.answer(v.map(GuardedReply::Tried)));
             }
             Err(trouble) if undone(trouble) => {
-                METRICS.handed_back.add(round.len() as u64);
+                METRICS.retried_alone.add(round.len() as u64);
                 round
                     .into_iter()
                     .for_each(|job| job.answer_with(|write| Ok(GuardedReply::Alone(Box::new(write)))));
