@@ -144,8 +144,11 @@ async fn warn_of_connections(config: Config, service: Arc<Service>) {
     }
 }
 
-/// Locks a SQLite file against other servers.
-fn lock(database: &Database) -> Result<Option<ServerLock>, AppError> {
+/// Locks a SQLite file against other servers; `None` for other databases.
+///
+/// # Errors
+/// [`AppError::Sqlite`] if a server has it.
+pub(crate) fn lock(database: &Database) -> Result<Option<ServerLock>, AppError> {
     match database {
         Database::Sqlite(SqliteOptions { location: Location::File(path), .. }) => Ok(ServerLock::take(path)?),
         _ => Ok(None),

@@ -8,7 +8,8 @@
 //! All decisions are pure functions over plain data. Only `http`, `admin` and `app` use actix, only
 //! `store` accesses databases; the time and the request id are arguments. Dependencies between the
 //! modules (each may use those to its left): model, error, metrics, trace <- odata, codec <-
-//! request <- auth, plan <- store <- accounts <- service <- http <- admin <- config <- app, testing, cli.
+//! request <- auth, plan, client <- store <- accounts <- service <- http <- admin <- config <- app
+//! <- transfer, testing <- cli.
 
 #![warn(missing_docs, unreachable_pub)]
 
@@ -16,6 +17,7 @@ mod accounts;
 mod admin;
 mod app;
 pub mod cli;
+mod client;
 mod config;
 mod http;
 mod metrics;
@@ -23,6 +25,7 @@ mod service;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod trace;
+mod transfer;
 
 // Public only for the tests, benches and fuzz targets of this repository: not a stable interface.
 #[doc(hidden)]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::output::{Done, Problem};
+use crate::client::connection::is_origin;
 use crate::config::ListenSettings;
 
 /// The address by which clients reach the server.
@@ -63,12 +64,6 @@ impl EndpointSettings {
             }
         }
     }
-}
-
-/// Whether a text is the beginning of an HTTP URL.
-pub(crate) fn is_origin(text: &str) -> bool {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    host.is_some_and(|host| !host.is_empty() && !host.contains(['?', '#', ';', ' ']))
 }
 
 /// Replaces the unspecified address, which means all addresses of the machine, by the loopback

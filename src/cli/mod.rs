@@ -4,7 +4,6 @@ mod account;
 mod azurite;
 mod backup;
 mod check;
-mod connection;
 mod endpoint;
 mod healthcheck;
 mod migrate;
@@ -13,6 +12,7 @@ mod parse;
 mod sas;
 mod serve;
 mod signer;
+mod transfer;
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -31,6 +31,7 @@ use migrate::MigrateArguments;
 use output::{OutputForm, Problem};
 use parse::{Refused, parse};
 use sas::SasCommand;
+use transfer::{CopyArguments, CountArguments, DeleteArguments, TransferEnd, VerifyArguments};
 
 use crate::config::Settings;
 use crate::http::read_text;
@@ -71,6 +72,18 @@ enum Command {
     /// Check whether the server with these settings is ready; for containers
     #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
     Healthcheck(HealthcheckArguments),
+    /// Copy tables between endpoints, databases and dumps; can be interrupted and resumed
+    #[command(after_help = COPY_EXAMPLES)]
+    Copy(Box<CopyArguments>),
+    /// Compare the tables of two places; exits with status 4 if they differ
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(Box<VerifyArguments>),
+    /// Count the entities of tables
+    #[command(after_help = COUNT_EXAMPLES)]
+    Count(Box<CountArguments>),
+    /// Delete the entities of a table that match a filter
+    #[command(after_help = DELETE_EXAMPLES)]
+    DeleteWhere(Box<DeleteArguments>),
     /// Print the version
     #[command(after_help = "Example:\n  rowhouse version --json")]
     Version(OutputForm),
@@ -101,6 +114,21 @@ const COMPLETIONS_EXAMPLES: &str = "Examples:
   rowhouse completions bash > /etc/bash_completion.d/rowhouse
   rowhouse completions zsh > ~/.zfunc/_rowhouse
   rowhouse completions fish > ~/.config/fish/completions/rowhouse.fish";
+const COPY_EXAMPLES: &str = "Examples:
+  rowhouse copy env:AZURE_CONNECTION_STRING sqlite://rowhouse.db --to-account myaccount
+  rowhouse copy 'UseDevelopmentStorage=true' dump:/backups/monday --progress plain
+  rowhouse copy dump:/backups/monday postgres://rowhouse@localhost/rowhouse --verify
+
+Exit status: 0 all was copied; 1 failed; 2 wrong arguments; 3 some entities were rejected;
+4 --verify found differences; 130 interrupted. Continue with --resume after 1 and 130.";
+const VERIFY_EXAMPLES: &str = "Example:
+  rowhouse verify env:AZURE_CONNECTION_STRING env:ROWHOUSE_CONNECTION_STRING
+
+Exit status: 0 equal; 1 failed; 2 wrong arguments; 4 different; 130 interrupted.";
+const COUNT_EXAMPLES: &str = "Example:
+  rowhouse count sqlite://rowhouse.db --filter \"PartitionKey eq 'a'\"";
+const DELETE_EXAMPLES: &str = "Example:
+  rowhouse delete-where sqlite://rowhouse.db Logs \"Timestamp lt datetime'2026-01-01T00:00:00Z'\" --dry-run";
 const SERVE_EXAMPLES: &str = "Examples:
   rowhouse serve
   rowhouse serve --listen 127.0.0.1:10002 --database-url sqlite:///var/lib/rowhouse/tables.db
@@ -133,8 +161,8 @@ pub fn run() -> ExitCode {
     }
     let line = match parse(std::env::args_os().collect()) {
         Ok(line) => line,
-        Err(Refused::Arguments(error)) => return refuse(&error),
-        Err(Refused::Values(mistakes)) => return fail(&mistakes),
+        Err(Refused::Arguments(error)) => return usage(refuse(&error)),
+        Err(Refused::Values(mistakes)) => return usage(fail(&mistakes)),
     };
     let done = match &line.command {
         None => serve::run(&line.settings).map_err(Problem::from),
@@ -145,6 +173,10 @@ pub fn run() -> ExitCode {
         Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Sas(command)) => sas::run(command),
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
+        Some(Command::Copy(arguments)) => return end(transfer::copy(arguments)),
+        Some(Command::Verify(arguments)) => return end(transfer::verify(arguments)),
+        Some(Command::Count(arguments)) => return end(transfer::count(arguments)),
+        Some(Command::DeleteWhere(arguments)) => return end(transfer::delete_where(arguments)),
         Some(Command::Version(form)) => {
             let version = env!("CARGO_PKG_VERSION");
             form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }))
@@ -160,6 +192,27 @@ pub fn run() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Problem(text)) => fail(&text),
+    }
+}
+
+/// Prints why a transfer did not end well, and returns its exit status.
+fn end(done: Result<(), TransferEnd>) -> ExitCode {
+    let Err(ended) = done else { return ExitCode::SUCCESS };
+    let (status, text) = ended.report();
+    if let Some(text) = text {
+        fail(&text);
+    }
+    status
+}
+
+/// Returns the exit status of wrong arguments, which commands that move data tell from failures.
+fn usage(status: ExitCode) -> ExitCode {
+    let moves = |command: std::ffi::OsString| {
+        ["copy", "verify", "count", "delete-where"].iter().any(|name| command == *name)
+    };
+    match std::env::args_os().nth(1).is_some_and(moves) && status == ExitCode::FAILURE {
+        true => ExitCode::from(2),
+        false => status,
     }
 }
 

@@ -7,12 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
 use super::account::KeyNumber;
-use super::connection::ConnectionString;
 use super::output::{Done, Problem};
 use crate::accounts;
 use crate::app;
 use crate::auth::accounts::AccountKey;
 use crate::auth::seal::KeySlot;
+use crate::client::connection::{ConnectionString, ConnectionStringError, Secret};
 use crate::config::{AccountSettings, Mistakes, StorageSettings, secret};
 
 /// The source of the key: given directly, or taken from the server's settings or its database.
@@ -65,7 +65,10 @@ impl KeyArguments {
             return Err(Problem("--key-slot: chooses from the server's keys, but a key is given".into()));
         }
         if let Some(text) = text {
-            let ConnectionString { account: own, key: of_string, tables } = ConnectionString::parse(&text)?;
+            let refuse = |error: ConnectionStringError| Problem(format!("--connection-string: {error}"));
+            let ConnectionString { account: own, secret, tables } =
+                ConnectionString::parse(&text).map_err(refuse)?;
+            let Secret::Key(of_string) = secret else { return Err(refuse(ConnectionStringError::NoKey)) };
             let other = account.filter(|account| *account != own);
             return match (key, other) {
                 (Some(_), _) => Err(Problem("--connection-string and --key: give one of the two".into())),

@@ -81,6 +81,25 @@ impl StorageSettings {
         mistakes.note(self.database(&url, migrate_url, secondary.as_deref()))
     }
 
+    /// Returns the database of a URL, with the default limits.
+    ///
+    /// # Errors
+    /// Why the URL is invalid.
+    pub(crate) fn of_url(url: &str) -> Result<Database, String> {
+        let settings = Self {
+            database_url: None,
+            database_url_file: None,
+            migrate_url: None,
+            migrate_url_file: None,
+            secondary_database_url: None,
+            secondary_database_url_file: None,
+            table_spread: 1,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
+            sqlite_map_mib: MAX_MAP_MIB,
+        };
+        settings.database(url, None, None).map_err(|error| error.to_string())
+    }
+
     fn database(
         &self,
         url: &str,

@@ -222,6 +222,11 @@ impl StoredProperties {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+
+    /// Returns the order in which the properties are printed.
+    pub(crate) const fn order(&self) -> PropertyOrder {
+        self.order
+    }
 }
 
 #[cfg(test)]

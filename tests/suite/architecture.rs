@@ -8,15 +8,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 18] = [
-    "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "store", "accounts",
-    "service", "http", "admin", "config", "app", "testing", "cli",
+const ORDER: [&str; 20] = [
+    "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "client", "store",
+    "accounts", "service", "http", "admin", "config", "app", "transfer", "testing", "cli",
 ];
 
 /// Crates that only some modules may name.
 const RESERVED: [(&str, &[&str]); 8] = [
     ("sqlx", &["store"]),
-    ("rusqlite", &["store"]),
+    ("rusqlite", &["store", "transfer"]),
     ("rusqlite_migration", &["store"]),
     ("h2", &["http"]),
     ("actix_http", &["http", "app"]),

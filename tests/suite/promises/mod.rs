@@ -2,7 +2,7 @@
 //! out of order or by halves, and no trouble outlives its cause.
 
 mod authorization;
-mod chance;
+pub mod chance;
 mod clocks;
 mod cluster;
 mod crash;

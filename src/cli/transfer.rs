@@ -1,0 +1,16 @@
+//! `rowhouse copy`, `verify`, `count` and `delete-where`.
+
+mod arguments;
+mod copying;
+mod counting;
+mod ended;
+mod verifying;
+
+pub(crate) use copying::CopyArguments;
+pub(crate) use counting::{CountArguments, DeleteArguments};
+pub(crate) use ended::TransferEnd;
+pub(crate) use verifying::VerifyArguments;
+
+pub(crate) use copying::run as copy;
+pub(crate) use counting::{count, delete_where};
+pub(crate) use verifying::run as verify;

@@ -1,0 +1,123 @@
+//! Arguments that several commands share.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::ended::TransferEnd;
+use crate::model::Ticks;
+use crate::transfer::{Connecting, Place, ProgressForm, Selection};
+
+/// Comparisons that a filter may have.
+const MAX_COMPARISONS: usize = 1000;
+
+/// Which tables and entities are meant.
+#[derive(Debug, Args)]
+pub(crate) struct SelectionArguments {
+    /// Tables to take: names or patterns with * and ?, separated by ',' [default: all]
+    #[arg(long, value_delimiter = ',')]
+    include: Vec<String>,
+    /// Tables to leave out: names or patterns with * and ?, separated by ','
+    #[arg(long, value_delimiter = ',')]
+    exclude: Vec<String>,
+    /// Take only entities that match this $filter
+    #[arg(long)]
+    filter: Option<String>,
+}
+
+/// How fast, and what is shown meanwhile.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// Maximum requests or pages in flight; lowered while an endpoint throttles
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
+    /// How to show progress on standard error
+    #[arg(long, value_enum, default_value_t = ProgressForm::Auto)]
+    pub progress: ProgressForm,
+}
+
+impl SelectionArguments {
+    /// Returns the selection.
+    pub(super) fn selection(&self, since: Option<Ticks>) -> Selection {
+        Selection {
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            filter: self.filter.clone(),
+            since,
+            max_comparisons: MAX_COMPARISONS,
+        }
+    }
+
+    /// Whether whole accounts are meant.
+    pub(super) fn is_everything(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty() && self.filter.is_none()
+    }
+}
+
+/// What a run needs besides its arguments.
+pub(super) struct TransferSession {
+    pub stop: Arc<AtomicBool>,
+    pub concurrency: usize,
+    runtime: Arc<Runtime>,
+}
+
+impl TransferSession {
+    /// Starts the threads, and stops the run on SIGINT and SIGTERM.
+    pub(super) fn start(arguments: &RunArguments) -> Result<Self, TransferEnd> {
+        let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let _guard = runtime.enter();
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        runtime.spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            told.store(true, Ordering::Relaxed);
+        });
+        Ok(Self { stop, concurrency: usize::from(arguments.concurrency), runtime: runtime.clone() })
+    }
+
+    /// Returns what connecting takes.
+    pub(super) fn connecting<'a>(
+        &self,
+        selection: &'a Selection,
+        account: Option<&'a str>,
+    ) -> Connecting<'a> {
+        Connecting {
+            selection,
+            concurrency: self.concurrency,
+            stop: self.stop.clone(),
+            runtime: self.runtime.clone(),
+            account,
+        }
+    }
+}
+
+/// Reads FROM, TO or a place to count in.
+pub(super) fn place(name: &str, text: &str) -> Result<Place, TransferEnd> {
+    Place::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
+}
+
+/// Asks whether to go on; without a terminal it does not.
+pub(super) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd> {
+    if is_sure {
+        return Ok(());
+    }
+    if !stdin().is_terminal() || !stderr().is_terminal() {
+        return Err(TransferEnd::Usage(format!("{question}; say --yes to do it")));
+    }
+    write!(stderr().lock(), "rowhouse: {question}. Go on? [y/N] ")?;
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(TransferEnd::Usage("nothing was done".into())),
+    }
+}

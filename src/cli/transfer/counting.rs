@@ -1,0 +1,112 @@
+//! `rowhouse count` and `rowhouse delete-where`.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde_json::json;
+
+use super::arguments::{RunArguments, SelectionArguments, TransferSession, confirmed, place};
+use super::ended::TransferEnd;
+use crate::cli::output::OutputForm;
+use crate::transfer::{self, Progress, Selection};
+
+/// The arguments of `rowhouse count`.
+#[derive(Debug, Args)]
+pub(crate) struct CountArguments {
+    /// As FROM of `rowhouse copy`
+    place: String,
+    #[command(flatten)]
+    selection: SelectionArguments,
+    /// The account, if the place is a database [default: devstoreaccount1]
+    #[arg(long)]
+    account: Option<String>,
+    #[command(flatten)]
+    run: RunArguments,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// The arguments of `rowhouse delete-where`.
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArguments {
+    /// As TO of `rowhouse copy`
+    place: String,
+    /// The table
+    table: String,
+    /// The entities to delete, as a $filter
+    filter: String,
+    /// The account, if the place is a database [default: devstoreaccount1]
+    #[arg(long)]
+    account: Option<String>,
+    /// Count what would be deleted, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    run: RunArguments,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Counts entities.
+///
+/// # Errors
+/// How it ended, unless all is well.
+pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
+    let place = place("PLACE", &arguments.place)?;
+    let selection = arguments.selection.selection(None);
+    let session = TransferSession::start(&arguments.run)?;
+    let connected = session.connecting(&selection, arguments.account.as_deref()).source(&place)?;
+    let progress = Progress::start(arguments.run.progress, "counted");
+    let counts =
+        transfer::count(connected.as_source()?, &selection, session.concurrency, &progress, &session.stop)?;
+    drop(progress);
+    print(&arguments.form, &counts, "entities")
+}
+
+/// Deletes the entities of a table that match a filter.
+///
+/// # Errors
+/// How it ended, unless all is well.
+pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEnd> {
+    let place = place("PLACE", &arguments.place)?;
+    let selection = Selection {
+        include: vec![arguments.table.clone()],
+        filter: Some(arguments.filter.clone()),
+        max_comparisons: 1000,
+        ..Selection::default()
+    };
+    let session = TransferSession::start(&arguments.run)?;
+    let connecting = session.connecting(&selection, arguments.account.as_deref());
+    let connected = if arguments.dry_run { connecting.source(&place)? } else { connecting.target(&place)? };
+    let (source, concurrency, stop) = (connected.as_source()?, session.concurrency, &*session.stop);
+    if !source.tables()?.iter().any(|name| name.eq_ignore_ascii_case(&arguments.table)) {
+        return Err(TransferEnd::Usage(format!("there is no table {}", arguments.table)));
+    }
+    let progress = Progress::start(arguments.run.progress, "counted");
+    if arguments.dry_run {
+        let counts = transfer::count(source, &selection, concurrency, &progress, stop)?;
+        drop(progress);
+        return print(&arguments.form, &counts, "entities would be deleted");
+    }
+    if !arguments.yes {
+        let counts = transfer::count(source, &selection, concurrency, &progress, stop)?;
+        let entities: u64 = counts.values().sum();
+        confirmed(&format!("this deletes {entities} entities of {}", arguments.table), false)?;
+    }
+    let target = connected.as_target()?;
+    let deleted = transfer::delete_where(source, target, &selection, concurrency, &progress, stop)?;
+    drop(progress);
+    print(&arguments.form, &deleted, "entities deleted")
+}
+
+fn print(form: &OutputForm, counts: &BTreeMap<String, u64>, what: &str) -> Result<(), TransferEnd> {
+    let sum: u64 = counts.values().sum();
+    let mut text: String =
+        counts.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
+    text.push_str(&format!("{sum:>12}  {what}"));
+    form.print(&text, &json!({ "tables": counts, "entities": sum }))?;
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `rowhouse verify`.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::arguments::{RunArguments, SelectionArguments, TransferSession, place};
+use super::ended::TransferEnd;
+use crate::cli::output::OutputForm;
+use crate::transfer::{Compared, Comparison, Progress};
+
+/// Differences that the text lists; JSON has all.
+const MAX_SHOWN: usize = 20;
+
+/// The arguments of `rowhouse verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// As for `rowhouse copy`
+    from: String,
+    /// As for `rowhouse copy`
+    to: String,
+    #[command(flatten)]
+    selection: SelectionArguments,
+    /// The account in FROM, if that is a database
+    #[arg(long)]
+    from_account: Option<String>,
+    /// The account in TO, if that is a database
+    #[arg(long)]
+    to_account: Option<String>,
+    /// Compare Timestamps too, which only databases and dumps keep
+    #[arg(long)]
+    timestamps: bool,
+    /// Seconds after which differences are looked at again, as writers may be under way
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
+    recheck_delay: u64,
+    #[command(flatten)]
+    run: RunArguments,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Compares two places, and prints the differences.
+///
+/// # Errors
+/// How it ended, unless they are equal.
+pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
+    let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
+    let selection = arguments.selection.selection(None);
+    let session = TransferSession::start(&arguments.run)?;
+    let from_account = arguments.from_account.as_deref().or(to.account()).or(arguments.to_account.as_deref());
+    let to_account = arguments.to_account.as_deref().or(from.account()).or(arguments.from_account.as_deref());
+    let source = session.connecting(&selection, from_account).source(&from)?;
+    let target = session.connecting(&selection, to_account).source(&to)?;
+    let progress = Progress::start(arguments.run.progress, "compared");
+    let comparison = Comparison {
+        source: source.as_source()?,
+        target: target.as_source()?,
+        selection: &selection,
+        with_timestamps: arguments.timestamps,
+        delete_extra: None,
+        concurrency: session.concurrency,
+        recheck_delay: Duration::from_secs(arguments.recheck_delay),
+        progress: &progress,
+        stop: &session.stop,
+    };
+    let compared = comparison.run()?;
+    drop(progress);
+    report(&arguments.form, &compared)
+}
+
+/// Prints what a comparison found.
+///
+/// # Errors
+/// [`TransferEnd::Differs`] unless both places are equal.
+pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), TransferEnd> {
+    let mut text = String::new();
+    for (table, tally) in &compared.tables {
+        text.push_str(&format!(
+            "{table}: {} equal, {} missing, {} extra, {} different\n",
+            tally.equal, tally.missing, tally.extra, tally.different
+        ));
+    }
+    for (tables, word) in [(&compared.missing_tables, "missing"), (&compared.extra_tables, "extra")] {
+        tables.iter().for_each(|table| text.push_str(&format!("{table}: the table is {word}\n")));
+    }
+    for difference in compared.differences.iter().take(MAX_SHOWN) {
+        let word = difference.kind.word();
+        let properties = match difference.properties.as_slice() {
+            [] => String::new(),
+            names => format!(": {}", names.join(", ")),
+        };
+        let (table, key) = (&difference.table, &difference.key);
+        text.push_str(&format!("  {word}: {table} {:?} {:?}{properties}\n", key.partition, key.row));
+    }
+    text.push_str(if compared.is_equal() { "equal" } else { "not equal" });
+    let tables: serde_json::Map<String, serde_json::Value> = compared
+        .tables
+        .iter()
+        .map(|(table, tally)| {
+            let tally = json!({
+                "equal": tally.equal, "missing": tally.missing, "extra": tally.extra, "different": tally.different,
+            });
+            (table.clone(), tally)
+        })
+        .collect();
+    let differences: Vec<_> = compared
+        .differences
+        .iter()
+        .map(|difference| {
+            json!({
+                "table": difference.table, "kind": difference.kind.word(),
+                "PartitionKey": difference.key.partition, "RowKey": difference.key.row,
+                "properties": difference.properties,
+            })
+        })
+        .collect();
+    let value = json!({
+        "equal": compared.is_equal(), "tables": tables, "differences": differences,
+        "missingTables": compared.missing_tables, "extraTables": compared.extra_tables,
+    });
+    form.print(&text, &value)?;
+    if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }
+}
+
+/// Prints how many extra entities were deleted.
+///
+/// # Errors
+/// Those of standard output.
+pub(super) fn deleted(form: &OutputForm, compared: &Compared) -> Result<(), TransferEnd> {
+    let sum: u64 = compared.tables.values().map(|tally| tally.deleted).sum();
+    form.print(&format!("{sum} extra entities deleted"), &json!({ "deleted": sum }))?;
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! Sending requests: retries with back-off and jitter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use ureq::Agent;
+use ureq::http::{Request, Response};
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::address::Address;
+use super::answer::{ClientAnswer, ServiceError};
+use super::call::ClientCall;
+use super::change_set::ChangeSetBody;
+use super::gate::Gate;
+use crate::model::Ticks;
+
+/// Timeout of one request, longer than any page may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Attempts of one request.
+const ATTEMPTS: u32 = 12;
+/// The pause after the first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often a pause looks whether it is to end.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// Maximum bytes of an answer: more than a page of the largest entities.
+const MAX_ANSWER: u64 = 64 << 20;
+
+/// Why a request got no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    #[error("{0}")]
+    Refused(#[from] ServiceError),
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// A client of one account, shared by threads.
+pub(crate) struct Client {
+    pub address: Address,
+    agent: Agent,
+    gate: Gate,
+    stop: Arc<AtomicBool>,
+    throttled: AtomicU64,
+    retried: AtomicU64,
+}
+
+impl Client {
+    /// Returns a client with at most `concurrency` requests in flight. Setting `stop` ends its
+    /// pauses.
+    pub(crate) fn new(address: Address, concurrency: usize, stop: Arc<AtomicBool>) -> Self {
+        let roots = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(REQUEST_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .max_idle_connections_per_host(concurrency)
+            .max_idle_connections(concurrency)
+            .user_agent(concat!("rowhouse/", env!("CARGO_PKG_VERSION")))
+            .tls_config(roots);
+        Self {
+            address,
+            agent: config.build().new_agent(),
+            gate: Gate::new(concurrency),
+            stop,
+            throttled: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns how many answers asked to slow down.
+    pub(crate) fn throttled(&self) -> u64 {
+        self.throttled.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many requests were retried.
+    pub(crate) fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request. Throttling, timeouts, server errors and lost connections are retried, so a
+    /// write may have been done before the attempt that is answered.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`] after the last attempt, or [`ClientError::Interrupted`]. Other
+    /// errors of the service are answers.
+    pub(crate) fn send(&self, call: &ClientCall) -> Result<ClientAnswer, ClientError> {
+        let outcome = self.send_until(call, |answer| match passes(answer.status) {
+            true => Err(answer.refused()),
+            false => Ok(()),
+        });
+        outcome.map(|(answer, ())| answer)
+    }
+
+    /// Sends a change set, and retries it as a whole if it was throttled: the answer is 202 then,
+    /// and the error inside.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub(crate) fn send_change_set(&self, call: &ClientCall) -> Result<Result<(), ServiceError>, ClientError> {
+        let outcome = self.send_until(call, |answer| match ChangeSetBody::read(answer) {
+            Err(refused) if passes(refused.status) => Err(refused),
+            done => Ok(done),
+        });
+        outcome.map(|(_, done)| done)
+    }
+
+    /// Repeats a request until `judge` accepts its answer.
+    fn send_until<T>(
+        &self,
+        call: &ClientCall,
+        judge: impl Fn(&ClientAnswer) -> Result<T, ServiceError>,
+    ) -> Result<(ClientAnswer, T), ClientError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (problem, retry_after) = match self.attempt(call) {
+                Err(problem) => (problem, None),
+                Ok((answer, retry_after)) => match judge(&answer) {
+                    Ok(judged) => {
+                        self.gate.succeeded();
+                        return Ok((answer, judged));
+                    }
+                    Err(refused) => {
+                        if is_throttling(&refused) {
+                            self.throttled.fetch_add(1, Ordering::Relaxed);
+                            self.gate.throttled();
+                        }
+                        (refused.to_string(), retry_after)
+                    }
+                },
+            };
+            if attempt == ATTEMPTS {
+                let method = call.method;
+                return Err(ClientError::Unreachable(format!("{method} {}: {problem}", call.path)));
+            }
+            self.retried.fetch_add(1, Ordering::Relaxed);
+            self.pause(retry_after.unwrap_or_else(|| back_off(attempt)))?;
+        }
+    }
+
+    fn attempt(&self, call: &ClientCall) -> Result<(ClientAnswer, Option<Duration>), String> {
+        let _place = self.gate.enter();
+        let now = Ticks::from_utc(Utc::now());
+        let mut request = Request::builder().method(call.method).uri(call.url(&self.address));
+        for (name, value) in call.signed(&self.address, now) {
+            request = request.header(name, value);
+        }
+        let sent = match call.method {
+            "GET" => request.body(()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
+            _ => request.body(call.body.as_slice()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
+        };
+        let response = sent.map_err(|error| error.to_string())?;
+        let retry_after = retry_after(&response);
+        let header =
+            |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let continuation = |(name, value): (&ureq::http::HeaderName, &ureq::http::HeaderValue)| {
+            let name = name.as_str().strip_prefix("x-ms-continuation-")?.to_owned();
+            Some((name, value.to_str().ok()?.to_owned()))
+        };
+        let mut answer = ClientAnswer {
+            status: response.status().as_u16(),
+            continuation: response.headers().iter().filter_map(continuation).collect(),
+            error_code: header("x-ms-error-code"),
+            body: Vec::new(),
+        };
+        let body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec();
+        answer.body = body.map_err(|error| error.to_string())?;
+        Ok((answer, retry_after))
+    }
+
+    fn pause(&self, pause: Duration) -> Result<(), ClientError> {
+        let end = Instant::now() + pause;
+        while !self.stop.load(Ordering::Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(STOP_CHECK));
+        }
+        Err(ClientError::Interrupted)
+    }
+}
+
+/// Whether a status reports a condition that passes.
+const fn passes(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// Whether an error asks to slow down.
+fn is_throttling(refused: &ServiceError) -> bool {
+    matches!(refused.status, 429 | 503) || (refused.status == 500 && refused.code == "OperationTimedOut")
+}
+
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let number =
+        |name: &str| -> Option<u64> { response.headers().get(name)?.to_str().ok()?.trim().parse().ok() };
+    let pause = number("x-ms-retry-after-ms").map(Duration::from_millis);
+    pause.or_else(|| number("retry-after").map(Duration::from_secs)).map(|pause| pause.min(LONGEST_PAUSE))
+}
+
+/// Returns a random pause between half and all of the doubled one, so that threads do not retry
+/// together.
+fn back_off(attempt: u32) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        for attempt in 1..40 {
+            let pause = back_off(attempt);
+            assert!(pause >= FIRST_PAUSE / 2 && pause <= LONGEST_PAUSE, "{attempt}: {pause:?}");
+        }
+        assert!(back_off(20) >= LONGEST_PAUSE / 2);
+    }
+}

@@ -1,0 +1,198 @@
+//! What a copy has done so far, in a SQLite file without secrets, so that it can be resumed.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
+
+use super::board::{Cut, Task};
+use super::endpoint::{TransferError, TransferResult};
+use super::range::{Lower, RowRange};
+use crate::model::Key;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, prepared INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS ranges (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+        pk TEXT NOT NULL, rk TEXT NOT NULL, is_after INTEGER NOT NULL, upper_pk TEXT, upper_rk TEXT,
+        done INTEGER NOT NULL DEFAULT 0,
+        written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
+        rejected INTEGER NOT NULL DEFAULT 0);";
+
+/// How many entities became what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub written: u64,
+    /// Already there, and left as they are.
+    pub unchanged: u64,
+    pub rejected: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.written += other.written;
+        self.unchanged += other.unchanged;
+        self.rejected += other.rejected;
+    }
+}
+
+/// The state file of a copy.
+pub(crate) struct Checkpoint {
+    file: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl Checkpoint {
+    /// Opens the state of a copy: a new one, or with `resume` the one of an interrupted run.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] if there is a state and `resume` is not given, none and it is given,
+    /// or the state belongs to another copy.
+    pub(crate) fn open(file: &Path, fingerprint: &str, resume: bool) -> TransferResult<Self> {
+        let shown = file.display();
+        match (file.exists(), resume) {
+            (true, false) => {
+                let text =
+                    format!("{shown} is of an interrupted copy; continue it with --resume, or remove it");
+                return Err(TransferError::Usage(text));
+            }
+            (false, true) => {
+                return Err(TransferError::Usage(format!("--resume: there is no state file {shown}")));
+            }
+            _ => {}
+        }
+        let connection = Connection::open(file)?;
+        connection.busy_timeout(std::time::Duration::ZERO)?;
+        // One process at a time; lost pages after a power failure are copied again.
+        connection.execute_batch(
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        )?;
+        connection.execute_batch(SCHEMA)?;
+        let known: Option<String> =
+            connection.query_row("SELECT fingerprint FROM copy", [], |row| row.get(0)).optional()?;
+        match known {
+            Some(known) if known == fingerprint => {}
+            Some(_) => {
+                let text = format!("{shown} is of a copy with another FROM, TO or selection");
+                return Err(TransferError::Usage(text));
+            }
+            None => {
+                connection.execute("INSERT INTO copy VALUES (?1)", [fingerprint])?;
+            }
+        }
+        Ok(Self { file: file.to_owned(), connection: Mutex::new(connection) })
+    }
+
+    /// Returns the tables that an earlier run has prepared, in order.
+    pub(crate) fn tables(&self) -> TransferResult<Vec<String>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT name FROM tables WHERE prepared ORDER BY rowid")?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Records that a table was prepared, and its ranges; returns them with their numbers.
+    pub(crate) fn add_table(&self, table: &str, ranges: Vec<RowRange>) -> TransferResult<Vec<Task>> {
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        let mut tasks = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let id: i64 =
+                transaction.query_row("SELECT coalesce(max(id), 0) + 1 FROM ranges", [], |row| row.get(0))?;
+            let task = Task { id, table: table.to_owned(), range, repeats: false };
+            insert(&transaction, &task)?;
+            tasks.push(task);
+        }
+        transaction.execute("INSERT INTO tables VALUES (?1, 1)", [table])?;
+        transaction.commit()?;
+        Ok(tasks)
+    }
+
+    /// Returns the ranges that are not done.
+    pub(crate) fn open_ranges(&self) -> TransferResult<Vec<Task>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT id, name, pk, rk, is_after, upper_pk, upper_rk FROM ranges WHERE NOT done ORDER BY id",
+        )?;
+        let tasks = statement.query_map([], read)?;
+        Ok(tasks.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the counts of each table.
+    pub(crate) fn counts(&self) -> TransferResult<Vec<(String, Counts)>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT t.name, coalesce(sum(written), 0), coalesce(sum(unchanged), 0), coalesce(sum(rejected), 0)
+             FROM tables t LEFT JOIN ranges r ON r.name = t.name GROUP BY t.name ORDER BY t.rowid",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let count = |at| row.get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
+            Ok((row.get(0)?, Counts { written: count(1)?, unchanged: count(2)?, rejected: count(3)? }))
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Records a page that was written, up to and with `last`.
+    pub(crate) fn advance(&self, id: i64, last: Option<&Key>, counts: Counts) -> TransferResult<()> {
+        let [written, unchanged, rejected] =
+            [counts.written, counts.unchanged, counts.rejected].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(
+            "UPDATE ranges SET pk = coalesce(?2, pk), rk = coalesce(?3, rk), is_after = is_after OR ?2 IS NOT NULL,
+                 written = written + ?4, unchanged = unchanged + ?5, rejected = rejected + ?6 WHERE id = ?1",
+        )?;
+        let (pk, rk) = (last.map(|key| &key.partition), last.map(|key| &key.row));
+        statement.execute(params![id, pk, rk, written, unchanged, rejected])?;
+        Ok(())
+    }
+
+    /// Records that a range was split.
+    pub(crate) fn cut(&self, cut: &Cut) -> TransferResult<()> {
+        let mut connection = self.lock();
+        let transaction = connection.transaction()?;
+        let at = cut.behind.range.lower.key();
+        let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
+        transaction.execute(update, params![cut.id, at.partition, at.row])?;
+        insert(&transaction, &cut.behind)?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Records that a range is done.
+    pub(crate) fn finish(&self, id: i64) -> TransferResult<()> {
+        self.lock().execute("UPDATE ranges SET done = 1 WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
+    /// Removes the state of a copy that is complete.
+    pub(crate) fn remove(self) {
+        drop(self.connection);
+        for suffix in ["", "-wal", "-shm"] {
+            // What cannot be removed tells the next run that there is a state.
+            let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn insert(connection: &Connection, task: &Task) -> TransferResult<()> {
+    let RowRange { lower, upper } = &task.range;
+    let (key, is_after) = (lower.key(), matches!(lower, Lower::After(_)));
+    let (upper_pk, upper_rk) = (upper.as_ref().map(|key| &key.partition), upper.as_ref().map(|key| &key.row));
+    connection.execute(
+        "INSERT INTO ranges (id, name, pk, rk, is_after, upper_pk, upper_rk) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![task.id, task.table, key.partition, key.row, is_after, upper_pk, upper_rk],
+    )?;
+    Ok(())
+}
+
+fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
+    let key = Key { partition: row.get(2)?, row: row.get(3)? };
+    let lower = if row.get(4)? { Lower::After(key) } else { Lower::From(key) };
+    let upper: (Option<String>, Option<String>) = (row.get(5)?, row.get(6)?);
+    let upper = upper.0.zip(upper.1).map(|(partition, row)| Key { partition, row });
+    Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, repeats: true })
+}

@@ -1,0 +1,417 @@
+//! Comparing two places: a merge of their ordered pages, range by range.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::board::{Board, Task};
+use super::checkpoint::Counts;
+use super::copy::run_workers;
+use super::endpoint::{RowReader, TransferError, TransferResult, TransferSource, TransferTarget};
+use super::progress::Progress;
+use super::range::RowRange;
+use super::row::Row;
+use super::selection::Selection;
+use crate::model::Key;
+
+/// Maximum differences that are looked at again and listed; further ones are only counted.
+const MAX_LISTED: usize = 1000;
+/// Entities that are deleted at once.
+const MAX_DELETED: usize = 500;
+/// Rows of a page from which on it counts as full.
+const FULL_PAGE: usize = 500;
+
+/// What is wrong with an entity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DifferenceKind {
+    /// The target lacks it.
+    Missing,
+    /// The source lacks it.
+    Extra,
+    /// Its properties differ.
+    Different,
+}
+
+impl DifferenceKind {
+    /// Returns the word for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            DifferenceKind::Missing => "missing",
+            DifferenceKind::Extra => "extra",
+            DifferenceKind::Different => "different",
+        }
+    }
+}
+
+/// An entity that differs.
+#[derive(Debug, Clone)]
+pub(crate) struct Difference {
+    pub table: String,
+    pub key: Key,
+    pub kind: DifferenceKind,
+    /// The properties that differ.
+    pub properties: Vec<String>,
+}
+
+/// How many entities of a table are equal or not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    pub equal: u64,
+    pub missing: u64,
+    pub extra: u64,
+    pub different: u64,
+    /// Extra ones that were deleted.
+    pub deleted: u64,
+}
+
+impl Tally {
+    fn of(&mut self, kind: DifferenceKind) -> &mut u64 {
+        match kind {
+            DifferenceKind::Missing => &mut self.missing,
+            DifferenceKind::Extra => &mut self.extra,
+            DifferenceKind::Different => &mut self.different,
+        }
+    }
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    pub tables: BTreeMap<String, Tally>,
+    /// Tables that the target lacks.
+    pub missing_tables: Vec<String>,
+    /// Tables that the source lacks.
+    pub extra_tables: Vec<String>,
+    /// The first differences.
+    pub differences: Vec<Difference>,
+}
+
+impl Compared {
+    /// Whether both places have the same tables and entities.
+    pub(crate) fn is_equal(&self) -> bool {
+        self.missing_tables.is_empty()
+            && self.extra_tables.is_empty()
+            && self.tables.values().all(|tally| tally.missing + tally.extra + tally.different == 0)
+    }
+}
+
+/// How to compare two places.
+pub(crate) struct Comparison<'a> {
+    pub source: &'a dyn TransferSource,
+    pub target: &'a dyn TransferSource,
+    pub selection: &'a Selection,
+    /// Whether Timestamps have to be equal too.
+    pub with_timestamps: bool,
+    /// Deletes what is extra here, instead of reporting it. Properties are not compared then.
+    pub delete_extra: Option<&'a dyn TransferTarget>,
+    pub concurrency: usize,
+    /// How long after the end differences are looked at again: writers may be under way.
+    pub recheck_delay: Duration,
+    pub progress: &'a Progress,
+    pub stop: &'a AtomicBool,
+}
+
+#[derive(Default)]
+struct Found {
+    tables: BTreeMap<String, Tally>,
+    candidates: Vec<Difference>,
+}
+
+impl Comparison<'_> {
+    /// Compares all tables that are selected.
+    ///
+    /// # Errors
+    /// [`TransferError`] if a place cannot be read.
+    pub(crate) fn run(&self) -> TransferResult<Compared> {
+        if !self.source.is_ordered() && !self.target.is_ordered() {
+            let text = "neither FROM nor TO has its entities in order; compare both with a dump";
+            return Err(TransferError::Usage(text.into()));
+        }
+        let mut compared = Compared::default();
+        let tables = self.tables(&mut compared)?;
+        let found = Mutex::new(Found::default());
+        self.with(&found, |found| {
+            found.tables.extend(tables.iter().map(|table| (table.clone(), Tally::default())));
+        });
+        if self.source.is_ordered() && self.target.is_ordered() {
+            self.merge_all(&tables, &found)?;
+        } else {
+            self.look_up_all(&tables, &found)?;
+        }
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        compared.tables = found.tables;
+        self.recheck(found.candidates, &mut compared)?;
+        Ok(compared)
+    }
+
+    /// Returns the tables of both places, as the source spells them.
+    fn tables(&self, compared: &mut Compared) -> TransferResult<Vec<String>> {
+        let selected = |place: &dyn TransferSource| -> TransferResult<Vec<String>> {
+            Ok(place.tables()?.into_iter().filter(|name| self.selection.has_table(name)).collect())
+        };
+        let (mut ours, theirs) = (selected(self.source)?, selected(self.target)?);
+        let has = |all: &[String], name: &str| all.iter().any(|other| other.eq_ignore_ascii_case(name));
+        compared.extra_tables = theirs.iter().filter(|name| !has(&ours, name)).cloned().collect();
+        compared.missing_tables = ours.iter().filter(|name| !has(&theirs, name)).cloned().collect();
+        ours.retain(|name| has(&theirs, name));
+        Ok(ours)
+    }
+
+    fn with<T>(&self, found: &Mutex<Found>, change: impl FnOnce(&mut Found) -> T) -> T {
+        change(&mut found.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn merge_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
+        let board = Board::default();
+        let mut id = 0;
+        for table in tables {
+            self.progress.expect(table, self.source.expected(table)?);
+            for range in self.source.ranges(table)? {
+                id += 1;
+                board.add(Task { id, table: table.clone(), range, repeats: false });
+            }
+        }
+        run_workers(self.concurrency, &board, || {
+            while let Some(task) = board.take(Some(self.source), &|_| Ok(()))? {
+                Merge { comparison: self, board: &board, task: &task, found, extra: Vec::new() }.run()?;
+                board.finish(task.id);
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads each place once, and looks its entities up in the other.
+    fn look_up_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
+        let board = Board::default();
+        for (id, table) in (0..).zip(tables) {
+            board.add(Task { id, table: table.clone(), range: RowRange::everything(), repeats: false });
+        }
+        run_workers(self.concurrency, &board, || {
+            while let Some(task) = board.take(None, &|_| Ok(()))? {
+                self.look_up(&task.table, self.source, self.target, DifferenceKind::Missing, found)?;
+                self.look_up(&task.table, self.target, self.source, DifferenceKind::Extra, found)?;
+                board.finish(task.id);
+            }
+            Ok(())
+        })
+    }
+
+    fn look_up(
+        &self,
+        table: &str,
+        read: &dyn TransferSource,
+        other: &dyn TransferSource,
+        absent: DifferenceKind,
+        found: &Mutex<Found>,
+    ) -> TransferResult<()> {
+        let keys_only = absent == DifferenceKind::Extra;
+        let mut reader = read.open(table, &RowRange::everything(), keys_only)?;
+        while let Some(page) = reader.next()? {
+            for row in page.rows {
+                self.check_stop()?;
+                match other.get(table, &row.key)? {
+                    None => self.differs(table, row.key, absent, found),
+                    Some(_) if keys_only => {}
+                    Some(there) => self.compare(table, &row, &there, found),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_stop(&self) -> TransferResult<()> {
+        if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+    }
+
+    fn compare(&self, table: &str, a: &Row, b: &Row, found: &Mutex<Found>) {
+        if self.delete_extra.is_some() || self.is_same(a, b) {
+            self.with(found, |found| found.tables.entry(table.to_owned()).or_default().equal += 1);
+        } else {
+            self.differs(table, a.key.clone(), DifferenceKind::Different, found);
+        }
+    }
+
+    fn is_same(&self, a: &Row, b: &Row) -> bool {
+        (!self.with_timestamps || a.modified == b.modified) && a.has_properties_of(b)
+    }
+
+    /// Remembers a difference, to be looked at again.
+    fn differs(&self, table: &str, key: Key, kind: DifferenceKind, found: &Mutex<Found>) {
+        self.with(found, |found| {
+            if found.candidates.len() < MAX_LISTED {
+                let table = table.to_owned();
+                found.candidates.push(Difference { table, key, kind, properties: Vec::new() });
+            } else {
+                *found.tables.entry(table.to_owned()).or_default().of(kind) += 1;
+            }
+        });
+    }
+
+    /// Looks at the first differences again: a writer, or another order, may explain them.
+    fn recheck(&self, candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
+        if !candidates.is_empty() {
+            let steps = self.recheck_delay.as_millis() / 50;
+            for _ in 0..steps {
+                self.check_stop()?;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        for mut difference in candidates {
+            self.check_stop()?;
+            let (table, key) = (difference.table.clone(), difference.key.clone());
+            let (a, b) = (self.source.get(&table, &key)?, self.target.get(&table, &key)?);
+            let kind = match (&a, &b) {
+                (None, None) => continue,
+                (Some(_), None) => DifferenceKind::Missing,
+                (None, Some(_)) => DifferenceKind::Extra,
+                (Some(a), Some(b)) if self.is_same(a, b) => {
+                    compared.tables.entry(table).or_default().equal += 1;
+                    continue;
+                }
+                (Some(a), Some(b)) => {
+                    difference.properties = a.differing(b);
+                    if self.with_timestamps && a.modified != b.modified {
+                        difference.properties.push("Timestamp".into());
+                    }
+                    DifferenceKind::Different
+                }
+            };
+            *compared.tables.entry(table).or_default().of(kind) += 1;
+            difference.kind = kind;
+            compared.differences.push(difference);
+        }
+        compared.differences.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
+        Ok(())
+    }
+}
+
+/// The rows of a reader, one by one.
+struct Rows<'a> {
+    reader: Box<dyn RowReader + 'a>,
+    read: VecDeque<Row>,
+    is_over: bool,
+}
+
+impl Rows<'_> {
+    fn peek(&mut self) -> TransferResult<Option<&Row>> {
+        while self.read.is_empty() && !self.is_over {
+            match self.reader.next()? {
+                Some(page) => self.read.extend(page.rows),
+                None => self.is_over = true,
+            }
+        }
+        Ok(self.read.front())
+    }
+}
+
+/// The comparison of a range.
+struct Merge<'a> {
+    comparison: &'a Comparison<'a>,
+    board: &'a Board,
+    task: &'a Task,
+    found: &'a Mutex<Found>,
+    /// Extra entities to be deleted.
+    extra: Vec<Key>,
+}
+
+impl Merge<'_> {
+    fn run(mut self) -> TransferResult<()> {
+        let (comparison, task) = (self.comparison, self.task);
+        let keys_only = comparison.delete_extra.is_some();
+        let mut ours = comparison.source.open(&task.table, &task.range, keys_only)?;
+        let reader = comparison.target.open(&task.table, &task.range, keys_only)?;
+        let mut theirs = Rows { reader, read: VecDeque::new(), is_over: false };
+        let mut last: Option<Key> = None;
+        'pages: while let Some(page) = ours.next()? {
+            comparison.check_stop()?;
+            let end = page.rows.last().map(|row| row.key.clone());
+            let upper = self.board.claim(task.id, end.as_ref(), page.rows.len() >= FULL_PAGE);
+            let (mut equal, mut read) = (0, 0);
+            for row in page.rows {
+                if upper.as_ref().is_some_and(|upper| row.key >= *upper) {
+                    self.count(equal, read);
+                    break 'pages;
+                }
+                read += 1;
+                equal += self.merge(&row, &mut theirs, last.as_ref())?;
+                last = Some(row.key);
+            }
+            self.count(equal, read);
+        }
+        let upper = self.board.close(task.id);
+        while let Some(row) = theirs.peek()? {
+            if upper.as_ref().is_some_and(|upper| row.key >= *upper) {
+                break;
+            }
+            let key = row.key.clone();
+            theirs.read.pop_front();
+            self.extra(key)?;
+        }
+        self.delete_extra()
+    }
+
+    /// Merges one row of the source; returns 1 if the target has an equal one.
+    fn merge(&mut self, row: &Row, theirs: &mut Rows<'_>, last: Option<&Key>) -> TransferResult<u64> {
+        // A source that sorts in another way: the second look decides.
+        if last.is_some_and(|last| row.key < *last) {
+            self.comparison.differs(&self.task.table, row.key.clone(), DifferenceKind::Missing, self.found);
+            return Ok(0);
+        }
+        while let Some(there) = theirs.peek()?.filter(|there| there.key < row.key) {
+            let key = there.key.clone();
+            theirs.read.pop_front();
+            self.extra(key)?;
+        }
+        let kind = match theirs.peek()?.filter(|there| there.key == row.key) {
+            None => DifferenceKind::Missing,
+            Some(there) => {
+                let same = self.comparison.delete_extra.is_some() || self.comparison.is_same(row, there);
+                theirs.read.pop_front();
+                if same {
+                    return Ok(1);
+                }
+                DifferenceKind::Different
+            }
+        };
+        if self.comparison.delete_extra.is_none() {
+            self.comparison.differs(&self.task.table, row.key.clone(), kind, self.found);
+        }
+        Ok(0)
+    }
+
+    fn count(&self, equal: u64, read: u64) {
+        self.comparison.with(self.found, |found| {
+            found.tables.entry(self.task.table.clone()).or_default().equal += equal;
+        });
+        self.comparison.progress.add(&self.task.table, Counts { written: read, ..Counts::default() });
+    }
+
+    fn extra(&mut self, key: Key) -> TransferResult<()> {
+        if self.comparison.delete_extra.is_none() {
+            self.comparison.differs(&self.task.table, key, DifferenceKind::Extra, self.found);
+            return Ok(());
+        }
+        self.extra.push(key);
+        if self.extra.len() >= MAX_DELETED { self.delete_extra() } else { Ok(()) }
+    }
+
+    /// Deletes what is extra, unless the source has it by now.
+    fn delete_extra(&mut self) -> TransferResult<()> {
+        let Some(target) = self.comparison.delete_extra else { return Ok(()) };
+        let table = &self.task.table;
+        let mut gone = Vec::new();
+        for key in std::mem::take(&mut self.extra) {
+            if self.comparison.source.get(table, &key)?.is_none() {
+                gone.push(key);
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let deleted = target.delete(table, &gone)?;
+        self.comparison
+            .with(self.found, |found| found.tables.entry(table.clone()).or_default().deleted += deleted);
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! Copying tables from a source to a target.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::board::{Board, Task};
+use super::checkpoint::{Checkpoint, Counts};
+use super::endpoint::{Mode, TransferError, TransferResult, TransferSource, TransferTarget, WritePage};
+use super::progress::Progress;
+use super::rejects::Rejects;
+use super::selection::Selection;
+
+/// Rows of a page from which on it counts as full.
+const FULL_PAGE: usize = 500;
+
+/// How to copy.
+pub(crate) struct CopyOptions<'a> {
+    pub selection: &'a Selection,
+    pub mode: Mode,
+    /// Pages that are read and written at the same time.
+    pub concurrency: usize,
+    /// Go on with the other tables if one fails.
+    pub keep_going: bool,
+    /// Whether to copy stored access policies.
+    pub with_policies: bool,
+    /// Whether to copy the service properties.
+    pub with_properties: bool,
+    pub stop: &'a AtomicBool,
+}
+
+/// What was copied.
+#[derive(Debug, Default)]
+pub(crate) struct CopySummary {
+    pub tables: BTreeMap<String, Counts>,
+    /// Tables that failed, with the reasons.
+    pub failed: BTreeMap<String, String>,
+}
+
+impl CopySummary {
+    /// Returns the sum of all tables.
+    pub(crate) fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.tables.values().for_each(|counts| sum += *counts);
+        sum
+    }
+}
+
+/// A copy under way.
+struct CopyRun<'a> {
+    source: &'a dyn TransferSource,
+    target: &'a dyn TransferTarget,
+    options: &'a CopyOptions<'a>,
+    checkpoint: &'a Checkpoint,
+    rejects: &'a Rejects,
+    progress: &'a Progress,
+    board: Board,
+    failed: Mutex<BTreeMap<String, String>>,
+}
+
+/// Copies the tables that are selected. A run that is interrupted, or fails, can be resumed with its
+/// checkpoint.
+///
+/// # Errors
+/// [`TransferError`]; without `keep_going` the first.
+pub(crate) fn copy(
+    source: &dyn TransferSource,
+    target: &dyn TransferTarget,
+    options: &CopyOptions<'_>,
+    checkpoint: &Checkpoint,
+    rejects: &Rejects,
+    progress: &Progress,
+) -> TransferResult<CopySummary> {
+    let failed = Mutex::default();
+    let run =
+        CopyRun { source, target, options, checkpoint, rejects, progress, board: Board::default(), failed };
+    run.prepare()?;
+    for (table, counts) in checkpoint.counts()? {
+        progress.add(&table, counts);
+    }
+    run.work()?;
+    let copied = CopySummary {
+        tables: checkpoint.counts()?.into_iter().collect(),
+        failed: run.failed.into_inner().unwrap_or_else(PoisonError::into_inner),
+    };
+    if options.stop.load(Ordering::Relaxed) {
+        return Err(TransferError::Interrupted);
+    }
+    if copied.failed.is_empty() {
+        target.finish()?;
+    }
+    Ok(copied)
+}
+
+impl CopyRun<'_> {
+    /// Creates the tables, with their policies, and finds the ranges that are to be read.
+    fn prepare(&self) -> TransferResult<()> {
+        let prepared = self.checkpoint.tables()?;
+        for task in self.checkpoint.open_ranges()? {
+            self.board.add(task);
+        }
+        let tables: Vec<String> =
+            self.source.tables()?.into_iter().filter(|name| self.options.selection.has_table(name)).collect();
+        if self.options.with_properties
+            && let Some(properties) = self.source.properties()?
+        {
+            self.target.set_properties(&properties)?;
+        }
+        for table in tables {
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            let is_new = !prepared.contains(&table);
+            match self.prepare_table(&table, is_new) {
+                Err(TransferError::Endpoint(reason)) if self.options.keep_going => self.fail(&table, reason),
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare_table(&self, table: &str, is_new: bool) -> TransferResult<()> {
+        self.target.create(table)?;
+        if self.options.with_policies
+            && let Some(policies) = self.source.policies(table)?.filter(|policies| !policies.is_empty())
+        {
+            self.target.set_policies(table, &policies)?;
+        }
+        self.progress.expect(table, self.source.expected(table)?);
+        if is_new {
+            let ranges = self.source.ranges(table)?;
+            self.checkpoint.add_table(table, ranges)?.into_iter().for_each(|task| self.board.add(task));
+        }
+        Ok(())
+    }
+
+    fn fail(&self, table: &str, reason: String) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned(), reason);
+    }
+
+    fn work(&self) -> TransferResult<()> {
+        let splits = self.source.is_ordered().then_some(self.source);
+        let worker = || -> TransferResult<()> {
+            while let Some(task) = self.board.take(splits, &|cut| self.checkpoint.cut(cut))? {
+                match self.copy_range(&task) {
+                    Ok(true) => self.checkpoint.finish(task.id)?,
+                    Ok(false) => return Ok(()),
+                    Err(TransferError::Endpoint(reason)) if self.options.keep_going => {
+                        self.fail(&task.table, reason);
+                    }
+                    Err(error) => return Err(error),
+                }
+                self.board.finish(task.id);
+            }
+            Ok(())
+        };
+        run_workers(self.options.concurrency, &self.board, worker)
+    }
+
+    /// Copies a range; `false` if it was stopped before the end.
+    fn copy_range(&self, task: &Task) -> TransferResult<bool> {
+        let mut reader = self.source.open(&task.table, &task.range, false)?;
+        let mut repeats = task.repeats;
+        loop {
+            if self.options.stop.load(Ordering::Relaxed) || self.board.is_stopped() {
+                self.board.stop();
+                return Ok(false);
+            }
+            let Some(mut page) = reader.next()? else { return Ok(true) };
+            let last = page.rows.last().map(|row| row.key.clone());
+            let upper = self.board.claim(task.id, last.as_ref(), page.rows.len() >= FULL_PAGE);
+            let mut is_last = false;
+            if self.source.is_ordered() {
+                let before = page.rows.len();
+                page.rows.retain(|row| upper.as_ref().is_none_or(|upper| row.key < *upper));
+                is_last =
+                    page.rows.len() < before && last.is_some_and(|last| upper.is_some_and(|u| last >= u));
+            }
+            // Cosmos has no order: a range is read again as a whole.
+            let last = page.rows.last().map(|row| row.key.clone()).filter(|_| self.source.is_ordered());
+            let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
+            self.rejects.add(&task.table, &page.rejected)?;
+            if !page.rows.is_empty() {
+                let (table, mode) = (task.table.as_str(), self.options.mode);
+                let result =
+                    self.target.write(WritePage { table, range: task.id, rows: page.rows, mode, repeats })?;
+                self.rejects.add(table, &result.rejected)?;
+                counts.written += result.written;
+                counts.unchanged += result.unchanged;
+                counts.rejected += result.rejected.len() as u64;
+                repeats = !self.source.is_ordered() && task.repeats;
+            }
+            self.checkpoint.advance(task.id, last.as_ref(), counts)?;
+            self.progress.add(&task.table, counts);
+            self.progress.throttled(self.source.retries().0 + self.target.retries().0);
+            if is_last {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Runs the same work on several threads; the first error stops the others.
+pub(super) fn run_workers(
+    threads: usize,
+    board: &Board,
+    worker: impl Fn() -> TransferResult<()> + Send + Sync,
+) -> TransferResult<()> {
+    let worker = || {
+        let done = worker();
+        if done.is_err() {
+            board.stop();
+        }
+        done
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
+        let mut outcome = Ok(());
+        for handle in workers {
+            let done = handle.join().unwrap_or_else(|_| {
+                Err(TransferError::Endpoint("a worker panicked; this is a defect".into()))
+            });
+            if outcome.is_ok() {
+                outcome = done;
+            }
+        }
+        outcome
+    })
+}

@@ -1,0 +1,231 @@
+//! A database of ours, read and written without a server: entities keep their Timestamp and ETag.
+
+mod writes;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use chrono::Utc;
+use tokio::runtime::Runtime;
+
+use super::endpoint::{
+    Page, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage, WriteResult,
+};
+use super::range::{Lower, RowRange};
+use super::row::Row;
+use crate::codec::policies::{self, Policy};
+use crate::codec::properties::{self, ServiceProperties};
+use crate::error::{Code, Error};
+use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::predicate::Predicate;
+use crate::plan::span::Span;
+use crate::plan::{Projection, Scan, TableScan};
+use crate::store::{Backend as _, Failure, Fault, Store, StoreResult};
+use writes::Versions;
+
+/// Rows of a page.
+const ROWS: usize = 1000;
+/// Bytes of a page.
+const BYTES: usize = 4 << 20;
+/// Maximum time for reading a page.
+const TIME: std::time::Duration = std::time::Duration::from_secs(5);
+/// Attempts of a statement that the database refuses for a moment.
+const ATTEMPTS: u32 = 8;
+
+/// An account of a database.
+pub(crate) struct LocalDatabase {
+    store: Arc<Store>,
+    account: String,
+    runtime: Arc<Runtime>,
+    filter: Option<Predicate>,
+    versions: Versions,
+}
+
+impl LocalDatabase {
+    /// Returns an account of an open database. As a source it has the entities that `filter` selects.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        account: String,
+        runtime: Arc<Runtime>,
+        filter: Option<Predicate>,
+    ) -> Self {
+        Self { store, account, runtime, filter, versions: Versions::default() }
+    }
+
+    /// Cleans up the database.
+    pub(super) fn close(&self) {
+        self.runtime.block_on(self.store.close());
+    }
+
+    /// Runs an operation, and retries it while the database is busy.
+    fn run<T, W>(&self, mut work: impl FnMut() -> W) -> StoreResult<T>
+    where
+        W: Future<Output = StoreResult<T>>,
+    {
+        for attempt in 0..ATTEMPTS {
+            match self.runtime.block_on(work()) {
+                Err(Failure::Fault(
+                    Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable,
+                )) if attempt + 1 < ATTEMPTS => {
+                    std::thread::sleep(std::time::Duration::from_millis(50 << attempt));
+                }
+                done => return done,
+            }
+        }
+        Err(Failure::Fault(Fault::Unavailable))
+    }
+
+    fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
+        let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
+        let residual = filter.cloned();
+        Scan { spans: vec![range.span()], residual, rows, bytes: BYTES, time: TIME, projection }
+    }
+}
+
+/// Reads a table's name.
+fn name(table: &str) -> TransferResult<TableName> {
+    TableName::parse(table).map_err(|error| TransferError::Endpoint(format!("{table}: {}", error.text())))
+}
+
+/// Says what a failure of the database is.
+fn failed(what: &str, failure: Failure) -> TransferError {
+    TransferError::Endpoint(match failure {
+        Failure::Refused(error) => format!("{what}: {}: {}", error.code.facts().code, error.text()),
+        Failure::Fault(fault) => format!("{what}: the database failed ({fault:?})"),
+    })
+}
+
+/// Whether a failure is this error.
+fn is(failure: &Failure, code: Code) -> bool {
+    matches!(failure, Failure::Refused(Error { code: found, .. }) if *found == code)
+}
+
+impl From<Stored> for Row {
+    fn from(stored: Stored) -> Self {
+        Self { key: stored.key, modified: Some(stored.modified), properties: stored.properties }
+    }
+}
+
+/// The pages of a range.
+struct DatabasePages<'a> {
+    database: &'a LocalDatabase,
+    table: TableName,
+    left: Option<RowRange>,
+    keys_only: bool,
+}
+
+impl RowReader for DatabasePages<'_> {
+    fn next(&mut self) -> TransferResult<Option<Page>> {
+        let Some(range) = &mut self.left else { return Ok(None) };
+        let LocalDatabase { store, account, filter, .. } = self.database;
+        let scan = self.database.scan(range, ROWS, filter.as_ref(), self.keys_only);
+        let read = self.database.run(|| store.query(account, &self.table, &scan));
+        let page = read.map_err(|failure| failed(self.table.as_given(), failure))?;
+        match page.next {
+            Some(next) => range.lower = Lower::From(next),
+            None => self.left = None,
+        }
+        let rows = page.entities.into_iter().map(Row::from).collect();
+        Ok(Some(Page { rows, rejected: Vec::new() }))
+    }
+}
+
+impl TransferSource for LocalDatabase {
+    fn tables(&self) -> TransferResult<Vec<String>> {
+        let mut names = Vec::new();
+        let mut spans = vec![Span::everything()];
+        loop {
+            let scan = TableScan { spans, residual: None, rows: ROWS, time: TIME };
+            let read = self.run(|| self.store.list_tables(&self.account, &scan));
+            let page = read.map_err(|failure| failed("the list of tables", failure))?;
+            names.extend(page.tables.into_iter().map(|table| table.name));
+            let Some(next) = page.next else { return Ok(names) };
+            spans = vec![Span { lower: Key::new(next.name.to_ascii_lowercase(), ""), upper: None }];
+        }
+    }
+
+    fn open<'a>(
+        &'a self,
+        table: &str,
+        range: &RowRange,
+        keys_only: bool,
+    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+        Ok(Box::new(DatabasePages {
+            database: self,
+            table: name(table)?,
+            left: Some(range.clone()),
+            keys_only,
+        }))
+    }
+
+    fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
+        let (table, scan) = (name(table)?, self.scan(range, 1, None, true));
+        let read = self.run(|| self.store.query(&self.account, &table, &scan));
+        let page = read.map_err(|failure| failed(table.as_given(), failure))?;
+        Ok(page.entities.into_iter().next().map(|entity| entity.key))
+    }
+
+    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
+        let table = name(table)?;
+        match self.run(|| self.store.get(&self.account, &table, key)) {
+            Err(failure) if is(&failure, Code::TableNotFound) => Ok(None),
+            read => Ok(read.map_err(|failure| failed(table.as_given(), failure))?.map(Row::from)),
+        }
+    }
+
+    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
+        let table = name(table)?;
+        let read = self.run(|| self.store.policies(&self.account, &table));
+        let text = read.map_err(|failure| failed(table.as_given(), failure))?;
+        let policies = text.as_deref().map_or(Ok(Vec::new()), policies::from_stored);
+        policies.map(Some).map_err(|error| failed(table.as_given(), error.into()))
+    }
+
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
+        let read = self.run(|| self.store.properties(&self.account));
+        let text = read.map_err(|failure| failed("the service properties", failure))?;
+        let properties = text.as_deref().map(properties::from_stored).transpose();
+        properties.map_err(|error| failed("the service properties", error.into()))
+    }
+}
+
+impl TransferTarget for LocalDatabase {
+    fn has_entities(&self, table: &str) -> TransferResult<bool> {
+        match self.probe(table, &RowRange::everything()) {
+            Ok(found) => Ok(found.is_some()),
+            // There is no table yet.
+            Err(_) if !self.tables()?.iter().any(|name| name.eq_ignore_ascii_case(table)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, table: &str) -> TransferResult<()> {
+        let (table, now) = (name(table)?, Ticks::from_utc(Utc::now()));
+        match self.run(|| self.store.create_table(&self.account, &table, now)) {
+            Err(failure) if is(&failure, Code::TableAlreadyExists) => Ok(()),
+            created => created.map_err(|failure| failed(table.as_given(), failure)),
+        }
+    }
+
+    fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult> {
+        writes::write(self, page)
+    }
+
+    fn delete(&self, table: &str, keys: &[Key]) -> TransferResult<u64> {
+        writes::delete(self, table, keys)
+    }
+
+    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
+        let table = name(table)?;
+        let text = policies::to_stored(policies).map_err(|error| failed(table.as_given(), error.into()))?;
+        let set = self.run(|| self.store.set_policies(&self.account, &table, &text));
+        set.map_err(|failure| failed(table.as_given(), failure))
+    }
+
+    fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
+        let text =
+            properties::to_stored(wanted).map_err(|error| failed("the service properties", error.into()))?;
+        let set = self.run(|| self.store.set_properties(&self.account, &text));
+        set.map_err(|failure| failed("the service properties", failure))
+    }
+}

@@ -1,0 +1,318 @@
+//! Writing a dump.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, Read, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use chrono::Utc;
+use sha2::{Digest as _, Sha256};
+use zstd::stream::read::Decoder;
+
+use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION, hex};
+use crate::codec::policies::{self, Policy};
+use crate::codec::properties::{self, ServiceProperties};
+use crate::model::{Key, Ticks};
+use crate::transfer::endpoint::{
+    Rejected, TransferError, TransferResult, TransferTarget, WritePage, WriteResult,
+};
+use crate::transfer::row::Row;
+
+/// Bytes of a part after which another begins.
+const PART_BYTES: u64 = 64 << 20;
+/// The level of compression: higher ones cost more time than they save.
+const LEVEL: i32 = 1;
+
+/// A dump that is written.
+pub(crate) struct DumpTarget {
+    folder: PathBuf,
+    state: Mutex<DumpState>,
+}
+
+#[derive(Default)]
+struct DumpState {
+    properties: Option<String>,
+    tables: BTreeMap<String, TableSettings>,
+    /// The part that each range is written to.
+    open: BTreeMap<i64, Arc<Mutex<OpenPart>>>,
+}
+
+#[derive(Default)]
+struct TableSettings {
+    policies: Option<String>,
+}
+
+/// A part that may grow.
+struct OpenPart {
+    table: String,
+    name: String,
+    file: File,
+    bytes: u64,
+    entities: u64,
+    digest: Sha256,
+    first: Option<Key>,
+    last: Option<Key>,
+}
+
+impl DumpTarget {
+    /// Opens a folder for a dump, new or of an interrupted run.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] if there is a complete dump.
+    pub(crate) fn open(folder: &Path) -> TransferResult<Self> {
+        if folder.join(MANIFEST).exists() {
+            let text = format!("{} has a complete dump; choose another folder", folder.display());
+            return Err(TransferError::Usage(text));
+        }
+        std::fs::create_dir_all(folder)?;
+        Ok(Self { folder: folder.to_owned(), state: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DumpState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the part that a range is written to. After an interruption it begins with what is in
+    /// the file before `next`.
+    fn part(
+        &self,
+        table: &str,
+        range: i64,
+        next: &Key,
+        repeats: bool,
+    ) -> TransferResult<Arc<Mutex<OpenPart>>> {
+        if let Some(part) = self.lock().open.get(&range) {
+            return Ok(part.clone());
+        }
+        std::fs::create_dir_all(self.folder.join(table))?;
+        let mut number = 1;
+        let name = |number: u32| format!("{table}/{range:06}-{number:04}.ndjson.zst");
+        if repeats {
+            // The parts before the last are complete; they stay open for the manifest.
+            while self.folder.join(name(number + 1)).exists() {
+                number += 1;
+            }
+            for before in 1..number {
+                let part = OpenPart::load(&self.folder, table, name(before), None)?;
+                self.retire(part);
+            }
+        }
+        let part = OpenPart::load(&self.folder, table, name(number), Some(next).filter(|_| repeats))?;
+        let part = Arc::new(Mutex::new(part));
+        self.lock().open.insert(range, part.clone());
+        Ok(part)
+    }
+
+    /// Keeps a part that is complete for the manifest.
+    fn retire(&self, part: OpenPart) {
+        let mut state = self.lock();
+        // Ranges count from 1, so that complete parts have the numbers below.
+        let id = state.open.keys().next().copied().unwrap_or(0).min(0) - 1;
+        state.open.insert(id, Arc::new(Mutex::new(part)));
+    }
+
+    /// Begins another part once one is large.
+    fn split(&self, range: i64, part: &mut OpenPart) -> TransferResult<()> {
+        let (stem, number) =
+            part.name.trim_end_matches(".ndjson.zst").rsplit_once('-').unwrap_or((&part.name, "1"));
+        let number: u32 = number.parse().unwrap_or(1);
+        let name = format!("{stem}-{:04}.ndjson.zst", number + 1);
+        let next = OpenPart::load(&self.folder, &part.table, name, None)?;
+        part.file.sync_all()?;
+        self.retire(std::mem::replace(part, next));
+        debug_assert!(self.lock().open.contains_key(&range));
+        Ok(())
+    }
+}
+
+impl OpenPart {
+    /// Opens a part. With `until`, pages before that key are kept; else the file is new, or complete
+    /// if it exists.
+    fn load(folder: &Path, table: &str, name: String, until: Option<&Key>) -> TransferResult<Self> {
+        let path = folder.join(&name);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut part = Self {
+            table: table.to_owned(),
+            name,
+            file,
+            bytes: 0,
+            entities: 0,
+            digest: Sha256::new(),
+            first: None,
+            last: None,
+        };
+        part.scan(until)?;
+        part.file.set_len(part.bytes)?;
+        part.file.seek(SeekFrom::End(0))?;
+        Ok(part)
+    }
+
+    /// Reads the pages of the file: complete frames whose entities come before `until`.
+    fn scan(&mut self, until: Option<&Key>) -> TransferResult<()> {
+        let length = self.file.metadata()?.len();
+        while self.bytes < length {
+            self.file.seek(SeekFrom::Start(self.bytes))?;
+            let mut counted = Counted { inner: &self.file, bytes: 0 };
+            let mut text = String::new();
+            let read = Decoder::with_buffer(BufReader::with_capacity(1, &mut counted))
+                .and_then(|decoder| decoder.single_frame().read_to_string(&mut text));
+            let frame = counted.bytes;
+            let keys =
+                |line: Option<&str>| line.and_then(|line| Row::from_json(line).ok()).map(|row| row.key);
+            let (Ok(_), Some(first), Some(last)) =
+                (read, keys(text.lines().next()), keys(text.lines().last()))
+            else {
+                return Ok(());
+            };
+            if until.is_some_and(|until| last >= *until) {
+                return Ok(());
+            }
+            let mut bytes = vec![0; usize::try_from(frame).unwrap_or(0)];
+            self.file.seek(SeekFrom::Start(self.bytes))?;
+            self.file.read_exact(&mut bytes)?;
+            self.count(&bytes, text.lines().count() as u64, first, last);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, bytes: &[u8], entities: u64, first: Key, last: Key) {
+        self.digest.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.entities += entities;
+        self.first.get_or_insert(first);
+        self.last = Some(last);
+    }
+
+    /// Returns the part as the manifest lists it; `None` if it has no entities.
+    fn listed(&self) -> Option<DumpPart> {
+        let pair = |key: &Key| [key.partition.clone(), key.row.clone()];
+        Some(DumpPart {
+            file: self.name.clone(),
+            entities: self.entities,
+            bytes: self.bytes,
+            sha256: hex(self.digest.clone()),
+            first: pair(self.first.as_ref()?),
+            last: pair(self.last.as_ref()?),
+        })
+    }
+}
+
+/// Counts the bytes that are read.
+struct Counted<'a> {
+    inner: &'a File,
+    bytes: u64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+impl TransferTarget for DumpTarget {
+    fn has_entities(&self, _table: &str) -> TransferResult<bool> {
+        Ok(false)
+    }
+
+    fn create(&self, table: &str) -> TransferResult<()> {
+        self.lock().tables.entry(table.to_owned()).or_default();
+        Ok(())
+    }
+
+    fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult> {
+        let mut result = WriteResult::default();
+        let (mut text, mut keys) = (String::new(), Vec::with_capacity(page.rows.len()));
+        for row in &page.rows {
+            let before = text.len();
+            match row.push_json(&mut text, true) {
+                Ok(()) => {
+                    text.push('\n');
+                    keys.push(&row.key);
+                }
+                Err(reason) => {
+                    text.truncate(before);
+                    result.rejected.push(Rejected { entity: row.to_json(), reason });
+                }
+            }
+        }
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(result) };
+        let part = self.part(page.table, page.range, first, page.repeats)?;
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
+        part.file.write_all(&frame)?;
+        part.count(&frame, keys.len() as u64, (*first).clone(), (*last).clone());
+        result.written = keys.len() as u64;
+        if part.bytes >= PART_BYTES {
+            self.split(page.range, &mut part)?;
+        }
+        Ok(result)
+    }
+
+    fn delete(&self, _table: &str, _keys: &[Key]) -> TransferResult<u64> {
+        Err(TransferError::Usage("a dump cannot be changed".into()))
+    }
+
+    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
+        let stored = policies::to_stored(policies)
+            .map_err(|error| TransferError::Endpoint(error.text().to_owned()))?;
+        self.lock().tables.entry(table.to_owned()).or_default().policies = Some(stored);
+        Ok(())
+    }
+
+    fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
+        let stored = properties::to_stored(wanted)
+            .map_err(|error| TransferError::Endpoint(error.text().to_owned()))?;
+        self.lock().properties = Some(stored);
+        Ok(())
+    }
+
+    fn finish(&self) -> TransferResult<()> {
+        self.load_finished()?;
+        let state = self.lock();
+        let mut tables = Vec::new();
+        for (name, table) in &state.tables {
+            let mut parts = Vec::new();
+            for part in state.open.values() {
+                let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+                if part.table == *name {
+                    part.file.sync_all()?;
+                    parts.extend(part.listed());
+                }
+            }
+            parts.sort_by_key(DumpPart::first_key);
+            let entities = parts.iter().map(|part| part.entities).sum();
+            tables.push(DumpTable { name: name.clone(), entities, policies: table.policies.clone(), parts });
+        }
+        let created = Ticks::from_utc(Utc::now()).to_canonical();
+        let properties = state.properties.clone();
+        Manifest { format: FORMAT.into(), version: VERSION, created, properties, tables }.write(&self.folder)
+    }
+}
+
+impl DumpTarget {
+    /// Loads the parts of ranges that an interrupted run has finished.
+    fn load_finished(&self) -> TransferResult<()> {
+        let mut known = Vec::new();
+        let tables: Vec<String> = {
+            let state = self.lock();
+            for part in state.open.values() {
+                known.push(part.lock().unwrap_or_else(PoisonError::into_inner).name.clone());
+            }
+            state.tables.keys().cloned().collect()
+        };
+        for table in tables {
+            let Ok(entries) = std::fs::read_dir(self.folder.join(&table)) else { continue };
+            for entry in entries {
+                let name = format!("{table}/{}", entry?.file_name().to_string_lossy());
+                if name.ends_with(".ndjson.zst") && !known.contains(&name) {
+                    let part = OpenPart::load(&self.folder, &table, name, None)?;
+                    self.retire(part);
+                }
+            }
+        }
+        Ok(())
+    }
+}

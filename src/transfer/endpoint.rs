@@ -1,0 +1,197 @@
+//! What copies read from and write to.
+
+use super::range::RowRange;
+use super::row::Row;
+use crate::client::{AddressError, ClientError, ServiceError};
+use crate::codec::policies::Policy;
+use crate::codec::properties::ServiceProperties;
+use crate::model::Key;
+
+/// Why a transfer failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransferError {
+    /// The arguments do not fit each other or the endpoints.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Endpoint(String),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// TransferResult of a step of a transfer.
+pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
+
+impl From<ClientError> for TransferError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Interrupted => TransferError::Interrupted,
+            other => TransferError::Endpoint(other.to_string()),
+        }
+    }
+}
+
+impl From<ServiceError> for TransferError {
+    fn from(error: ServiceError) -> Self {
+        TransferError::Endpoint(error.to_string())
+    }
+}
+
+impl From<AddressError> for TransferError {
+    fn from(error: AddressError) -> Self {
+        TransferError::Usage(error.to_string())
+    }
+}
+
+impl From<rusqlite::Error> for TransferError {
+    fn from(error: rusqlite::Error) -> Self {
+        TransferError::Endpoint(format!("the state file: {error}"))
+    }
+}
+
+impl From<std::io::Error> for TransferError {
+    fn from(error: std::io::Error) -> Self {
+        TransferError::Endpoint(error.to_string())
+    }
+}
+
+/// What a copy does with an entity whose key exists in the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// Refuse it, unless it is equal
+    Insert,
+    /// Leave the existing one
+    Skip,
+    /// Merge into the existing one
+    Merge,
+    /// Replace the existing one
+    Replace,
+}
+
+/// An entity that cannot be copied, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct Rejected {
+    /// The entity as JSON, or what there is of it.
+    pub entity: String,
+    pub reason: String,
+}
+
+/// Entities of a source, in the order of their keys if the source has one.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub rows: Vec<Row>,
+    pub rejected: Vec<Rejected>,
+}
+
+/// What became of a page in the target.
+#[derive(Debug, Default)]
+pub(crate) struct WriteResult {
+    pub written: u64,
+    /// Already there and left as they are.
+    pub unchanged: u64,
+    pub rejected: Vec<Rejected>,
+}
+
+/// A page to write.
+pub(crate) struct WritePage<'a> {
+    pub table: &'a str,
+    /// The number of the range that the page is part of.
+    pub range: i64,
+    pub rows: Vec<Row>,
+    pub mode: Mode,
+    /// Whether an earlier run, which was interrupted, may have written some of the rows.
+    pub repeats: bool,
+}
+
+/// Reads a range of a table page by page.
+pub(crate) trait RowReader: Send {
+    /// Returns the next page, which may be empty; `None` at the end.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the source cannot be read.
+    fn next(&mut self) -> TransferResult<Option<Page>>;
+}
+
+/// What entities are read from.
+pub(crate) trait TransferSource: Send + Sync {
+    /// Returns the names of all tables, as spelled.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the source cannot be read, as all methods.
+    fn tables(&self) -> TransferResult<Vec<String>>;
+
+    /// Whether pages come in the order of keys.
+    fn is_ordered(&self) -> bool {
+        true
+    }
+
+    /// Returns ranges that may be read at the same time, disjoint and ascending. Together they are
+    /// the whole table.
+    fn ranges(&self, _table: &str) -> TransferResult<Vec<RowRange>> {
+        Ok(vec![RowRange::everything()])
+    }
+
+    /// Returns how many entities a table has, if that is cheap to find out.
+    fn expected(&self, _table: &str) -> TransferResult<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Opens a range of a table. `keys_only`: properties are not needed.
+    fn open<'a>(
+        &'a self,
+        table: &str,
+        range: &RowRange,
+        keys_only: bool,
+    ) -> TransferResult<Box<dyn RowReader + 'a>>;
+
+    /// Returns a key in a range, the first if that is cheap to find; `None` if there is none.
+    fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>>;
+
+    /// Reads one entity.
+    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>>;
+
+    /// Reads the stored access policies of a table; `None` if the source has none.
+    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>>;
+
+    /// Reads the service properties; `None` if the source has none.
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
+
+    /// Returns how many answers asked to slow down, and how many requests were retried.
+    fn retries(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+/// What entities are written to.
+pub(crate) trait TransferTarget: Send + Sync {
+    /// Returns whether a table exists and has entities.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the target cannot be read or written, as all methods.
+    fn has_entities(&self, table: &str) -> TransferResult<bool>;
+
+    /// Creates a table, unless it exists.
+    fn create(&self, table: &str) -> TransferResult<()>;
+
+    /// Writes the next page of a range; it is durable when this returns.
+    fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult>;
+
+    /// Deletes entities; returns how many there were.
+    fn delete(&self, table: &str, keys: &[Key]) -> TransferResult<u64>;
+
+    /// Replaces the stored access policies of a table.
+    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()>;
+
+    /// Replaces the service properties that are given.
+    fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
+
+    /// Completes the target after the last write.
+    fn finish(&self) -> TransferResult<()> {
+        Ok(())
+    }
+
+    /// Returns how many answers asked to slow down, and how many requests were retried.
+    fn retries(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}

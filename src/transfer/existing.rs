@@ -1,0 +1,44 @@
+//! What a target already has of the entities that are to be written.
+
+use std::collections::HashMap;
+
+use super::endpoint::{TransferResult, TransferSource};
+use super::range::{Lower, RowRange};
+use super::row::Row;
+use crate::model::Key;
+
+/// Pages to read before single entities are asked for: the target may have many others between.
+const MAX_PAGES: usize = 3;
+
+/// Reads the entities with the keys of `rows` from a target without a filter.
+///
+/// # Errors
+/// Those of the target.
+pub(super) fn existing<'a>(
+    target: &dyn TransferSource,
+    table: &str,
+    rows: impl Iterator<Item = &'a Row> + Clone,
+) -> TransferResult<HashMap<Key, Row>> {
+    let mut found = HashMap::new();
+    let keys = || rows.clone().map(|row| &row.key);
+    let (Some(first), Some(last)) = (keys().min(), keys().max()) else { return Ok(found) };
+    let upper = Key::new(last.partition.as_str(), format!("{}!", last.row));
+    let range = RowRange { lower: Lower::From(first.clone()), upper: Some(upper) };
+    let mut reader = target.open(table, &range, false)?;
+    let mut is_complete = false;
+    for _ in 0..MAX_PAGES {
+        let Some(page) = reader.next()? else {
+            is_complete = target.is_ordered();
+            break;
+        };
+        found.extend(page.rows.into_iter().map(|row| (row.key.clone(), row)));
+    }
+    for key in keys().filter(|_| !is_complete) {
+        if !found.contains_key(key)
+            && let Some(row) = target.get(table, key)?
+        {
+            found.insert(key.clone(), row);
+        }
+    }
+    Ok(found)
+}

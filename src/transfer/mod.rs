@@ -1,0 +1,33 @@
+//! Moving data: copy, verify, count and delete between table endpoints, databases, dumps and files.
+//!
+//! A [`TransferSource`](endpoint::TransferSource) is read by ranges of keys, a [`TransferTarget`](endpoint::TransferTarget) written
+//! by pages. Workers share the ranges of a copy through a [`Board`](board::Board); finished ranges
+//! are recorded in a [`Checkpoint`](checkpoint::Checkpoint).
+
+mod board;
+mod checkpoint;
+mod compare;
+mod copy;
+mod count;
+mod database;
+mod dump;
+mod endpoint;
+mod existing;
+mod midpoint;
+mod place;
+mod progress;
+mod range;
+mod rejects;
+mod remote;
+mod row;
+mod selection;
+
+pub(crate) use checkpoint::Checkpoint;
+pub(crate) use compare::{Compared, Comparison};
+pub(crate) use copy::{CopyOptions, CopySummary, copy};
+pub(crate) use count::{count, delete_where};
+pub(crate) use endpoint::{Mode, TransferError, TransferSource, TransferTarget};
+pub(crate) use place::{Connecting, Place};
+pub(crate) use progress::{Progress, ProgressForm};
+pub(crate) use rejects::Rejects;
+pub(crate) use selection::Selection;

@@ -1,0 +1,224 @@
+//! What FROM and TO on the command line mean.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::runtime::Runtime;
+
+use super::database::LocalDatabase;
+use super::dump::{DumpSource, DumpTarget, MANIFEST};
+use super::endpoint::{TransferError, TransferResult, TransferSource, TransferTarget};
+use super::remote::Remote;
+use super::selection::Selection;
+use crate::app;
+use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::client::{Address, AddressError, Client};
+use crate::config::{Database, StorageSettings};
+use crate::store::Store;
+use crate::store::sqlite::ServerLock;
+
+/// Maximum bytes of a file that holds a connection string.
+const MAX_SECRET: u64 = 64 << 10;
+
+/// Where entities are copied from or to.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// A Table endpoint.
+    Remote(Box<Address>),
+    /// A database of ours.
+    Database(Box<Database>),
+    /// A folder with a dump.
+    Dump(PathBuf),
+}
+
+/// Why a text names no place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    #[error("{0}: is not set")]
+    Variable(String),
+    #[error("{0}: {1}")]
+    File(String, std::io::Error),
+    #[error("{0}")]
+    Address(#[from] AddressError),
+    #[error("{0}")]
+    Database(String),
+    #[error(
+        "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
+         a folder (dump:PATH), env:NAME nor file:PATH"
+    )]
+    Unknown,
+}
+
+impl Place {
+    /// Reads what the user gave. `env:NAME` and `file:PATH` name a variable and a file that hold the
+    /// text, so that secrets stay out of the list of processes.
+    ///
+    /// # Errors
+    /// [`PlaceError`].
+    pub(crate) fn parse(text: &str) -> std::result::Result<Self, PlaceError> {
+        if let Some(name) = text.strip_prefix("env:") {
+            let value = std::env::var(name).map_err(|_| PlaceError::Variable(text.to_owned()))?;
+            return Self::of(value.trim());
+        }
+        if let Some(path) = text.strip_prefix("file:") {
+            let failed = |error| PlaceError::File(text.to_owned(), error);
+            let size = std::fs::metadata(path).map_err(failed)?.len();
+            if size > MAX_SECRET {
+                return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
+            }
+            return Self::of(std::fs::read_to_string(path).map_err(failed)?.trim());
+        }
+        Self::of(text)
+    }
+
+    fn of(text: &str) -> std::result::Result<Self, PlaceError> {
+        if let Some(path) = text.strip_prefix("dump:") {
+            return Ok(Place::Dump(path.into()));
+        }
+        if ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            let database = StorageSettings::of_url(text).map_err(PlaceError::Database)?;
+            return Ok(Place::Database(Box::new(database)));
+        }
+        if text.starts_with("http://") || text.starts_with("https://") || text.contains('=') {
+            return Ok(Place::Remote(Box::new(Address::parse(text)?)));
+        }
+        let path = Path::new(text);
+        if path.is_dir() || path.join(MANIFEST).is_file() {
+            return Ok(Place::Dump(path.to_owned()));
+        }
+        Err(PlaceError::Unknown)
+    }
+
+    /// Returns the place without secrets, for messages and to tell places apart.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Place::Remote(address) => address.tables.clone(),
+            Place::Database(database) => database.shown(),
+            Place::Dump(path) => format!("dump:{}", path.display()),
+        }
+    }
+
+    /// Returns the account of an address, which a database on the other side has too unless another
+    /// is named.
+    pub(crate) fn account(&self) -> Option<&str> {
+        match self {
+            Place::Remote(address) => Some(&address.account),
+            _ => None,
+        }
+    }
+}
+
+/// What connecting to a place takes.
+pub(crate) struct Connecting<'a> {
+    pub selection: &'a Selection,
+    pub concurrency: usize,
+    pub stop: Arc<AtomicBool>,
+    pub runtime: Arc<Runtime>,
+    /// The account in a database.
+    pub account: Option<&'a str>,
+}
+
+/// A place that can be read and, except for a dump, written.
+pub(crate) enum Connected {
+    Remote(Box<Remote>),
+    Database {
+        database: Box<LocalDatabase>,
+        /// Held while the database is written.
+        _lock: Option<ServerLock>,
+    },
+    DumpSource(DumpSource),
+    DumpTarget(DumpTarget),
+}
+
+impl Connecting<'_> {
+    /// Connects to a place that is read.
+    ///
+    /// # Errors
+    /// [`TransferError`] if it is not there, or the selection does not fit it.
+    pub(crate) fn source(&self, place: &Place) -> TransferResult<Connected> {
+        Ok(match place {
+            Place::Remote(address) => Connected::Remote(Box::new(self.remote(address)?)),
+            Place::Database(database) => {
+                let store = self.runtime.block_on(app::open_existing(database));
+                self.database(store, None)?
+            }
+            Place::Dump(path) => Connected::DumpSource(DumpSource::open(path, self.predicate()?)?),
+        })
+    }
+
+    /// Connects to a place that is written. A database is created if it does not exist.
+    ///
+    /// # Errors
+    /// [`TransferError`] if it cannot be opened, or a server has it open.
+    pub(crate) fn target(&self, place: &Place) -> TransferResult<Connected> {
+        Ok(match place {
+            Place::Remote(address) => Connected::Remote(Box::new(self.remote(address)?)),
+            Place::Database(database) => {
+                let lock = app::lock(database).map_err(|error| TransferError::Endpoint(error.to_string()))?;
+                let store = self.runtime.block_on(app::open_primary(database));
+                self.database(store, lock)?
+            }
+            Place::Dump(path) => Connected::DumpTarget(DumpTarget::open(path)?),
+        })
+    }
+
+    fn remote(&self, address: &Address) -> TransferResult<Remote> {
+        let client = Client::new(address.clone(), self.concurrency, self.stop.clone());
+        Remote::new(client, self.selection)
+    }
+
+    fn database(
+        &self,
+        store: std::result::Result<Store, app::AppError>,
+        lock: Option<ServerLock>,
+    ) -> TransferResult<Connected> {
+        let store = store.map_err(|error| TransferError::Endpoint(error.to_string()))?;
+        let account = self.account.unwrap_or(DEVELOPMENT_ACCOUNT).to_owned();
+        let (store, runtime) = (Arc::new(store), self.runtime.clone());
+        let database = LocalDatabase::new(store, account, runtime, self.predicate()?);
+        Ok(Connected::Database { database: Box::new(database), _lock: lock })
+    }
+
+    fn predicate(&self) -> TransferResult<Option<crate::plan::Predicate>> {
+        self.selection.predicate().map_err(|reason| TransferError::Usage(format!("--filter: {reason}")))
+    }
+}
+
+impl Connected {
+    /// Returns the place as a source.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] for a dump that is being written.
+    pub(crate) fn as_source(&self) -> TransferResult<&dyn TransferSource> {
+        match self {
+            Connected::Remote(remote) => Ok(&**remote),
+            Connected::Database { database, .. } => Ok(&**database),
+            Connected::DumpSource(dump) => Ok(dump),
+            Connected::DumpTarget(_) => {
+                Err(TransferError::Usage("a dump cannot be compared while it is written".into()))
+            }
+        }
+    }
+
+    /// Returns the place as a target.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] for a dump that is read.
+    pub(crate) fn as_target(&self) -> TransferResult<&dyn TransferTarget> {
+        match self {
+            Connected::Remote(remote) => Ok(&**remote),
+            Connected::Database { database, .. } => Ok(&**database),
+            Connected::DumpTarget(dump) => Ok(dump),
+            Connected::DumpSource(_) => Err(TransferError::Usage("a dump cannot be changed".into())),
+        }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if let Connected::Database { database, .. } = self {
+            database.close();
+        }
+    }
+}

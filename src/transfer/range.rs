@@ -1,0 +1,141 @@
+//! A range of the keys of a table.
+
+use crate::model::Key;
+use crate::plan::span::Span;
+
+/// Where a range begins.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lower {
+    /// This key is in the range.
+    From(Key),
+    /// The range begins behind this key.
+    After(Key),
+}
+
+/// A range of keys, in code point order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowRange {
+    pub lower: Lower,
+    /// The first key that is no longer in the range; `None`: to the end of the table.
+    pub upper: Option<Key>,
+}
+
+impl Lower {
+    /// The beginning of a table.
+    pub(crate) fn start() -> Self {
+        Lower::From(Key::new("", ""))
+    }
+
+    /// Returns the key, in the range or not.
+    pub(crate) const fn key(&self) -> &Key {
+        match self {
+            Lower::From(key) | Lower::After(key) => key,
+        }
+    }
+
+    /// Whether a key lies before the range.
+    pub(crate) fn is_beyond(&self, key: &Key) -> bool {
+        match self {
+            Lower::From(lower) => key < lower,
+            Lower::After(lower) => key <= lower,
+        }
+    }
+}
+
+impl RowRange {
+    /// The range of all keys of a table.
+    pub(crate) fn everything() -> Self {
+        Self { lower: Lower::start(), upper: None }
+    }
+
+    /// Returns the range as the stores know it.
+    pub(crate) fn span(&self) -> Span {
+        let lower = match &self.lower {
+            Lower::From(key) => key.clone(),
+            Lower::After(key) => Key::new(key.partition.as_str(), format!("{}\u{1}", key.row)),
+        };
+        Span { lower, upper: self.upper.clone() }
+    }
+
+    /// Returns filters that together select the range, in order, each a conjunction that a server
+    /// can answer without a scan. An empty filter selects everything.
+    pub(crate) fn filters(&self) -> Vec<String> {
+        let (key, op) = match &self.lower {
+            Lower::From(key) => (key, "ge"),
+            Lower::After(key) => (key, "gt"),
+        };
+        let (p, r) = (quoted(&key.partition), quoted(&key.row));
+        let is_whole = key.row.is_empty() && op == "ge";
+        let mut filters = Vec::new();
+        let mut middle = match (is_whole, key.partition.is_empty()) {
+            (true, true) => String::new(),
+            (true, false) => format!("PartitionKey ge {p}"),
+            (false, _) => format!("PartitionKey gt {p}"),
+        };
+        let within = |upper: &str| format!("PartitionKey eq {p} and RowKey {op} {r}{upper}");
+        let Some(upper) = &self.upper else {
+            filters.extend((!is_whole).then(|| within("")));
+            filters.push(middle);
+            return filters;
+        };
+        let (q, s) = (quoted(&upper.partition), quoted(&upper.row));
+        if upper.partition == key.partition {
+            return vec![within(&format!(" and RowKey lt {s}"))];
+        }
+        filters.extend((!is_whole).then(|| within("")));
+        if !middle.is_empty() {
+            middle.push_str(" and ");
+        }
+        filters.push(format!("{middle}PartitionKey lt {q}"));
+        if !upper.row.is_empty() {
+            filters.push(format!("PartitionKey eq {q} and RowKey lt {s}"));
+        }
+        filters
+    }
+}
+
+/// Returns a text as a literal of a filter.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filters(lower: Lower, upper: Option<(&str, &str)>) -> Vec<String> {
+        RowRange { lower, upper: upper.map(|(p, r)| Key::new(p, r)) }.filters()
+    }
+
+    #[test]
+    fn a_range_is_selected_by_conjunctions() {
+        let from = |p, r| Lower::From(Key::new(p, r));
+        let after = |p, r| Lower::After(Key::new(p, r));
+        assert_eq!(filters(Lower::start(), None), [""]);
+        assert_eq!(filters(Lower::start(), Some(("b", ""))), ["PartitionKey lt 'b'"]);
+        assert_eq!(filters(from("a", ""), None), ["PartitionKey ge 'a'"]);
+        assert_eq!(
+            filters(after("it's", "x"), None),
+            ["PartitionKey eq 'it''s' and RowKey gt 'x'", "PartitionKey gt 'it''s'"]
+        );
+        assert_eq!(
+            filters(after("a", ""), Some(("a", "y"))),
+            ["PartitionKey eq 'a' and RowKey gt '' and RowKey lt 'y'"]
+        );
+        assert_eq!(
+            filters(from("a", "x"), Some(("c", "z"))),
+            [
+                "PartitionKey eq 'a' and RowKey ge 'x'",
+                "PartitionKey gt 'a' and PartitionKey lt 'c'",
+                "PartitionKey eq 'c' and RowKey lt 'z'"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_lower_bound_tells_what_lies_before() {
+        let key = |r| Key::new("a", r);
+        assert!(Lower::From(key("b")).is_beyond(&key("a")) && !Lower::From(key("b")).is_beyond(&key("b")));
+        assert!(Lower::After(key("b")).is_beyond(&key("b")) && !Lower::After(key("b")).is_beyond(&key("c")));
+    }
+}

@@ -1,0 +1,114 @@
+//! Which tables and entities are meant.
+
+use crate::model::Ticks;
+use crate::odata;
+use crate::plan::filter::{self, Subject};
+use crate::plan::predicate::Predicate;
+
+/// Which tables and entities are meant: all by default.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Selection {
+    /// Patterns of table names with `*` and `?`; empty selects all.
+    pub include: Vec<String>,
+    pub exclude: Vec<String>,
+    /// A `$filter`.
+    pub filter: Option<String>,
+    /// Entities changed at this time or later.
+    pub since: Option<Ticks>,
+    /// Comparisons that the filter may have.
+    pub max_comparisons: usize,
+}
+
+impl Selection {
+    /// Whether a table is selected, ignoring case.
+    pub(crate) fn has_table(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        let any = |patterns: &[String]| patterns.iter().any(|p| matches(&p.to_ascii_lowercase(), &name));
+        (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+    }
+
+    /// Returns the filter with `since`, as text.
+    pub(crate) fn filter_text(&self) -> Option<String> {
+        let since = self.since.map(|since| format!("Timestamp ge datetime'{}'", since.to_canonical()));
+        match (&self.filter, since) {
+            (None, since) => since,
+            (Some(filter), None) => Some(filter.clone()),
+            (Some(filter), Some(since)) => Some(format!("({filter}) and {since}")),
+        }
+    }
+
+    /// Returns the filter with `since` as the stores know it.
+    ///
+    /// # Errors
+    /// Why the filter is invalid, as the service says it.
+    pub(crate) fn predicate(&self) -> Result<Option<Predicate>, String> {
+        let Some(text) = self.filter_text() else { return Ok(None) };
+        let parsed = odata::parse(&text, self.max_comparisons.max(1000));
+        let read = parsed.and_then(|expression| filter::predicate(&expression, Subject::Entities));
+        read.map(Some).map_err(|error| error.text().to_owned())
+    }
+
+    /// Returns what a resumed run must have in common with the first one.
+    pub(crate) fn fingerprint(&self) -> String {
+        format!("{:?} {:?} {:?}", self.include, self.exclude, self.filter_text())
+    }
+}
+
+/// Whether a text matches a pattern with `*` (any text) and `?` (any character).
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => {
+                let Some((at, from)) = star else { return false };
+                star = Some((at, from + 1));
+                p = at + 1;
+                t = from + 1;
+            }
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_select_tables_ignoring_case() {
+        let select = |include: &[&str], exclude: &[&str]| Selection {
+            include: include.iter().map(|p| (*p).to_owned()).collect(),
+            exclude: exclude.iter().map(|p| (*p).to_owned()).collect(),
+            ..Selection::default()
+        };
+        assert!(select(&[], &[]).has_table("Anything"));
+        let some = select(&["log*", "People"], &["*2020?"]);
+        for (name, expected) in
+            [("Logs", true), ("log20201", false), ("log2020", true), ("people", true), ("peoples", false)]
+        {
+            assert_eq!(some.has_table(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn since_and_a_filter_are_joined() {
+        let since = Ticks::parse("2026-01-02T03:04:05Z").ok();
+        let both = Selection { filter: Some("A eq 1 or B eq 2".into()), since, ..Selection::default() };
+        assert_eq!(
+            both.filter_text().as_deref(),
+            Some("(A eq 1 or B eq 2) and Timestamp ge datetime'2026-01-02T03:04:05Z'")
+        );
+        assert!(both.predicate().is_ok_and(|predicate| predicate.is_some()));
+        let wrong = Selection { filter: Some("A eq".into()), ..Selection::default() };
+        assert!(wrong.predicate().is_err());
+    }
+}

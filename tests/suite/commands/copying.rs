@@ -1,0 +1,437 @@
+//! `rowhouse copy`, `verify`, `count` and `delete-where`.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use super::faulty_proxy::FaultyProxy;
+use super::*;
+use crate::support::server::account;
+
+/// A site with a server.
+struct Served {
+    site: Site,
+    server: Process,
+    account: Account,
+}
+
+impl Served {
+    fn new(site: Site) -> Self {
+        let account = account(1);
+        let server = site.server(&["--accounts", &account.setting()]);
+        Self { site, server, account }
+    }
+
+    fn client(&self) -> Client {
+        Client::path_style(self.server.address(), self.account.clone())
+    }
+
+    fn connection_string(&self) -> String {
+        connection_string(self.server.address(), &self.account)
+    }
+
+    /// Ends the server, so that its file can be written directly.
+    fn close(self) -> (Site, Account) {
+        drop(self.server);
+        (self.site, self.account)
+    }
+}
+
+fn connection_string(address: &str, account: &Account) -> String {
+    let (name, key) = (&account.name, &account.keys[0]);
+    format!("AccountName={name};AccountKey={key};TableEndpoint=http://{address}/{name}")
+}
+
+/// Entities with every type and awkward keys.
+fn seed(client: &Client, table: &Table<'_>) {
+    table.seed(json!({
+        "PartitionKey": "it's", "RowKey": "a b+c%20&d=é'😀",
+        "S": "x\"\\\u{1}\u{0}y", "Empty": "", "B": true, "I": -5, "D": 3.0, "D2": 1.5e-7, "D3": 1e300,
+        "NaN@odata.type": "Edm.Double", "NaN": "NaN", "Inf@odata.type": "Edm.Double", "Inf": "-Infinity",
+        "Zero@odata.type": "Edm.Double", "Zero": "-0.0",
+        "L@odata.type": "Edm.Int64", "L": "9223372036854775807",
+        "T@odata.type": "Edm.DateTime", "T": "2020-01-02T03:04:05.1234567Z",
+        "G@odata.type": "Edm.Guid", "G": "0f8fad5b-d9cb-469f-a165-70867728950e",
+        "X@odata.type": "Edm.Binary", "X": "AAEC/w==", "zz": 1, "aa": 2, "\u{4e2d}": "\u{6587}",
+    }));
+    table.seed(json!({ "PartitionKey": "", "RowKey": "", "Name": "both keys are empty" }));
+    for key in ["\u{ffee}", "😀", "z", "\u{e000}"] {
+        table.seed(with_keys(key, "r", json!({})));
+        table.seed(with_keys("keys", key, json!({})));
+    }
+    batch_rows(client, table, "many", 2500);
+    for partition in 0..30 {
+        table.seed(with_keys(&format!("p{partition:03}"), "only", json!({ "N": partition })));
+    }
+}
+
+fn batch_rows(client: &Client, table: &Table<'_>, partition: &str, rows: usize) {
+    for start in (0..rows).step_by(100) {
+        let mut batch = Batch::new();
+        for row in start..rows.min(start + 100) {
+            batch = batch.insert(table, &with_keys(partition, &format!("{row:06}"), json!({ "N": row })));
+        }
+        batch.commit(client);
+    }
+}
+
+#[track_caller]
+fn copy(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
+    // Progress goes to standard error, if it takes that long.
+    let output = site.run(&[&["copy", from, to, "--json"], more].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[track_caller]
+fn status_of(site: &Site, arguments: &[&str], status: i32, words: &[&str]) {
+    let output = site.run(arguments);
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    let said =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    words.iter().for_each(|word| assert!(said.contains(word), "{word:?} in {said:?}"));
+}
+
+#[track_caller]
+fn equal(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
+    let found = site.json(&[&["verify", from, to, "--recheck-delay", "0"], more].concat());
+    assert_eq!(found["equal"], true);
+    found
+}
+
+const CORS: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?><StorageServiceProperties><Cors><CorsRule>\
+    <AllowedOrigins>http://a.example</AllowedOrigins><AllowedMethods>GET</AllowedMethods>\
+    <AllowedHeaders>x</AllowedHeaders><ExposedHeaders>y</ExposedHeaders><MaxAgeInSeconds>5</MaxAgeInSeconds>\
+    </CorsRule></Cors></StorageServiceProperties>";
+const ACL: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?><SignedIdentifiers><SignedIdentifier><Id>read</Id>\
+    <AccessPolicy><Start>2020-01-01T00:00:00.0000000Z</Start><Expiry>2040-01-01T00:00:00.0000000Z</Expiry>\
+    <Permission>r</Permission></AccessPolicy></SignedIdentifier></SignedIdentifiers>";
+
+#[test]
+fn copies_are_equal_in_every_direction() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    seed(&client, &table);
+    client.create_table("Emptytable").expect(201);
+    client
+        .request("PUT", &format!("/{}?comp=acl", table.name))
+        .header("Accept", "application/xml")
+        .body(ACL)
+        .unchecked()
+        .send()
+        .expect(204);
+    client
+        .request("PUT", "/?restype=service&comp=properties")
+        .header("Accept", "application/xml")
+        .body(CORS)
+        .unchecked()
+        .send()
+        .expect(202);
+    let from = source.connection_string();
+    let dump = format!("dump:{}", source.site.folder.join("dump").display());
+    let here = &source.site;
+    let done = copy(here, &from, &dump, &[]);
+    assert_eq!((&done["copied"], &done["rejected"]), (&json!(2540), &json!(0)), "{done}");
+    equal(here, &from, &dump, &["--timestamps"]);
+    let target = Site::postgres();
+    let name = account(1).name;
+    let to_account = ["--to-account", &name];
+    let done = copy(here, &dump, &target.url, &to_account);
+    assert_eq!(done["copied"], 2540, "{done}");
+    equal(here, &dump, &target.url, &[&to_account[..], &["--timestamps"]].concat());
+    // On to SQLite by the direct path, with all settings; what is served there is what was there.
+    let last = Site::sqlite();
+    let done = here.run(&["copy", &target.url, &last.url, "--from-account", &name, "--verify"]);
+    assert!(done.status.success() && done.stdout.ends_with(b"\nequal\n"), "{done:?}");
+    let last = Served::new(last);
+    let there = last.client();
+    let kept = Table::new(&there, &table.name);
+    for path in [table.path("it's", "a b+c%20&d=é'😀"), table.path("", ""), table.path("many", "001234")] {
+        let [ours, theirs] = [&client, &there].map(|client| {
+            client.request("GET", &path).level("fullmetadata").send().expect(200).text().to_owned()
+        });
+        let [ours, theirs] = [(ours, source.server.address()), (theirs, last.server.address())]
+            .map(|(text, address)| text.replace(address, "host"));
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(kept.count(), 1000);
+    let settings = |client: &Client, path: &str| {
+        client
+            .request("GET", path)
+            .header("Accept", "application/xml")
+            .unchecked()
+            .send()
+            .expect(200)
+            .text()
+            .to_owned()
+    };
+    for path in [format!("/{}?comp=acl", table.name), "/?restype=service&comp=properties".to_owned()] {
+        assert_eq!(settings(&client, &path), settings(&there, &path));
+    }
+    there.request("GET", "/Emptytable()").send().expect(200);
+    // And over HTTP to a new server, from both.
+    let remote = Served::new(Site::postgres());
+    let to = remote.connection_string();
+    copy(here, &from, &to, &["--concurrency", "4"]);
+    equal(here, &from, &to, &[]);
+    let again = copy(here, &dump, &to, &[]);
+    assert_eq!((&again["copied"], &again["unchanged"]), (&json!(0), &json!(2540)), "{again}");
+    assert_eq!(here.json(&["count", &to])["entities"], 2540);
+}
+
+#[test]
+fn a_faulty_network_loses_and_doubles_nothing() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let table = client.table();
+        batch_rows(&client, &table, "a", 3300);
+        for partition in 0..40 {
+            table.seed(with_keys(&format!("p{partition:03}"), "only", json!({ "N": partition })));
+        }
+        let target = Served::new(Site::sqlite());
+        let reading = FaultyProxy::before(source.server.address(), "reading");
+        let writing = FaultyProxy::before(target.server.address(), "writing");
+        let from = connection_string(&reading.address, &source.account);
+        let to = connection_string(&writing.address, &target.account);
+        let done = copy(&source.site, &from, &to, &["--concurrency", "4"]);
+        assert_eq!(done["rejected"], 0, "{done}");
+        let faults =
+            [&reading, &writing].map(|proxy| proxy.faults.load(std::sync::atomic::Ordering::Relaxed));
+        assert!(faults[0] > 3 && faults[1] > 10, "{faults:?}");
+        let found = equal(&source.site, &source.connection_string(), &target.connection_string(), &[]);
+        assert_eq!(found["tables"][&table.name]["equal"], 3340, "{found}");
+    }
+}
+
+/// A copy under way.
+fn start(site: &Site, from: &str, to: &str, more: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    command.args(["copy", from, to, "--json", "--progress", "plain"]).args(more).current_dir(&site.folder);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs")
+}
+
+#[test]
+fn a_killed_copy_is_resumed_without_loss() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let tables = [client.table(), client.table()];
+    batch_rows(&client, &tables[0], "a", 6000);
+    for partition in 0..6 {
+        batch_rows(&client, &tables[1], &format!("p{partition}"), 700);
+    }
+    let from = source.connection_string();
+    let name = &source.account.name;
+    let remote = Served::new(Site::postgres());
+    let (direct, lite) = (Site::postgres(), Site::sqlite());
+    let dump = format!("dump:{}", source.site.folder.join("d").display());
+    for to in [remote.connection_string(), direct.url.clone(), lite.url.clone(), dump] {
+        let to_account = ["--to-account", name.as_str(), "--concurrency", "3"];
+        let mut more = to_account.to_vec();
+        let mut kills = 0;
+        for wait in [60, 150, 300, 500] {
+            let mut child = start(&source.site, &from, &to, &more);
+            std::thread::sleep(Duration::from_millis(wait));
+            if let Some(status) = child.try_wait().expect("a child") {
+                assert!(status.success(), "{status:?}");
+                more.clear();
+                break;
+            }
+            child.kill().expect("it runs");
+            child.wait().expect("it ended");
+            kills += 1;
+            // Killed before there was a state: it begins anew.
+            let resumed = || {
+                let folders = [source.site.folder.clone(), source.site.folder.join("d")];
+                let files =
+                    folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+                files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with("state"))
+            };
+            more = to_account.to_vec();
+            if resumed() {
+                more.push("--resume");
+            }
+        }
+        if more.contains(&"--resume") {
+            let output = start(&source.site, &from, &to, &more).wait_with_output().expect("it ends");
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+        }
+        assert!(kills > 0, "nothing was killed: {to}");
+        let timestamps: &[&str] = if to.contains("TableEndpoint") { &[] } else { &["--timestamps"] };
+        equal_direct(&source.site, &from, &to, name, timestamps);
+    }
+}
+
+#[track_caller]
+fn equal_direct(site: &Site, from: &str, to: &str, name: &str, more: &[&str]) {
+    let found = equal(site, from, to, &[&["--to-account", name], more].concat());
+    let sum: u64 = found["tables"]
+        .as_object()
+        .expect("tables")
+        .values()
+        .map(|t| t["equal"].as_u64().expect("a number"))
+        .sum();
+    assert_eq!(sum, 10_200);
+}
+
+#[test]
+fn differences_are_found_and_extra_entities_deleted() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let table = client.table();
+        batch_rows(&client, &table, "a", 1500);
+        let target = Served::new(Site::sqlite());
+        let (from, to) = (source.connection_string(), target.connection_string());
+        copy(&source.site, &from, &to, &[]);
+        let there = target.client();
+        let theirs = Table::new(&there, &table.name);
+        theirs.seed(with_keys("a", "000500x", json!({})));
+        theirs.seed(with_keys("b", "behind", json!({})));
+        theirs.delete("a", "000700", Some("*")).expect(204);
+        theirs.replace("a", "001499", &json!({ "N": 1499, "More": 1 }), None).expect(204);
+        let output = source.site.run(&["verify", &from, &to, "--json", "--recheck-delay", "0"]);
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let kinds: Vec<String> = found["differences"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|d| format!("{} {} {}", d["kind"], d["RowKey"], d["properties"]).replace('"', ""))
+            .collect();
+        assert_eq!(
+            kinds,
+            ["extra 000500x []", "missing 000700 []", "different 001499 [More]", "extra behind []"]
+        );
+        assert_eq!(
+            found["tables"][&table.name],
+            json!({ "equal": 1498, "missing": 1, "extra": 2, "different": 1 })
+        );
+        // An insert refuses what differs, tells why, and changes nothing.
+        let output = source.site.run(&["copy", &from, &to, "--json", "--rejects", "rejects.jsonl"]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let rejects = std::fs::read_to_string(source.site.folder.join("rejects.jsonl")).expect("a file");
+        assert_eq!(rejects.lines().count(), 1);
+        assert!(rejects.contains("001499") && rejects.contains("another entity"), "{rejects}");
+        assert_eq!(theirs.entity("a", "001499")["More"], 1);
+        // Without a terminal nothing is changed unless --yes says so.
+        status_of(&source.site, &["copy", &from, &to, "--mode", "replace"], 2, &["--yes", &table.name]);
+        let done = source.site.run(&[
+            "copy",
+            &from,
+            &to,
+            "--mode",
+            "replace",
+            "--delete-extra",
+            "--verify",
+            "--yes",
+        ]);
+        assert_eq!(done.status.code(), Some(0), "{done:?}");
+        assert!(String::from_utf8_lossy(&done.stdout).contains("2 extra entities deleted"), "{done:?}");
+        // A delta: what was changed since, and what is gone.
+        let since = client.request("GET", &table.path("a", "000001")).send().expect_json()["Timestamp"]
+            .as_str()
+            .expect("a time")
+            .to_owned();
+        std::thread::sleep(Duration::from_millis(20));
+        table.merge("a", "000003", &json!({ "New": true }), Some("*")).expect(204);
+        let delta = copy(&source.site, &from, &to, &["--since", &since, "--mode", "replace", "--yes"]);
+        assert!(delta["copied"].as_u64().is_some_and(|copied| copied >= 1), "{delta}");
+        equal(&source.site, &from, &to, &[]);
+    }
+}
+
+#[test]
+fn counting_and_deleting_follow_the_filter() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let table = client.table();
+        batch_rows(&client, &table, "a", 1200);
+        let place = source.connection_string();
+        let here = &source.site;
+        let name = table.name.as_str();
+        assert_eq!(here.json(&["count", &place, "--filter", "N lt 30"])["entities"], 30);
+        assert_eq!(here.json(&["count", &place, "--exclude", name])["entities"], 0);
+        let dry = here.json(&["delete-where", &place, name, "N ge 1000", "--dry-run"]);
+        assert_eq!(
+            (&dry["entities"], &here.json(&["count", &place])["entities"]),
+            (&json!(200), &json!(1200))
+        );
+        status_of(here, &["delete-where", &place, name, "N ge 1000"], 2, &["deletes 200", "--yes"]);
+        assert_eq!(here.json(&["delete-where", &place, name, "N ge 1000", "--yes"])["entities"], 200);
+        assert_eq!(table.count(), 1000);
+        status_of(here, &["delete-where", &place, "Nosuchtable", "N ge 1", "--yes"], 2, &["Nosuchtable"]);
+        let name = name.to_owned();
+        let (site, account) = source.close();
+        let direct = ["--account", account.name.as_str()];
+        let delete = [&["delete-where", &site.url, &name, "N lt 990", "--yes"][..], &direct].concat();
+        assert_eq!(site.json(&delete)["entities"], 990);
+        assert_eq!(site.json(&[&["count", &site.url][..], &direct].concat())["entities"], 10);
+    }
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_written() {
+    let site = Site::sqlite();
+    site.json(&["migrate"]);
+    let url = site.url.as_str();
+    for (arguments, words) in [
+        (&["copy", "nonsense", url][..], &["FROM", "connection string"][..]),
+        (&["copy", "env:NOT_SET_ANYWHERE", url], &["env:NOT_SET_ANYWHERE", "not set"]),
+        (&["copy", "file:none", url], &["file:none"]),
+        (&["copy", "http://h/abc", url], &["signature"]),
+        (&["copy", "AccountName=a;AccountKey=%;TableEndpoint=http://h", url], &["base64"]),
+        (&["copy", url, url], &["same"]),
+        (&["copy", url, "dump:x", "--filter", "A eq"], &["--filter"]),
+        (&["copy", url, "dump:x", "--resume"], &["--resume", "no state"]),
+        (
+            &["copy", "https://a.table.cosmos.azure.com?sig=x", url, "--since", "2020-01-01"],
+            &["--since", "Cosmos"],
+        ),
+        (&["copy", url, "dump:x", "--since", "yesterday"], &["--since"]),
+        (&["copy", url], &["TO"]),
+    ] {
+        status_of(&site, arguments, 2, words);
+    }
+    status_of(&site, &["copy", "dump:none", url], 1, &["manifest.json"]);
+    status_of(&site, &["copy", "sqlite://none.db", "dump:x"], 1, &["none.db"]);
+    // Secrets may come from a variable; a wrong key is told at once.
+    let served = Served::new(Site::sqlite());
+    let mut stranger = served.account.clone();
+    stranger.keys[0] = MASTER.into();
+    let wrong = connection_string(served.server.address(), &stranger);
+    let output = site.run_with(&["copy", "env:FROM", url], &[("FROM", &wrong)]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("403") && !said.contains(MASTER), "{said}");
+    // A file that a server has open is not written behind its back.
+    status_of(&site, &["copy", "dump:none", &served.site.url], 1, &["manifest.json"]);
+    let open = served.site.url.clone();
+    status_of(&site, &["copy", url, &open], 1, &["tables.db"]);
+}
+
+#[test]
+fn a_damaged_dump_is_refused() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 300);
+    let folder = source.site.folder.join("dump");
+    let dump = format!("dump:{}", folder.display());
+    copy(&source.site, &source.connection_string(), &dump, &[]);
+    status_of(&source.site, &["copy", &source.connection_string(), &dump], 2, &["complete dump"]);
+    let part = std::fs::read_dir(folder.join(&table.name))
+        .expect("a folder")
+        .flatten()
+        .next()
+        .expect("a part")
+        .path();
+    let mut bytes = std::fs::read(&part).expect("a file");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&part, bytes).expect("a file");
+    let target = Site::sqlite();
+    status_of(&source.site, &["copy", &dump, &target.url], 1, &["damaged", "--resume"]);
+}
