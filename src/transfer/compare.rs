@@ -249,7 +249,10 @@ impl Comparison<'_> {
     }
 
     /// Looks at the first differences again: a writer, or another order, may explain them.
-    fn recheck(&self, candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
+    fn recheck(&self, mut candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
+        // Where the places sort in other ways, an entity seems both missing and extra.
+        candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
+        candidates.dedup_by(|a, b| (&a.table, &a.key) == (&b.table, &b.key));
         if !candidates.is_empty() {
             let steps = self.recheck_delay.as_millis() / 50;
             for _ in 0..steps {
@@ -281,7 +284,6 @@ impl Comparison<'_> {
             difference.kind = kind;
             compared.differences.push(difference);
         }
-        compared.differences.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
         Ok(())
     }
 }

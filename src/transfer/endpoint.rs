@@ -156,6 +156,11 @@ pub(crate) trait TransferSource: Send + Sync {
     /// Reads the service properties; `None` if the source has none.
     fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
 
+    /// Returns the entities that were rejected when the source was opened, with their tables.
+    fn rejected(&self) -> &[(String, Rejected)] {
+        &[]
+    }
+
     /// Returns how many answers asked to slow down, and how many requests were retried.
     fn retries(&self) -> (u64, u64) {
         (0, 0)

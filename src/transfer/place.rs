@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use super::database::LocalDatabase;
 use super::dump::{DumpSource, DumpTarget, MANIFEST};
 use super::endpoint::{TransferError, TransferResult, TransferSource, TransferTarget};
+use super::foreign::{FileOptions, Staged, stage};
 use super::remote::Remote;
 use super::selection::Selection;
 use crate::app;
@@ -30,6 +31,8 @@ pub(crate) enum Place {
     Database(Box<Database>),
     /// A folder with a dump.
     Dump(PathBuf),
+    /// A file of another program, or a folder of such files: to read only.
+    File(PathBuf),
 }
 
 /// Why a text names no place.
@@ -45,7 +48,7 @@ pub(crate) enum PlaceError {
     Database(String),
     #[error(
         "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
-         a folder (dump:PATH), env:NAME nor file:PATH"
+         a dump (dump:PATH), a file that exists, env:NAME nor file:PATH"
     )]
     Unknown,
 }
@@ -84,10 +87,10 @@ impl Place {
             return Ok(Place::Remote(Box::new(Address::parse(text)?)));
         }
         let path = Path::new(text);
-        if path.is_dir() || path.join(MANIFEST).is_file() {
+        if path.join(MANIFEST).is_file() {
             return Ok(Place::Dump(path.to_owned()));
         }
-        Err(PlaceError::Unknown)
+        if path.exists() { Ok(Place::File(path.to_owned())) } else { Err(PlaceError::Unknown) }
     }
 
     /// Returns the place without secrets, for messages and to tell places apart.
@@ -96,6 +99,7 @@ impl Place {
             Place::Remote(address) => address.tables.clone(),
             Place::Database(database) => database.shown(),
             Place::Dump(path) => format!("dump:{}", path.display()),
+            Place::File(path) => path.display().to_string(),
         }
     }
 
@@ -117,6 +121,8 @@ pub(crate) struct Connecting<'a> {
     pub runtime: Arc<Runtime>,
     /// The account in a database.
     pub account: Option<&'a str>,
+    /// How files of other programs are read.
+    pub files: FileOptions,
 }
 
 /// A place that can be read and, except for a dump, written.
@@ -129,6 +135,7 @@ pub(crate) enum Connected {
     },
     DumpSource(DumpSource),
     DumpTarget(DumpTarget),
+    Files(Box<Staged>),
 }
 
 impl Connecting<'_> {
@@ -144,6 +151,10 @@ impl Connecting<'_> {
                 self.database(store, None)?
             }
             Place::Dump(path) => Connected::DumpSource(DumpSource::open(path, self.predicate()?)?),
+            Place::File(path) => {
+                let staged = stage(path, &self.files, self.account, self.runtime.clone(), self.predicate()?)?;
+                Connected::Files(Box::new(staged))
+            }
         })
     }
 
@@ -160,6 +171,9 @@ impl Connecting<'_> {
                 self.database(store, lock)?
             }
             Place::Dump(path) => Connected::DumpTarget(DumpTarget::open(path)?),
+            Place::File(_) => {
+                return Err(TransferError::Usage("TO: files of other programs are only read".into()));
+            }
         })
     }
 
@@ -195,6 +209,7 @@ impl Connected {
             Connected::Remote(remote) => Ok(&**remote),
             Connected::Database { database, .. } => Ok(&**database),
             Connected::DumpSource(dump) => Ok(dump),
+            Connected::Files(staged) => Ok(&**staged),
             Connected::DumpTarget(_) => {
                 Err(TransferError::Usage("a dump cannot be compared while it is written".into()))
             }
@@ -210,7 +225,9 @@ impl Connected {
             Connected::Remote(remote) => Ok(&**remote),
             Connected::Database { database, .. } => Ok(&**database),
             Connected::DumpTarget(dump) => Ok(dump),
-            Connected::DumpSource(_) => Err(TransferError::Usage("a dump cannot be changed".into())),
+            Connected::DumpSource(_) | Connected::Files(_) => {
+                Err(TransferError::Usage("a dump or file cannot be changed".into()))
+            }
         }
     }
 }

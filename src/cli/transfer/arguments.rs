@@ -9,8 +9,8 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::ended::TransferEnd;
-use crate::model::Ticks;
-use crate::transfer::{Connecting, Place, ProgressForm, Selection};
+use crate::model::{EdmType, Ticks};
+use crate::transfer::{Connecting, FileFormat, FileOptions, Place, ProgressForm, Selection};
 
 /// Comparisons that a filter may have.
 const MAX_COMPARISONS: usize = 1000;
@@ -27,6 +27,40 @@ pub(crate) struct SelectionArguments {
     /// Take only entities that match this $filter
     #[arg(long)]
     filter: Option<String>,
+}
+
+/// How files of other programs are read.
+#[derive(Debug, Args)]
+pub(crate) struct FileArguments {
+    /// Format of a file that is copied from
+    #[arg(long, value_enum, default_value_t = FileFormat::Auto)]
+    format: FileFormat,
+    /// Table of a file whose name does not tell it
+    #[arg(long)]
+    table: Option<String>,
+    /// Type of a property that the file has no type for, such as Count=Int64; several separated by ','
+    #[arg(long = "type", value_name = "PROPERTY=TYPE", value_delimiter = ',', value_parser = property_type)]
+    types: Vec<(String, EdmType)>,
+}
+
+fn property_type(text: &str) -> Result<(String, EdmType), String> {
+    let (name, edm_type) = text.split_once('=').ok_or("must be PROPERTY=TYPE")?;
+    let full = format!("Edm.{}", edm_type.trim_start_matches("Edm."));
+    let known = EdmType::ALL.into_iter().find(|known| known.name() == full);
+    known.map(|known| (name.to_owned(), known)).ok_or_else(|| format!("{edm_type} is no type"))
+}
+
+impl Default for FileArguments {
+    fn default() -> Self {
+        Self { format: FileFormat::Auto, table: None, types: Vec::new() }
+    }
+}
+
+impl FileArguments {
+    /// Returns the options.
+    pub(super) fn options(&self) -> FileOptions {
+        FileOptions { format: self.format, table: self.table.clone(), types: self.types.clone() }
+    }
 }
 
 /// How fast, and what is shown meanwhile.
@@ -63,11 +97,12 @@ pub(super) struct TransferSession {
     pub stop: Arc<AtomicBool>,
     pub concurrency: usize,
     runtime: Arc<Runtime>,
+    files: FileOptions,
 }
 
 impl TransferSession {
     /// Starts the threads, and stops the run on SIGINT and SIGTERM.
-    pub(super) fn start(arguments: &RunArguments) -> Result<Self, TransferEnd> {
+    pub(super) fn start(arguments: &RunArguments, files: &FileArguments) -> Result<Self, TransferEnd> {
         let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
@@ -81,7 +116,12 @@ impl TransferSession {
             }
             told.store(true, Ordering::Relaxed);
         });
-        Ok(Self { stop, concurrency: usize::from(arguments.concurrency), runtime: runtime.clone() })
+        Ok(Self {
+            stop,
+            concurrency: usize::from(arguments.concurrency),
+            runtime: runtime.clone(),
+            files: files.options(),
+        })
     }
 
     /// Returns what connecting takes.
@@ -96,6 +136,7 @@ impl TransferSession {
             stop: self.stop.clone(),
             runtime: self.runtime.clone(),
             account,
+            files: self.files.clone(),
         }
     }
 }

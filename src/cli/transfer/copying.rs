@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::arguments::{RunArguments, SelectionArguments, TransferSession, confirmed, place};
+use super::arguments::{FileArguments, RunArguments, SelectionArguments, TransferSession, confirmed, place};
 use super::ended::TransferEnd;
 use super::verifying::{deleted, report};
-use crate::cli::output::OutputForm;
+use crate::cli::output::{OutputForm, warn};
 use crate::model::Ticks;
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, Mode, Place, Progress, Rejects, Selection,
@@ -20,10 +20,10 @@ use crate::transfer::{
 /// The arguments of `rowhouse copy`.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
-    /// Connection string, https:// address with a signature, sqlite: or postgres: URL, dump folder,
-    /// env:NAME or file:PATH
+    /// Connection string, https:// address with a signature, sqlite: or postgres: URL, dump:FOLDER, a
+    /// file of Azurite or another program, env:NAME or file:PATH
     from: String,
-    /// The same; a dump folder is given as dump:PATH
+    /// The same, without files of other programs
     to: String,
     #[command(flatten)]
     selection: SelectionArguments,
@@ -64,6 +64,8 @@ pub(crate) struct CopyArguments {
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
+    files: FileArguments,
+    #[command(flatten)]
     run: RunArguments,
     #[command(flatten)]
     form: OutputForm,
@@ -85,7 +87,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
     let selection = arguments.selection.selection(arguments.since);
-    let session = TransferSession::start(&arguments.run)?;
+    let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, from_account).source(&from)?;
     let source = connected.as_source()?;
     if arguments.dry_run {
@@ -107,6 +109,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         selection.fingerprint(),
         arguments.mode
     );
+    for (table, rejected) in source.rejected() {
+        warn(&format!("{table}: {}: {}", rejected.reason, rejected.entity));
+    }
     let checkpoint = Checkpoint::open(&files.state, &fingerprint, arguments.resume)?;
     let rejects = Rejects::new(&files.rejects);
     let options = CopyOptions {
@@ -118,6 +123,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         with_properties: arguments.selection.is_everything() && arguments.since.is_none(),
         stop: &session.stop,
     };
+    for (table, rejected) in source.rejected().iter().filter(|_| !arguments.resume) {
+        rejects.add(table, std::slice::from_ref(rejected)).map_err(TransferEnd::from)?;
+    }
     let progress = Progress::start(arguments.run.progress, "copied");
     let done = copy(source, target, &options, &checkpoint, &rejects, &progress);
     let elapsed = progress.elapsed();
@@ -132,7 +140,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
             format!("some tables failed; {} has the state: continue with --resume", files.state.display());
         return Err(TransferEnd::Failed(text));
     }
-    let rejected = copied.sum().rejected > 0;
+    let rejected = copied.sum().rejected > 0 || !source.rejected().is_empty();
     drop(written);
     if arguments.delete_extra || arguments.verify {
         compare(arguments, source, &to, to_account, &selection, &session)?;

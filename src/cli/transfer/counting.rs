@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::json;
 
-use super::arguments::{RunArguments, SelectionArguments, TransferSession, confirmed, place};
+use super::arguments::{FileArguments, RunArguments, SelectionArguments, TransferSession, confirmed, place};
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
 use crate::transfer::{self, Progress, Selection};
@@ -20,6 +20,8 @@ pub(crate) struct CountArguments {
     /// The account, if the place is a database [default: devstoreaccount1]
     #[arg(long)]
     account: Option<String>,
+    #[command(flatten)]
+    files: FileArguments,
     #[command(flatten)]
     run: RunArguments,
     #[command(flatten)]
@@ -57,7 +59,7 @@ pub(crate) struct DeleteArguments {
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let place = place("PLACE", &arguments.place)?;
     let selection = arguments.selection.selection(None);
-    let session = TransferSession::start(&arguments.run)?;
+    let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, arguments.account.as_deref()).source(&place)?;
     let progress = Progress::start(arguments.run.progress, "counted");
     let counts =
@@ -78,7 +80,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
         max_comparisons: 1000,
         ..Selection::default()
     };
-    let session = TransferSession::start(&arguments.run)?;
+    let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
     let connecting = session.connecting(&selection, arguments.account.as_deref());
     let connected = if arguments.dry_run { connecting.source(&place)? } else { connecting.target(&place)? };
     let (source, concurrency, stop) = (connected.as_source()?, session.concurrency, &*session.stop);

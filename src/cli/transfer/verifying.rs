@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::arguments::{RunArguments, SelectionArguments, TransferSession, place};
+use super::arguments::{FileArguments, RunArguments, SelectionArguments, TransferSession, place};
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
 use crate::transfer::{Compared, Comparison, Progress};
@@ -35,6 +35,8 @@ pub(crate) struct VerifyArguments {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
     recheck_delay: u64,
     #[command(flatten)]
+    files: FileArguments,
+    #[command(flatten)]
     run: RunArguments,
     #[command(flatten)]
     form: OutputForm,
@@ -47,7 +49,7 @@ pub(crate) struct VerifyArguments {
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
     let selection = arguments.selection.selection(None);
-    let session = TransferSession::start(&arguments.run)?;
+    let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let from_account = arguments.from_account.as_deref().or(to.account()).or(arguments.to_account.as_deref());
     let to_account = arguments.to_account.as_deref().or(from.account()).or(arguments.from_account.as_deref());
     let source = session.connecting(&selection, from_account).source(&from)?;

@@ -7,6 +7,7 @@ mod checking;
 mod copying;
 mod document;
 mod faulty_proxy;
+mod files;
 mod locking;
 mod resealing;
 mod sas;
