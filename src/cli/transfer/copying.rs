@@ -34,7 +34,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_enum, default_value_t = Mode::Insert)]
     mode: Mode,
     /// Delete what the target has and the source lacks, after the copy
-    #[arg(long, conflicts_with_all = ["filter", "since"])]
+    #[arg(long, conflicts_with = "filter")]
     delete_extra: bool,
     /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
     #[arg(long)]
@@ -143,7 +143,8 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let rejected = copied.sum().rejected > 0 || !source.rejected().is_empty();
     drop(written);
     if arguments.delete_extra || arguments.verify {
-        compare(arguments, source, &to, to_account, &selection, &session)?;
+        let places = [(&from, from_account), (&to, to_account)];
+        compare(arguments, source, places, &selection, &session)?;
     }
     if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
 }
@@ -221,15 +222,20 @@ fn confirm(
     confirmed(&format!("this may {verb} entities of {}", tables.join(", ")), false)
 }
 
-/// Deletes what is extra and compares, as asked.
+/// Deletes what is extra and compares, as asked: whole tables, also after a copy of what is new.
 fn compare(
     arguments: &CopyArguments,
     source: &dyn TransferSource,
-    to: &Place,
-    to_account: Option<&str>,
+    [(from, from_account), (to, to_account)]: [(&Place, Option<&str>); 2],
     selection: &Selection,
     session: &TransferSession,
 ) -> Result<(), TransferEnd> {
+    let selection = &Selection { since: None, ..selection.clone() };
+    let whole = match arguments.since {
+        Some(_) => Some(session.connecting(selection, from_account).source(from)?),
+        None => None,
+    };
+    let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
     let connected = match to {
         Place::Dump(_) => session.connecting(selection, to_account).source(to)?,
         _ => session.connecting(selection, to_account).target(to)?,

@@ -1,6 +1,7 @@
 //! `rowhouse copy`, `verify`, `count` and `delete-where`.
 
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
@@ -197,8 +198,7 @@ fn a_faulty_network_loses_and_doubles_nothing() {
         let to = connection_string(&writing.address, &target.account);
         let done = copy(&source.site, &from, &to, &["--concurrency", "4"]);
         assert_eq!(done["rejected"], 0, "{done}");
-        let faults =
-            [&reading, &writing].map(|proxy| proxy.faults.load(std::sync::atomic::Ordering::Relaxed));
+        let faults = [&reading, &writing].map(|proxy| proxy.faults.load(Ordering::Relaxed));
         assert!(faults[0] > 3 && faults[1] > 10, "{faults:?}");
         let found = equal(&source.site, &source.connection_string(), &target.connection_string(), &[]);
         assert_eq!(found["tables"][&table.name]["equal"], 3340, "{found}");
@@ -338,6 +338,47 @@ fn differences_are_found_and_extra_entities_deleted() {
         table.merge("a", "000003", &json!({ "New": true }), Some("*")).expect(204);
         let delta = copy(&source.site, &from, &to, &["--since", &since, "--mode", "replace", "--yes"]);
         assert!(delta["copied"].as_u64().is_some_and(|copied| copied >= 1), "{delta}");
+        equal(&source.site, &from, &to, &[]);
+    }
+}
+
+#[test]
+fn a_cut_over_beside_writers_ends_equal() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let table = client.table();
+        batch_rows(&client, &table, "a", 3000);
+        let target = Served::new(Site::sqlite());
+        let (from, to) = (source.connection_string(), target.connection_string());
+        let newest = || {
+            let newest = table.seed(with_keys("b", &fresh_name(), json!({})));
+            let time = timestamp_of(&newest);
+            time.split('.').next().expect("seconds").to_owned() + "Z"
+        };
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in (0..3000).cycle().step_by(7).take_while(|_| !over.load(Ordering::Relaxed)) {
+                    let row = format!("{number:06}");
+                    match number % 3 {
+                        0 => drop(table.delete("a", &row, Some("*"))),
+                        1 => drop(table.replace("a", &row, &json!({ "New": number }), None)),
+                        _ => drop(table.merge("a", &format!("{row}x"), &json!({ "More": true }), None)),
+                    }
+                }
+            });
+            let begun = newest();
+            copy(&source.site, &from, &to, &["--concurrency", "2"]);
+            let again = newest();
+            copy(&source.site, &from, &to, &["--since", &begun, "--mode", "replace", "--yes"]);
+            over.store(true, Ordering::Relaxed);
+            again
+        });
+        // The freeze: nobody writes any more.
+        let last = ["--since", "2020-01-01", "--mode", "replace", "--delete-extra", "--verify", "--yes"];
+        let done = source.site.run(&[&["copy", &from, &to][..], &last].concat());
+        assert!(done.status.success() && done.stdout.ends_with(b"\nequal\n"), "{done:?}");
         equal(&source.site, &from, &to, &[]);
     }
 }
