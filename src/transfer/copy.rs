@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::board::{Board, Task};
 use super::checkpoint::{Checkpoint, Counts};
@@ -27,7 +28,19 @@ pub(crate) struct CopyOptions<'a> {
     pub with_policies: bool,
     /// Whether to copy the service properties.
     pub with_properties: bool,
+    /// Maximum entities a second.
+    pub rate_limit: Option<u32>,
+    /// Names that tables have in the target, by their names in the source.
+    pub renames: &'a [(String, String)],
     pub stop: &'a AtomicBool,
+}
+
+impl CopyOptions<'_> {
+    /// Returns the name that a table has in the target.
+    fn target_table<'t>(&'t self, table: &'t str) -> &'t str {
+        let renamed = self.renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(table));
+        renamed.map_or(table, |(_, to)| to)
+    }
 }
 
 /// What was copied.
@@ -57,6 +70,8 @@ struct CopyRun<'a> {
     progress: &'a Progress,
     board: Board,
     failed: Mutex<BTreeMap<String, String>>,
+    /// When the entities so far would have been copied at the maximum rate.
+    due: Mutex<Instant>,
 }
 
 /// Copies the tables that are selected. A run that is interrupted, or fails, can be resumed with its
@@ -72,9 +87,18 @@ pub(crate) fn copy(
     rejects: &Rejects,
     progress: &Progress,
 ) -> TransferResult<CopySummary> {
-    let failed = Mutex::default();
-    let run =
-        CopyRun { source, target, options, checkpoint, rejects, progress, board: Board::default(), failed };
+    let (failed, due) = (Mutex::default(), Mutex::new(Instant::now()));
+    let run = CopyRun {
+        source,
+        target,
+        options,
+        checkpoint,
+        rejects,
+        progress,
+        board: Board::default(),
+        failed,
+        due,
+    };
     run.prepare()?;
     for (table, counts) in checkpoint.counts()? {
         progress.add(&table, counts);
@@ -121,11 +145,11 @@ impl CopyRun<'_> {
     }
 
     fn prepare_table(&self, table: &str, is_new: bool) -> TransferResult<()> {
-        self.target.create(table)?;
+        self.target.create(self.options.target_table(table))?;
         if self.options.with_policies
             && let Some(policies) = self.source.policies(table)?.filter(|policies| !policies.is_empty())
         {
-            self.target.set_policies(table, &policies)?;
+            self.target.set_policies(self.options.target_table(table), &policies)?;
         }
         self.progress.expect(table, self.source.expected(table)?);
         if is_new {
@@ -133,6 +157,21 @@ impl CopyRun<'_> {
             self.checkpoint.add_table(table, ranges)?.into_iter().for_each(|task| self.board.add(task));
         }
         Ok(())
+    }
+
+    /// Waits until the limit allows so many entities; a stop ends the wait.
+    fn wait_for_rate(&self, entities: usize) {
+        let Some(limit) = self.options.rate_limit else { return };
+        let now = Instant::now();
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = (*due).max(now);
+        *due = until + Duration::from_secs_f64(entities as f64 / f64::from(limit));
+        drop(due);
+        while !self.options.stop.load(Ordering::Relaxed) && Instant::now() < until {
+            std::thread::sleep(
+                until.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)),
+            );
+        }
     }
 
     fn fail(&self, table: &str, reason: String) {
@@ -182,10 +221,11 @@ impl CopyRun<'_> {
             let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
             self.rejects.add(&task.table, &page.rejected)?;
             if !page.rows.is_empty() {
-                let (table, mode) = (task.table.as_str(), self.options.mode);
+                self.wait_for_rate(page.rows.len());
+                let (table, mode) = (self.options.target_table(&task.table), self.options.mode);
                 let result =
                     self.target.write(WritePage { table, range: task.id, rows: page.rows, mode, repeats })?;
-                self.rejects.add(table, &result.rejected)?;
+                self.rejects.add(&task.table, &result.rejected)?;
                 counts.written += result.written;
                 counts.unchanged += result.unchanged;
                 counts.rejected += result.rejected.len() as u64;

@@ -20,7 +20,7 @@ use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::predicate::Predicate;
 use crate::plan::span::Span;
 use crate::plan::{Projection, Scan, TableScan};
-use crate::store::{Backend as _, Failure, Fault, Store, StoreResult};
+use crate::store::{AccountChange, AccountOptions, Backend as _, Failure, Fault, Store, StoreResult};
 use writes::Versions;
 
 /// Rows of a page.
@@ -55,6 +55,25 @@ impl LocalDatabase {
     /// Cleans up the database.
     pub(super) fn close(&self) {
         self.runtime.block_on(self.store.close());
+    }
+
+    /// Copies the stored accounts and their limits; returns how many accounts are new.
+    pub(super) fn copy_accounts(&self, to: &Self) -> TransferResult<u64> {
+        let wrong = |failure| failed("the accounts", failure);
+        let mut copied = 0;
+        for account in self.run(|| self.store.accounts()).map_err(wrong)? {
+            let add = AccountChange::Add(account);
+            copied += u64::from(to.run(|| to.store.change_account(&add)).map_err(wrong)?);
+        }
+        for AccountOptions { name, requests_per_second, .. } in
+            self.run(|| self.store.account_options()).map_err(wrong)?
+        {
+            if requests_per_second.is_some() {
+                let limit = AccountChange::Limit { name, requests_per_second };
+                to.run(|| to.store.change_account(&limit)).map_err(wrong)?;
+            }
+        }
+        Ok(copied)
     }
 
     /// Runs an operation, and retries it while the database is busy.

@@ -232,6 +232,22 @@ impl Connected {
     }
 }
 
+impl Connected {
+    /// Copies the stored accounts of a database, with their limits, to another; returns how many.
+    /// Existing ones are left as they are.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] unless both are databases.
+    pub(crate) fn copy_accounts(&self, to: &Self) -> TransferResult<u64> {
+        match (self, to) {
+            (Connected::Database { database: from, .. }, Connected::Database { database: to, .. }) => {
+                from.copy_accounts(to)
+            }
+            _ => Err(TransferError::Usage("--accounts: FROM and TO must be databases".into())),
+        }
+    }
+}
+
 impl Drop for Connected {
     fn drop(&mut self) {
         if let Connected::Database { database, .. } = self {

@@ -11,7 +11,7 @@ use super::arguments::{FileArguments, RunArguments, SelectionArguments, Transfer
 use super::ended::TransferEnd;
 use super::verifying::{deleted, report};
 use crate::cli::output::{OutputForm, warn};
-use crate::model::Ticks;
+use crate::model::{TableName, Ticks};
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, Mode, Place, Progress, Rejects, Selection,
     TransferSource, TransferTarget, copy, count,
@@ -33,8 +33,17 @@ pub(crate) struct CopyArguments {
     /// What to do with entities that the target already has
     #[arg(long, value_enum, default_value_t = Mode::Insert)]
     mode: Mode,
+    /// Name of a table in the target: People=People2; several separated by ','
+    #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
+    rename: Vec<(String, String)>,
+    /// Maximum entities a second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rate_limit: Option<u32>,
+    /// Copy the accounts with their encrypted keys too; both databases need the same master key
+    #[arg(long)]
+    accounts: bool,
     /// Delete what the target has and the source lacks, after the copy
-    #[arg(long, conflicts_with = "filter")]
+    #[arg(long, conflicts_with_all = ["filter", "rename"])]
     delete_extra: bool,
     /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
     #[arg(long)]
@@ -58,7 +67,7 @@ pub(crate) struct CopyArguments {
     #[arg(long)]
     keep_going: bool,
     /// Compare both places afterwards
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rename")]
     verify: bool,
     /// Do not ask before existing entities are changed or deleted
     #[arg(long)]
@@ -73,6 +82,12 @@ pub(crate) struct CopyArguments {
 
 fn time(text: &str) -> Result<Ticks, String> {
     Ticks::parse(text).map_err(|_| "is no time such as 2026-01-31T08:00:00Z".into())
+}
+
+fn rename(text: &str) -> Result<(String, String), String> {
+    let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
+    let valid = TableName::parse(to).is_ok() && TableName::parse(from).is_ok();
+    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid name of a table".into())
 }
 
 /// Copies, and prints a summary.
@@ -97,17 +112,22 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let unfiltered = Selection::default();
     let written = session.connecting(&unfiltered, to_account).target(&to)?;
     let target = written.as_target()?;
+    if arguments.accounts {
+        let copied = connected.copy_accounts(&written)?;
+        warn(&format!("{copied} accounts copied; existing ones were left as they are"));
+    }
     confirm(arguments, source, target, &selection)?;
     let mut files = Files::of(arguments, &from, &to);
     if let (Place::Dump(folder), None) = (&to, &arguments.state) {
         files.state = folder.join("copy.state");
     }
     let fingerprint = format!(
-        "{} {from_account:?} -> {} {to_account:?} {} {:?}",
+        "{} {from_account:?} -> {} {to_account:?} {} {:?} {:?}",
         from.shown(),
         to.shown(),
         selection.fingerprint(),
-        arguments.mode
+        arguments.mode,
+        arguments.rename
     );
     for (table, rejected) in source.rejected() {
         warn(&format!("{table}: {}: {}", rejected.reason, rejected.entity));
@@ -121,6 +141,8 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         keep_going: arguments.keep_going,
         with_policies: arguments.since.is_none(),
         with_properties: arguments.selection.is_everything() && arguments.since.is_none(),
+        rate_limit: arguments.rate_limit,
+        renames: &arguments.rename,
         stop: &session.stop,
     };
     for (table, rejected) in source.rejected().iter().filter(|_| !arguments.resume) {
@@ -211,6 +233,8 @@ fn confirm(
     }
     let mut tables = Vec::new();
     for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
+        let renamed = arguments.rename.iter().find(|(from, _)| from.eq_ignore_ascii_case(&table));
+        let table = renamed.map_or(table, |(_, to)| to.clone());
         if target.has_entities(&table)? {
             tables.push(table);
         }

@@ -414,6 +414,31 @@ fn counting_and_deleting_follow_the_filter() {
 }
 
 #[test]
+fn a_table_is_restored_under_another_name_at_a_limited_rate_with_accounts() {
+    for (from, to) in Site::both().into_iter().zip([Site::postgres(), Site::sqlite()]) {
+        let added = account_of(&from.json(&["account", "add", "mine"]));
+        let server = from.server(&[]);
+        let client = Client::path_style(server.address(), added.clone());
+        let [table, other] = [client.table(), client.table()];
+        batch_rows(&client, &table, "a", 300);
+        batch_rows(&client, &other, "a", 200);
+        drop(server);
+        let begun = Instant::now();
+        let rename = format!("{}=Restored", table.name);
+        let more = ["--from-account", "mine", "--rename", &rename, "--rate-limit", "1000", "--accounts"];
+        let done = copy(&from, &from.url, &to.url, &more);
+        assert_eq!(done["copied"], 500, "{done}");
+        assert!(begun.elapsed() >= Duration::from_millis(100), "500 entities at 1000 a second");
+        let server = to.server(&[]);
+        let client = Client::path_style(server.address(), added);
+        assert_eq!(Table::new(&client, "Restored").count(), 300);
+        assert_eq!(Table::new(&client, other.name.as_str()).count(), 200);
+        let http = connection_string(server.address(), &client.account);
+        status_of(&from, &["copy", &from.url, &http, "--accounts"], 2, &["--accounts", "databases"]);
+    }
+}
+
+#[test]
 fn mistakes_are_told_before_anything_is_written() {
     let site = Site::sqlite();
     site.json(&["migrate"]);
