@@ -95,7 +95,8 @@ impl StorageSettings {
             secondary_database_url_file: None,
             table_spread: 1,
             max_connections: DEFAULT_MAX_CONNECTIONS,
-            sqlite_map_mib: MAX_MAP_MIB,
+            // The map counts as memory of the process, and copies read everything once.
+            sqlite_map_mib: 0,
         };
         settings.database(url, None, None).map_err(|error| error.to_string())
     }

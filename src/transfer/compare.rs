@@ -20,7 +20,7 @@ const MAX_LISTED: usize = 1000;
 /// Entities that are deleted at once.
 const MAX_DELETED: usize = 500;
 /// Rows of a page from which on it counts as full.
-const FULL_PAGE: usize = 500;
+const FULL_PAGE: usize = 250;
 
 /// What is wrong with an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

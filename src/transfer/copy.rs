@@ -14,7 +14,7 @@ use super::rejects::Rejects;
 use super::selection::Selection;
 
 /// Rows of a page from which on it counts as full.
-const FULL_PAGE: usize = 500;
+const FULL_PAGE: usize = 250;
 
 /// How to copy.
 pub(crate) struct CopyOptions<'a> {

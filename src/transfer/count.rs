@@ -13,7 +13,7 @@ use super::selection::Selection;
 use crate::model::Key;
 
 /// Rows of a page from which on it counts as full.
-const FULL_PAGE: usize = 500;
+const FULL_PAGE: usize = 250;
 
 /// Counts the entities of the tables that are selected.
 ///

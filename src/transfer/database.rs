@@ -24,9 +24,9 @@ use crate::store::{AccountChange, AccountOptions, Backend as _, Failure, Fault, 
 use writes::Versions;
 
 /// Rows of a page.
-const ROWS: usize = 1000;
+const ROWS: usize = 500;
 /// Bytes of a page.
-const BYTES: usize = 4 << 20;
+const BYTES: usize = 1 << 20;
 /// Maximum time for reading a page.
 const TIME: std::time::Duration = std::time::Duration::from_secs(5);
 /// Attempts of a statement that the database refuses for a moment.

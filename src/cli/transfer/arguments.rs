@@ -12,6 +12,10 @@ use super::ended::TransferEnd;
 use crate::model::{EdmType, Ticks};
 use crate::transfer::{Connecting, FileFormat, FileOptions, Place, ProgressForm, Selection};
 
+/// Pages in flight where an endpoint answers over a network.
+const REMOTE: u16 = 8;
+/// Pages in flight between databases and dumps: more take memory and gain little.
+const LOCAL: u16 = 4;
 /// Comparisons that a filter may have.
 const MAX_COMPARISONS: usize = 1000;
 
@@ -66,9 +70,10 @@ impl FileArguments {
 /// How fast, and what is shown meanwhile.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Maximum requests or pages in flight; lowered while an endpoint throttles
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    concurrency: u16,
+    /// Maximum requests or pages in flight; lowered while an endpoint throttles [default: 8, and 4
+    /// between databases and dumps]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: Option<u16>,
     /// How to show progress on standard error
     #[arg(long, value_enum, default_value_t = ProgressForm::Auto)]
     pub progress: ProgressForm,
@@ -102,7 +107,13 @@ pub(super) struct TransferSession {
 
 impl TransferSession {
     /// Starts the threads, and stops the run on SIGINT and SIGTERM.
-    pub(super) fn start(arguments: &RunArguments, files: &FileArguments) -> Result<Self, TransferEnd> {
+    pub(super) fn start(
+        arguments: &RunArguments,
+        files: &FileArguments,
+        places: &[&Place],
+    ) -> Result<Self, TransferEnd> {
+        let is_remote = places.iter().any(|place| matches!(place, Place::Remote(_)));
+        let concurrency = arguments.concurrency.unwrap_or(if is_remote { REMOTE } else { LOCAL });
         let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
@@ -118,7 +129,7 @@ impl TransferSession {
         });
         Ok(Self {
             stop,
-            concurrency: usize::from(arguments.concurrency),
+            concurrency: usize::from(concurrency),
             runtime: runtime.clone(),
             files: files.options(),
         })

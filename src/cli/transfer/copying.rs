@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
     let selection = arguments.selection.selection(arguments.since);
-    let session = TransferSession::start(&arguments.run, &arguments.files)?;
+    let session = TransferSession::start(&arguments.run, &arguments.files, &[&from, &to])?;
     let connected = session.connecting(&selection, from_account).source(&from)?;
     let source = connected.as_source()?;
     if arguments.dry_run {

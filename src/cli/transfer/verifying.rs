@@ -49,7 +49,7 @@ pub(crate) struct VerifyArguments {
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
     let selection = arguments.selection.selection(None);
-    let session = TransferSession::start(&arguments.run, &arguments.files)?;
+    let session = TransferSession::start(&arguments.run, &arguments.files, &[&from, &to])?;
     let from_account = arguments.from_account.as_deref().or(to.account()).or(arguments.to_account.as_deref());
     let to_account = arguments.to_account.as_deref().or(from.account()).or(arguments.from_account.as_deref());
     let source = session.connecting(&selection, from_account).source(&from)?;

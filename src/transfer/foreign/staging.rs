@@ -105,7 +105,8 @@ pub(crate) fn stage(
     let folder = std::env::temp_dir().join(format!("rowhouse-{}", Uuid::new_v4().simple()));
     std::fs::create_dir(&folder)?;
     let location = Location::File(folder.join("staged.db"));
-    let opened = runtime.block_on(async { SqliteStore::open(&SqliteOptions::new(location)) });
+    let opened = runtime
+        .block_on(async { SqliteStore::open(&SqliteOptions { map_mib: 0, ..SqliteOptions::new(location) }) });
     let store = opened.map_err(|error| TransferError::Endpoint(error.to_string()))?;
     let store = Arc::new(Store::Sqlite(store));
     let database = |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter);
