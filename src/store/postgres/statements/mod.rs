@@ -6,7 +6,9 @@
 //! it: a table that was dropped, or dropped and created again, has no row in
 //! `tables` under the remembered number.
 
+pub(crate) mod beyond;
 pub(crate) mod rewind;
+pub(crate) mod view;
 
 use std::borrow::Cow;
 
@@ -237,6 +239,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
     .map(Cow::Borrowed)
     .to_vec();
     texts.extend(rewind::ALL.map(Cow::Borrowed));
+    texts.extend(beyond::ALL.map(Cow::Borrowed));
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());
         texts.push(points(projection).into());
