@@ -108,8 +108,9 @@ impl LocalDatabase {
         from: &CountPosition,
     ) -> StoreResult<CountedPart> {
         for _ in 1..ATTEMPTS {
-            if let Ok(part) = self.runtime.block_on(pace.step(&self.store, &self.account, table, from)) {
-                return Ok(part);
+            match self.runtime.block_on(pace.step(&self.store, &self.account, table, from)) {
+                Err(Failure::Fault(_)) => {}
+                counted => return counted,
             }
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
