@@ -8,7 +8,7 @@ use rowhouse::store::{
     SweepState, TableExpiry, TotalPass, Totals, ViewColumn, ViewDefinition, ViewFailure,
 };
 
-use super::contract::{account, fill, insert, name, now, number, refusal, table, write};
+use super::contract::{fill, insert, name, now, number, refusal, table, write};
 
 fn by_age(delay: i64) -> ExpiryRule {
     ExpiryRule { property: None, delay, pause: 10 }
