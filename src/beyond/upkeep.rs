@@ -25,9 +25,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_s
 /// The longest pause after failures in a row, each of which doubles it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Interval at which what belongs to deleted tables is forgotten.
-const FORGET: Duration = Duration::from_secs(30);
+const FORGET: Duration = Duration::from_secs(10);
 /// How long this server leads after a step; longer than any pause but that after failures.
-const LEAD: i64 = 30 * TICKS_PER_SECOND;
+const LEAD: i64 = 15 * TICKS_PER_SECOND;
 
 /// Works until the server ends.
 pub(crate) async fn run(store: &Store, now: impl Fn() -> Ticks) {

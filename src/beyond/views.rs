@@ -245,13 +245,14 @@ async fn look_at_some(
     table: &TableName,
     seen: &mut SeenProperties,
 ) -> Result<(), BeyondError> {
-    let mut from = Some(Key::new("", ""));
-    while let Some(key) = from.take().filter(|_| seen.entities < FIRST_ENTITIES) {
+    let mut next = Some(Key::new("", ""));
+    while seen.entities < FIRST_ENTITIES
+        && let Some(key) = next
+    {
         let rows = usize::try_from(FIRST_ENTITIES - seen.entities).unwrap_or(PAGE_ROWS);
-        from = page(store, account, table, key, rows, seen).await?.1;
+        next = page(store, account, table, key, rows, seen).await?.1;
     }
     // From the partition where the first entities end.
-    let mut next = from;
     for _ in 0..PARTITIONS {
         let Some(key) = next else { break };
         let (last, more) = page(store, account, table, key, PARTITION_ENTITIES, seen).await?;

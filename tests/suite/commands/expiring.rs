@@ -85,7 +85,7 @@ fn entities_expire_at_the_date_that_they_carry_and_no_others_do() {
             t.query("").expect_json()["value"].as_array().is_some_and(|v| v.len() == 7)
         });
         let left = row_keys(&t.matches("PartitionKey ge ''"));
-        assert_eq!(left, "double flag future int long none text");
+        assert_eq!(left, "double,flag,future,int,long,none,text");
         assert_eq!(untouched.count(), 10, "tables without a rule are left alone");
         soon("the end of a pass", || rules(&site)[0]["sweptUntil"].is_string());
         assert_eq!(rules(&site)[0]["expired"], 43);
@@ -225,8 +225,17 @@ fn a_rule_goes_with_its_table_and_into_backups_but_not_into_copies() {
         }
         drop(server);
         let target = Site::sqlite();
-        let copied =
-            target.run(&["copy", &site.url, &target.url, "--account", "acct0001", "--progress", "json"]);
+        let copied = target.run(&[
+            "copy",
+            &site.url,
+            &target.url,
+            "--from-account",
+            "acct0001",
+            "--to-account",
+            "acct0001",
+            "--progress",
+            "json",
+        ]);
         assert!(copied.status.success(), "{copied:?}");
         assert_eq!(rules(&target), Vec::<Value>::new());
         assert_eq!(rules(&site).len(), 1);

@@ -52,7 +52,10 @@ fn large_tables_are_counted_in_the_background_and_exactly_on_request() {
         // A count that is fresh stays, and says since when.
         large.delete("p0", "000000", Some("*")).expect(204);
         let later = total(&large.name);
-        assert_eq!((&later["entities"], &later["countEnded"]), (&counted["entities"], &counted["countEnded"]));
+        assert_eq!(
+            (&later["entities"], &later["countEnded"]),
+            (&counted["entities"], &counted["countEnded"])
+        );
 
         let path = format!("/accounts/acct0001/tables/{}/count", large.name);
         let asked = |query: &str| done(&call(&admin, "GET", &format!("{path}{query}"), ""), 200);

@@ -255,6 +255,42 @@ fn a_view_gets_new_columns_and_goes_with_its_table() {
 }
 
 #[test]
+fn a_sample_looks_into_many_partitions_and_a_full_pass_at_everything() {
+    for viewed in Viewed::all() {
+        let t = viewed.client.table();
+        let rows = |partition: &str, count: usize, property: &str| {
+            for start in (0..count).step_by(100) {
+                let mut batch = Batch::new();
+                for row in start..count.min(start + 100) {
+                    batch = batch
+                        .insert(&t, &with_keys(partition, &format!("{row:05}"), json!({ property: row })));
+                }
+                batch.commit(&viewed.client);
+            }
+        };
+        rows("a", 1100, "First");
+        rows("b", 1, "Second");
+        rows("c", 40, "Third");
+        t.seed(with_keys("c", "1", json!({ "Hidden": 1 })));
+        rows("d", 1, "Fourth");
+        let columns = |made: &Value| -> Vec<String> {
+            let columns = made["columns"].as_array().expect("columns");
+            columns.iter().filter_map(|column| Some(column["name"].as_str()?.to_owned())).collect()
+        };
+        let sampled = viewed.view(&["create", &t.name]);
+        assert_eq!(columns(&sampled), ["First", "Fourth", "Second", "Third"]);
+        assert_eq!(sampled["entitiesLookedAt"], 1000 + 20 + 1 + 20 + 1);
+        let full = viewed.view(&["refresh", &t.name, "--full"]);
+        assert_eq!(columns(&full[0]), ["First", "Fourth", "Second", "Third", "Hidden"]);
+        assert_eq!(full[0]["entitiesLookedAt"], 1143);
+        assert_eq!(
+            viewed.number(&format!("SELECT \"Hidden\" FROM {} WHERE \"Hidden\" = 1", viewed.name(&t))),
+            1
+        );
+    }
+}
+
+#[test]
 fn a_role_that_may_read_a_view_reads_nothing_else() {
     let viewed = Viewed::new(Site::postgres(), &[]);
     let (t, secret) = (viewed.client.table(), viewed.client.table());
