@@ -6,11 +6,14 @@ mod backing_up;
 mod checking;
 mod copying;
 mod document;
+mod expiring;
 mod faulty_proxy;
 mod files;
 mod locking;
 mod resealing;
 mod sas;
+mod totals;
+mod viewing;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
