@@ -19,6 +19,6 @@ pub(crate) use file::read_text;
 pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{bind, listen, reserve};
 pub(crate) use pfx::Pfx;
-pub(crate) use placeholder::{Absent, StandIn};
+pub(crate) use placeholder::{Placeholder, PlaceholderService};
 pub(crate) use serve::Edge;
 pub(crate) use tls::{Tls, TlsError, TlsFiles};

@@ -8,7 +8,7 @@ use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
 use super::{METRICS, Metrics, PoolMetrics, process};
 
-/// The media type of the output of [`print`].
+/// The media type of the output of [`print()`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Microseconds per second, the unit that durations are printed in.
