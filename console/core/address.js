@@ -1,0 +1,14 @@
+// Addresses of the Table service.
+
+import { quoted } from "./edm.js";
+
+/** Percent-encodes all that has a meaning in an address. @param {string} text */
+const encode = (text) => encodeURIComponent(text).replace(/[!*()]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+
+/** @param {string} table @param {string} partitionKey @param {string} rowKey */
+export function entityAddress(table, partitionKey, rowKey) {
+  return `${table}(PartitionKey=${encode(quoted(partitionKey))},RowKey=${encode(quoted(rowKey))})`;
+}
+
+/** @param {string} table */
+export const tableAddress = (table) => `Tables('${encode(table)}')`;
