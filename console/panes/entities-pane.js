@@ -5,6 +5,7 @@ import { isCancelled } from "../core/errors.js";
 import { Pager } from "../core/pager.js";
 import { preferencesOf, remember } from "../core/preferences.js";
 import { addressOf, currentRoute } from "../core/route.js";
+import { session } from "../core/session.js";
 import { TableService } from "../core/table-service.js";
 import { View } from "../core/view.js";
 import { chooseColumns } from "../parts/column-chooser.js";
@@ -152,10 +153,11 @@ class EntitiesPane extends View {
   #showState() {
     const selected = this.#grid.selected.size;
     const { page, rows, hasNext } = this.pager;
-    const parts = [`Page ${count(page + 1)}${hasNext ? "" : ", the last"}`, `${count(rows.length)} ${rows.length === 1 ? "entity" : "entities"}`];
+    const parts = [`${count(rows.length)} ${rows.length === 1 ? "entity" : "entities"}`];
+    if (page > 0 || hasNext) parts.unshift(`Page ${count(page + 1)}`);
     if (selected) parts.push(`${count(selected)} selected`);
     this.#state.textContent = parts.join(" · ");
-    this.#deleteSelected.disabled = selected === 0;
+    this.#deleteSelected.hidden = selected === 0 || session.isReadOnly;
     for (const control of this.#forRow) control.disabled = rows.length === 0;
   }
 

@@ -106,7 +106,7 @@ class TablesPane extends View {
     const isEmpty = this.#grid.rows.length === 0;
     const more = this.tables.some(({ complete }) => !complete) ? " · +: the table holds more than was looked at" : "";
     this.#state.textContent = `${count(this.tables.length)} ${this.tables.length === 1 ? "table" : "tables"}${selected ? ` · ${count(selected)} selected` : ""}${more}`;
-    this.#delete.disabled = selected === 0;
+    this.#delete.hidden = selected === 0 || session.isReadOnly;
     for (const control of this.#forRow) control.disabled = isEmpty;
   }
 

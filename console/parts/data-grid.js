@@ -283,11 +283,12 @@ export class DataGrid extends HTMLElement {
   /** @param {KeyboardEvent} event @returns {boolean} whether the key was one of ours */
   #act(event) {
     const isCommand = event.ctrlKey || event.metaKey;
-    if (event.key === "Enter") this.dispatchEvent(new CustomEvent("rowopen", { detail: this.activeRow }));
-    else if (event.key === " " && this.isSelectable) this.#toggle(this.#row, event.shiftKey);
-    else if (event.key === "c" && isCommand) copy(this.activeColumn.text(this.activeRow));
-    else if (event.key === "a" && isCommand && this.isSelectable) this.#toggleAll(true);
-    else if (event.key === "s" && !isCommand) this.sortBy(this.activeColumn.id);
+    const key = event.key.toLowerCase();
+    if (key === "enter") this.dispatchEvent(new CustomEvent("rowopen", { detail: this.activeRow }));
+    else if (key === " " && this.isSelectable) this.#toggle(this.#row, event.shiftKey);
+    else if (key === "c" && isCommand) copy(this.activeColumn.text(this.activeRow));
+    else if (key === "a" && isCommand && this.isSelectable) this.#toggleAll(true);
+    else if (key === "s" && !isCommand) this.sortBy(this.activeColumn.id);
     else return false;
     return true;
   }

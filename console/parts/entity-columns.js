@@ -9,8 +9,13 @@ import { compare, isNumber, shortType } from "../core/edm.js";
 const KEYS = [
   { id: "PartitionKey", title: "PartitionKey", width: 150, text: (row) => row.partitionKey, style: () => "key" },
   { id: "RowKey", title: "RowKey", width: 150, text: (row) => row.rowKey, style: () => "key" },
-  { id: "Timestamp", title: "Timestamp", width: 220, text: (row) => row.timestamp, style: () => "quiet" },
+  { id: "Timestamp", title: "Timestamp", width: 240, text: (row) => row.timestamp, style: () => "quiet" },
 ];
+
+/** Pixels that most values of a type need. @type {Record<import("../core/edm.js").EdmType, number>} */
+const WIDTHS = {
+  "Edm.String": 180, "Edm.Int32": 110, "Edm.Int64": 180, "Edm.Double": 180, "Edm.Boolean": 100, "Edm.DateTime": 240, "Edm.Guid": 290, "Edm.Binary": 180,
+};
 
 /** @param {Entity[]} entities @returns {Map<string, Set<import("../core/edm.js").EdmType>>} the types that each property has */
 export function typesOf(entities) {
@@ -36,7 +41,7 @@ export function columnsOf(entities, hidden) {
 function propertyColumn(name, types) {
   return {
     id: name, title: name, hint: types.length === 1 ? shortType(types[0]) : "mixed", isNumber: types.every(isNumber),
-    width: Math.min(320, Math.max(types.includes("Edm.String") ? 180 : 110, name.length * 8 + 80)),
+    width: Math.min(320, Math.max(...types.map((type) => WIDTHS[type]), name.length * 8 + 80)),
     text: (row) => row.properties.get(name)?.text ?? "",
     style: (row) => styleOf(row.properties.get(name)),
     compare: (a, b) => compareProperties(a.properties.get(name), b.properties.get(name)),
