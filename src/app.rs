@@ -13,7 +13,7 @@ use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::accounts::{Follower, LoadError, ReplicaRules};
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, AdminSettings};
 use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
@@ -205,7 +205,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
-    let admin = start_admin(config, &service)?;
+    let admin = start_admin(config, &service, address)?;
     let edge =
         Edge { service: Arc::clone(&service), proxies: config.proxies.clone(), busy_poll: config.busy_poll };
     let server = http::listen(server, listener, edge, tls).map_err(listen)?.run();
@@ -218,12 +218,24 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
 }
 
 /// Starts the admin listener, if it is configured.
-fn start_admin(config: &Config, service: &Arc<Service>) -> Result<Option<(Server, Data<Admin>)>, AppError> {
+fn start_admin(
+    config: &Config,
+    service: &Arc<Service>,
+    tables: SocketAddr,
+) -> Result<Option<(Server, Data<Admin>)>, AppError> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let failed = |error| AppError::Listen(settings.listen, error);
     let listener = http::bind(settings.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let admin = Data::new(Admin::new(service.clone(), settings.token.clone(), settings.test_mode));
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let admin_settings = AdminSettings {
+        token: settings.token.clone(),
+        test_mode: settings.test_mode,
+        console: settings.console,
+        tables_endpoint: format!("{scheme}://{}", http::reachable(tables)),
+        proxies: config.proxies.clone(),
+    };
+    let admin = Data::new(Admin::new(service.clone(), admin_settings));
     let server = admin::listen(listener, admin.clone()).map_err(failed)?;
     tracing::info!("operators are answered at http://{address}");
     if settings.test_mode {

@@ -79,7 +79,8 @@ pub(crate) async fn read(call: &Call<'_>) -> Outcome {
 /// 400 for an invalid account; 409 for a name that is taken, in the database or in the settings,
 /// without a master key, or if it does not decrypt the stored accounts; errors of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
-    let Added { name, keys } = body(call)?;
+    let Added { name, keys } = call.document()?;
+    call.subject.get_or_init(|| name.clone());
     let master = stored(call, &name)?;
     let keys = keys.map(|[first, second]| Some([decoded(&first)?, decoded(&second)?]));
     if keys.as_ref().is_some_and(Option::is_none) {
@@ -96,7 +97,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// As [`read`]; 400 for an invalid slot.
 pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
-    let Rotated { slot: number } = body(call)?;
+    let Rotated { slot: number } = call.document()?;
     let name = call.parameter("name");
     let master = stored(call, name)?;
     let slot = match number {
@@ -139,7 +140,7 @@ pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// As [`read_limits`]; 400 for an invalid limit.
 pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
-    let AccountLimits { requests_per_second } = body(call)?;
+    let AccountLimits { requests_per_second } = call.document()?;
     let name = served(call)?;
     let change = accounts::limit(store(call), name, requests_per_second);
     changed(call, "changed the limits of", name, change).await?;
@@ -192,13 +193,9 @@ fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal>
     Ok(master)
 }
 
-fn body<'a, T: Deserialize<'a>>(call: &'a Call<'_>) -> Result<T, Refusal> {
-    serde_json::from_slice(call.body).map_err(|error| Refusal::bad_request(format!("The body: {error}")))
-}
-
 /// Refuses a body with members that would be ignored.
 fn nothing(call: &Call<'_>) -> Result<(), Refusal> {
-    if call.body.is_empty() { Ok(()) } else { body::<Nothing>(call).map(|_| ()) }
+    if call.body.is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
 }
 
 fn decoded(key: &str) -> Option<Vec<u8>> {

@@ -5,8 +5,11 @@
 
 mod about;
 mod accounts;
+mod audit;
 mod call;
 mod connections;
+mod console;
+mod dispatch;
 mod figures;
 mod guard;
 mod listen;
@@ -19,25 +22,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use call::{Call, Refusal, Reply};
+pub(crate) use console::ConsoleMode;
 pub(crate) use guard::AdminToken;
 pub(crate) use listen::listen;
 
+use tokio::sync::Semaphore;
+
+use crate::http::Proxies;
 use crate::service::Service;
 
-/// The state of the admin listener.
-pub(crate) struct Admin {
-    pub service: Arc<Service>,
+/// Maximum bytes of a body, except of requests to the Table service.
+pub(crate) const MAX_BODY: usize = 256 * 1024;
+
+/// The settings of the admin listener.
+#[derive(Debug, Clone)]
+pub(crate) struct AdminSettings {
     /// The token that operators must send, if one is configured.
     pub token: Option<AdminToken>,
     /// Whether the routes for test suites exist, which reset and restore all data.
     pub test_mode: bool,
+    pub console: ConsoleMode,
+    /// Scheme, host and port by which this machine reaches the Tables port.
+    pub tables_endpoint: String,
+    /// Proxies whose reports about operators' addresses are trusted.
+    pub proxies: Proxies,
+}
+
+/// The state of the admin listener.
+pub(crate) struct Admin {
+    pub service: Arc<Service>,
+    pub settings: AdminSettings,
+    /// Limits the requests to the service at once.
+    turns: Semaphore,
     stopping: AtomicBool,
 }
 
 impl Admin {
     /// The state for a running server.
-    pub(crate) fn new(service: Arc<Service>, token: Option<AdminToken>, test_mode: bool) -> Self {
-        Self { service, token, test_mode, stopping: AtomicBool::new(false) }
+    pub(crate) fn new(service: Arc<Service>, settings: AdminSettings) -> Self {
+        let turns = Semaphore::new(console::service::MAX_REQUESTS);
+        Self { service, settings, turns, stopping: AtomicBool::new(false) }
     }
 
     /// Makes the readiness probe fail from now on: the server is shutting down.

@@ -29,6 +29,7 @@ pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain::EXPLANATIONS;
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};
+pub(crate) use observe::ObservedOperation;
 pub(crate) use throttle::Throttle;
 
 use crate::accounts::{Follower, ReplicaRules};

@@ -22,6 +22,16 @@ const MAX_NAME: usize = 64;
 static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
     [const { [const { WarningLimiter::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
+/// What a request was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObservedOperation {
+    pub label: OperationLabel,
+    /// Empty if the address names no account of this server.
+    pub account: String,
+    /// Empty if the request is about no table.
+    pub table: String,
+}
+
 /// What is known about a request while it is answered.
 pub(crate) struct Observed {
     /// Where the request goes, once that is known.
@@ -41,6 +51,12 @@ impl Observed {
             batch_table: OnceCell::new(),
             received: Cell::new(0),
         }
+    }
+
+    /// Returns what the request was about, as far as it was understood.
+    pub(crate) fn operation(&self) -> ObservedOperation {
+        let account = self.target.get().map(|target| target.account.clone()).unwrap_or_default();
+        ObservedOperation { label: self.operation.get(), account, table: self.table().to_owned() }
     }
 
     /// Records a preflight request.
