@@ -49,8 +49,12 @@ class EntitiesPane extends View {
 
   build() {
     const trail = h("span", { class: "trail" }, h("a", { href: addressOf("tables", this.route.account) }, "Tables"), h("span", { "aria-hidden": "true" }, "/"), this.table);
-    const toggle = (/** @type {string} */ text, /** @type {HTMLElement} */ part) => {
-      const control = button(text, () => { part.hidden = !part.hidden; control.setAttribute("aria-expanded", String(!part.hidden)); });
+    const toggle = (/** @type {string} */ text, /** @type {HTMLElement} */ part, opened = () => {}) => {
+      const control = button(text, () => {
+        part.hidden = !part.hidden;
+        control.setAttribute("aria-expanded", String(!part.hidden));
+        if (!part.hidden) opened();
+      });
       control.setAttribute("aria-expanded", "false");
       return control;
     };
@@ -61,7 +65,7 @@ class EntitiesPane extends View {
         button("Code", () => showSnippets({ kind: "query", account: this.route.account, table: this.table, filter: this.#filter.value })),
         button("Delete all found", () => this.deleteFound(), { kind: "danger", changes: true })),
       h("form", { class: "filter-bar", role: "search", on: { submit: (/** @type {Event} */ event) => (event.preventDefault(), this.run()) } },
-        this.#filter, button("Run", () => {}, { kind: "primary", type: "submit" }), toggle("Builder", this.#builder), toggle("Explain", this.#explain)),
+        this.#filter, button("Run", () => {}, { kind: "primary", type: "submit" }), toggle("Builder", this.#builder), toggle("Explain", this.#explain, () => this.#explain.open())),
       this.#builder, this.#explain, this.#message, this.#grid, this.#cell,
       h("footer", { class: "pane-foot" }, this.#state, this.#stop, this.#forRow, this.#deleteSelected, this.#size, this.#back, this.#next),
     ];
