@@ -41,9 +41,11 @@ class AppShell extends View {
     }
   }
 
-  back() {
+  async back() {
     this.lost.hidden = true;
-    this.load();
+    // What is being edited stays; its pane reads again once the dialog is closed.
+    if (document.querySelector("dialog[open]")) await session.load().catch(() => {});
+    else await this.load();
   }
 
   async ask() {

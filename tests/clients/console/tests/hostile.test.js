@@ -34,7 +34,7 @@ test("keys, names and values are shown as the text that they are", async () => {
 test("policies, snippets, signatures and addresses of the console are texts as well", async () => {
   const table = await our.server.table();
   const id = SCRIPT.slice(0, 64);
-  await our.server.send("PUT", `${table}?comp=acl`, { body: `<SignedIdentifiers><SignedIdentifier><Id>${id.replace(/[<>&]/g, (char) => `&#${char.charCodeAt(0)};`)}</Id></SignedIdentifier></SignedIdentifiers>`, headers: { "content-type": "application/xml" } });
+  await our.server.send("PUT", `${table}?comp=acl`, { body: `<SignedIdentifiers><SignedIdentifier><Id>${id.replace(/[<>&]/g, (char) => `&#${char.charCodeAt(0)};`)}</Id></SignedIdentifier></SignedIdentifiers>`, headers: { "content-type": "application/xml", accept: "application/xml" } });
   const page = await open(our, `#/tables/${our.server.account}`);
   await page.getByRole("gridcell", { name: table, exact: true }).click();
   await page.getByRole("button", { name: "Policies" }).click();

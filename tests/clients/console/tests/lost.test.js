@@ -21,5 +21,6 @@ test("the console says that the server is lost, and goes on when it is back", as
   await page.getByText("The console tries again").waitFor({ state: "hidden" });
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.equal((await our.server.entities(table))[0].A, 2);
   await eventually(() => column(page, "A"), ["2"]);
 });

@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { after, before, test } from "node:test";
+import { after, test } from "node:test";
 import { column, consoleForThisFile, open, picture } from "./console.js";
 
 const our = consoleForThisFile();
@@ -14,9 +14,6 @@ const NGINX = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/bin/nginx"].find
 const without = NGINX ? false : "nginx not found";
 let proxy;
 
-before(async () => {
-  if (NGINX) proxy = await start();
-});
 after(async () => {
   if (!proxy) return;
   const ended = new Promise((resolve) => proxy.process.once("exit", resolve));
@@ -37,7 +34,7 @@ http { ${places} access_log off;
   server { listen 127.0.0.1:${port} ssl; ssl_certificate ${folder}/cert.pem; ssl_certificate_key ${folder}/key.pem; client_max_body_size 8m; large_client_header_buffers 4 64k;
     location /ops/ { proxy_pass ${our.server.admin}/; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Proto $scheme; proxy_http_version 1.1; proxy_buffer_size 64k; proxy_buffers 8 64k; proxy_busy_buffers_size 128k; }
   } }`);
-  const process_ = spawn(NGINX, ["-e", `${folder}/log`, "-c", `${folder}/nginx.conf`, "-g", "daemon off;"], { stdio: "ignore" });
+  const process_ = spawn(NGINX, ["-e", `${folder}/log`, "-c", `${folder}/nginx.conf`, "-g", "daemon off;"], { stdio: "inherit" });
   for (let turn = 0; turn < 100 && !(await listens(port)); turn += 1) await new Promise((resolve) => setTimeout(resolve, 50));
   return { process: process_, folder, address: `https://localhost:${port}/ops` };
 }
@@ -59,6 +56,7 @@ function listens(port) {
 }
 
 test("all of it works over TLS and below a path", { skip: without }, async () => {
+  proxy = await start();
   const table = await our.server.table();
   const page = await open(our, `#/tables/${our.server.account}`, { address: proxy.address });
   await page.getByRole("gridcell", { name: table, exact: true }).dblclick();
