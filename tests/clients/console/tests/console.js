@@ -147,7 +147,7 @@ export async function picture(page, name) {
   const folder = process.env.ROWHOUSE_SCREENSHOTS;
   if (!folder) return;
   mkdirSync(folder, { recursive: true });
-  await page.screenshot({ path: path.join(folder, `${name}.png`) });
+  await page.screenshot({ path: path.join(folder, `${name}.png`), animations: "disabled" });
 }
 
 /** Waits until what is read is as expected. */
