@@ -2,17 +2,6 @@
 
 import { session } from "./core/session.js";
 
-/**
- * @typedef {object} Pane
- * @property {string} id the first part of its address
- * @property {string} title
- * @property {string} tag its element
- * @property {() => Promise<unknown>} load
- * @property {boolean} isOfAccount whether it shows one account
- * @property {() => boolean} [isShown] whether the server has what it needs; always, if absent
- * @property {string} [within] the pane that it is opened from, instead of the navigation
- */
-
 /** @type {Pane[]} */
 export const PANES = [
   { id: "tables", title: "Tables", tag: "tables-pane", load: () => import("./panes/tables-pane.js"), isOfAccount: true },

@@ -4,10 +4,6 @@ import { entityAddress } from "./address.js";
 import { jsonOfEntity, jsonOfProperties } from "./entity.js";
 import { RequestError } from "./errors.js";
 
-/** @typedef {import("./entity.js").Entity} Entity */
-/** @typedef {"insert" | "replace" | "merge" | "delete"} Kind `replace` and `merge` insert what is not there */
-/** @typedef {{ kind: Kind, table: string, entity: Entity }} Write */
-
 const METHODS = { insert: "POST", replace: "PUT", merge: "MERGE", delete: "DELETE" };
 const LINE = "\r\n";
 

@@ -5,12 +5,6 @@ import { inWords, InputError } from "./errors.js";
 import { entityOfLine, lineOf } from "./ndjson.js";
 import { Writer } from "./writer.js";
 
-/** @typedef {import("./entity.js").Entity} Entity */
-/** @typedef {import("./job.js").Job} Job */
-/** @typedef {import("./table-service.js").TableService} TableService */
-/** @typedef {import("./table-service.js").Query} Query */
-/** @typedef {{ service: TableService, table: string, filter: string }} Source */
-
 /** Counts what a filter finds. @param {Source} source @param {Job} job */
 export async function count({ service, table, filter }, job) {
   let token = null;
@@ -32,7 +26,7 @@ async function* pages({ service, table, filter }, query, signal) {
 }
 
 /** Whether an entity that was to be deleted has changed or gone meanwhile: then it is left alone. */
-const isOvertaken = (/** @type {import("./errors.js").RequestError} */ error) =>
+const isOvertaken = (/** @type {RequestError} */ error) =>
   error.code === "UpdateConditionNotSatisfied" || error.code === "ResourceNotFound";
 
 /** Deletes what a filter finds, except what is written meanwhile. @param {Source} source @param {Job} job */
@@ -52,12 +46,10 @@ export async function deleteThese(source, entities, job) {
   await writer.finish();
 }
 
-/** @param {string} table @param {Entity} entity @returns {import("./writer.js").Placed} */
+/** @param {string} table @param {Entity} entity @returns {Placed} */
 const deletion = (table, entity) => ({
   kind: "delete", table, entity, place: `${entity.partitionKey} / ${entity.rowKey}`,
 });
-
-/** @typedef {"csv" | "ndjson"} Format */
 
 const PIECE_CHARACTERS = 1 << 20;
 
@@ -100,9 +92,7 @@ function requireKnown({ properties }, known) {
   }
 }
 
-/** @typedef {"insert" | "replace" | "merge"} Mode what happens with entities that exist: they stay, are replaced, or merged */
-
-const isThere = (/** @type {import("./errors.js").RequestError} */ error) => error.code === "EntityAlreadyExists";
+const isThere = (/** @type {RequestError} */ error) => error.code === "EntityAlreadyExists";
 
 /** Reads a file into a table. @param {Source} target @param {Blob} file @param {Format} format @param {Mode} mode @param {Job} job */
 export async function imported(target, file, format, mode, job) {
@@ -123,8 +113,6 @@ export async function preview(file, format, limit) {
   }
   return found;
 }
-
-/** @typedef {{ place: string, entity?: Entity, error?: unknown }} Read */
 
 /** @param {Blob} file @param {Format} format @param {AbortSignal} signal @returns {AsyncGenerator<Read>} */
 async function* entitiesOf(file, format, signal) {

@@ -2,14 +2,6 @@
 
 import { errorOf, LostError, RequestError } from "./errors.js";
 
-/**
- * @typedef {object} Options
- * @property {Record<string, string | number | undefined>} [query]
- * @property {Record<string, string>} [headers]
- * @property {string} [body]
- * @property {AbortSignal} [signal]
- */
-
 /** The admin listener's root, whatever prefix a proxy adds. */
 const ROOT = new URL("../", document.baseURI);
 const TOKEN = "rowhouse-token";

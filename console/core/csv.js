@@ -3,9 +3,6 @@
 import { complaint, typeOf } from "./edm.js";
 import { InputError } from "./errors.js";
 
-/** @typedef {import("./entity.js").Entity} Entity */
-/** @typedef {import("./edm.js").EdmType} EdmType */
-
 const DELIMITERS = [",", ";", "\t", "|"];
 const TYPE = "@type";
 const KEYS = ["PartitionKey", "RowKey", "Timestamp"];

@@ -1,20 +1,6 @@
 // Builds elements. Text becomes text nodes and properties of elements, never markup.
 
-/** @typedef {Node | string | null | undefined | false} Child */
-
-/**
- * @typedef {{ class?: string, on?: Record<string, (event: any) => void>, [name: string]: any }} Props
- * Names with a dash, and those of `ATTRIBUTES`, are attributes; all others are properties.
- */
-
 const ATTRIBUTES = new Set(["role", "for", "list", "id", "viewBox"]);
-
-/**
- * @typedef {{
- *   <K extends keyof HTMLElementTagNameMap>(tag: K, props?: Props, ...children: (Child | Child[])[]): HTMLElementTagNameMap[K],
- *   (tag: string, props?: Props, ...children: (Child | Child[])[]): HTMLElement,
- * }} Maker
- */
 
 /** Makes an element with properties, listeners (`on`) and children. @type {Maker} */
 export const h = (/** @type {string} */ tag, /** @type {Props} */ props = {}, /** @type {(Child | Child[])[]} */ ...children) => {

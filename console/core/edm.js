@@ -1,8 +1,5 @@
 // The types of properties. A value is its type and its text; no value ever becomes a number of JavaScript on its way.
 
-/** @typedef {"Edm.String" | "Edm.Int32" | "Edm.Int64" | "Edm.Double" | "Edm.Boolean" | "Edm.DateTime" | "Edm.Guid" | "Edm.Binary"} EdmType */
-/** @typedef {{ readonly type: EdmType, readonly text: string }} Value */
-
 /** @type {EdmType[]} */
 export const TYPES = ["Edm.String", "Edm.Int32", "Edm.Int64", "Edm.Double", "Edm.Boolean", "Edm.DateTime", "Edm.Guid", "Edm.Binary"];
 

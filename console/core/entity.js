@@ -4,21 +4,10 @@ import { isAnnotated, jsonOf, typeOf } from "./edm.js";
 import { InputError } from "./errors.js";
 import { JsonNumber } from "./json.js";
 
-/** @typedef {import("./edm.js").Value} Value */
-
-/**
- * @typedef {object} Entity
- * @property {string} partitionKey
- * @property {string} rowKey
- * @property {string} timestamp
- * @property {string} etag
- * @property {Map<string, Value>} properties without the keys and the Timestamp
- */
-
 const ANNOTATION = "@odata.type";
 const KEYS = new Set(["PartitionKey", "RowKey", "Timestamp"]);
 
-/** @param {import("./json.js").JsonObject} members @returns {Entity} @throws {InputError} */
+/** @param {JsonObject} members @returns {Entity} @throws {InputError} */
 export function entityOf(members) {
   const properties = new Map();
   for (const [name, found] of members) {

@@ -2,9 +2,6 @@
 
 import { literalOf, quoted } from "./edm.js";
 
-/** @typedef {"eq" | "ne" | "gt" | "ge" | "lt" | "le" | "begins"} Operator */
-/** @typedef {{ join: "and" | "or", property: string, operator: Operator, value: import("./edm.js").Value }} Clause */
-
 /** @type {[Operator, string][]} */
 export const OPERATORS = [
   ["eq", "is"], ["ne", "is not"], ["gt", "is above"], ["ge", "is at least"], ["lt", "is below"], ["le", "is at most"], ["begins", "begins with"],

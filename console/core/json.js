@@ -8,9 +8,6 @@ export class JsonNumber {
   }
 }
 
-/** @typedef {Map<string, any>} JsonObject its values are JSON values */
-/** @typedef {string | boolean | null | JsonNumber | any[] | JsonObject} JsonValue */
-
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const BLANK = /[ \t\r\n]*/y;
 // The end of a string, or the first escape in it.

@@ -5,8 +5,6 @@ import { entityOf, jsonOfProperties, member } from "./entity.js";
 import { InputError } from "./errors.js";
 import { parseJson } from "./json.js";
 
-/** @typedef {import("./entity.js").Entity} Entity */
-
 /** @param {string} line @returns {Entity} @throws {InputError} */
 export function entityOfLine(line) {
   const members = parsed(line);

@@ -1,8 +1,5 @@
 // Pages of a query: forward by continuation token, back by the tokens that were used.
 
-/** @typedef {import("./table-service.js").Token} Token */
-/** @typedef {import("./entity.js").Entity} Entity */
-
 const MAX_TOP = 1000;
 
 export class Pager {
@@ -15,7 +12,7 @@ export class Pager {
   /** @type {Entity[]} */
   rows = [];
 
-  /** @param {import("./table-service.js").TableService} service @param {string} table @param {string} filter @param {number} size rows of a page */
+  /** @param {TableService} service @param {string} table @param {string} filter @param {number} size rows of a page */
   constructor(service, table, filter, size) {
     this.service = service;
     this.table = table;

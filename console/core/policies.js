@@ -2,12 +2,10 @@
 
 import { addChild, childText, newXml, parseXml, xmlText } from "./xml.js";
 
-/** @typedef {{ id: string, start: string, expiry: string, permission: string }} Policy */
-
 const QUERY = { comp: "acl" };
 export const MAX_POLICIES = 5;
 
-/** @param {import("./table-service.js").TableService} service @param {string} table @returns {Promise<Policy[]>} */
+/** @param {TableService} service @param {string} table @returns {Promise<Policy[]>} */
 export async function readPolicies(service, table) {
   const document = parseXml(await service.readXml(table, QUERY));
   return Array.from(document.getElementsByTagName("SignedIdentifier"), (identifier) => {
@@ -19,7 +17,7 @@ export async function readPolicies(service, table) {
   });
 }
 
-/** @param {import("./table-service.js").TableService} service @param {string} table @param {Policy[]} policies */
+/** @param {TableService} service @param {string} table @param {Policy[]} policies */
 export async function writePolicies(service, table, policies) {
   const xml = newXml("SignedIdentifiers");
   for (const { id, start, expiry, permission } of policies) {

@@ -1,7 +1,5 @@
 // What this browser remembers of a table: its columns and their widths. Nothing of an entity is kept.
 
-/** @typedef {{ hidden: string[], widths: Record<string, number> }} Preferences */
-
 const MAX_NAMES = 2000;
 
 /** @param {string} account @param {string} table */

@@ -1,7 +1,5 @@
 // Where in the console we are: `#/pane/account/table`, so that back, forward and bookmarks work.
 
-/** @typedef {{ pane: string, account: string, table: string }} Route */
-
 /** @returns {Route} */
 export function currentRoute() {
   const [pane = "", account = "", table = ""] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);

@@ -2,15 +2,13 @@
 
 import { addChild, childText, parseXml, xmlText } from "./xml.js";
 
-/** @typedef {{ origins: string, methods: string, headers: string, exposed: string, maxAge: string }} CorsRule */
-
 const QUERY = { restype: "service", comp: "properties" };
 export const MAX_RULES = 5;
 
-/** @param {import("./table-service.js").TableService} service */
+/** @param {TableService} service */
 export const readProperties = (service) => service.readXml("", QUERY);
 
-/** @param {import("./table-service.js").TableService} service @param {string} text */
+/** @param {TableService} service @param {string} text */
 export const writeProperties = (service, text) => service.writeXml("", QUERY, text);
 
 /** @param {string} text @returns {CorsRule[]} */

@@ -2,13 +2,6 @@
 
 import { connection } from "./connection.js";
 
-/**
- * @typedef {object} Account
- * @property {string} name
- * @property {boolean} isOfSettings whether it is one of the server's settings, which only change there
- * @property {boolean} isDisabled
- */
-
 const CHOSEN = "rowhouse-account";
 
 /** Events: `change`. */

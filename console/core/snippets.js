@@ -1,8 +1,5 @@
 // Code for what is on the screen, for five SDKs. Names and filters become literals of each language.
 
-/** @typedef {{ kind: "tables" | "query", account: string, table?: string, filter?: string }} Shown */
-/** @typedef {{ id: string, title: string, write: (shown: Shown, endpoint: string) => string }} Language */
-
 /** A literal for languages whose strings are UTF-16 and know the escapes of JSON. @param {string} text */
 const json = (text) => JSON.stringify(text).replace(/[\u007f-\uffff]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 

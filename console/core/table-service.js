@@ -7,24 +7,6 @@ import { entityOf, jsonOfEntity, jsonOfProperties } from "./entity.js";
 import { RequestError } from "./errors.js";
 import { parseJson } from "./json.js";
 
-/** @typedef {import("./entity.js").Entity} Entity */
-/** @typedef {import("./batch.js").Write} Write */
-
-/** @typedef {Record<string, string>} Token where the next page begins: query options */
-
-/**
- * @typedef {object} Page
- * @property {Entity[]} entities
- * @property {Token | null} next
- */
-
-/**
- * @typedef {object} Query
- * @property {string} [filter]
- * @property {string} [select]
- * @property {number} [top]
- */
-
 const JSON_TYPE = "application/json";
 const FULL = "application/json;odata=fullmetadata";
 const BARE = "application/json;odata=nometadata";
@@ -36,7 +18,7 @@ export class TableService {
     this.account = account;
   }
 
-  /** @param {string} method @param {string} path @param {import("./connection.js").Options} [options] */
+  /** @param {string} method @param {string} path @param {Options} [options] */
   send(method, path, options = {}) {
     const headers = { "x-ms-version": VERSION, accept: FULL, ...options.headers };
     return connection.send(method, `service/${encodeURIComponent(this.account)}/${path}`, { ...options, headers });

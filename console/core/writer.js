@@ -3,9 +3,6 @@
 import { isCancelled, inWords, LostError, RequestError } from "./errors.js";
 import { jsonOfEntity } from "./entity.js";
 
-/** @typedef {import("./batch.js").Write} Write */
-/** @typedef {Write & { place: string }} Placed `place` says in messages which one it was */
-
 const MAX_WRITES = 100;
 /** Bytes of a change set may be 4 MiB; a character is up to three of them. */
 const MAX_CHARACTERS = 1024 * 1024;
@@ -23,8 +20,8 @@ export class Writer {
   #fault = null;
 
   /**
-   * @param {import("./table-service.js").TableService} service
-   * @param {import("./job.js").Job} job
+   * @param {TableService} service
+   * @param {Job} job
    * @param {(error: RequestError) => boolean} isSkipped whether an error only means that nothing was to be done
    */
   constructor(service, job, isSkipped) {

@@ -9,8 +9,6 @@ import { View } from "../core/view.js";
 import { button, copyable, empty, errorBox, field, input, moment, paneHead } from "../parts/controls.js";
 import { confirmByName, Modal } from "../parts/modal.js";
 
-/** @typedef {{ name: string, disabled: boolean, created: string, rotated: string[], requestsPerSecond: number | null }} StoredAccount */
-
 class AccountsPane extends View {
   #message = h("div", { class: "message" });
   #list = h("div", { class: "cards" });
@@ -44,7 +42,7 @@ class AccountsPane extends View {
     }
   }
 
-  /** @param {import("../core/session.js").Account} account @param {StoredAccount | undefined} stored */
+  /** @param {Account} account @param {StoredAccount | undefined} stored */
   #card(account, stored) {
     const isDisabled = stored?.disabled ?? account.isDisabled;
     return h("article", { class: "card" },

@@ -8,9 +8,6 @@ import { View } from "../core/view.js";
 import { bytes, count, empty, errorBox, paneHead } from "../parts/controls.js";
 import { LineChart } from "../parts/line-chart.js";
 
-/** @typedef {{ time: string, requests: number, errors: { client: number, server: number }, p50: number | null, p99: number | null, storeMilliseconds: number | null }} Point */
-/** @typedef {{ account: string, table: string, points: { time: string, entities: number, bytes: number, complete: boolean }[] }} TableHistory */
-
 const SECONDS = 10;
 /** The largest tables are drawn; more lines could not be told apart. */
 const DRAWN = 5;
@@ -58,7 +55,7 @@ class ActivityPane extends View {
   }
 }
 
-/** @param {TableHistory[]} tables @returns {import("../parts/line-chart.js").Picture} */
+/** @param {TableHistory[]} tables @returns {Picture} */
 function sizesOf(tables) {
   const last = (/** @type {TableHistory} */ table) => table.points[table.points.length - 1]?.bytes ?? 0;
   const drawn = tables.filter(({ account }) => account === session.account).sort((a, b) => last(b) - last(a)).slice(0, DRAWN);

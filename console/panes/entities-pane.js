@@ -82,7 +82,7 @@ class EntitiesPane extends View {
     this.run();
   }
 
-  /** What the filter finds. @returns {import("../core/bulk.js").Source} */
+  /** What the filter finds. @returns {Source} */
   get source() {
     return { service: this.service, table: this.table, filter: this.pager.filter };
   }
@@ -169,7 +169,7 @@ class EntitiesPane extends View {
     this.#cell.show(this.#grid.activeRow, this.#grid.activeColumn);
   }
 
-  /** @param {Partial<import("../core/preferences.js").Preferences>} changed */
+  /** @param {Partial<Preferences>} changed */
   #keep(changed) {
     this.preferences = { ...this.preferences, ...changed };
     remember(this.route.account, this.table, this.preferences);
@@ -183,7 +183,7 @@ class EntitiesPane extends View {
     this.#showColumns();
   }
 
-  /** @param {import("../core/entity.js").Entity | null} template */
+  /** @param {Entity | null} template */
   async add(template) {
     if (await addEntity(this.service, this.table, template)) await this.load(0);
     this.#grid.focusGrid();

@@ -13,7 +13,7 @@ const STATUSES = [["", "All"], ["2", "2xx: done"], ["3", "3xx"], ["4", "4xx: ref
 /** @param {string} field @returns {(a: any, b: any) => number} */
 const by = (field) => (a, b) => (a[field] < b[field] ? -1 : a[field] > b[field] ? 1 : 0);
 
-/** @type {import("../parts/data-grid.js").Column[]} */
+/** @type {Column[]} */
 const COLUMNS = [
   { id: "time", title: "Time", width: 110, text: (row) => row.time.slice(11, 23), style: () => "quiet", compare: by("id") },
   { id: "status", title: "Status", width: 70, isNumber: true, text: (row) => String(row.status), style: (row) => `status-${String(row.status)[0]}` },

@@ -8,8 +8,6 @@ import { View } from "../core/view.js";
 import { button, empty, errorBox, field, moment, paneHead, select } from "../parts/controls.js";
 import { confirmByName } from "../parts/modal.js";
 
-/** @typedef {{ name: string, account: string | null, taken: string }} Snapshot */
-
 class SnapshotsPane extends View {
   #message = h("div", { class: "message" });
   #list = h("div", { class: "cards" });

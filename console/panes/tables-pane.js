@@ -15,12 +15,10 @@ import { confirmByName, Modal } from "../parts/modal.js";
 import { editPolicies } from "../parts/policies-dialog.js";
 import { showSnippets } from "../parts/snippets-dialog.js";
 
-/** @typedef {{ name: string, created: string, entities: number, bytes: number, complete: boolean }} Table as `/tables` measures it */
-
 /** A figure, with a sign where the table holds more. @param {Table} row @param {string} figure */
 const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
 
-/** @type {import("../parts/data-grid.js").Column[]} */
+/** @type {Column[]} */
 const COLUMNS = [
   { id: "name", title: "Table", width: 260, text: (row) => row.name, style: () => "key" },
   { id: "entities", title: "Entities", width: 130, isNumber: true, text: (row) => atLeast(row, count(row.entities)), compare: (a, b) => a.entities - b.entities },
@@ -146,7 +144,7 @@ class TablesPane extends View {
     await this.load();
   }
 
-  /** @param {string[]} names @param {import("../core/job.js").Job} job */
+  /** @param {string[]} names @param {Job} job */
   async #deleteAll(names, job) {
     for (const name of names) {
       try {

@@ -71,7 +71,7 @@ class AppShell extends View {
   updateNav() {
     const route = currentRoute();
     const chosen = paneOf(route.pane);
-    const link = (/** @type {import("../panes.js").Pane} */ pane) => {
+    const link = (/** @type {Pane} */ pane) => {
       const isCurrent = pane.id === (chosen.within ?? chosen.id);
       const href = pane.isOfAccount ? addressOf(pane.id, session.account) : addressOf(pane.id);
       return h("li", {}, h("a", { href, "aria-current": isCurrent ? "page" : undefined }, pane.title));

@@ -16,7 +16,7 @@ export class CellBar extends View {
     return [this.#name, this.#value, this.#copy];
   }
 
-  /** @param {import("../core/entity.js").Entity | undefined} entity @param {import("./data-grid.js").Column | undefined} column */
+  /** @param {Entity | undefined} entity @param {Column | undefined} column */
   show(entity, column) {
     this.hidden = !entity || !column;
     if (!entity || !column) return;

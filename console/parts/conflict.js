@@ -7,12 +7,9 @@ import { InputError, RequestError } from "../core/errors.js";
 import { visible } from "./data-grid.js";
 import { Modal } from "./modal.js";
 
-/** @typedef {import("../core/entity.js").Entity} Entity */
-/** @typedef {import("../core/edm.js").Value} Value */
-
 /**
  * Resolves once the chosen values are saved; throws a cancellation if the dialog was closed.
- * @param {import("../core/table-service.js").TableService} service
+ * @param {TableService} service
  * @param {string} table
  * @param {Entity} base what was read before the change
  * @param {Entity} mine what should be saved

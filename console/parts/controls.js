@@ -4,8 +4,6 @@ import { h, newId } from "../core/dom.js";
 import { inWords, RequestError } from "../core/errors.js";
 import { session } from "../core/session.js";
 
-/** @typedef {{ kind?: "primary" | "danger" | "quiet", changes?: boolean, label?: string, class?: string, type?: "button" | "submit" }} ButtonOptions `changes`: hidden where the server is read-only */
-
 /** @param {string} text @param {(event: Event) => void} act @param {ButtonOptions} [options] */
 export function button(text, act, options = {}) {
   return h("button", {
@@ -29,14 +27,14 @@ export function checkbox(label, isChecked, changed) {
   return h("label", { class: "check" }, input, label);
 }
 
-/** @param {[string, string][]} options values and texts @param {string} chosen @param {import("../core/dom.js").Props} [props] */
+/** @param {[string, string][]} options values and texts @param {string} chosen @param {Props} [props] */
 export function select(options, chosen, props = {}) {
   const element = h("select", props, options.map(([value, text]) => h("option", { value }, text)));
   element.value = chosen;
   return element;
 }
 
-/** A text field. @param {import("../core/dom.js").Props} [props] */
+/** A text field. @param {Props} [props] */
 export const input = (props = {}) => h("input", { type: "text", autocomplete: "off", spellcheck: false, ...props });
 
 /** An error, with the id of the request, by which the log tells more. @param {unknown} error */

@@ -6,18 +6,6 @@ import { h, newId } from "../core/dom.js";
 import { copy } from "./controls.js";
 import { GridColumns, SELECT_WIDTH } from "./grid-columns.js";
 
-/**
- * @typedef {object} Column
- * @property {string} id
- * @property {string} title
- * @property {string} [hint] a second, quiet word in the header
- * @property {number} [width] pixels
- * @property {boolean} [isNumber] aligned to the right
- * @property {(row: any) => string} text
- * @property {(row: any) => string} [style] classes of a cell
- * @property {(a: any, b: any) => number} [compare]
- */
-
 const ROW_HEIGHT = 28;
 const OVERSCAN = 4;
 /** Longer texts are cut in cells; what is copied is whole. */

@@ -11,8 +11,8 @@ import { confirmByName } from "./modal.js";
 const WORDS = { done: "deleted", skipped: "left alone, because they were changed or deleted meanwhile" };
 
 /**
- * @param {import("../core/bulk.js").Source} source
- * @param {import("../core/entity.js").Entity[] | null} selected those to delete; null: all that the filter finds
+ * @param {Source} source
+ * @param {Entity[] | null} selected those to delete; null: all that the filter finds
  * @returns {Promise<boolean>} whether deletion began
  */
 export async function askAndDelete(source, selected) {
@@ -36,10 +36,10 @@ export async function askAndDelete(source, selected) {
   return true;
 }
 
-/** @param {import("../core/bulk.js").Source} source */
+/** @param {Source} source */
 const whatIsFound = ({ table, filter }) => (filter ? `All entities of ${table} that match ${filter} will be deleted.` : `All entities of ${table} will be deleted: there is no filter.`);
 
-/** @param {HTMLElement} place @param {import("../core/bulk.js").Source} source @param {Job} job */
+/** @param {HTMLElement} place @param {Source} source @param {Job} job */
 async function countInto(place, source, job) {
   job.addEventListener("progress", () => { place.textContent = `Counting: ${count(job.done)} so far`; });
   try {

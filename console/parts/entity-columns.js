@@ -2,9 +2,6 @@
 
 import { compare, isNumber, shortType } from "../core/edm.js";
 
-/** @typedef {import("../core/entity.js").Entity} Entity */
-/** @typedef {import("./data-grid.js").Column} Column */
-
 /** @type {Column[]} */
 const KEYS = [
   { id: "PartitionKey", title: "PartitionKey", width: 150, text: (row) => row.partitionKey, style: () => "key" },
@@ -12,12 +9,12 @@ const KEYS = [
   { id: "Timestamp", title: "Timestamp", width: 240, text: (row) => row.timestamp, style: () => "quiet" },
 ];
 
-/** Pixels that most values of a type need. @type {Record<import("../core/edm.js").EdmType, number>} */
+/** Pixels that most values of a type need. @type {Record<EdmType, number>} */
 const WIDTHS = {
   "Edm.String": 180, "Edm.Int32": 110, "Edm.Int64": 180, "Edm.Double": 180, "Edm.Boolean": 100, "Edm.DateTime": 240, "Edm.Guid": 290, "Edm.Binary": 180,
 };
 
-/** @param {Entity[]} entities @returns {Map<string, Set<import("../core/edm.js").EdmType>>} the types that each property has */
+/** @param {Entity[]} entities @returns {Map<string, Set<EdmType>>} the types that each property has */
 export function typesOf(entities) {
   const found = new Map();
   for (const { properties } of entities) {
@@ -37,7 +34,7 @@ export function columnsOf(entities, hidden) {
   return [...KEYS, ...properties].filter(({ id }) => !hidden.has(id));
 }
 
-/** @param {string} name @param {import("../core/edm.js").EdmType[]} types @returns {Column} */
+/** @param {string} name @param {EdmType[]} types @returns {Column} */
 function propertyColumn(name, types) {
   return {
     id: name, title: name, hint: types.length === 1 ? shortType(types[0]) : "mixed", isNumber: types.every(isNumber),
@@ -48,13 +45,13 @@ function propertyColumn(name, types) {
   };
 }
 
-/** @param {import("../core/edm.js").Value | undefined} value */
+/** @param {Value | undefined} value */
 function styleOf(value) {
   if (!value) return "absent";
   return value.type === "Edm.String" ? (value.text === "" ? "blank" : "") : `type-${shortType(value.type).toLowerCase()}`;
 }
 
-/** Entities without the property come last. @param {import("../core/edm.js").Value | undefined} a @param {import("../core/edm.js").Value | undefined} b */
+/** Entities without the property come last. @param {Value | undefined} a @param {Value | undefined} b */
 function compareProperties(a, b) {
   if (a && b) return compare(a, b);
   return Number(!a) - Number(!b);

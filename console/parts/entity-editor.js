@@ -8,10 +8,6 @@ import { resolveConflict } from "./conflict.js";
 import { Modal } from "./modal.js";
 import { PropertyRow } from "./property-row.js";
 
-/** @typedef {import("../core/entity.js").Entity} Entity */
-/** @typedef {import("../core/edm.js").Value} Value */
-/** @typedef {import("../core/table-service.js").TableService} TableService */
-
 /** @param {TableService} service @param {string} table @param {Entity | null} template what is cloned @returns {Promise<boolean>} whether it was added */
 export function addEntity(service, table, template) {
   return new Editor(service, table, template, true).open();

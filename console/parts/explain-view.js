@@ -7,11 +7,6 @@ import { View } from "../core/view.js";
 import { button, count, errorBox } from "./controls.js";
 import { visible } from "./data-grid.js";
 
-/** @typedef {{ partitionKey: string, rowKey: string }} Key */
-/** @typedef {{ from: Key, to: Key | null, words?: string }} Span */
-/** @typedef {{ rowsReturned: number, rowsLookedAt: number, rowsLookedAtIsExact: boolean, milliseconds: number, more: boolean }} Cost */
-/** @typedef {{ access: string, index: string | null, summary: string, spans: Span[], spanCount: number, residual: string | null, cost?: Cost }} Explanation */
-
 /** How each access is judged. @type {Record<string, [string, string]>} */
 const ACCESS = {
   nothing: ["Nothing", "good"], point: ["Point read", "good"], index: ["Index", "good"], partition: ["One partition", "good"],

@@ -6,7 +6,7 @@ import { field, select } from "./controls.js";
 import { runJob } from "./job-dialog.js";
 import { Modal } from "./modal.js";
 
-/** @param {import("../core/bulk.js").Source} source */
+/** @param {Source} source */
 export async function askAndExport(source) {
   const format = select([["ndjson", "NDJSON: a line of JSON for each entity"], ["csv", "CSV, as Storage Explorer has it"]], "ndjson");
   let isChosen = false;
@@ -16,7 +16,7 @@ export async function askAndExport(source) {
   ], { action: { text: "Export", act: () => { isChosen = true; } } });
   await modal.open().closed;
   if (!isChosen) return;
-  const chosen = /** @type {import("../core/bulk.js").Format} */ (format.value);
+  const chosen = /** @type {Format} */ (format.value);
   await runJob(`Export ${source.table}`, {
     done: "exported", skipped: "looked through for columns",
     work: async (job) => download(await exported(source, chosen, job), `${source.table}${chosen === "csv" ? ".typed.csv" : ".ndjson"}`),

@@ -7,8 +7,6 @@ import { filterOf, OPERATORS } from "../core/filter.js";
 import { View } from "../core/view.js";
 import { button, input, select } from "./controls.js";
 
-/** @typedef {import("../core/edm.js").EdmType} EdmType */
-
 /** Event: `filter` (detail: the text of the filter). */
 export class FilterBuilder extends View {
   /** The types of the properties that are known. @type {Map<string, Set<EdmType>>} */
@@ -75,7 +73,7 @@ class FilterClause extends View {
     if (type) this.#type.value = type;
   }
 
-  /** @returns {import("../core/filter.js").Clause} */
+  /** @returns {Clause} */
   read() {
     const property = this.#property.value.trim();
     const type = typeOf(this.#type.value) ?? "Edm.String";
@@ -83,7 +81,7 @@ class FilterClause extends View {
     const wrong = complaint(type, text);
     if (!property) throw new InputError("Each clause needs a property.");
     if (wrong) throw new InputError(`${property}: ${wrong}`);
-    const operator = /** @type {import("../core/filter.js").Operator} */ (this.#operator.value);
+    const operator = /** @type {Operator} */ (this.#operator.value);
     if (operator === "begins" && type !== "Edm.String") throw new InputError(`${property}: only strings begin with something.`);
     return { join: this.#join.value === "or" ? "or" : "and", property, operator, value: { type, text } };
   }

@@ -1,7 +1,5 @@
 // Where the columns of a grid are.
 
-/** @typedef {import("./data-grid.js").Column} Column */
-
 export const SELECT_WIDTH = 36;
 const WIDTH = 160;
 const MIN_WIDTH = 48;

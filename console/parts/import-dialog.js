@@ -9,14 +9,11 @@ import { visible } from "./data-grid.js";
 import { runJob } from "./job-dialog.js";
 import { Modal } from "./modal.js";
 
-/** @typedef {import("../core/bulk.js").Format} Format */
-/** @typedef {import("../core/bulk.js").Mode} Mode */
-
 const PREVIEWED = 5;
 /** @type {[Mode, string][]} */
 const MODES = [["insert", "Leave those that exist"], ["replace", "Replace those that exist"], ["merge", "Merge into those that exist"]];
 
-/** @param {import("../core/table-service.js").TableService} service @param {string} [table] if absent, its name is asked for @returns {Promise<boolean>} whether the import began */
+/** @param {TableService} service @param {string} [table] if absent, its name is asked for @returns {Promise<boolean>} whether the import began */
 export async function askAndImport(service, table) {
   const file = input({ type: "file", accept: ".csv,.tsv,.txt,.ndjson,.jsonl,.json", on: { change: () => show() } });
   const name = input({ class: "mono", value: table ?? "", readOnly: Boolean(table) });
@@ -46,7 +43,7 @@ export async function askAndImport(service, table) {
 /** @param {File} file @returns {Format} */
 const formatOf = (file) => (/\.(csv|tsv|txt)$/i.test(file.name) ? "csv" : "ndjson");
 
-/** @param {import("../core/table-service.js").TableService} service @param {string} table */
+/** @param {TableService} service @param {string} table */
 async function createIfAbsent(service, table) {
   try {
     await service.createTable(table);
@@ -66,7 +63,7 @@ async function previewOf(file) {
   }
 }
 
-/** @param {import("../core/entity.js").Entity} entity */
+/** @param {Entity} entity */
 function described({ partitionKey, rowKey, properties }) {
   const shown = [...properties].slice(0, 12).map(([name, { type, text }]) => `${name} = ${visible(text.slice(0, 40))} (${shortType(type)})`);
   return h("span", { class: "mono" }, [`${partitionKey} / ${rowKey}`, ...shown].join(", "));

@@ -3,20 +3,6 @@
 import { h, svg } from "../core/dom.js";
 import { View } from "../core/view.js";
 
-/**
- * @typedef {object} Series
- * @property {string} name
- * @property {(number | null)[]} values null where nothing was measured
- */
-
-/**
- * @typedef {object} Picture
- * @property {string} title
- * @property {number[]} times milliseconds
- * @property {Series[]} series
- * @property {(value: number) => string} format
- */
-
 const HEIGHT = 150;
 const MARGIN = { top: 8, right: 2, bottom: 20, left: 46 };
 

@@ -4,15 +4,13 @@ import { h, newId } from "../core/dom.js";
 import { isCancelled } from "../core/errors.js";
 import { button, errorBox, field, input } from "./controls.js";
 
-/** @typedef {{ text: string, kind?: "primary" | "danger", act: () => Promise<unknown> | unknown }} Action closes the dialog unless it throws */
-
 export class Modal {
   #isBusy = false;
   /** Where an action's error is shown. */
   errors = h("div", { class: "errors" });
   footer = h("footer", {});
 
-  /** @param {string} title @param {(import("../core/dom.js").Child | import("../core/dom.js").Child[])[]} content @param {{ wide?: boolean, action?: Action, dismiss?: string }} [options] */
+  /** @param {string} title @param {(Child | Child[])[]} content @param {{ wide?: boolean, action?: Action, dismiss?: string }} [options] */
   constructor(title, content, options = {}) {
     const id = newId();
     const { action } = options;

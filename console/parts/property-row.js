@@ -6,8 +6,6 @@ import { InputError } from "../core/errors.js";
 import { View } from "../core/view.js";
 import { button, checkbox, input, select } from "./controls.js";
 
-/** @typedef {import("../core/edm.js").Value} Value */
-
 /** Text fields alter these: they are edited as escapes of JSON. */
 const NEEDS_ESCAPES = /[\u0000-\u0008\u000b-\u001f\u007f]/;
 
@@ -48,9 +46,9 @@ export class PropertyRow extends View {
     this.#checkbox.checked = isEscaped;
   }
 
-  /** @returns {import("../core/edm.js").EdmType} */
+  /** @returns {EdmType} */
   get #chosen() {
-    return /** @type {import("../core/edm.js").EdmType} */ (this.#type.value);
+    return /** @type {EdmType} */ (this.#type.value);
   }
 
   /** @param {string} text */

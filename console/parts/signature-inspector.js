@@ -5,9 +5,6 @@ import { h } from "../core/dom.js";
 import { View } from "../core/view.js";
 import { button, errorBox, field, input, select } from "./controls.js";
 
-/** @typedef {{ code: string, message: string }} Problem */
-/** @typedef {{ kind: string, fields: { name: string, value: string, meaning: string }[], stringToSign: string, signedBy: number | null, valid: boolean, problems: Problem[], action?: { name: string, allowed: boolean, code?: string, message?: string } }} Inspection */
-
 export class SignatureInspector extends View {
   account = "";
   #text = h("textarea", { class: "mono", rows: 4, spellcheck: false, placeholder: "https://…/People?sv=…&sig=… or only sv=…&sig=…" });

@@ -8,7 +8,7 @@ import { Modal } from "./modal.js";
 
 const CHOSEN = "rowhouse-language";
 
-/** @param {import("../core/snippets.js").Shown} shown */
+/** @param {Shown} shown */
 export function showSnippets(shown) {
   const chosen = localStorage.getItem(CHOSEN) ?? "";
   const first = LANGUAGES.some(({ id }) => id === chosen) ? chosen : LANGUAGES[0].id;

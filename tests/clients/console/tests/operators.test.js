@@ -114,7 +114,7 @@ test("policies of a table are edited", async () => {
   const acl = await our.server.send("GET", `${table}?comp=acl`, { headers: { accept: "application/xml" } });
   assert.match(acl, /<Id>&lt;readers &amp; co&gt;<\/Id>/);
   await page.getByRole("button", { name: "Policies" }).click();
-  await page.getByRole("button", { name: "Remove policy" }).click();
+  await page.getByRole("button", { name: /^Remove policy/ }).click();
   await page.getByRole("button", { name: "Save" }).click();
   await dialog(page).waitFor({ state: "detached" });
   assert.doesNotMatch(await our.server.send("GET", `${table}?comp=acl`, { headers: { accept: "application/xml" } }), /<Id>/);
@@ -122,7 +122,7 @@ test("policies of a table are edited", async () => {
 
 test("CORS rules are edited as a form and as XML, and a wrong one is refused in words", async () => {
   const page = await open(our, `#/service/${our.server.account}`);
-  await page.getByText("No rules").waitFor();
+  await page.getByText(/^No rules/).waitFor();
   await page.getByRole("button", { name: "Add rule" }).click();
   await page.getByLabel("Origins").fill("https://app.example");
   await page.getByLabel("Methods").fill("GET,PUT");
@@ -134,9 +134,9 @@ test("CORS rules are edited as a form and as XML, and a wrong one is refused in 
   await page.getByRole("button", { name: "Save rules" }).click();
   await page.getByRole("alert").waitFor();
   await page.getByRole("button", { name: "Read again" }).click();
-  await page.getByRole("button", { name: "Remove the rule for https://app.example" }).click();
+  await page.getByRole("button", { name: "Remove rule https://app.example" }).click();
   await page.getByRole("button", { name: "Save rules" }).click();
-  await page.getByText("No rules").waitFor();
+  await page.getByText(/^No rules/).waitFor();
 });
 
 test("a signature is built, works, and an inspector says why one is refused", async () => {
