@@ -11,8 +11,8 @@ import { button, errorBox, field, paneHead } from "../parts/controls.js";
 
 /** @type {CardField[]} */
 const FIELDS = [
-  { name: "origins", title: "Origins", first: "*", hint: "https://a.example,https://b.example or *" },
-  { name: "methods", title: "Methods", first: "GET", hint: "GET,PUT,…" },
+  { name: "origins", title: "Origins", first: "*", hint: "Separated by commas, or *" },
+  { name: "methods", title: "Methods", first: "GET" },
   { name: "headers", title: "Allowed headers" },
   { name: "exposed", title: "Exposed headers" },
   { name: "maxAge", title: "Seconds to keep", first: "3600" },

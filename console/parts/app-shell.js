@@ -14,7 +14,7 @@ class AppShell extends View {
   top = h("div", { class: "top-state" });
   lost = h("div", { class: "lost", role: "status", hidden: true }, "The server does not answer. The console tries again every two seconds.");
   nav = h("nav", { "aria-label": "Console" });
-  main = h("main", { tabIndex: -1 });
+  main = h("main", { tabIndex: 0 });
 
   build() {
     const brand = h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), "Rowhouse");

@@ -2,17 +2,17 @@
 
 import { compare, isNumber, shortType } from "../core/edm.js";
 
+/** Rows whose values decide on the widths of columns, and pixels. */
+const SAMPLED = 50;
+const CHARACTER = 7.7;
+const MAX_WIDTH = 340;
+
 /** @type {Column[]} */
 const KEYS = [
-  { id: "PartitionKey", title: "PartitionKey", width: 150, text: (row) => row.partitionKey, style: () => "key" },
-  { id: "RowKey", title: "RowKey", width: 150, text: (row) => row.rowKey, style: () => "key" },
-  { id: "Timestamp", title: "Timestamp", width: 240, text: (row) => row.timestamp, style: () => "quiet" },
+  { id: "PartitionKey", title: "PartitionKey", text: (row) => row.partitionKey, style: () => "key" },
+  { id: "RowKey", title: "RowKey", text: (row) => row.rowKey, style: () => "key" },
+  { id: "Timestamp", title: "Timestamp", text: (row) => row.timestamp, style: () => "quiet" },
 ];
-
-/** Pixels that most values of a type need. @type {Record<EdmType, number>} */
-const WIDTHS = {
-  "Edm.String": 180, "Edm.Int32": 110, "Edm.Int64": 180, "Edm.Double": 180, "Edm.Boolean": 100, "Edm.DateTime": 240, "Edm.Guid": 290, "Edm.Binary": 180,
-};
 
 /** @param {Entity[]} entities @returns {Map<string, Set<EdmType>>} the types that each property has */
 export function typesOf(entities) {
@@ -31,14 +31,20 @@ export function typesOf(entities) {
 export function columnsOf(entities, hidden) {
   const types = typesOf(entities);
   const properties = [...types].map(([name, found]) => propertyColumn(name, [...found]));
-  return [...KEYS, ...properties].filter(({ id }) => !hidden.has(id));
+  const sample = entities.slice(0, SAMPLED);
+  return [...KEYS, ...properties].filter(({ id }) => !hidden.has(id)).map((column) => ({ ...column, width: widthOf(column, sample) }));
+}
+
+/** As wide as its title and its first values need, within limits. @param {Column} column @param {Entity[]} sample */
+function widthOf({ title, hint = "", text }, sample) {
+  const longest = sample.reduce((most, entity) => Math.max(most, text(entity).length), 0);
+  return Math.round(Math.min(MAX_WIDTH, Math.max((title.length + hint.length) * 8 + 34, longest * CHARACTER + 24)));
 }
 
 /** @param {string} name @param {EdmType[]} types @returns {Column} */
 function propertyColumn(name, types) {
   return {
     id: name, title: name, hint: types.length === 1 ? shortType(types[0]) : "mixed", isNumber: types.every(isNumber),
-    width: Math.min(320, Math.max(...types.map((type) => WIDTHS[type]), name.length * 8 + 80)),
     text: (row) => row.properties.get(name)?.text ?? "",
     style: (row) => styleOf(row.properties.get(name)),
     compare: (a, b) => compareProperties(a.properties.get(name), b.properties.get(name)),
