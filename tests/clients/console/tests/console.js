@@ -11,7 +11,7 @@ export { newName } from "../../javascript/tests/server.js";
 
 export const TOKEN = "a-token-of-the-tests";
 const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
-const ARGUMENTS = [
+export const ARGUMENTS = [
   "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync",
 ];
