@@ -13,11 +13,11 @@ use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::accounts::{Follower, LoadError, ReplicaRules};
-use crate::admin::{self, Admin, AdminSettings};
+use crate::admin::{self, Admin, AdminSettings, ConsoleMode};
 use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
-use crate::service::{BodyMemory, Issuer, Service, Throttle, VersionClock};
+use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock};
 use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
@@ -167,6 +167,10 @@ async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
     })
 }
 
+fn has_console(config: &Config) -> bool {
+    config.admin.as_ref().is_some_and(|admin| admin.console != ConsoleMode::Off)
+}
+
 /// Opens the database and starts to listen.
 async fn start(config: &Config) -> Result<Running, AppError> {
     process::started();
@@ -185,6 +189,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         throttle: Throttle::default(),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
+        recent: has_console(config).then(RecentRequests::new),
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
@@ -237,6 +242,9 @@ fn start_admin(
     };
     let admin = Data::new(Admin::new(service.clone(), admin_settings));
     let server = admin::listen(listener, admin.clone()).map_err(failed)?;
+    if has_console(config) {
+        actix_web::rt::spawn(admin::record_history(admin.clone()));
+    }
     tracing::info!("operators are answered at http://{address}");
     if settings.test_mode {
         tracing::warn!(

@@ -18,7 +18,7 @@ use super::connections::OpenConnection;
 use super::console::ConsoleMode;
 use super::console::service;
 use super::guard::{self, GuardedRequest};
-use super::routes::{Access, Handler, Part, ROUTES, Route};
+use super::routes::{Access, Handler, ListenerPart, Parameters, ROUTES, Route};
 use super::{Admin, MAX_BODY};
 use crate::http::head_of;
 
@@ -76,10 +76,7 @@ async fn answer(
 }
 
 /// Returns the route of a request with its parameters, if the sender may use it.
-fn allowed(
-    admin: &Admin,
-    http: &HttpRequest,
-) -> Result<(&'static Route, Vec<(&'static str, String)>), Refusal> {
+fn allowed(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters), Refusal> {
     let matching: Vec<_> =
         routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
     let known = !matching.is_empty();
@@ -134,9 +131,9 @@ async fn whole(body: Payload) -> Result<Bytes, Refusal> {
 fn routes(admin: &Admin) -> impl Iterator<Item = &'static Route> {
     let settings = &admin.settings;
     ROUTES.iter().filter(move |route| match route.part {
-        Part::Always => true,
-        Part::TestMode => settings.test_mode,
-        Part::Console => settings.console != ConsoleMode::Off,
+        ListenerPart::Always => true,
+        ListenerPart::TestMode => settings.test_mode,
+        ListenerPart::Console => settings.console != ConsoleMode::Off,
     })
 }
 

@@ -4,11 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::call::{Call, Outcome};
-use super::console::{assets, session};
+use super::console::{assets, explain, history, requests, sas, session};
 use super::{about, accounts, figures, probes, rewind, tables};
 
 /// The future of an answer.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// The names and values of the parameters of a path.
+pub(crate) type Parameters = Vec<(&'static str, String)>;
 
 /// A path, its method, and its handler.
 pub(crate) struct Route {
@@ -18,7 +21,7 @@ pub(crate) struct Route {
     /// the rest of the path, undecoded, which may be empty: `/console/{asset...}`.
     pub path: &'static str,
     pub access: Access,
-    pub part: Part,
+    pub part: ListenerPart,
     /// Whether the route changes something or gives access to it, so that its use is audited.
     pub is_change: bool,
     pub handler: Handler,
@@ -26,7 +29,7 @@ pub(crate) struct Route {
 
 /// The part of the listener that a route belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ListenerPart {
     /// Every admin listener has it.
     Always,
     /// It exists in test mode only.
@@ -81,6 +84,11 @@ pub(crate) const ROUTES: &[Route] = &[
     open("GET", "/console", |call| Box::pin(assets::redirect(call))).of_console(),
     guarded("GET", "/console/api/session", |call| Box::pin(session::session(call))).of_console(),
     open("GET", "/console/{asset...}", |call| Box::pin(assets::asset(call))).of_console(),
+    token("GET", "/requests", |call| Box::pin(requests::requests(call))).of_console(),
+    token("GET", "/history", |call| Box::pin(history::history(call))).of_console(),
+    token("POST", "/explain", |call| Box::pin(explain::explain(call))).of_console(),
+    token("POST", "/sas", |call| Box::pin(sas::sign(call))).of_console().changing(),
+    token("POST", "/sas/inspect", |call| Box::pin(sas::inspect(call))).of_console(),
     service("GET"),
     service("POST"),
     service("PUT"),
@@ -91,7 +99,7 @@ pub(crate) const ROUTES: &[Route] = &[
 type Function = for<'a> fn(&'a Call<'a>) -> Pending<'a>;
 
 const fn route(method: &'static str, path: &'static str, access: Access, handler: Handler) -> Route {
-    Route { method, path, access, part: Part::Always, is_change: false, handler }
+    Route { method, path, access, part: ListenerPart::Always, is_change: false, handler }
 }
 
 const fn open(method: &'static str, path: &'static str, function: Function) -> Route {
@@ -107,7 +115,7 @@ const fn token(method: &'static str, path: &'static str, function: Function) -> 
 }
 
 const fn for_tests(method: &'static str, path: &'static str, function: Function) -> Route {
-    Route { part: Part::TestMode, ..guarded(method, path, function) }
+    Route { part: ListenerPart::TestMode, ..guarded(method, path, function) }
 }
 
 /// The service decides what changes something.
@@ -121,12 +129,12 @@ impl Route {
     }
 
     const fn of_console(self) -> Self {
-        Self { part: Part::Console, ..self }
+        Self { part: ListenerPart::Console, ..self }
     }
 
     /// Returns the parameters of a path, percent-decoded; `None` if the path is not this route's or
     /// its percent-encoding is invalid.
-    pub(crate) fn parameters(&self, path: &str) -> Option<Vec<(&'static str, String)>> {
+    pub(crate) fn parameters(&self, path: &str) -> Option<Parameters> {
         let (ours, rest) = match self.path.strip_suffix("...}").and_then(|path| path.rsplit_once("/{")) {
             Some((ours, rest)) => (ours, Some(rest)),
             None => (self.path, None),
@@ -206,7 +214,8 @@ mod tests {
                 assert_eq!(absent, path.starts_with("/test/"), "{method} {path}");
             }
         }
-        let for_tests = |route: &Route| (route.part == Part::TestMode) == route.path.starts_with("/test/");
+        let for_tests =
+            |route: &Route| (route.part == ListenerPart::TestMode) == route.path.starts_with("/test/");
         assert!(ROUTES.iter().all(for_tests));
         let mut routes: Vec<_> = ROUTES
             .iter()

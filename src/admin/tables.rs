@@ -75,6 +75,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         }
         // A table that was deleted meanwhile is left out.
         if let Some(size) = size(store, &account, &entry.name).await? {
+            call.admin.history.measured(&account, &entry.name, size);
             measured.push(Measured {
                 name: entry.name,
                 created: entry.created.to_canonical(),

@@ -82,7 +82,7 @@ impl Service {
             let answering = std::pin::pin!(pipeline.answer(body));
             database_time::measured(answering, trace.is_some()).await
         };
-        observed.finish(record, &answer, &request_id, spent.total(), self.slow);
+        observed.finish(record, &answer, &request_id, spent.total(), self.slow, self.recent.as_ref());
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
             tracer.finish(trace, observed.facts(head, &answer, &request_id, spent));
         }
@@ -113,7 +113,7 @@ impl Pipeline<'_> {
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
         if let Err(error) = head.version() {
-            explain(&error, &self.error_context);
+            explain(&error, &self.error_context, self.observed);
             return (Answer::unknown_version(&error, &self.error_context), Arc::default());
         }
         let target = self.observed.target.get_or_init(|| target);
@@ -199,7 +199,8 @@ impl Pipeline<'_> {
             Planned::Batch(batch) => {
                 let (version, now) = (head.version()?, printer.now);
                 let (error_context, page_time) = (self.error_context, self.page_time());
-                let run = Run { store, target, identity, version, error_context, page_time, now };
+                let observed = self.observed;
+                let run = Run { store, target, identity, version, error_context, observed, page_time, now };
                 return Box::pin(run.batch(batch)).await;
             }
             Planned::BelowTable(error) => {
@@ -241,7 +242,7 @@ impl Pipeline<'_> {
     }
 
     fn front_door(&self, error: &Error) -> Answer {
-        explain(error, &self.error_context);
+        explain(error, &self.error_context, self.observed);
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
         Answer::front_door(error, self.head, challenge, &self.error_context)
     }
@@ -257,7 +258,7 @@ impl Pipeline<'_> {
 
     /// Errors of the table layer are answered here and nowhere else.
     fn refuse(&self, error: &Error) -> Answer {
-        explain(error, &self.error_context);
+        explain(error, &self.error_context, self.observed);
         if self.options.any_case("comp").is_some() {
             return Answer::xml_refusal(error, &self.error_context);
         }
@@ -338,6 +339,7 @@ mod tests {
             max_comparisons: 1,
             slow: HOUR,
             tracer: None,
+            recent: None,
         })
     }
 

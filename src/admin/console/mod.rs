@@ -5,6 +5,10 @@
 //! page of another site could use.
 
 pub(super) mod assets;
+pub(super) mod explain;
+pub(super) mod history;
+pub(super) mod requests;
+pub(super) mod sas;
 pub(super) mod service;
 pub(super) mod session;
 

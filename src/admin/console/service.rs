@@ -2,27 +2,20 @@
 //! of clients; only the sender is known already.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
-use tokio::time::timeout;
 
 use super::ConsoleMode;
 use crate::admin::Admin;
 use crate::admin::call::Refusal;
-use crate::error::{Code, Error};
 use crate::http::{Incoming, head_of, respond};
 use crate::request::Head;
 use crate::service::{ObservedOperation, Served};
 
 /// The prefix of the path, which the service does not see.
 const PREFIX: &str = "/service";
-/// Maximum number of requests at once. The thread that answers them also answers the probes.
-pub(crate) const MAX_REQUESTS: usize = 16;
-/// How long a request waits for its turn.
-const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Headers that reach the service. Not among them: credentials, which are the admin listener's, and
 /// Origin, because CORS rules are for the Tables port.
 const PASSED: [&str; 13] = [
@@ -62,8 +55,7 @@ pub(crate) async fn answer(
     body: Payload,
 ) -> Result<ServiceAnswer, Refusal> {
     let head = head(admin, http)?;
-    let turn = timeout(TURN_TIMEOUT, admin.turns.acquire()).await;
-    let Ok(Ok(_turn)) = turn else { return Err(Error::from(Code::ServerBusy).into()) };
+    let _turn = admin.turn().await?;
     let mut body = Incoming::new(body, &head);
     let may_write = admin.settings.console == ConsoleMode::On;
     let (served, operation) = admin.service.serve_operator(&head, &mut body, may_write).await;
