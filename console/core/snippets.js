@@ -9,20 +9,20 @@ const plain = (text) => JSON.stringify(text);
 /** @param {string[]} lines */
 const joined = (...lines) => `${lines.join("\n")}\n`;
 
-/** @param {Shown} shown @param {string} endpoint */
-function python({ kind, account, table = "", filter = "" }, endpoint) {
+/** @type {Language["write"]} */
+const python = ({ kind, account, table = "", filter = "" }, endpoint) => {
   const head = [
-    "import os", "", "from azure.core.credentials import AzureNamedKeyCredential", "from azure.data.tables import TableServiceClient", "",
+    "import os", "from azure.core.credentials import AzureNamedKeyCredential", "from azure.data.tables import TableServiceClient", "",
     `credential = AzureNamedKeyCredential(${plain(account)}, os.environ["TABLES_KEY"])`,
     `service = TableServiceClient(${plain(`${endpoint}/${account}`)}, credential=credential)`,
   ];
   if (kind === "tables") return joined(...head, "for table in service.list_tables():", "    print(table.name)");
   const query = filter ? `query_entities(${plain(filter)})` : "list_entities()";
   return joined(...head, `table = service.get_table_client(${plain(table)})`, `for entity in table.${query}:`, "    print(entity)");
-}
+};
 
-/** @param {Shown} shown @param {string} endpoint */
-function javascript({ kind, account, table = "", filter = "" }, endpoint) {
+/** @type {Language["write"]} */
+const javascript = ({ kind, account, table = "", filter = "" }, endpoint) => {
   const client = kind === "tables" ? "TableServiceClient" : "TableClient";
   const options = endpoint.startsWith("http:") ? ", { allowInsecureConnection: true }" : "";
   const name = kind === "tables" ? "" : `${json(table)}, `;
@@ -35,10 +35,10 @@ function javascript({ kind, account, table = "", filter = "" }, endpoint) {
       ? ["for await (const table of client.listTables()) console.log(table.name);"]
       : [`for await (const entity of client.listEntities(${query})) console.log(entity);`]),
   );
-}
+};
 
-/** @param {Shown} shown @param {string} endpoint */
-function dotnet({ kind, account, table = "", filter = "" }, endpoint) {
+/** @type {Language["write"]} */
+const dotnet = ({ kind, account, table = "", filter = "" }, endpoint) => {
   const head = [
     "using Azure.Data.Tables;", "",
     `var credential = new TableSharedKeyCredential(${json(account)}, Environment.GetEnvironmentVariable("TABLES_KEY"));`,
@@ -48,10 +48,10 @@ function dotnet({ kind, account, table = "", filter = "" }, endpoint) {
   return joined(...head, `var table = service.GetTableClient(${json(table)});`,
     `await foreach (var entity in table.QueryAsync<TableEntity>(${filter ? json(filter) : ""}))`,
     '    Console.WriteLine(string.Join(", ", entity));');
-}
+};
 
-/** @param {Shown} shown @param {string} endpoint */
-function golang({ kind, account, table = "", filter = "" }, endpoint) {
+/** @type {Language["write"]} */
+const golang = ({ kind, account, table = "", filter = "" }, endpoint) => {
   const isTables = kind === "tables";
   const pager = isTables ? "service.NewListTablesPager(nil)"
     : filter ? "service.NewClient(table).NewListEntitiesPager(&aztables.ListEntitiesOptions{Filter: &filter})"
@@ -71,10 +71,10 @@ function golang({ kind, account, table = "", filter = "" }, endpoint) {
       : ["\t\tfor _, entity := range page.Entities {", "\t\t\tfmt.Println(string(entity))", "\t\t}"]),
     "\t}", "}",
   );
-}
+};
 
-/** @param {Shown} shown @param {string} endpoint */
-function java({ kind, account, table = "", filter = "" }, endpoint) {
+/** @type {Language["write"]} */
+const java = ({ kind, account, table = "", filter = "" }, endpoint) => {
   const isTables = kind === "tables";
   const options = `new ListEntitiesOptions().setFilter(${json(filter)})`;
   return joined(
@@ -91,7 +91,7 @@ function java({ kind, account, table = "", filter = "" }, endpoint) {
     ]),
     "    }", "}",
   );
-}
+};
 
 /** @type {Language[]} */
 export const LANGUAGES = [

@@ -67,7 +67,7 @@ class RequestsPane extends View {
   async #poll() {
     if (this.#isPaused) return;
     try {
-      const { requests } = await connection.json("GET", "requests", { query: { after: this.#after, limit: BATCH }, signal: this.signal });
+      const { requests } = await connection.json("GET", "requests", { query: { after: this.#after || undefined, limit: BATCH }, signal: this.signal });
       this.#message.replaceChildren();
       if (!requests.length) return;
       this.#after = Math.max(...requests.map((/** @type {any} */ request) => request.id));

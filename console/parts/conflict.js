@@ -37,7 +37,7 @@ async function choose(base, mine, theirs) {
   let chosen = null;
   const modal = new Modal("Changed by somebody else", [
     h("p", {}, `Since you opened this entity, it was written at ${theirs.timestamp}. Choose what to keep of each property that differs.`),
-    h("div", { class: "scroll-x" }, h("table", { class: "conflict" },
+    h("div", { class: "scroll-x" }, h("table", { class: "plain conflict" },
       h("thead", {}, h("tr", {}, ["Property", "Yours", "On the server"].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, differing.map((choice) => choice.row())))),
     differing.length === 0 && h("p", {}, "No property differs."),

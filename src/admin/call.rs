@@ -19,6 +19,8 @@ pub(crate) struct Call<'a> {
     pub body: &'a [u8],
     /// The ETags that the sender has.
     pub if_none_match: Option<&'a str>,
+    /// The encodings of bodies that the sender understands.
+    pub accept_encoding: Option<&'a str>,
     /// What the call is about, for the audit, if its path does not name it.
     pub subject: OnceCell<String>,
 }

@@ -8,6 +8,8 @@ use crate::admin::call::{Call, Outcome, Refusal, Reply};
 #[folder = "console/"]
 struct ConsoleFiles;
 
+/// The level of compression: little work for each file.
+const LEVEL: i32 = 3;
 /// The document that `/console/` answers with.
 const PAGE: &str = "index.html";
 
@@ -39,7 +41,7 @@ pub(crate) async fn asset(call: &Call<'_>) -> Outcome {
     let is_known = call.if_none_match.is_some_and(|known| names(known, &etag));
     let reply = match is_known {
         true => Reply::empty(304),
-        false => Reply::text(content_type, file.data),
+        false => encoded(content_type, file, call.accept_encoding),
     };
     // A browser asks each time, so that a page never runs with files of two versions.
     let reply = reply.with("Cache-Control", "no-cache").with("ETag", etag);
@@ -48,6 +50,25 @@ pub(crate) async fn asset(call: &Call<'_>) -> Outcome {
         .with("Cross-Origin-Opener-Policy", "same-origin")
         .with("Cross-Origin-Resource-Policy", "same-origin")
         .with("Referrer-Policy", "no-referrer"))
+}
+
+/// Answers with the content of a file, compressed for senders that understand zstd.
+fn encoded(content_type: &'static str, file: EmbeddedFile, accepted: Option<&str>) -> Reply {
+    let compressed = accepted.filter(|accepted| has_zstd(accepted));
+    match compressed.and_then(|_| zstd::bulk::compress(&file.data, LEVEL).ok()) {
+        Some(body) => Reply::text(content_type, body).with("Content-Encoding", "zstd"),
+        None => Reply::text(content_type, file.data),
+    }
+    .with("Vary", "Accept-Encoding")
+}
+
+/// Whether a list of encodings has zstd (RFC 9110, 12.5.3).
+fn has_zstd(accepted: &str) -> bool {
+    accepted.split(',').any(|encoding| {
+        let (name, weight) = encoding.split_once(';').unwrap_or((encoding, ""));
+        let is_refused = weight.trim().strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0_f32));
+        name.trim().eq_ignore_ascii_case("zstd") && !is_refused
+    })
 }
 
 /// Returns the content type of a file of the page; `None` for other files of the folder.
@@ -103,6 +124,26 @@ mod tests {
         for name in &embedded {
             assert!(content_type(name).is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn zstd_is_used_where_it_is_understood() {
+        for (accepted, expected) in [
+            ("gzip, deflate, br, zstd", true),
+            ("ZSTD;q=0.5", true),
+            ("zstd;q=0", false),
+            ("zstd;q=0.0, gzip", false),
+            ("gzip", false),
+            ("*", false),
+            ("", false),
+        ] {
+            assert_eq!(has_zstd(accepted), expected, "{accepted}");
+        }
+        let file = || ConsoleFiles::get("style.css").unwrap();
+        let plain = encoded("text/css", file(), None);
+        let small = encoded("text/css", file(), Some("zstd"));
+        assert!(small.body.len() < plain.body.len() / 2);
+        assert_eq!(zstd::bulk::decompress(&small.body, plain.body.len()).unwrap(), plain.body);
     }
 
     #[test]
