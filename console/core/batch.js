@@ -1,6 +1,6 @@
 // Change sets: their body, and their answer.
 
-import { entityAddress } from "./address.js";
+import { entityAddress, segment } from "./address.js";
 import { jsonOfEntity, jsonOfProperties } from "./entity.js";
 import { RequestError } from "./errors.js";
 
@@ -25,7 +25,7 @@ export function batchBody(account, writes) {
 
 /** @param {string} root @param {Write} write */
 function requestOf(root, { kind, table, entity }) {
-  const path = kind === "insert" ? table : entityAddress(table, entity.partitionKey, entity.rowKey);
+  const path = kind === "insert" ? segment(table) : entityAddress(table, entity.partitionKey, entity.rowKey);
   const lines = [`${METHODS[kind]} ${root}${path} HTTP/1.1`, "Accept: application/json;odata=nometadata", "DataServiceVersion: 3.0"];
   if (kind === "delete") return [...lines, `If-Match: ${entity.etag || "*"}`, "", ""].join(LINE);
   const body = kind === "merge" ? `{${jsonOfProperties(entity.properties).join(",")}}` : jsonOfEntity(entity);

@@ -1,5 +1,6 @@
 // The stored access policies of a table.
 
+import { segment } from "./address.js";
 import { addChild, childText, newXml, parseXml, xmlText } from "./xml.js";
 
 const QUERY = { comp: "acl" };
@@ -7,7 +8,7 @@ export const MAX_POLICIES = 5;
 
 /** @param {TableService} service @param {string} table @returns {Promise<Policy[]>} */
 export async function readPolicies(service, table) {
-  const document = parseXml(await service.readXml(table, QUERY));
+  const document = parseXml(await service.readXml(segment(table), QUERY));
   return Array.from(document.getElementsByTagName("SignedIdentifier"), (identifier) => {
     const policy = identifier.getElementsByTagName("AccessPolicy")[0] ?? identifier;
     return {
@@ -28,5 +29,5 @@ export async function writePolicies(service, table, policies) {
     if (expiry) addChild(policy, "Expiry", expiry);
     if (permission) addChild(policy, "Permission", permission);
   }
-  await service.writeXml(table, QUERY, xmlText(xml));
+  await service.writeXml(segment(table), QUERY, xmlText(xml));
 }

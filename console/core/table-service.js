@@ -1,6 +1,6 @@
 // The Table service as the console uses it: one account, by the Table protocol.
 
-import { entityAddress, tableAddress } from "./address.js";
+import { entityAddress, segment, tableAddress } from "./address.js";
 import { batchBody, readBatch } from "./batch.js";
 import { connection } from "./connection.js";
 import { entityOf, jsonOfEntity, jsonOfProperties } from "./entity.js";
@@ -19,9 +19,9 @@ export class TableService {
   }
 
   /** @param {string} method @param {string} path @param {Options} [options] */
-  send(method, path, options = {}) {
+  async send(method, path, options = {}) {
     const headers = { "x-ms-version": VERSION, accept: FULL, ...options.headers };
-    return connection.send(method, `service/${encodeURIComponent(this.account)}/${path}`, { ...options, headers });
+    return connection.send(method, `service/${segment(this.account)}/${path}`, { ...options, headers });
   }
 
   /** The names of a page of tables. @param {Token | null} token @param {AbortSignal} [signal] */
@@ -46,7 +46,7 @@ export class TableService {
   /** A page of entities. @param {string} table @param {Query} query @param {Token | null} token @param {AbortSignal} [signal] @returns {Promise<Page>} */
   async query(table, query, token, signal) {
     const options = { $filter: query.filter, $select: query.select, $top: query.top, ...token };
-    const response = await this.send("GET", `${table}()`, { query: options, signal });
+    const response = await this.send("GET", `${segment(table)}()`, { query: options, signal });
     const document = /** @type {Map<string, any>} */ (parseJson(await response.text()));
     return { entities: document.get("value").map(entityOf), next: continuation(response) };
   }
@@ -54,7 +54,7 @@ export class TableService {
   /** How many entities a page has, without reading them. @param {string} table @param {Query} query @param {Token | null} token @param {AbortSignal} [signal] */
   async countPage(table, query, token, signal) {
     const options = { $filter: query.filter, $select: "PartitionKey", ...token };
-    const response = await this.send("GET", `${table}()`, { query: options, headers: { accept: BARE }, signal });
+    const response = await this.send("GET", `${segment(table)}()`, { query: options, headers: { accept: BARE }, signal });
     const found = await response.json();
     return { count: /** @type {number} */ (found.value.length), next: continuation(response) };
   }
@@ -73,7 +73,7 @@ export class TableService {
   /** @param {string} table @param {Entity} entity */
   async insert(table, entity) {
     const headers = { "content-type": JSON_TYPE, prefer: "return-no-content" };
-    await this.send("POST", table, { body: jsonOfEntity(entity), headers });
+    await this.send("POST", segment(table), { body: jsonOfEntity(entity), headers });
   }
 
   /** Replaces an entity if its ETag is still this one. @param {string} table @param {Entity} entity */

@@ -64,7 +64,7 @@ class EntitiesPane extends View {
         button("Export", () => askAndExport(this.source)), button("Columns", () => this.chooseColumns()),
         button("Code", () => showSnippets({ kind: "query", account: this.route.account, table: this.table, filter: this.#filter.value })),
         button("Delete all found", () => this.deleteFound(), { kind: "danger", changes: true })),
-      h("form", { class: "filter-bar", role: "search", on: { submit: (/** @type {Event} */ event) => (event.preventDefault(), this.run()) } },
+      h("form", { class: "filter-bar", role: "search", on: { submit: (event) => (event.preventDefault(), this.run()) } },
         this.#filter, button("Run", () => {}, { kind: "primary", type: "submit" }), toggle("Builder", this.#builder), toggle("Explain", this.#explain, () => this.#explain.open())),
       this.#builder, this.#explain, this.#message, this.#grid, this.#cell,
       h("footer", { class: "pane-foot" }, this.#state, this.#stop, this.#forRow, this.#deleteSelected, this.#size, this.#back, this.#next),

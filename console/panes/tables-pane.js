@@ -61,8 +61,7 @@ class TablesPane extends View {
     if (!session.hasToken) return this.#tell(empty("This server has no admin token", "Start it with --admin-token to see and change tables here."));
     if (!this.account) return this.#tell(empty("No account yet", "Tables belong to an account. Add one first.", h("a", { class: "button primary", href: addressOf("accounts") }, "Accounts")));
     try {
-      this.tables = await this.#all();
-      this.show();
+      await this.#measure();
     } catch (error) {
       if (!isCancelled(error)) this.#tell(errorBox(error));
     }
@@ -75,17 +74,18 @@ class TablesPane extends View {
     this.#showState();
   }
 
-  /** @returns {Promise<Table[]>} */
-  async #all() {
+  /** The server measures some tables at a time, which are shown as they come. */
+  async #measure() {
+    /** @type {Table[]} */
     const found = [];
     let from = "";
     do {
       const page = await connection.json("GET", "tables", { query: { account: this.account, from }, signal: this.signal });
       found.push(...page.tables);
       from = page.next ?? "";
-      this.#state.textContent = `Measuring: ${count(found.length)} tables`;
+      this.tables = found;
+      this.show();
     } while (from);
-    return found;
   }
 
   show() {

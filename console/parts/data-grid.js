@@ -158,7 +158,7 @@ export class DataGrid extends HTMLElement {
     const sorter = h("button", { type: "button", tabIndex: -1, title: `Sort by ${column.title}`, on: { click: () => this.sortBy(column.id) } },
       h("span", { class: "grid-title" }, column.title), h("span", { class: "grid-hint" }, column.hint ?? ""),
       isSorted && h("span", { class: "grid-sorted", "aria-hidden": "true" }, this.sorted?.isDown ? "▼" : "▲"));
-    const edge = h("span", { class: "grid-edge", on: { pointerdown: (/** @type {PointerEvent} */ event) => this.#drag(event, index) } });
+    const edge = h("span", { class: "grid-edge", on: { pointerdown: (event) => this.#drag(event, index) } });
     const cell = h("div", {
       class: `grid-cell ${column.isNumber ? "number" : ""}`, role: "columnheader", "aria-colindex": index + 1 + this.#offset,
       "aria-sort": isSorted ? direction : "none",

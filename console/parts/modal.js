@@ -18,7 +18,7 @@ export class Modal {
     this.submit = action && h("button", { type: "submit", class: `button ${action.kind ?? "primary"}` }, action.text);
     this.dismiss = button(options.dismiss ?? (action ? "Cancel" : "Close"), () => this.dialog.close());
     this.footer.append(...[this.dismiss, this.submit].filter((node) => node !== undefined));
-    const form = h("form", { method: "dialog", noValidate: true, on: { submit: (/** @type {Event} */ event) => this.#submit(event) } },
+    const form = h("form", { method: "dialog", noValidate: true, on: { submit: (event) => this.#submit(event) } },
       h("header", {}, h("h2", { id }, title)), h("div", { class: "modal-body" }, ...content, this.errors), this.footer);
     this.dialog = h("dialog", { class: options.wide ? "wide" : "", "aria-labelledby": id }, form);
     this.closed = new Promise((resolve) => this.dialog.addEventListener("close", () => (this.dialog.remove(), resolve(undefined))));

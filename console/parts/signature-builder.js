@@ -29,7 +29,7 @@ export class SignatureBuilder extends View {
   #result = h("div", { class: "stack" });
 
   build() {
-    return [h("form", { class: "stack", on: { submit: (/** @type {Event} */ event) => (event.preventDefault(), this.#build()) } },
+    return [h("form", { class: "stack", on: { submit: (event) => (event.preventDefault(), this.#build()) } },
       field("For", this.#kind), ...this.#ofTable,
       h("fieldset", {}, h("legend", {}, "Permissions"), this.#choices),
       h("div", { class: "columns-2" }, field("Ends", this.#expiry, "A time, or from now: 30m, 12h, 7d."), field("Begins", this.#start),

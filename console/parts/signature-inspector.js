@@ -14,7 +14,7 @@ export class SignatureInspector extends View {
   #answer = h("div", { class: "stack", role: "status" });
 
   build() {
-    return [h("form", { class: "stack", on: { submit: (/** @type {Event} */ event) => (event.preventDefault(), this.#inspect()) } },
+    return [h("form", { class: "stack", on: { submit: (event) => (event.preventDefault(), this.#inspect()) } },
       field("Address or token", this.#text),
       h("div", { class: "columns-2" }, field("Method", this.#method), field("Resource", this.#resource, "People or People(PartitionKey='a',RowKey='b')"), field("Sent from", this.#ip)),
       h("div", { class: "actions" }, button("Inspect", () => {}, { kind: "primary", type: "submit" })), this.#answer)];
