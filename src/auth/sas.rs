@@ -244,15 +244,16 @@ impl Claim {
         keys.iter().position(signed).ok_or_else(unsigned)
     }
 
+    /// Returns the stored policy that the signature names, if it names one.
+    fn policy_among<'p>(&self, policies: &'p [Policy]) -> Result<Option<&'p Policy>> {
+        let Some((table, id)) = self.policy() else { return Ok(None) };
+        let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
+        policies.iter().find(|policy| policy.id == id).map(Some).ok_or_else(unknown)
+    }
+
     /// Returns the fields that may be in a stored policy.
     fn terms(&self, policies: &[Policy]) -> Result<Terms> {
-        let policy = match self.policy() {
-            None => None,
-            Some((table, id)) => {
-                let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
-                Some(policies.iter().find(|p| p.id == id).ok_or_else(unknown)?)
-            }
-        };
+        let policy = self.policy_among(policies)?;
         let merged = |name: &str, stored: Option<&str>| -> Result<Option<String>> {
             match (self.field(name).filter(|v| !v.is_empty()), stored) {
                 (Some(_), Some(_)) => Err(failed(format!("{name} is in the signature and in its policy"))),
@@ -267,7 +268,7 @@ impl Claim {
         Ok(Terms { start, expiry, permissions })
     }
 
-    /// Returns what the SAS allows.
+    /// Returns what the holder of a valid signature with these permissions may do.
     fn identity(&self, permissions: String) -> Result<Identity> {
         match &self.kind {
             SasKind::Table(_) if !is_permission(&permissions) => {
