@@ -83,6 +83,7 @@ class AppShell extends View {
       h("div", { class: "nav-group" }, h("h2", {}, "Account"), chooser, h("ul", {}, shown.filter((pane) => pane.isOfAccount).map(link))),
       h("div", { class: "nav-group" }, h("h2", {}, "Server"), h("ul", {}, shown.filter((pane) => !pane.isOfAccount).map(link))),
     );
+    this.nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   /** @param {string} account */

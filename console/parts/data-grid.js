@@ -156,7 +156,7 @@ export class DataGrid extends HTMLElement {
     const isSorted = this.sorted?.id === column.id;
     const direction = this.sorted?.isDown ? "descending" : "ascending";
     const sorter = h("button", { type: "button", tabIndex: -1, title: `Sort by ${column.title}`, on: { click: () => this.sortBy(column.id) } },
-      h("span", { class: "grid-title" }, column.title), h("span", { class: "grid-hint" }, column.hint ?? ""),
+      h("span", { class: "grid-title" }, column.title), column.hint && h("span", { class: "grid-hint" }, column.hint),
       isSorted && h("span", { class: "grid-sorted", "aria-hidden": "true" }, this.sorted?.isDown ? "▼" : "▲"));
     const edge = h("span", { class: "grid-edge", on: { pointerdown: (event) => this.#drag(event, index) } });
     const cell = h("div", {

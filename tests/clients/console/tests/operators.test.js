@@ -26,6 +26,23 @@ test("the token is asked for, kept for the tab, and forgotten on demand", async 
   await page.getByLabel("Admin token").waitFor();
 });
 
+test("all panes together load less than 200 KiB", async () => {
+  const page = await open(our, "");
+  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  const devtools = await page.context().newCDPSession(page);
+  let received = 0;
+  devtools.on("Network.loadingFinished", ({ encodedDataLength }) => { received += encodedDataLength; });
+  await devtools.send("Network.enable");
+  await devtools.send("Network.setCacheDisabled", { cacheDisabled: true });
+  await page.reload();
+  for (const pane of ["tables", "entities", "signatures", "service", "activity", "requests", "accounts", "snapshots"]) {
+    await page.goto(`${our.server.admin}/console/#/${pane}/${our.server.account}`);
+    await page.locator(`main[data-pane=${pane}]`).waitFor();
+    await page.waitForLoadState("networkidle");
+  }
+  assert.ok(received > 20 * 1024 && received <= 200 * 1024, `${received} bytes`);
+});
+
 test("an account is added, limited, rotated, disabled, enabled and removed", async () => {
   const name = `new${process.pid}${Date.now() % 1e6}`;
   const page = await open(our, "#/accounts");
