@@ -10,7 +10,7 @@ use crate::app;
 use crate::config::{AccountSettings, Mistakes, StorageSettings};
 use crate::error::Error;
 use crate::service::{AskedQuery, explain_query};
-use crate::store::{Backend as _, Store};
+use crate::store::Store;
 
 /// The arguments of `rowhouse explain`.
 #[derive(Debug, Args)]

@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::model::TableName;
 use crate::service::clock::system_time;
 use crate::service::stored_policies;
-use crate::store::Backend as _;
 
 /// The arguments of `rowhouse sas inspect`.
 #[derive(Debug, Args)]

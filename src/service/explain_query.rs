@@ -37,16 +37,16 @@ pub(crate) struct AskedQuery<'a> {
 
 /// What a page of a query costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct QueryCost {
-    pub returned: u64,
+struct QueryCost {
+    returned: u64,
     /// The rows in the ranges that were read, up to where the page ended.
-    pub looked_at: u64,
+    looked_at: u64,
     /// Whether all of them were counted. Otherwise there are more.
-    pub is_exact: bool,
+    is_exact: bool,
     /// Time to read the page.
-    pub took: Duration,
+    took: Duration,
     /// Whether there are more pages.
-    pub more: bool,
+    more: bool,
 }
 
 /// Explains a query.
