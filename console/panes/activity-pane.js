@@ -12,8 +12,8 @@ const SECONDS = 10;
 /** The largest tables are drawn; more lines could not be told apart. */
 const DRAWN = 5;
 
-const rate = (/** @type {number} */ value) => (value < 10 ? value.toFixed(1) : count(Math.round(value)));
-const milliseconds = (/** @type {number} */ value) => `${value < 10 ? value.toFixed(value < 1 ? 2 : 1) : Math.round(value)} ms`;
+const rate = (/** @type {number} */ value) => (value && value < 10 ? value.toFixed(1) : count(Math.round(value)));
+const milliseconds = (/** @type {number} */ value) => (value === 0 ? "0" : `${value < 10 ? value.toFixed(value < 1 ? 2 : 1) : Math.round(value)} ms`);
 
 class ActivityPane extends View {
   #message = h("div", { class: "message" });
@@ -58,10 +58,10 @@ class ActivityPane extends View {
 /** @param {TableHistory[]} tables @returns {Picture} */
 function sizesOf(tables) {
   const last = (/** @type {TableHistory} */ table) => table.points[table.points.length - 1]?.bytes ?? 0;
-  const drawn = tables.filter(({ account }) => account === session.account).sort((a, b) => last(b) - last(a)).slice(0, DRAWN);
+  const drawn = tables.filter((table) => table.account === session.account && last(table) > 0).sort((a, b) => last(b) - last(a)).slice(0, DRAWN);
   const times = [...new Set(drawn.flatMap(({ points }) => points.map(({ time }) => Date.parse(time))))].sort((a, b) => a - b);
   const series = drawn.map(({ table, points }) => ({ name: table, values: valuesAt(times, points) }));
-  return { title: `Largest tables of ${session.account}`, times, format: bytes, series };
+  return { title: `Largest tables of ${session.account}`, times, format: bytes, base: 1024, series };
 }
 
 /** The size at each time, which holds until the next one is measured. @param {number[]} times @param {TableHistory["points"]} points */

@@ -40,7 +40,10 @@ export class LineChart extends View {
   }
 
   get #top() {
-    return niceAbove(Math.max(0, ...this.picture.series.flatMap(({ values }) => values.map((value) => value ?? 0))));
+    const highest = this.picture.series.reduce((most, { values }) => values.reduce((top, value) => Math.max(top ?? 0, value ?? 0), most) ?? 0, 0);
+    const { base = 1 } = this.picture;
+    const unit = base > 1 && highest > 0 ? base ** Math.max(0, Math.floor(Math.log(highest) / Math.log(base))) : 1;
+    return unit * niceAbove(highest / unit);
   }
 
   /** @param {number} width */

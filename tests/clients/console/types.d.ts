@@ -113,6 +113,8 @@ interface Picture {
   times: number[];
   series: Series[];
   format: (value: number) => string;
+  /** What the steps of the axis are multiples of: 1024 for bytes. */
+  base?: number;
 }
 
 /** `place` says in messages which one it was */

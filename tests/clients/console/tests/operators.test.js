@@ -194,6 +194,7 @@ test("a filter is explained, and measured", async () => {
 
 test("requests appear as they are answered, and are found by status and text", async () => {
   const table = await our.server.table();
+  await our.server.entities(table);
   const page = await open(our, "#/requests");
   await page.locator(".grid-row").first().waitFor();
   const missing = newName("Missing");
@@ -223,15 +224,15 @@ test("snapshots are taken and restored, and a reset asks first", async () => {
   const page = await open(our, "#/snapshots");
   await page.getByLabel("Accounts").selectOption(our.server.account);
   await page.getByRole("button", { name: "Take snapshot" }).click();
-  await page.getByText("Taken.").waitFor();
+  await page.getByText("Taken.", { exact: true }).waitFor();
   await picture(page, "snapshots");
   await page.getByRole("button", { name: "Reset" }).click();
   await page.getByLabel(`Type ${our.server.account} to go on`).fill(our.server.account);
   await dialog(page).getByRole("button", { name: "Reset" }).click();
-  await page.getByText("Reset.").waitFor();
+  await page.getByText("Reset.", { exact: true }).waitFor();
   assert.deepEqual(JSON.parse(await our.server.send("GET", "Tables")).value, []);
   await page.getByRole("button", { name: /^Restore / }).click();
-  await page.getByText("Restored.").waitFor();
+  await page.getByText("Restored.", { exact: true }).waitFor();
   assert.equal((await our.server.entities(table)).length, 1);
   await page.getByRole("button", { name: /^Delete / }).click();
   await page.getByText("No snapshots yet").waitFor();
