@@ -4,7 +4,8 @@ import { quoted } from "./edm.js";
 import { InputError } from "./errors.js";
 
 /** Percent-encodes all that has a meaning in an address. @param {string} text */
-const encode = (text) => encodeURIComponent(text).replace(/[!*()]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+const encode = (text) =>
+  encodeURIComponent(text).replace(/[!*()]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 
 /** A name as one part of a path, which leads nowhere else. @param {string} name */
 export function segment(name) {

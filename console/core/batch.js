@@ -13,9 +13,16 @@ export function batchBody(account, writes) {
   const outer = `batch_${boundary}`;
   const inner = `changeset_${boundary}`;
   const root = `${location.origin}/${account}/`;
-  const parts = writes.map((write) => [
-    `--${inner}`, "Content-Type: application/http", "Content-Transfer-Encoding: binary", "", requestOf(root, write), "",
-  ].join(LINE));
+  const parts = writes.map((write) =>
+    [
+      `--${inner}`,
+      "Content-Type: application/http",
+      "Content-Transfer-Encoding: binary",
+      "",
+      requestOf(root, write),
+      "",
+    ].join(LINE),
+  );
   const head = [`--${outer}`, `Content-Type: multipart/mixed; boundary=${inner}`, "", ""].join(LINE);
   return {
     type: `multipart/mixed; boundary=${outer}`,
@@ -26,7 +33,11 @@ export function batchBody(account, writes) {
 /** @param {string} root @param {Write} write */
 function requestOf(root, { kind, table, entity }) {
   const path = kind === "insert" ? segment(table) : entityAddress(table, entity.partitionKey, entity.rowKey);
-  const lines = [`${METHODS[kind]} ${root}${path} HTTP/1.1`, "Accept: application/json;odata=nometadata", "DataServiceVersion: 3.0"];
+  const lines = [
+    `${METHODS[kind]} ${root}${path} HTTP/1.1`,
+    "Accept: application/json;odata=nometadata",
+    "DataServiceVersion: 3.0",
+  ];
   if (kind === "delete") return [...lines, `If-Match: ${entity.etag || "*"}`, "", ""].join(LINE);
   const body = kind === "merge" ? `{${jsonOfProperties(entity.properties).join(",")}}` : jsonOfEntity(entity);
   return [...lines, "Content-Type: application/json", "Prefer: return-no-content", "", body].join(LINE);

@@ -48,7 +48,10 @@ export async function deleteThese(source, entities, job) {
 
 /** @param {string} table @param {Entity} entity @returns {Placed} */
 const deletion = (table, entity) => ({
-  kind: "delete", table, entity, place: `${entity.partitionKey} / ${entity.rowKey}`,
+  kind: "delete",
+  table,
+  entity,
+  place: `${entity.partitionKey} / ${entity.rowKey}`,
 });
 
 const PIECE_CHARACTERS = 1 << 20;
@@ -88,7 +91,8 @@ async function propertyNames(source, job) {
 /** @param {Entity} entity @param {Set<string>} known */
 function requireKnown({ properties }, known) {
   for (const name of properties.keys()) {
-    if (!known.has(name)) throw new InputError(`The property ${name} came into the table during the export. Export again.`);
+    if (!known.has(name))
+      throw new InputError(`The property ${name} came into the table during the export. Export again.`);
   }
 }
 
@@ -144,11 +148,12 @@ async function* csvEntities(pieces) {
   /** @type {CsvEntities | null} */
   let columns = null;
   let number = 0;
-  const read = (/** @type {string[][]} */ rows) => rows.flatMap((row) => {
-    if (!columns) return (columns = new CsvEntities(row)), [];
-    number += 1;
-    return [attempt(`Row ${number}`, row, columns.entity.bind(columns))];
-  });
+  const read = (/** @type {string[][]} */ rows) =>
+    rows.flatMap((row) => {
+      if (!columns) return ((columns = new CsvEntities(row)), []);
+      number += 1;
+      return [attempt(`Row ${number}`, row, columns.entity.bind(columns))];
+    });
   for await (const piece of pieces) yield* read(reader.push(piece));
   yield* read(reader.push("", true));
   if (!columns) throw new InputError("The file is empty.");

@@ -38,7 +38,14 @@ class Connection extends EventTarget {
     if (this.token) headers.set("authorization", `Bearer ${this.token}`);
     const limit = AbortSignal.timeout(TIMEOUT_MS);
     const signal = options.signal ? AbortSignal.any([options.signal, limit]) : limit;
-    const response = await this.#fetch(url, { method, headers, body: options.body, signal, cache: "no-store", credentials: "omit" });
+    const response = await this.#fetch(url, {
+      method,
+      headers,
+      body: options.body,
+      signal,
+      cache: "no-store",
+      credentials: "omit",
+    });
     if (response.ok) return response;
     const error = await errorOf(response);
     if (error.status === 401) this.dispatchEvent(new Event("refused"));
@@ -54,7 +61,9 @@ class Connection extends EventTarget {
   /** Sends and reads JSON. @param {string} method @param {string} path @param {unknown} document @param {Options} [options] @returns {Promise<any>} */
   exchange(method, path, document, options = {}) {
     return this.json(method, path, {
-      ...options, body: JSON.stringify(document), headers: { "content-type": "application/json" },
+      ...options,
+      body: JSON.stringify(document),
+      headers: { "content-type": "application/json" },
     });
   }
 
@@ -82,7 +91,10 @@ class Connection extends EventTarget {
   async #watch() {
     while (this.isLost) {
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-      const answer = await fetch(new URL("livez", ROOT), { cache: "no-store", signal: AbortSignal.timeout(RETRY_MS) }).catch(() => null);
+      const answer = await fetch(new URL("livez", ROOT), {
+        cache: "no-store",
+        signal: AbortSignal.timeout(RETRY_MS),
+      }).catch(() => null);
       if (answer?.ok) this.isLost = false;
     }
     this.dispatchEvent(new Event("back"));

@@ -29,7 +29,7 @@ export class CsvReader {
     this.#rest = "";
     if (!this.#delimiter) {
       const end = text.indexOf("\n");
-      if (end < 0 && !isLast) return (this.#rest = text), [];
+      if (end < 0 && !isLast) return ((this.#rest = text), []);
       const header = end < 0 ? text : text.slice(0, end);
       this.#delimiter = mostFrequent(header);
     }
@@ -52,9 +52,9 @@ export class CsvReader {
       this.#isQuoted = this.#wasQuoted = true;
       return at + 1;
     }
-    if (char === this.#delimiter) return this.#endField(), at + 1;
-    if (char === "\n") return this.#endRow(rows), at + 1;
-    if (char === "\r" && text[at + 1] === "\n") return this.#endRow(rows), at + 2;
+    if (char === this.#delimiter) return (this.#endField(), at + 1);
+    if (char === "\n") return (this.#endRow(rows), at + 1);
+    if (char === "\r" && text[at + 1] === "\n") return (this.#endRow(rows), at + 2);
     if (this.#wasQuoted) throw new InputError(`Line ${this.line}: text follows a closing quote.`);
     const stop = this.#plainEnd(text, at + 1);
     this.#field += text.slice(at, stop);
@@ -71,7 +71,7 @@ export class CsvReader {
       for (const char of piece) if (char === "\n") this.line += 1;
       return stop;
     }
-    if (text[at + 1] === '"') return (this.#field += '"'), at + 2;
+    if (text[at + 1] === '"') return ((this.#field += '"'), at + 2);
     this.#isQuoted = false;
     return at + 1;
   }
@@ -139,7 +139,8 @@ export class CsvEntities {
       const told = row[column.typeAt] ?? "";
       column.first ||= told;
       if (KEYS.includes(column.name)) keys[column.name] = text;
-      else if (text !== "" || (told !== "" && told !== "Null")) properties.set(column.name, valueOf(column, text, told));
+      else if (text !== "" || (told !== "" && told !== "Null"))
+        properties.set(column.name, valueOf(column, text, told));
     }
     return { partitionKey: keys.PartitionKey, rowKey: keys.RowKey, timestamp: "", etag: "", properties };
   }

@@ -3,7 +3,11 @@
 const ATTRIBUTES = new Set(["role", "for", "list", "id", "viewBox"]);
 
 /** Makes an element with properties, listeners (`on`) and children. @type {Maker} */
-export const h = (/** @type {string} */ tag, /** @type {Props} */ props = {}, /** @type {(Child | Child[])[]} */ ...children) => {
+export const h = (
+  /** @type {string} */ tag,
+  /** @type {Props} */ props = {},
+  /** @type {(Child | Child[])[]} */ ...children
+) => {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) set(element, name, value);
   element.append(...present(children));
@@ -14,14 +18,17 @@ export const h = (/** @type {string} */ tag, /** @type {Props} */ props = {}, /*
 function set(element, name, value) {
   if (value === undefined || value === null) return;
   if (name === "class") element.className = value;
-  else if (name === "on") for (const [type, listener] of Object.entries(value)) element.addEventListener(type, listener);
+  else if (name === "on")
+    for (const [type, listener] of Object.entries(value)) element.addEventListener(type, listener);
   else if (ATTRIBUTES.has(name) || name.includes("-")) element.setAttribute(name, String(value));
   else Object.assign(element, { [name]: value });
 }
 
 /** @param {(Child | Child[])[]} children @returns {(Node | string)[]} */
 export function present(children) {
-  return /** @type {(Node | string)[]} */ (children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return /** @type {(Node | string)[]} */ (
+    children.flat().filter((child) => child !== null && child !== undefined && child !== false)
+  );
 }
 
 /**

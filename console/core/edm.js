@@ -1,7 +1,16 @@
 // The types of properties. A value is its type and its text; no value ever becomes a number of JavaScript on its way.
 
 /** @type {EdmType[]} */
-export const TYPES = ["Edm.String", "Edm.Int32", "Edm.Int64", "Edm.Double", "Edm.Boolean", "Edm.DateTime", "Edm.Guid", "Edm.Binary"];
+export const TYPES = [
+  "Edm.String",
+  "Edm.Int32",
+  "Edm.Int64",
+  "Edm.Double",
+  "Edm.Boolean",
+  "Edm.DateTime",
+  "Edm.Guid",
+  "Edm.Binary",
+];
 
 /** The type without its prefix. @param {EdmType} type */
 export const shortType = (type) => type.slice("Edm.".length);
@@ -12,7 +21,8 @@ export function typeOf(name) {
   return TYPES.find((type) => shortType(type).toLowerCase() === wanted);
 }
 
-export const isNumber = (/** @type {EdmType} */ type) => type === "Edm.Int32" || type === "Edm.Int64" || type === "Edm.Double";
+export const isNumber = (/** @type {EdmType} */ type) =>
+  type === "Edm.Int32" || type === "Edm.Int64" || type === "Edm.Double";
 
 const INTEGER = /^-?\d{1,20}$/;
 const DOUBLE = /^(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|NaN|-?Infinity)$/;
@@ -30,14 +40,22 @@ function fits(text, bits) {
 /** What is wrong with a text as a value of this type, or "". @param {EdmType} type @param {string} text */
 export function complaint(type, text) {
   switch (type) {
-    case "Edm.String": return text.isWellFormed?.() === false ? "Half of a surrogate pair cannot be stored." : "";
-    case "Edm.Int32": return fits(text, 32n) ? "" : "A whole number from -2147483648 to 2147483647.";
-    case "Edm.Int64": return fits(text, 64n) ? "" : "A whole number from -9223372036854775808 to 9223372036854775807.";
-    case "Edm.Double": return DOUBLE.test(text) ? "" : "A number such as 1.5 or -2E+30, or NaN, Infinity, -Infinity.";
-    case "Edm.Boolean": return text === "true" || text === "false" ? "" : "true or false.";
-    case "Edm.DateTime": return DATE.test(text) ? "" : "A time such as 2026-11-24T21:30:00.1234567Z.";
-    case "Edm.Guid": return GUID.test(text) ? "" : "A GUID such as c9da6455-213d-42c9-9a79-3e9149a57833.";
-    case "Edm.Binary": return BASE64.test(text) ? "" : "Base64, whose length is a multiple of four.";
+    case "Edm.String":
+      return text.isWellFormed?.() === false ? "Half of a surrogate pair cannot be stored." : "";
+    case "Edm.Int32":
+      return fits(text, 32n) ? "" : "A whole number from -2147483648 to 2147483647.";
+    case "Edm.Int64":
+      return fits(text, 64n) ? "" : "A whole number from -9223372036854775808 to 9223372036854775807.";
+    case "Edm.Double":
+      return DOUBLE.test(text) ? "" : "A number such as 1.5 or -2E+30, or NaN, Infinity, -Infinity.";
+    case "Edm.Boolean":
+      return text === "true" || text === "false" ? "" : "true or false.";
+    case "Edm.DateTime":
+      return DATE.test(text) ? "" : "A time such as 2026-11-24T21:30:00.1234567Z.";
+    case "Edm.Guid":
+      return GUID.test(text) ? "" : "A GUID such as c9da6455-213d-42c9-9a79-3e9149a57833.";
+    case "Edm.Binary":
+      return BASE64.test(text) ? "" : "Base64, whose length is a multiple of four.";
   }
 }
 
@@ -53,13 +71,20 @@ export const isAnnotated = (type) => type !== "Edm.String" && type !== "Edm.Bool
 /** A literal in a `$filter`. @param {Value} value */
 export function literalOf({ type, text }) {
   switch (type) {
-    case "Edm.String": return quoted(text);
-    case "Edm.Int64": return `${text}L`;
-    case "Edm.Double": return text.replace("Infinity", "INF").replace(/^(-?\d+)$/, "$1.0");
-    case "Edm.DateTime": return `datetime'${text}'`;
-    case "Edm.Guid": return `guid'${text}'`;
-    case "Edm.Binary": return `X'${hex(text)}'`;
-    default: return text;
+    case "Edm.String":
+      return quoted(text);
+    case "Edm.Int64":
+      return `${text}L`;
+    case "Edm.Double":
+      return text.replace("Infinity", "INF").replace(/^(-?\d+)$/, "$1.0");
+    case "Edm.DateTime":
+      return `datetime'${text}'`;
+    case "Edm.Guid":
+      return `guid'${text}'`;
+    case "Edm.Binary":
+      return `X'${hex(text)}'`;
+    default:
+      return text;
   }
 }
 
@@ -80,8 +105,9 @@ export function compare(a, b) {
 
 /** @param {Value} a @param {Value} b */
 function compareNumbers(a, b) {
-  const [x, y] = a.type !== "Edm.Double" && b.type !== "Edm.Double"
-    ? [BigInt(a.text), BigInt(b.text)]
-    : [Number(a.text), Number(b.text)];
+  const [x, y] =
+    a.type !== "Edm.Double" && b.type !== "Edm.Double"
+      ? [BigInt(a.text), BigInt(b.text)]
+      : [Number(a.text), Number(b.text)];
   return x < y ? -1 : x > y ? 1 : 0;
 }

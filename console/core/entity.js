@@ -19,7 +19,11 @@ export function entityOf(members) {
     return typeof found === "string" ? found : "";
   };
   return {
-    partitionKey: text("PartitionKey"), rowKey: text("RowKey"), timestamp: text("Timestamp"), etag: text("odata.etag"), properties,
+    partitionKey: text("PartitionKey"),
+    rowKey: text("RowKey"),
+    timestamp: text("Timestamp"),
+    etag: text("odata.etag"),
+    properties,
   };
 }
 
@@ -44,7 +48,10 @@ function numberType(name, text) {
 
 /** The JSON that is sent for an entity. @param {Entity} entity */
 export function jsonOfEntity(entity) {
-  const members = [member("PartitionKey", JSON.stringify(entity.partitionKey)), member("RowKey", JSON.stringify(entity.rowKey))];
+  const members = [
+    member("PartitionKey", JSON.stringify(entity.partitionKey)),
+    member("RowKey", JSON.stringify(entity.rowKey)),
+  ];
   return `{${[...members, ...jsonOfProperties(entity.properties)].join(",")}}`;
 }
 

@@ -4,7 +4,13 @@ import { literalOf, quoted } from "./edm.js";
 
 /** @type {[Operator, string][]} */
 export const OPERATORS = [
-  ["eq", "is"], ["ne", "is not"], ["gt", "is above"], ["ge", "is at least"], ["lt", "is below"], ["le", "is at most"], ["begins", "begins with"],
+  ["eq", "is"],
+  ["ne", "is not"],
+  ["gt", "is above"],
+  ["ge", "is at least"],
+  ["lt", "is below"],
+  ["le", "is at most"],
+  ["begins", "begins with"],
 ];
 
 /** @param {Clause[]} clauses @returns {string} `and` binds closer than `or` */

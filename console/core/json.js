@@ -66,12 +66,18 @@ class Parser {
     if (depth > MAX_DEPTH) throw this.wrong();
     this.blank();
     switch (this.text[this.at]) {
-      case '"': return this.string();
-      case "{": return this.object(depth + 1);
-      case "[": return this.array(depth + 1);
-      case "t": return this.expect("true"), true;
-      case "f": return this.expect("false"), false;
-      case "n": return this.expect("null"), null;
+      case '"':
+        return this.string();
+      case "{":
+        return this.object(depth + 1);
+      case "[":
+        return this.array(depth + 1);
+      case "t":
+        return (this.expect("true"), true);
+      case "f":
+        return (this.expect("false"), false);
+      case "n":
+        return (this.expect("null"), null);
     }
     const number = this.match(NUMBER);
     if (number === null) throw this.wrong();
@@ -82,7 +88,7 @@ class Parser {
     const start = this.at;
     this.expect('"');
     const plain = this.match(PLAIN) ?? "";
-    if (this.text[this.at] === '"') return (this.at += 1), plain;
+    if (this.text[this.at] === '"') return ((this.at += 1), plain);
     while (this.text[this.at] === "\\") {
       this.at += 2;
       this.match(PLAIN);
@@ -113,7 +119,8 @@ class Parser {
     const items = [];
     this.expect("[");
     if (this.take("]")) return items;
-    do items.push(this.value(depth)); while (this.take(","));
+    do items.push(this.value(depth));
+    while (this.take(","));
     this.expect("]");
     return items;
   }

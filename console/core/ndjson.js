@@ -34,8 +34,10 @@ function parsed(line) {
 /** @param {Entity} entity */
 export function lineOf(entity) {
   const members = [
-    member("PartitionKey", JSON.stringify(entity.partitionKey)), member("RowKey", JSON.stringify(entity.rowKey)),
-    member("Timestamp", JSON.stringify(entity.timestamp)), ...jsonOfProperties(entity.properties),
+    member("PartitionKey", JSON.stringify(entity.partitionKey)),
+    member("RowKey", JSON.stringify(entity.rowKey)),
+    member("Timestamp", JSON.stringify(entity.timestamp)),
+    ...jsonOfProperties(entity.properties),
   ];
   return `{${members.join(",")}}\n`;
 }

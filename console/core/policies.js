@@ -12,7 +12,9 @@ export async function readPolicies(service, table) {
   return Array.from(document.getElementsByTagName("SignedIdentifier"), (identifier) => {
     const policy = identifier.getElementsByTagName("AccessPolicy")[0] ?? identifier;
     return {
-      id: childText(identifier, "Id"), start: childText(policy, "Start"), expiry: childText(policy, "Expiry"),
+      id: childText(identifier, "Id"),
+      start: childText(policy, "Start"),
+      expiry: childText(policy, "Expiry"),
       permission: childText(policy, "Permission"),
     };
   });

@@ -14,8 +14,10 @@ export const writeProperties = (service, text) => service.writeXml("", QUERY, te
 /** @param {string} text @returns {CorsRule[]} */
 export function rulesOf(text) {
   return Array.from(parseXml(text).getElementsByTagName("CorsRule"), (rule) => ({
-    origins: childText(rule, "AllowedOrigins"), methods: childText(rule, "AllowedMethods"),
-    headers: childText(rule, "AllowedHeaders"), exposed: childText(rule, "ExposedHeaders"),
+    origins: childText(rule, "AllowedOrigins"),
+    methods: childText(rule, "AllowedMethods"),
+    headers: childText(rule, "AllowedHeaders"),
+    exposed: childText(rule, "ExposedHeaders"),
     maxAge: childText(rule, "MaxAgeInSeconds"),
   }));
 }
@@ -49,6 +51,9 @@ export function indented(text) {
 function indent(element, depth) {
   const children = Array.from(element.children);
   if (!children.length) return;
-  element.replaceChildren(...children.flatMap((child) => [`\n${"  ".repeat(depth + 1)}`, child]), `\n${"  ".repeat(depth)}`);
+  element.replaceChildren(
+    ...children.flatMap((child) => [`\n${"  ".repeat(depth + 1)}`, child]),
+    `\n${"  ".repeat(depth)}`,
+  );
   for (const child of children) indent(child, depth + 1);
 }

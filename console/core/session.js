@@ -31,7 +31,9 @@ class Session extends EventTarget {
     this.features = new Set(Object.keys(found.features).filter((name) => found.features[name]));
     this.endpoint = found.tablesEndpoint;
     this.accounts = found.accounts.map((/** @type {any} */ account) => ({
-      name: account.name, isOfSettings: account.origin === "settings", isDisabled: account.disabled,
+      name: account.name,
+      isOfSettings: account.origin === "settings",
+      isDisabled: account.disabled,
     }));
     this.hasMoreAccounts = found.moreAccounts;
     this.dispatchEvent(new Event("change"));

@@ -54,7 +54,11 @@ export class TableService {
   /** How many entities a page has, without reading them. @param {string} table @param {Query} query @param {Token | null} token @param {AbortSignal} [signal] */
   async countPage(table, query, token, signal) {
     const options = { $filter: query.filter, $select: "PartitionKey", ...token };
-    const response = await this.send("GET", `${segment(table)}()`, { query: options, headers: { accept: BARE }, signal });
+    const response = await this.send("GET", `${segment(table)}()`, {
+      query: options,
+      headers: { accept: BARE },
+      signal,
+    });
     const found = await response.json();
     return { count: /** @type {number} */ (found.value.length), next: continuation(response) };
   }
@@ -101,7 +105,11 @@ export class TableService {
   /** Runs a change set; all or nothing. @param {Write[]} writes of one partition, at most 100 @param {AbortSignal} [signal] */
   async batch(writes, signal) {
     const { type, body } = batchBody(this.account, writes);
-    const response = await this.send("POST", "$batch", { body, headers: { "content-type": type, accept: JSON_TYPE }, signal });
+    const response = await this.send("POST", "$batch", {
+      body,
+      headers: { "content-type": type, accept: JSON_TYPE },
+      signal,
+    });
     readBatch(await response.text());
   }
 
@@ -113,7 +121,11 @@ export class TableService {
 
   /** @param {string} path @param {Record<string, string>} query @param {string} body */
   async writeXml(path, query, body) {
-    await this.send("PUT", path, { query, body, headers: { "content-type": "application/xml", accept: "application/xml" } });
+    await this.send("PUT", path, {
+      query,
+      body,
+      headers: { "content-type": "application/xml", accept: "application/xml" },
+    });
   }
 }
 

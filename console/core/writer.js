@@ -59,7 +59,10 @@ export class Writer {
     while (this.#running.size >= PARALLEL) await Promise.race(this.#running.values());
     if (this.#fault) throw this.#fault;
     const running = this.#write(writes).catch((error) => void (this.#fault ??= error));
-    this.#running.set(partition, running.finally(() => this.#running.delete(partition)));
+    this.#running.set(
+      partition,
+      running.finally(() => this.#running.delete(partition)),
+    );
   }
 
   /** Writes a change set, or one after the other if it is refused. @param {Placed[]} writes */

@@ -31,9 +31,22 @@ class EntitiesPane extends View {
   pager = new Pager(this.service, this.table, "", 1000);
   #loading = new AbortController();
 
-  #filter = input({ class: "mono filter", placeholder: "PartitionKey eq 'Jones' and Age gt 30", "aria-label": "Filter", type: "search" });
-  #size = select(SIZES.map((size) => [String(size), count(size)]), "1000", { "aria-label": "Rows of a page", on: { change: () => this.run() } });
-  #grid = Object.assign(new DataGrid(), { isSelectable: true, label: `Entities of ${this.table}`, nameOf: (/** @type {any} */ row) => `${row.partitionKey} / ${row.rowKey}` });
+  #filter = input({
+    class: "mono filter",
+    placeholder: "PartitionKey eq 'Jones' and Age gt 30",
+    "aria-label": "Filter",
+    type: "search",
+  });
+  #size = select(
+    SIZES.map((size) => [String(size), count(size)]),
+    "1000",
+    { "aria-label": "Rows of a page", on: { change: () => this.run() } },
+  );
+  #grid = Object.assign(new DataGrid(), {
+    isSelectable: true,
+    label: `Entities of ${this.table}`,
+    nameOf: (/** @type {any} */ row) => `${row.partitionKey} / ${row.rowKey}`,
+  });
   #cell = new CellBar();
   #state = h("span", { class: "grow", role: "status" });
   #message = h("div", { class: "message" });
@@ -43,12 +56,19 @@ class EntitiesPane extends View {
   #next = button("Next", () => this.load(1), { label: "Next page" });
   #stop = button("Stop", () => this.#loading.abort());
   #forRow = [
-    button("Edit", () => this.edit(), { changes: true }), button("Clone", () => this.add(this.#grid.activeRow), { changes: true }),
+    button("Edit", () => this.edit(), { changes: true }),
+    button("Clone", () => this.add(this.#grid.activeRow), { changes: true }),
   ];
   #deleteSelected = button("Delete selected", () => this.deleteSelected(), { kind: "danger", changes: true });
 
   build() {
-    const trail = h("span", { class: "trail" }, h("a", { href: addressOf("tables", this.route.account) }, "Tables"), h("span", { "aria-hidden": "true" }, "/"), this.table);
+    const trail = h(
+      "span",
+      { class: "trail" },
+      h("a", { href: addressOf("tables", this.route.account) }, "Tables"),
+      h("span", { "aria-hidden": "true" }, "/"),
+      this.table,
+    );
     const toggle = (/** @type {string} */ text, /** @type {HTMLElement} */ part, opened = () => {}) => {
       const control = button(text, () => {
         part.hidden = !part.hidden;
@@ -59,15 +79,41 @@ class EntitiesPane extends View {
       return control;
     };
     return [
-      paneHead(trail,
-        button("Add", () => this.add(null), { kind: "primary", changes: true }), button("Import", () => this.import(), { changes: true }),
-        button("Export", () => askAndExport(this.source)), button("Columns", () => this.chooseColumns()),
-        button("Code", () => showSnippets({ kind: "query", account: this.route.account, table: this.table, filter: this.#filter.value })),
-        button("Delete all found", () => this.deleteFound(), { kind: "danger", changes: true })),
-      h("form", { class: "filter-bar", role: "search", on: { submit: (event) => (event.preventDefault(), this.run()) } },
-        this.#filter, button("Run", () => {}, { kind: "primary", type: "submit" }), toggle("Builder", this.#builder), toggle("Explain", this.#explain, () => this.#explain.open())),
-      this.#builder, this.#explain, this.#message, this.#grid, this.#cell,
-      h("footer", { class: "pane-foot" }, this.#state, this.#stop, this.#forRow, this.#deleteSelected, this.#size, this.#back, this.#next),
+      paneHead(
+        trail,
+        button("Add", () => this.add(null), { kind: "primary", changes: true }),
+        button("Import", () => this.import(), { changes: true }),
+        button("Export", () => askAndExport(this.source)),
+        button("Columns", () => this.chooseColumns()),
+        button("Code", () =>
+          showSnippets({ kind: "query", account: this.route.account, table: this.table, filter: this.#filter.value }),
+        ),
+        button("Delete all found", () => this.deleteFound(), { kind: "danger", changes: true }),
+      ),
+      h(
+        "form",
+        { class: "filter-bar", role: "search", on: { submit: (event) => (event.preventDefault(), this.run()) } },
+        this.#filter,
+        button("Run", () => {}, { kind: "primary", type: "submit" }),
+        toggle("Builder", this.#builder),
+        toggle("Explain", this.#explain, () => this.#explain.open()),
+      ),
+      this.#builder,
+      this.#explain,
+      this.#message,
+      this.#grid,
+      this.#cell,
+      h(
+        "footer",
+        { class: "pane-foot" },
+        this.#state,
+        this.#stop,
+        this.#forRow,
+        this.#deleteSelected,
+        this.#size,
+        this.#back,
+        this.#next,
+      ),
     ];
   }
 
@@ -77,7 +123,9 @@ class EntitiesPane extends View {
     this.#grid.addEventListener("rowopen", () => this.edit());
     this.#grid.addEventListener("rowselect", () => this.#showState());
     this.#grid.addEventListener("rowactive", () => this.#showCell());
-    this.#grid.addEventListener("columnresize", (event) => this.#keep({ widths: /** @type {CustomEvent} */ (event).detail }));
+    this.#grid.addEventListener("columnresize", (event) =>
+      this.#keep({ widths: /** @type {CustomEvent} */ (event).detail }),
+    );
     this.#explain.update("");
     this.run();
   }
@@ -104,12 +152,14 @@ class EntitiesPane extends View {
   /** @param {-1 | 0 | 1} step */
   async load(step) {
     this.#loading.abort();
-    const loading = this.#loading = new AbortController();
+    const loading = (this.#loading = new AbortController());
     const { pager } = this;
     this.#setBusy(true);
     try {
       const signal = AbortSignal.any([loading.signal, this.signal]);
-      await pager.load(step, signal, (rows) => { if (this.#loading === loading) this.#state.textContent = `Loading: ${count(rows)} rows`; });
+      await pager.load(step, signal, (rows) => {
+        if (this.#loading === loading) this.#state.textContent = `Loading: ${count(rows)} rows`;
+      });
       if (this.#loading === loading) this.#show();
     } catch (error) {
       if (this.#loading === loading) this.#failed(error);
@@ -148,10 +198,24 @@ class EntitiesPane extends View {
   }
 
   #nothing() {
-    if (this.pager.filter) return empty("Nothing matches", "No entity matches this filter. Change it, or show all entities.", button("Show all", () => this.use("")));
-    if (this.pager.hasBack) return empty("The end", "There are no more entities.", button("First page", () => this.run()));
-    return empty("No entities yet", "Add the first one, or import a CSV or NDJSON file.",
-      button("Add entity", () => this.add(null), { kind: "primary", changes: true }), button("Import", () => this.import(), { changes: true }));
+    if (this.pager.filter)
+      return empty(
+        "Nothing matches",
+        "No entity matches this filter. Change it, or show all entities.",
+        button("Show all", () => this.use("")),
+      );
+    if (this.pager.hasBack)
+      return empty(
+        "The end",
+        "There are no more entities.",
+        button("First page", () => this.run()),
+      );
+    return empty(
+      "No entities yet",
+      "Add the first one, or import a CSV or NDJSON file.",
+      button("Add entity", () => this.add(null), { kind: "primary", changes: true }),
+      button("Import", () => this.import(), { changes: true }),
+    );
   }
 
   #showState() {

@@ -2,7 +2,14 @@
 
 import { h } from "../core/dom.js";
 import { currentRoute } from "../core/route.js";
-import { indented, MAX_RULES, readProperties, rulesOf, withRules, writeProperties } from "../core/service-properties.js";
+import {
+  indented,
+  MAX_RULES,
+  readProperties,
+  rulesOf,
+  withRules,
+  writeProperties,
+} from "../core/service-properties.js";
 import { session } from "../core/session.js";
 import { TableService } from "../core/table-service.js";
 import { View } from "../core/view.js";
@@ -28,10 +35,30 @@ class ServicePane extends View {
   build() {
     const saveRules = () => this.#save(() => withRules(this.#document.value, /** @type {any} */ (this.#rules.values)));
     return [
-      paneHead("Service properties", button("Read again", () => this.load())), this.#message,
-      h("section", {}, h("h2", {}, "CORS rules"), this.#state, this.#rules, h("div", { class: "actions" }, button("Save rules", saveRules, { kind: "primary", changes: true }))),
-      h("section", {}, h("h2", {}, "The whole document"), field("Service properties (XML)", this.#document),
-        h("div", { class: "actions" }, button("Save document", () => this.#save(() => this.#document.value), { changes: true }))),
+      paneHead(
+        "Service properties",
+        button("Read again", () => this.load()),
+      ),
+      this.#message,
+      h(
+        "section",
+        {},
+        h("h2", {}, "CORS rules"),
+        this.#state,
+        this.#rules,
+        h("div", { class: "actions" }, button("Save rules", saveRules, { kind: "primary", changes: true })),
+      ),
+      h(
+        "section",
+        {},
+        h("h2", {}, "The whole document"),
+        field("Service properties (XML)", this.#document),
+        h(
+          "div",
+          { class: "actions" },
+          button("Save document", () => this.#save(() => this.#document.value), { changes: true }),
+        ),
+      ),
     ];
   }
 
@@ -45,7 +72,9 @@ class ServicePane extends View {
       const rules = rulesOf(text);
       this.#document.value = indented(text);
       this.#rules.values = rules;
-      this.#state.textContent = rules.length ? "Pages of these origins may send requests to this account's tables." : "No rules: pages of other origins cannot use this account. Add a rule to let one in.";
+      this.#state.textContent = rules.length
+        ? "Pages of these origins may send requests to this account's tables."
+        : "No rules: pages of other origins cannot use this account. Add a rule to let one in.";
       this.#message.replaceChildren();
     } catch (error) {
       this.#message.replaceChildren(errorBox(error));

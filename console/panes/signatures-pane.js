@@ -17,9 +17,12 @@ class SignaturesPane extends View {
     builder.addEventListener("built", (event) => inspector.use(/** @type {CustomEvent} */ (event).detail));
     return [
       paneHead("Signatures"),
-      h("div", { class: "halves" },
+      h(
+        "div",
+        { class: "halves" },
         h("section", { class: "card" }, h("h2", {}, "Build a signature"), builder),
-        h("section", { class: "card" }, h("h2", {}, "Why is one refused?"), inspector)),
+        h("section", { class: "card" }, h("h2", {}, "Why is one refused?"), inspector),
+      ),
     ];
   }
 }

@@ -11,15 +11,29 @@ import { confirmByName } from "../parts/modal.js";
 class SnapshotsPane extends View {
   #message = h("div", { class: "message" });
   #list = h("div", { class: "cards" });
-  #account = select([["", "All accounts"], ...session.accounts.map(({ name }) => /** @type {[string, string]} */ ([name, name]))], "");
+  #account = select(
+    [["", "All accounts"], ...session.accounts.map(({ name }) => /** @type {[string, string]} */ ([name, name]))],
+    "",
+  );
 
   build() {
     return [
-      paneHead("Snapshots",
-        button("Take snapshot", () => this.#run("POST", "test/snapshots", "Taken.", this.#query), { kind: "primary", changes: true }),
-        button("Reset", () => this.reset(), { kind: "danger", changes: true })),
-      h("p", { class: "quiet" }, "This server runs in test mode. A reset deletes all tables; a snapshot brings back what was there when it was taken."),
-      field("Accounts", this.#account), this.#message, this.#list,
+      paneHead(
+        "Snapshots",
+        button("Take snapshot", () => this.#run("POST", "test/snapshots", "Taken.", this.#query), {
+          kind: "primary",
+          changes: true,
+        }),
+        button("Reset", () => this.reset(), { kind: "danger", changes: true }),
+      ),
+      h(
+        "p",
+        { class: "quiet" },
+        "This server runs in test mode. A reset deletes all tables; a snapshot brings back what was there when it was taken.",
+      ),
+      field("Accounts", this.#account),
+      this.#message,
+      this.#list,
     ];
   }
 
@@ -35,7 +49,8 @@ class SnapshotsPane extends View {
     try {
       const { snapshots } = await connection.json("GET", "test/snapshots", { signal: this.signal });
       this.#list.replaceChildren(...snapshots.map((/** @type {Snapshot} */ snapshot) => this.#card(snapshot)));
-      if (!snapshots.length) this.#list.append(empty("No snapshots yet", "Take one before a test changes something, and restore it after."));
+      if (!snapshots.length)
+        this.#list.append(empty("No snapshots yet", "Take one before a test changes something, and restore it after."));
     } catch (error) {
       if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
     }
@@ -44,9 +59,25 @@ class SnapshotsPane extends View {
   /** @param {Snapshot} snapshot */
   #card({ name, account, taken }) {
     const path = `test/snapshots/${encodeURIComponent(name)}`;
-    return h("article", { class: "card row" }, h("div", { class: "grow" }, h("h2", { class: "mono" }, name), h("p", { class: "quiet" }, `${account ?? "All accounts"}, ${moment(taken)}`)),
-      button("Restore", () => this.#run("POST", `${path}/restore`, "Restored."), { changes: true, label: `Restore ${name}` }),
-      button("Delete", () => this.#run("DELETE", path, "Deleted."), { kind: "danger", changes: true, label: `Delete ${name}` }));
+    return h(
+      "article",
+      { class: "card row" },
+      h(
+        "div",
+        { class: "grow" },
+        h("h2", { class: "mono" }, name),
+        h("p", { class: "quiet" }, `${account ?? "All accounts"}, ${moment(taken)}`),
+      ),
+      button("Restore", () => this.#run("POST", `${path}/restore`, "Restored."), {
+        changes: true,
+        label: `Restore ${name}`,
+      }),
+      button("Delete", () => this.#run("DELETE", path, "Deleted."), {
+        kind: "danger",
+        changes: true,
+        label: `Delete ${name}`,
+      }),
+    );
   }
 
   /** @param {string} method @param {string} path @param {string} done @param {Record<string, string>} [query] */
@@ -63,7 +94,10 @@ class SnapshotsPane extends View {
   reset() {
     const name = this.#account.value || "all accounts";
     confirmByName({
-      title: "Reset", text: `All tables and service properties of ${name} are deleted.`, name: this.#account.value || "reset", action: "Reset",
+      title: "Reset",
+      text: `All tables and service properties of ${name} are deleted.`,
+      name: this.#account.value || "reset",
+      action: "Reset",
       act: () => this.#run("POST", "test/reset", "Reset.", this.#query),
     });
   }

@@ -21,9 +21,29 @@ const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
 /** @type {Column[]} */
 const COLUMNS = [
   { id: "name", title: "Table", width: 260, text: (row) => row.name, style: () => "key" },
-  { id: "entities", title: "Entities", width: 130, isNumber: true, text: (row) => atLeast(row, count(row.entities)), compare: (a, b) => a.entities - b.entities },
-  { id: "bytes", title: "Size", width: 130, isNumber: true, text: (row) => atLeast(row, bytes(row.bytes)), compare: (a, b) => a.bytes - b.bytes },
-  { id: "created", title: "Created", width: 200, text: (row) => moment(row.created), compare: (a, b) => (a.created < b.created ? -1 : 1) },
+  {
+    id: "entities",
+    title: "Entities",
+    width: 130,
+    isNumber: true,
+    text: (row) => atLeast(row, count(row.entities)),
+    compare: (a, b) => a.entities - b.entities,
+  },
+  {
+    id: "bytes",
+    title: "Size",
+    width: 130,
+    isNumber: true,
+    text: (row) => atLeast(row, bytes(row.bytes)),
+    compare: (a, b) => a.bytes - b.bytes,
+  },
+  {
+    id: "created",
+    title: "Created",
+    width: 200,
+    text: (row) => moment(row.created),
+    compare: (a, b) => (a.created < b.created ? -1 : 1),
+  },
 ];
 
 class TablesPane extends View {
@@ -33,19 +53,34 @@ class TablesPane extends View {
   tables = [];
   #message = h("div", { class: "message" });
   #state = h("span", { class: "grow", role: "status" });
-  #search = input({ type: "search", placeholder: "Find a table", "aria-label": "Find a table", on: { input: () => this.show() } });
-  #grid = Object.assign(new DataGrid(), { isSelectable: true, label: "Tables", nameOf: (/** @type {Table} */ row) => row.name });
+  #search = input({
+    type: "search",
+    placeholder: "Find a table",
+    "aria-label": "Find a table",
+    on: { input: () => this.show() },
+  });
+  #grid = Object.assign(new DataGrid(), {
+    isSelectable: true,
+    label: "Tables",
+    nameOf: (/** @type {Table} */ row) => row.name,
+  });
   #forRow = [
-    button("Open", () => this.open()), button("Policies", () => editPolicies(this.service, this.#grid.activeRow.name)),
+    button("Open", () => this.open()),
+    button("Policies", () => editPolicies(this.service, this.#grid.activeRow.name)),
   ];
   #delete = button("Delete selected", () => this.delete(), { kind: "danger", changes: true });
 
   build() {
     return [
-      paneHead("Tables",
-        button("Create table", () => this.create(), { kind: "primary", changes: true }), button("Import", () => this.import(), { changes: true }),
-        button("Code", () => showSnippets({ kind: "tables", account: this.account }))),
-      h("div", { class: "filter-bar" }, this.#search), this.#message, this.#grid,
+      paneHead(
+        "Tables",
+        button("Create table", () => this.create(), { kind: "primary", changes: true }),
+        button("Import", () => this.import(), { changes: true }),
+        button("Code", () => showSnippets({ kind: "tables", account: this.account })),
+      ),
+      h("div", { class: "filter-bar" }, this.#search),
+      this.#message,
+      this.#grid,
       h("footer", { class: "pane-foot" }, this.#state, this.#forRow, this.#delete),
     ];
   }
@@ -58,8 +93,18 @@ class TablesPane extends View {
   }
 
   async load() {
-    if (!session.hasToken) return this.#tell(empty("This server has no admin token", "Start it with --admin-token to see and change tables here."));
-    if (!this.account) return this.#tell(empty("No account yet", "Tables belong to an account. Add one first.", h("a", { class: "button primary", href: addressOf("accounts") }, "Accounts")));
+    if (!session.hasToken)
+      return this.#tell(
+        empty("This server has no admin token", "Start it with --admin-token to see and change tables here."),
+      );
+    if (!this.account)
+      return this.#tell(
+        empty(
+          "No account yet",
+          "Tables belong to an account. Add one first.",
+          h("a", { class: "button primary", href: addressOf("accounts") }, "Accounts"),
+        ),
+      );
     try {
       await this.#measure();
     } catch (error) {
@@ -80,7 +125,10 @@ class TablesPane extends View {
     const found = [];
     let from = "";
     do {
-      const page = await connection.json("GET", "tables", { query: { account: this.account, from }, signal: this.signal });
+      const page = await connection.json("GET", "tables", {
+        query: { account: this.account, from },
+        signal: this.signal,
+      });
       found.push(...page.tables);
       from = page.next ?? "";
       this.tables = found;
@@ -95,7 +143,14 @@ class TablesPane extends View {
     this.#grid.hidden = shown.length === 0;
     this.#grid.rows = shown;
     this.#showState();
-    if (this.tables.length === 0) this.#tell(empty("No tables yet", "Create the first one, or import a CSV or NDJSON file into a new one.", button("Create table", () => this.create(), { kind: "primary", changes: true })));
+    if (this.tables.length === 0)
+      this.#tell(
+        empty(
+          "No tables yet",
+          "Create the first one, or import a CSV or NDJSON file into a new one.",
+          button("Create table", () => this.create(), { kind: "primary", changes: true }),
+        ),
+      );
     else if (shown.length === 0) this.#tell(empty("No such table", `No table has ${this.#search.value} in its name.`));
   }
 
@@ -115,12 +170,19 @@ class TablesPane extends View {
 
   async create() {
     const name = input({ class: "mono", autofocus: true });
-    const modal = new Modal("Create table", [field("Name", name, "3 to 63 letters and digits; the first one is a letter.")], {
-      action: { text: "Create", act: async () => {
-        await this.service.createTable(name.value.trim());
-        await this.load();
-      } },
-    });
+    const modal = new Modal(
+      "Create table",
+      [field("Name", name, "3 to 63 letters and digits; the first one is a letter.")],
+      {
+        action: {
+          text: "Create",
+          act: async () => {
+            await this.service.createTable(name.value.trim());
+            await this.load();
+          },
+        },
+      },
+    );
     await modal.open().closed;
   }
 
@@ -135,8 +197,12 @@ class TablesPane extends View {
     const modal = confirmByName({
       title: isOne ? "Delete table" : `Delete ${count(names.length)} tables`,
       text: "All their entities are deleted with them. This cannot be undone.",
-      more: h("p", { class: "mono names" }, names.join(", ")), name: isOne ? names[0] : `${names.length} tables`,
-      action: "Delete", act: async () => { isConfirmed = true; },
+      more: h("p", { class: "mono names" }, names.join(", ")),
+      name: isOne ? names[0] : `${names.length} tables`,
+      action: "Delete",
+      act: async () => {
+        isConfirmed = true;
+      },
     });
     await modal.closed;
     if (!isConfirmed) return;

@@ -12,19 +12,38 @@ import { signIn } from "./sign-in.js";
 
 class AppShell extends View {
   top = h("div", { class: "top-state" });
-  lost = h("div", { class: "lost", role: "status", hidden: true }, "The server does not answer. The console tries again every two seconds.");
+  lost = h(
+    "div",
+    { class: "lost", role: "status", hidden: true },
+    "The server does not answer. The console tries again every two seconds.",
+  );
   nav = h("nav", { "aria-label": "Console" });
   main = h("main", { tabIndex: 0 });
 
   build() {
-    const brand = h("a", { class: "brand", href: "#/" }, h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }), "Rowhouse");
-    return [h("header", { class: "top" }, brand, this.top), this.lost, h("div", { class: "frame" }, this.nav, this.main)];
+    const brand = h(
+      "a",
+      { class: "brand", href: "#/" },
+      h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }),
+      "Rowhouse",
+    );
+    return [
+      h("header", { class: "top" }, brand, this.top),
+      this.lost,
+      h("div", { class: "frame" }, this.nav, this.main),
+    ];
   }
 
   start() {
     const { signal } = this;
     addEventListener("hashchange", () => this.show(), { signal });
-    connection.addEventListener("lost", () => { this.lost.hidden = false; }, { signal });
+    connection.addEventListener(
+      "lost",
+      () => {
+        this.lost.hidden = false;
+      },
+      { signal },
+    );
     connection.addEventListener("back", () => this.back(), { signal });
     connection.addEventListener("refused", () => this.ask(), { signal });
     session.addEventListener("change", () => this.update(), { signal });
@@ -78,10 +97,24 @@ class AppShell extends View {
     };
     const shown = PANES.filter((pane) => !pane.within && (pane.isShown?.() ?? true));
     const accounts = /** @type {[string, string][]} */ (session.accounts.map(({ name }) => [name, name]));
-    const chooser = select(accounts, session.account, { "aria-label": "Account", on: { change: () => this.choose(chooser.value) } });
+    const chooser = select(accounts, session.account, {
+      "aria-label": "Account",
+      on: { change: () => this.choose(chooser.value) },
+    });
     this.nav.replaceChildren(
-      h("div", { class: "nav-group" }, h("h2", {}, "Account"), chooser, h("ul", {}, shown.filter((pane) => pane.isOfAccount).map(link))),
-      h("div", { class: "nav-group" }, h("h2", {}, "Server"), h("ul", {}, shown.filter((pane) => !pane.isOfAccount).map(link))),
+      h(
+        "div",
+        { class: "nav-group" },
+        h("h2", {}, "Account"),
+        chooser,
+        h("ul", {}, shown.filter((pane) => pane.isOfAccount).map(link)),
+      ),
+      h(
+        "div",
+        { class: "nav-group" },
+        h("h2", {}, "Server"),
+        h("ul", {}, shown.filter((pane) => !pane.isOfAccount).map(link)),
+      ),
     );
     this.nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
@@ -96,7 +129,8 @@ class AppShell extends View {
   async show() {
     const route = currentRoute();
     const pane = paneOf(route.pane);
-    if (session.accounts.some(({ name }) => name === route.account) && route.account !== session.account) session.account = route.account;
+    if (session.accounts.some(({ name }) => name === route.account) && route.account !== session.account)
+      session.account = route.account;
     this.updateNav();
     document.title = `${route.table || pane.title} · Rowhouse`;
     try {
@@ -104,7 +138,9 @@ class AppShell extends View {
       this.main.replaceChildren(document.createElement(pane.tag));
       this.main.dataset.pane = pane.id;
     } catch {
-      this.main.replaceChildren(errorBox(new Error("This part of the console could not be loaded. Load the page again.")));
+      this.main.replaceChildren(
+        errorBox(new Error("This part of the console could not be loaded. Load the page again.")),
+      );
     }
   }
 }

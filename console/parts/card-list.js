@@ -23,7 +23,8 @@ export class CardList extends View {
   /** The texts of each card. @returns {Record<string, string>[]} */
   get values() {
     return Array.from(this.#cards.children, (card) =>
-      Object.fromEntries(Object.entries(this.#boxes.get(card) ?? {}).map(([name, box]) => [name, box.value.trim()])));
+      Object.fromEntries(Object.entries(this.#boxes.get(card) ?? {}).map(([name, box]) => [name, box.value.trim()])),
+    );
   }
 
   set values(values) {
@@ -34,11 +35,25 @@ export class CardList extends View {
 
   /** @param {Record<string, string>} value */
   add(value) {
-    const boxes = Object.fromEntries(this.fields.map(({ name, placeholder, first }) => [name, input({ class: "mono", placeholder, value: value[name] ?? first ?? "" })]));
+    const boxes = Object.fromEntries(
+      this.fields.map(({ name, placeholder, first }) => [
+        name,
+        input({ class: "mono", placeholder, value: value[name] ?? first ?? "" }),
+      ]),
+    );
     const name = Object.values(value)[0] ?? "";
-    const remove = button("Remove", () => (card.remove(), this.#count()), { kind: "quiet", changes: true, label: `Remove ${this.noun} ${name}`.trim() });
-    const card = h("fieldset", { class: "card columns-4" }, h("legend", { class: "off-screen" }, `${this.noun} ${name}`),
-      this.fields.map(({ name, title, hint }) => field(title, boxes[name], hint)), remove);
+    const remove = button("Remove", () => (card.remove(), this.#count()), {
+      kind: "quiet",
+      changes: true,
+      label: `Remove ${this.noun} ${name}`.trim(),
+    });
+    const card = h(
+      "fieldset",
+      { class: "card columns-4" },
+      h("legend", { class: "off-screen" }, `${this.noun} ${name}`),
+      this.fields.map(({ name, title, hint }) => field(title, boxes[name], hint)),
+      remove,
+    );
     this.#boxes.set(card, boxes);
     this.#cards.append(card);
     this.#count();

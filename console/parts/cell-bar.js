@@ -9,7 +9,13 @@ import { visible } from "./data-grid.js";
 export class CellBar extends View {
   #text = "";
   #name = h("span", { class: "cell-name" });
-  #value = h("span", { class: "cell-value mono", tabIndex: 0, role: "textbox", "aria-readonly": "true", "aria-label": "Value of the cell" });
+  #value = h("span", {
+    class: "cell-value mono",
+    tabIndex: 0,
+    role: "textbox",
+    "aria-readonly": "true",
+    "aria-label": "Value of the cell",
+  });
   #copy = copyButton(() => this.#text, "Copy cell");
 
   build() {

@@ -16,19 +16,43 @@ export async function chooseColumns(names, hidden) {
   const matching = () => names.filter((name) => name.toLowerCase().includes(search.value.toLowerCase()));
   const show = () => {
     const found = matching();
-    list.replaceChildren(...found.slice(0, MAX_LISTED).map((name) => checkbox(name, !off.has(name), (isOn) => (isOn ? off.delete(name) : off.add(name)))));
-    note.textContent = found.length > MAX_LISTED ? `${count(MAX_LISTED)} of ${count(found.length)} columns are listed. Type a part of a name to find others.` : "";
+    list.replaceChildren(
+      ...found
+        .slice(0, MAX_LISTED)
+        .map((name) => checkbox(name, !off.has(name), (isOn) => (isOn ? off.delete(name) : off.add(name)))),
+    );
+    note.textContent =
+      found.length > MAX_LISTED
+        ? `${count(MAX_LISTED)} of ${count(found.length)} columns are listed. Type a part of a name to find others.`
+        : "";
   };
   const all = (/** @type {boolean} */ isOn) => {
     for (const name of matching()) isOn ? off.delete(name) : off.add(name);
     show();
   };
   let isChosen = false;
-  const modal = new Modal("Columns", [
-    field("Find", search),
-    h("div", { class: "actions" }, button("Show all", () => all(true)), button("Hide all", () => all(false))),
-    list, note,
-  ], { action: { text: "Use", act: () => { isChosen = true; } } });
+  const modal = new Modal(
+    "Columns",
+    [
+      field("Find", search),
+      h(
+        "div",
+        { class: "actions" },
+        button("Show all", () => all(true)),
+        button("Hide all", () => all(false)),
+      ),
+      list,
+      note,
+    ],
+    {
+      action: {
+        text: "Use",
+        act: () => {
+          isChosen = true;
+        },
+      },
+    },
+  );
   show();
   modal.open();
   await modal.closed;

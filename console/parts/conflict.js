@@ -31,17 +31,54 @@ export async function resolveConflict(service, table, base, mine) {
 /** @param {Entity} base @param {Entity} mine @param {Entity} theirs @returns {Promise<Map<string, Value>>} */
 async function choose(base, mine, theirs) {
   const names = [...new Set([...mine.properties.keys(), ...theirs.properties.keys()])];
-  const choices = names.map((name) => new Choice(name, base.properties.get(name), mine.properties.get(name), theirs.properties.get(name)));
+  const choices = names.map(
+    (name) => new Choice(name, base.properties.get(name), mine.properties.get(name), theirs.properties.get(name)),
+  );
   const differing = choices.filter(({ isSame }) => !isSame);
   /** @type {Map<string, Value> | null} */
   let chosen = null;
-  const modal = new Modal("Changed by somebody else", [
-    h("p", {}, `Since you opened this entity, it was written at ${theirs.timestamp}. Choose what to keep of each property that differs.`),
-    h("div", { class: "scroll-x" }, h("table", { class: "plain conflict" },
-      h("thead", {}, h("tr", {}, ["Property", "Yours", "On the server"].map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", {}, differing.map((choice) => choice.row())))),
-    differing.length === 0 && h("p", {}, "No property differs."),
-  ], { wide: true, action: { text: "Save this choice", act: () => { chosen = result(choices); } } });
+  const modal = new Modal(
+    "Changed by somebody else",
+    [
+      h(
+        "p",
+        {},
+        `Since you opened this entity, it was written at ${theirs.timestamp}. Choose what to keep of each property that differs.`,
+      ),
+      h(
+        "div",
+        { class: "scroll-x" },
+        h(
+          "table",
+          { class: "plain conflict" },
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ["Property", "Yours", "On the server"].map((text) => h("th", { scope: "col" }, text)),
+            ),
+          ),
+          h(
+            "tbody",
+            {},
+            differing.map((choice) => choice.row()),
+          ),
+        ),
+      ),
+      differing.length === 0 && h("p", {}, "No property differs."),
+    ],
+    {
+      wide: true,
+      action: {
+        text: "Save this choice",
+        act: () => {
+          chosen = result(choices);
+        },
+      },
+    },
+  );
   modal.open();
   await modal.closed;
   if (!chosen) throw new DOMException("The conflict was left as it is.", "AbortError");
@@ -73,16 +110,31 @@ class Choice {
   }
 
   row() {
-    return h("tr", {}, h("th", { scope: "row" }, this.name), this.#side(true, this.mine), this.#side(false, this.theirs));
+    return h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, this.name),
+      this.#side(true, this.mine),
+      this.#side(false, this.theirs),
+    );
   }
 
   /** @param {boolean} isMine @param {Value | undefined} value */
   #side(isMine, value) {
     const radio = h("input", {
-      type: "radio", name: this.#group, checked: this.isMine === isMine, on: { change: () => { this.isMine = isMine; } },
+      type: "radio",
+      name: this.#group,
+      checked: this.isMine === isMine,
+      on: {
+        change: () => {
+          this.isMine = isMine;
+        },
+      },
       "aria-label": `${this.name}: ${isMine ? "yours" : "on the server"}`,
     });
-    const shown = value ? [h("span", { class: "mono" }, visible(value.text)), h("small", {}, shortType(value.type))] : [h("em", {}, "not there")];
+    const shown = value
+      ? [h("span", { class: "mono" }, visible(value.text)), h("small", {}, shortType(value.type))]
+      : [h("em", {}, "not there")];
     return h("td", {}, h("label", { class: "check" }, radio, h("span", {}, shown)));
   }
 }

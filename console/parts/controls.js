@@ -6,10 +6,17 @@ import { session } from "../core/session.js";
 
 /** @param {string} text @param {(event: Event) => void} act @param {ButtonOptions} [options] */
 export function button(text, act, options = {}) {
-  return h("button", {
-    type: options.type ?? "button", class: `button ${options.kind ?? ""} ${options.class ?? ""}`.trim(),
-    hidden: Boolean(options.changes && session.isReadOnly), "aria-label": options.label, on: { click: act },
-  }, text);
+  return h(
+    "button",
+    {
+      type: options.type ?? "button",
+      class: `button ${options.kind ?? ""} ${options.class ?? ""}`.trim(),
+      hidden: Boolean(options.changes && session.isReadOnly),
+      "aria-label": options.label,
+      on: { click: act },
+    },
+    text,
+  );
 }
 
 /** A control with its label above it. @param {string} label @param {HTMLElement} control @param {string} [hint] */
@@ -29,7 +36,11 @@ export function checkbox(label, isChecked, changed) {
 
 /** @param {[string, string][]} options values and texts @param {string} chosen @param {Props} [props] */
 export function select(options, chosen, props = {}) {
-  const element = h("select", props, options.map(([value, text]) => h("option", { value }, text)));
+  const element = h(
+    "select",
+    props,
+    options.map(([value, text]) => h("option", { value }, text)),
+  );
   element.value = chosen;
   return element;
 }
@@ -40,7 +51,12 @@ export const input = (props = {}) => h("input", { type: "text", autocomplete: "o
 /** An error, with the id of the request, by which the log tells more. @param {unknown} error */
 export function errorBox(error) {
   const id = error instanceof RequestError ? error.requestId : "";
-  return h("div", { class: "error", role: "alert" }, h("p", {}, inWords(error)), id && h("p", { class: "request-id" }, "Request ", h("code", {}, id)));
+  return h(
+    "div",
+    { class: "error", role: "alert" },
+    h("p", {}, inWords(error)),
+    id && h("p", { class: "request-id" }, "Request ", h("code", {}, id)),
+  );
 }
 
 /** What is shown where there is nothing yet, and what to do next. @param {string} title @param {string} text @param {...(Node | false)} actions */
@@ -56,17 +72,28 @@ export function paneHead(title, ...actions) {
 /** A text that can be copied. @param {string} label @param {string} text */
 export function copyable(label, text) {
   const box = input({ value: text, readOnly: true, class: "mono" });
-  return h("div", { class: "copyable" }, field(label, box), copyButton(() => text, `Copy ${label}`));
+  return h(
+    "div",
+    { class: "copyable" },
+    field(label, box),
+    copyButton(() => text, `Copy ${label}`),
+  );
 }
 
 /** @param {() => string} text @param {string} [label] */
 export function copyButton(text, label) {
-  return button("Copy", async (event) => {
-    const target = /** @type {HTMLButtonElement} */ (event.currentTarget);
-    const isCopied = await copy(text());
-    target.textContent = isCopied ? "Copied" : "Select it and copy it by hand";
-    setTimeout(() => { target.textContent = "Copy"; }, 1500);
-  }, { label, class: "copy" });
+  return button(
+    "Copy",
+    async (event) => {
+      const target = /** @type {HTMLButtonElement} */ (event.currentTarget);
+      const isCopied = await copy(text());
+      target.textContent = isCopied ? "Copied" : "Select it and copy it by hand";
+      setTimeout(() => {
+        target.textContent = "Copy";
+      }, 1500);
+    },
+    { label, class: "copy" },
+  );
 }
 
 /** @param {string} text @returns {Promise<boolean>} */

@@ -33,7 +33,12 @@ export class DataGrid extends HTMLElement {
 
   #header = h("div", { class: "grid-header", role: "row", "aria-rowindex": 1 });
   #body = h("div", { class: "grid-body", role: "rowgroup" });
-  #scroller = h("div", { class: "grid-scroller", role: "grid", tabIndex: 0 }, h("div", { role: "rowgroup", class: "grid-head-group" }, this.#header), this.#body);
+  #scroller = h(
+    "div",
+    { class: "grid-scroller", role: "grid", tabIndex: 0 },
+    h("div", { role: "rowgroup", class: "grid-head-group" }, this.#header),
+    this.#body,
+  );
 
   connectedCallback() {
     this.replaceChildren(this.#scroller);
@@ -107,7 +112,8 @@ export class DataGrid extends HTMLElement {
   #inOrder() {
     const column = this.#columns.list.find(({ id }) => id === this.sorted?.id);
     if (!column || !this.sorted) return this.#rows;
-    const order = column.compare ?? ((a, b) => (column.text(a) < column.text(b) ? -1 : column.text(a) > column.text(b) ? 1 : 0));
+    const order =
+      column.compare ?? ((a, b) => (column.text(a) < column.text(b) ? -1 : column.text(a) > column.text(b) ? 1 : 0));
     const sign = this.sorted.isDown ? -1 : 1;
     return [...this.#rows].sort((a, b) => sign * order(a, b));
   }
@@ -126,7 +132,10 @@ export class DataGrid extends HTMLElement {
     const first = Math.max(0, Math.floor(scrollTop / ROW_HEIGHT) - OVERSCAN);
     const last = Math.min(this.#shown.length, Math.ceil((scrollTop + clientHeight) / ROW_HEIGHT) + OVERSCAN);
     const columns = this.#columns.between(scrollLeft, scrollLeft + clientWidth);
-    this.#header.replaceChildren(...(this.isSelectable ? [this.#selectAll()] : []), ...columns.map((index) => this.#headerCell(index)));
+    this.#header.replaceChildren(
+      ...(this.isSelectable ? [this.#selectAll()] : []),
+      ...columns.map((index) => this.#headerCell(index)),
+    );
     const rows = [];
     for (let index = first; index < last; index += 1) rows.push(this.#drawRow(index, columns));
     this.#body.replaceChildren(...rows);
@@ -135,8 +144,18 @@ export class DataGrid extends HTMLElement {
 
   #selectAll() {
     const all = this.#shown.length > 0 && this.selected.size === this.#shown.length;
-    const box = h("input", { type: "checkbox", tabIndex: -1, checked: all, "aria-label": "Select all loaded rows", on: { change: () => this.#toggleAll(box.checked) } });
-    return place(h("div", { class: "grid-cell grid-check", role: "columnheader", "aria-colindex": 1 }, box), 0, SELECT_WIDTH);
+    const box = h("input", {
+      type: "checkbox",
+      tabIndex: -1,
+      checked: all,
+      "aria-label": "Select all loaded rows",
+      on: { change: () => this.#toggleAll(box.checked) },
+    });
+    return place(
+      h("div", { class: "grid-cell grid-check", role: "columnheader", "aria-colindex": 1 }, box),
+      0,
+      SELECT_WIDTH,
+    );
   }
 
   /** @param {boolean} isChecked */
@@ -155,14 +174,25 @@ export class DataGrid extends HTMLElement {
     const column = this.#columns.list[index];
     const isSorted = this.sorted?.id === column.id;
     const direction = this.sorted?.isDown ? "descending" : "ascending";
-    const sorter = h("button", { type: "button", tabIndex: -1, title: `Sort by ${column.title}`, on: { click: () => this.sortBy(column.id) } },
-      h("span", { class: "grid-title" }, column.title), column.hint && h("span", { class: "grid-hint" }, column.hint),
-      isSorted && h("span", { class: "grid-sorted", "aria-hidden": "true" }, this.sorted?.isDown ? "▼" : "▲"));
+    const sorter = h(
+      "button",
+      { type: "button", tabIndex: -1, title: `Sort by ${column.title}`, on: { click: () => this.sortBy(column.id) } },
+      h("span", { class: "grid-title" }, column.title),
+      column.hint && h("span", { class: "grid-hint" }, column.hint),
+      isSorted && h("span", { class: "grid-sorted", "aria-hidden": "true" }, this.sorted?.isDown ? "▼" : "▲"),
+    );
     const edge = h("span", { class: "grid-edge", on: { pointerdown: (event) => this.#drag(event, index) } });
-    const cell = h("div", {
-      class: `grid-cell ${column.isNumber ? "number" : ""}`, role: "columnheader", "aria-colindex": index + 1 + this.#offset,
-      "aria-sort": isSorted ? direction : "none",
-    }, sorter, edge);
+    const cell = h(
+      "div",
+      {
+        class: `grid-cell ${column.isNumber ? "number" : ""}`,
+        role: "columnheader",
+        "aria-colindex": index + 1 + this.#offset,
+        "aria-sort": isSorted ? direction : "none",
+      },
+      sorter,
+      edge,
+    );
     return place(cell, this.#columns.left(index), this.#columns.width(index));
   }
 
@@ -187,7 +217,12 @@ export class DataGrid extends HTMLElement {
   #drawRow(index, columns) {
     const row = this.#shown[index];
     const isSelected = this.selected.has(row);
-    const element = h("div", { class: "grid-row", role: "row", "aria-rowindex": index + 2, "aria-selected": this.isSelectable ? isSelected : undefined });
+    const element = h("div", {
+      class: "grid-row",
+      role: "row",
+      "aria-rowindex": index + 2,
+      "aria-selected": this.isSelectable ? isSelected : undefined,
+    });
     element.style.top = `${index * ROW_HEIGHT}px`;
     if (this.isSelectable) element.append(this.#checkCell(row, isSelected));
     element.append(...columns.map((column) => this.#cell(row, index, column)));
@@ -196,17 +231,32 @@ export class DataGrid extends HTMLElement {
 
   /** @param {any} row @param {boolean} isSelected */
   #checkCell(row, isSelected) {
-    const box = h("input", { type: "checkbox", tabIndex: -1, checked: isSelected, "aria-label": `Select ${this.nameOf(row)}` });
-    return place(h("div", { class: "grid-cell grid-check", role: "gridcell", "aria-colindex": 1 }, box), 0, SELECT_WIDTH);
+    const box = h("input", {
+      type: "checkbox",
+      tabIndex: -1,
+      checked: isSelected,
+      "aria-label": `Select ${this.nameOf(row)}`,
+    });
+    return place(
+      h("div", { class: "grid-cell grid-check", role: "gridcell", "aria-colindex": 1 }, box),
+      0,
+      SELECT_WIDTH,
+    );
   }
 
   /** @param {any} row @param {number} index @param {number} at */
   #cell(row, index, at) {
     const column = this.#columns.list[at];
-    const cell = h("div", {
-      class: `grid-cell ${column.isNumber ? "number" : ""} ${column.style?.(row) ?? ""}`, role: "gridcell",
-      id: this.#cellId(index, at), "aria-colindex": at + 1 + this.#offset,
-    }, visible(column.text(row)));
+    const cell = h(
+      "div",
+      {
+        class: `grid-cell ${column.isNumber ? "number" : ""} ${column.style?.(row) ?? ""}`,
+        role: "gridcell",
+        id: this.#cellId(index, at),
+        "aria-colindex": at + 1 + this.#offset,
+      },
+      visible(column.text(row)),
+    );
     return place(cell, this.#columns.left(at), this.#columns.width(at));
   }
 
@@ -257,10 +307,14 @@ export class DataGrid extends HTMLElement {
     const end = this.#columns.list.length - 1;
     /** @type {Record<string, [number, number]>} */
     const moves = {
-      ArrowDown: [this.#row + 1, this.#column], ArrowUp: [this.#row - 1, this.#column],
-      ArrowRight: [this.#row, this.#column + 1], ArrowLeft: [this.#row, this.#column - 1],
-      PageDown: [this.#row + page, this.#column], PageUp: [this.#row - page, this.#column],
-      Home: [isFar ? 0 : this.#row, 0], End: [isFar ? this.#shown.length - 1 : this.#row, end],
+      ArrowDown: [this.#row + 1, this.#column],
+      ArrowUp: [this.#row - 1, this.#column],
+      ArrowRight: [this.#row, this.#column + 1],
+      ArrowLeft: [this.#row, this.#column - 1],
+      PageDown: [this.#row + page, this.#column],
+      PageUp: [this.#row - page, this.#column],
+      Home: [isFar ? 0 : this.#row, 0],
+      End: [isFar ? this.#shown.length - 1 : this.#row, end],
     };
     const move = moves[event.key];
     if (!move || event.altKey) return false;
@@ -330,7 +384,9 @@ function place(cell, left, width) {
 /** A text with signs for the characters that have none. @param {string} text */
 export function visible(text) {
   const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
-  return shown.replace(/[\u0000-\u001f\u007f]/g, (char) => (char === "\u007f" ? "␡" : String.fromCharCode(0x2400 + char.charCodeAt(0))));
+  return shown.replace(/[\u0000-\u001f\u007f]/g, (char) =>
+    char === "\u007f" ? "␡" : String.fromCharCode(0x2400 + char.charCodeAt(0)),
+  );
 }
 
 customElements.define("data-grid", DataGrid);

@@ -32,7 +32,9 @@ export function columnsOf(entities, hidden) {
   const types = typesOf(entities);
   const properties = [...types].map(([name, found]) => propertyColumn(name, [...found]));
   const sample = entities.slice(0, SAMPLED);
-  return [...KEYS, ...properties].filter(({ id }) => !hidden.has(id)).map((column) => ({ ...column, width: widthOf(column, sample) }));
+  return [...KEYS, ...properties]
+    .filter(({ id }) => !hidden.has(id))
+    .map((column) => ({ ...column, width: widthOf(column, sample) }));
 }
 
 /** As wide as its title and its first values need, within limits. @param {Column} column @param {Entity[]} sample */
@@ -44,7 +46,10 @@ function widthOf({ title, hint = "", text }, sample) {
 /** @param {string} name @param {EdmType[]} types @returns {Column} */
 function propertyColumn(name, types) {
   return {
-    id: name, title: name, hint: types.length === 1 ? shortType(types[0]) : "mixed", isNumber: types.every(isNumber),
+    id: name,
+    title: name,
+    hint: types.length === 1 ? shortType(types[0]) : "mixed",
+    isNumber: types.every(isNumber),
     text: (row) => row.properties.get(name)?.text ?? "",
     style: (row) => styleOf(row.properties.get(name)),
     compare: (a, b) => compareProperties(a.properties.get(name), b.properties.get(name)),
@@ -54,7 +59,11 @@ function propertyColumn(name, types) {
 /** @param {Value | undefined} value */
 function styleOf(value) {
   if (!value) return "absent";
-  return value.type === "Edm.String" ? (value.text === "" ? "blank" : "") : `type-${shortType(value.type).toLowerCase()}`;
+  return value.type === "Edm.String"
+    ? value.text === ""
+      ? "blank"
+      : ""
+    : `type-${shortType(value.type).toLowerCase()}`;
 }
 
 /** Entities without the property come last. @param {Value | undefined} a @param {Value | undefined} b */

@@ -21,7 +21,13 @@ export function editEntity(service, table, entity) {
 class Editor {
   #isSaved = false;
   #rows = h("div", { class: "property-rows" });
-  #wayOfSaving = select([["merge", "Merge: write what I changed"], ["replace", "Replace: write all, drop the rest"]], "merge");
+  #wayOfSaving = select(
+    [
+      ["merge", "Merge: write what I changed"],
+      ["replace", "Replace: write all, drop the rest"],
+    ],
+    "merge",
+  );
 
   /** @param {TableService} service @param {string} table @param {Entity | null} entity @param {boolean} isNew */
   constructor(service, table, entity, isNew) {
@@ -37,13 +43,17 @@ class Editor {
   async open() {
     for (const [name, value] of this.entity?.properties ?? []) this.#add(name, value);
     const title = this.isNew ? (this.entity ? "Clone entity" : "Add entity") : "Edit entity";
-    const modal = new Modal(title, [
-      h("div", { class: "columns-2" }, field("PartitionKey", this.partitionKey), field("RowKey", this.rowKey)),
-      !this.isNew && h("p", { class: "quiet" }, `Timestamp ${this.entity?.timestamp} · ETag ${this.entity?.etag}`),
-      this.#rows,
-      button("Add property", () => this.#addNew()),
-      !this.isNew && field("How to save", this.#wayOfSaving),
-    ], { wide: true, action: { text: this.isNew ? "Add" : "Save", act: () => this.#save() } });
+    const modal = new Modal(
+      title,
+      [
+        h("div", { class: "columns-2" }, field("PartitionKey", this.partitionKey), field("RowKey", this.rowKey)),
+        !this.isNew && h("p", { class: "quiet" }, `Timestamp ${this.entity?.timestamp} · ETag ${this.entity?.etag}`),
+        this.#rows,
+        button("Add property", () => this.#addNew()),
+        !this.isNew && field("How to save", this.#wayOfSaving),
+      ],
+      { wide: true, action: { text: this.isNew ? "Add" : "Save", act: () => this.#save() } },
+    );
     this.#rows.addEventListener("remove", (event) => this.#remove(/** @type {PropertyRow} */ (event.target)));
     modal.open();
     if (this.isNew) (this.entity ? this.rowKey : this.partitionKey).focus();
@@ -82,7 +92,11 @@ class Editor {
 
   async #save() {
     const mine = {
-      partitionKey: this.partitionKey.value, rowKey: this.rowKey.value, timestamp: "", etag: this.entity?.etag ?? "", properties: this.#read(),
+      partitionKey: this.partitionKey.value,
+      rowKey: this.rowKey.value,
+      timestamp: "",
+      etag: this.entity?.etag ?? "",
+      properties: this.#read(),
     };
     if (this.isNew) await this.service.insert(this.table, mine);
     else await this.#change(mine);
@@ -98,10 +112,10 @@ class Editor {
       if (changed.length) await this.service.merge(this.table, { ...mine, properties: new Map(changed) });
     } catch (error) {
       if (!(error instanceof RequestError)) throw error;
-      if (error.code === "ResourceNotFound") throw new InputError("Somebody has deleted this entity. To bring it back, clone it.");
+      if (error.code === "ResourceNotFound")
+        throw new InputError("Somebody has deleted this entity. To bring it back, clone it.");
       if (error.code !== "UpdateConditionNotSatisfied") throw error;
       await resolveConflict(this.service, this.table, base, mine);
     }
   }
 }
-

@@ -9,8 +9,12 @@ import { visible } from "./data-grid.js";
 
 /** How each access is judged. @type {Record<string, [string, string]>} */
 const ACCESS = {
-  nothing: ["Nothing", "good"], point: ["Point read", "good"], index: ["Index", "good"], partition: ["One partition", "good"],
-  range: ["Key range", ""], scan: ["Whole table", "warn"],
+  nothing: ["Nothing", "good"],
+  point: ["Point read", "good"],
+  index: ["Index", "good"],
+  partition: ["One partition", "good"],
+  range: ["Key range", ""],
+  scan: ["Whole table", "warn"],
 };
 const PAUSE_MS = 250;
 
@@ -22,7 +26,15 @@ export class ExplainView extends View {
   #answer = h("div", { class: "explanation", role: "status" });
 
   build() {
-    return [this.#answer, h("div", { class: "actions" }, button("Measure", () => this.#ask(true)), h("small", {}, "Runs the first page of the query and says what it cost."))];
+    return [
+      this.#answer,
+      h(
+        "div",
+        { class: "actions" },
+        button("Measure", () => this.#ask(true)),
+        h("small", {}, "Runs the first page of the query and says what it cost."),
+      ),
+    ];
   }
 
   /** Explains another filter, once nobody types any more. @param {string} filter */
@@ -41,10 +53,16 @@ export class ExplainView extends View {
   async #ask(measure) {
     const filter = this.#filter;
     try {
-      const found = await connection.exchange("POST", "explain", { account: this.account, table: this.table, filter: filter || undefined, measure }, { signal: this.signal });
+      const found = await connection.exchange(
+        "POST",
+        "explain",
+        { account: this.account, table: this.table, filter: filter || undefined, measure },
+        { signal: this.signal },
+      );
       if (filter === this.#filter) this.#answer.replaceChildren(...described(found));
     } catch (error) {
-      if (!isCancelled(error) && filter === this.#filter) this.#answer.replaceChildren(h("div", {}, this.#complaint(error)));
+      if (!isCancelled(error) && filter === this.#filter)
+        this.#answer.replaceChildren(h("div", {}, this.#complaint(error)));
     }
   }
 
@@ -62,11 +80,14 @@ function described({ access, index, summary, spans, spanCount, residual, cost })
   if (spanCount > rows.length) rows.push(h("li", {}, `and ${count(spanCount - rows.length)} more`));
   return [
     h("p", {}, h("span", { class: `badge ${kind}` }, title), " ", summary),
-    h("dl", { class: "facts" },
+    h(
+      "dl",
+      { class: "facts" },
       h("div", {}, h("dt", {}, "Keys that are read"), h("dd", {}, h("ul", { class: "spans" }, rows))),
       h("div", {}, h("dt", {}, "Index"), h("dd", {}, index ?? "none")),
       h("div", {}, h("dt", {}, "Compared row by row"), h("dd", { class: "mono" }, residual ?? "nothing")),
-      ...(cost ? costOf(cost) : [])),
+      ...(cost ? costOf(cost) : []),
+    ),
   ];
 }
 

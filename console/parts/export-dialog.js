@@ -8,18 +8,41 @@ import { Modal } from "./modal.js";
 
 /** @param {Source} source */
 export async function askAndExport(source) {
-  const format = select([["ndjson", "NDJSON: a line of JSON for each entity"], ["csv", "CSV, as Storage Explorer has it"]], "ndjson");
+  const format = select(
+    [
+      ["ndjson", "NDJSON: a line of JSON for each entity"],
+      ["csv", "CSV, as Storage Explorer has it"],
+    ],
+    "ndjson",
+  );
   let isChosen = false;
-  const modal = new Modal(`Export ${source.table}`, [
-    h("p", {}, source.filter ? `All entities that match ${source.filter}, on all pages.` : "All entities, on all pages."),
-    field("Format", format, "Both keep all types. CSV reads the table twice, because its columns come first."),
-  ], { action: { text: "Export", act: () => { isChosen = true; } } });
+  const modal = new Modal(
+    `Export ${source.table}`,
+    [
+      h(
+        "p",
+        {},
+        source.filter ? `All entities that match ${source.filter}, on all pages.` : "All entities, on all pages.",
+      ),
+      field("Format", format, "Both keep all types. CSV reads the table twice, because its columns come first."),
+    ],
+    {
+      action: {
+        text: "Export",
+        act: () => {
+          isChosen = true;
+        },
+      },
+    },
+  );
   await modal.open().closed;
   if (!isChosen) return;
   const chosen = /** @type {Format} */ (format.value);
   await runJob(`Export ${source.table}`, {
-    done: "exported", skipped: "looked through for columns",
-    work: async (job) => download(await exported(source, chosen, job), `${source.table}${chosen === "csv" ? ".typed.csv" : ".ndjson"}`),
+    done: "exported",
+    skipped: "looked through for columns",
+    work: async (job) =>
+      download(await exported(source, chosen, job), `${source.table}${chosen === "csv" ? ".typed.csv" : ".ndjson"}`),
   });
 }
 

@@ -16,12 +16,21 @@ export class FilterBuilder extends View {
   #names = h("datalist", { id: "known-properties" });
 
   build() {
-    const actions = h("div", { class: "actions" }, button("Add clause", () => this.#add()), button("Use this filter", () => this.#use(), { kind: "primary" }));
+    const actions = h(
+      "div",
+      { class: "actions" },
+      button("Add clause", () => this.#add()),
+      button("Use this filter", () => this.#use(), { kind: "primary" }),
+    );
     return [this.#names, this.#clauses, this.#wrong, actions];
   }
 
   start() {
-    this.#names.replaceChildren(...["PartitionKey", "RowKey", "Timestamp", ...this.types.keys()].slice(0, 500).map((value) => h("option", { value })));
+    this.#names.replaceChildren(
+      ...["PartitionKey", "RowKey", "Timestamp", ...this.types.keys()]
+        .slice(0, 500)
+        .map((value) => h("option", { value })),
+    );
     if (!this.#clauses.children.length) this.#add();
   }
 
@@ -53,10 +62,27 @@ export class FilterBuilder extends View {
 class FilterClause extends View {
   /** @type {(name: string) => EdmType | undefined} */
   typeOfName = () => undefined;
-  #join = select([["and", "and"], ["or", "or"]], "and", { "aria-label": "And or or", class: "join" });
-  #property = input({ list: "known-properties", class: "mono", placeholder: "Property", "aria-label": "Property", on: { change: () => this.#suggestType() } });
+  #join = select(
+    [
+      ["and", "and"],
+      ["or", "or"],
+    ],
+    "and",
+    { "aria-label": "And or or", class: "join" },
+  );
+  #property = input({
+    list: "known-properties",
+    class: "mono",
+    placeholder: "Property",
+    "aria-label": "Property",
+    on: { change: () => this.#suggestType() },
+  });
   #operator = select(OPERATORS, "eq", { "aria-label": "Comparison", on: { change: () => this.#suggestType() } });
-  #type = select(TYPES.map((type) => [type, shortType(type)]), "Edm.String", { "aria-label": "Type of the value" });
+  #type = select(
+    TYPES.map((type) => [type, shortType(type)]),
+    "Edm.String",
+    { "aria-label": "Type of the value" },
+  );
   #value = input({ class: "mono", placeholder: "Value", "aria-label": "Value" });
 
   build() {
@@ -82,7 +108,8 @@ class FilterClause extends View {
     if (!property) throw new InputError("Each clause needs a property.");
     if (wrong) throw new InputError(`${property}: ${wrong}`);
     const operator = /** @type {Operator} */ (this.#operator.value);
-    if (operator === "begins" && type !== "Edm.String") throw new InputError(`${property}: only strings begin with something.`);
+    if (operator === "begins" && type !== "Edm.String")
+      throw new InputError(`${property}: only strings begin with something.`);
     return { join: this.#join.value === "or" ? "or" : "and", property, operator, value: { type, text } };
   }
 }

@@ -19,14 +19,18 @@ export async function runJob(title, task) {
   const problems = h("ul", { class: "problems" });
   const modal = new Modal(title, [bar, state, problems], { dismiss: "Cancel" });
   const show = () => {
-    if (job.total) Object.assign(bar, { max: job.total, value: Math.min(job.total, job.done + job.skipped + job.failed) });
+    if (job.total)
+      Object.assign(bar, { max: job.total, value: Math.min(job.total, job.done + job.skipped + job.failed) });
     state.textContent = summary(job, task);
   };
   job.addEventListener("progress", show);
   modal.dialog.addEventListener("close", () => job.cancel());
   modal.open();
   show();
-  const outcome = await task.work(job).then(() => "", (error) => (isCancelled(error) ? "Cancelled." : inWords(error)));
+  const outcome = await task.work(job).then(
+    () => "",
+    (error) => (isCancelled(error) ? "Cancelled." : inWords(error)),
+  );
   bar.hidden = true;
   state.textContent = [outcome, `${summary(job, task)}.`].filter(Boolean).join(" ");
   problems.replaceChildren(...job.problems.map((problem) => h("li", {}, problem)));

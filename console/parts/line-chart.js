@@ -31,16 +31,29 @@ export class LineChart extends View {
   #draw() {
     const { title, series, format } = this.picture;
     const now = series.map(({ name, values }) => ({ name, value: values.findLast((value) => value !== null) ?? null }));
-    this.#caption.replaceChildren(h("h2", {}, title), ...now.map(({ name, value }, index) =>
-      h("span", { class: `legend series-${index % 5}` }, name, " ", h("b", {}, value === null ? "–" : format(value)))));
-    this.#drawing.setAttribute("aria-label", `${title}, now: ${now.map(({ name, value }) => `${name} ${value === null ? "none" : format(value)}`).join(", ")}`);
+    this.#caption.replaceChildren(
+      h("h2", {}, title),
+      ...now.map(({ name, value }, index) =>
+        h("span", { class: `legend series-${index % 5}` }, name, " ", h("b", {}, value === null ? "–" : format(value))),
+      ),
+    );
+    this.#drawing.setAttribute(
+      "aria-label",
+      `${title}, now: ${now.map(({ name, value }) => `${name} ${value === null ? "none" : format(value)}`).join(", ")}`,
+    );
     const width = Math.max(200, this.#drawing.clientWidth);
     this.#drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    this.#drawing.replaceChildren(...this.#axes(width), ...series.flatMap((one, index) => this.#line(one, index, width)));
+    this.#drawing.replaceChildren(
+      ...this.#axes(width),
+      ...series.flatMap((one, index) => this.#line(one, index, width)),
+    );
   }
 
   get #top() {
-    const highest = this.picture.series.reduce((most, { values }) => values.reduce((top, value) => Math.max(top ?? 0, value ?? 0), most) ?? 0, 0);
+    const highest = this.picture.series.reduce(
+      (most, { values }) => values.reduce((top, value) => Math.max(top ?? 0, value ?? 0), most) ?? 0,
+      0,
+    );
     const { base = 1 } = this.picture;
     const unit = base > 1 && highest > 0 ? base ** Math.max(0, Math.floor(Math.log(highest) / Math.log(base))) : 1;
     return unit * niceAbove(highest / unit);
@@ -53,13 +66,28 @@ export class LineChart extends View {
       const y = this.#y(this.#top * share);
       return [
         svg("line", { class: "chart-axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }),
-        svg("text", { class: "chart-text", x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, format(this.#top * share)),
+        svg(
+          "text",
+          { class: "chart-text", x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" },
+          format(this.#top * share),
+        ),
       ];
     });
     if (times.length < 2) return lines;
-    const ends = [[0, "start"], [times.length - 1, "end"]];
-    return [...lines, ...ends.map(([index, anchor]) =>
-      svg("text", { class: "chart-text", x: this.#x(Number(index), width), y: HEIGHT - 4, "text-anchor": anchor }, clock(times[Number(index)])))];
+    const ends = [
+      [0, "start"],
+      [times.length - 1, "end"],
+    ];
+    return [
+      ...lines,
+      ...ends.map(([index, anchor]) =>
+        svg(
+          "text",
+          { class: "chart-text", x: this.#x(Number(index), width), y: HEIGHT - 4, "text-anchor": anchor },
+          clock(times[Number(index)]),
+        ),
+      ),
+    ];
   }
 
   /** @param {Series} series @param {number} index @param {number} width */
@@ -70,7 +98,10 @@ export class LineChart extends View {
       // A single point is drawn as a short line.
       if (points.length === 1) points.push(`${(this.#x(run[0], width) + 2).toFixed(1)},${points[0].split(",")[1]}`);
       const [first, last] = [points[0].split(",")[0], points[points.length - 1].split(",")[0]];
-      if (index === 0) group.append(svg("path", { class: "chart-area", d: `M${first},${this.#y(0)}L${points.join("L")}L${last},${this.#y(0)}Z` }));
+      if (index === 0)
+        group.append(
+          svg("path", { class: "chart-area", d: `M${first},${this.#y(0)}L${points.join("L")}L${last},${this.#y(0)}Z` }),
+        );
       group.append(svg("path", { class: "chart-line", d: `M${points.join("L")}` }));
     }
     return [group];

@@ -18,10 +18,17 @@ export class Modal {
     this.submit = action && h("button", { type: "submit", class: `button ${action.kind ?? "primary"}` }, action.text);
     this.dismiss = button(options.dismiss ?? (action ? "Cancel" : "Close"), () => this.dialog.close());
     this.footer.append(...[this.dismiss, this.submit].filter((node) => node !== undefined));
-    const form = h("form", { method: "dialog", noValidate: true, on: { submit: (event) => this.#submit(event) } },
-      h("header", {}, h("h2", { id }, title)), h("div", { class: "modal-body" }, ...content, this.errors), this.footer);
+    const form = h(
+      "form",
+      { method: "dialog", noValidate: true, on: { submit: (event) => this.#submit(event) } },
+      h("header", {}, h("h2", { id }, title)),
+      h("div", { class: "modal-body" }, ...content, this.errors),
+      this.footer,
+    );
     this.dialog = h("dialog", { class: options.wide ? "wide" : "", "aria-labelledby": id }, form);
-    this.closed = new Promise((resolve) => this.dialog.addEventListener("close", () => (this.dialog.remove(), resolve(undefined))));
+    this.closed = new Promise((resolve) =>
+      this.dialog.addEventListener("close", () => (this.dialog.remove(), resolve(undefined))),
+    );
   }
 
   open() {
@@ -63,8 +70,12 @@ export class Modal {
  */
 export function confirmByName({ title, text, name, action, act, more }) {
   const typed = input({ class: "mono", autofocus: true });
-  const modal = new Modal(title, [h("p", {}, text), more ?? null, field(`Type ${name} to go on`, typed)], { action: { text: action, kind: "danger", act } });
-  const check = () => { if (modal.submit) modal.submit.disabled = typed.value !== name; };
+  const modal = new Modal(title, [h("p", {}, text), more ?? null, field(`Type ${name} to go on`, typed)], {
+    action: { text: action, kind: "danger", act },
+  });
+  const check = () => {
+    if (modal.submit) modal.submit.disabled = typed.value !== name;
+  };
   typed.addEventListener("input", check);
   check();
   return modal.open();

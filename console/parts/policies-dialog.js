@@ -17,9 +17,16 @@ const FIELDS = [
 /** @param {TableService} service @param {string} table */
 export async function editPolicies(service, table) {
   const list = Object.assign(new CardList(), { fields: FIELDS, max: MAX_POLICIES, noun: "policy" });
-  const modal = new Modal(`Policies of ${table}`, [
-    h("p", {}, "A signature that names a policy ends when the policy does. A table has up to five."), list,
-  ], { wide: true, action: session.isReadOnly ? undefined : { text: "Save", act: () => writePolicies(service, table, /** @type {any} */ (list.values)) } });
+  const modal = new Modal(
+    `Policies of ${table}`,
+    [h("p", {}, "A signature that names a policy ends when the policy does. A table has up to five."), list],
+    {
+      wide: true,
+      action: session.isReadOnly
+        ? undefined
+        : { text: "Save", act: () => writePolicies(service, table, /** @type {any} */ (list.values)) },
+    },
+  );
   modal.open();
   try {
     list.values = await readPolicies(service, table);

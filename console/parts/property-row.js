@@ -18,7 +18,11 @@ export class PropertyRow extends View {
   #touched = false;
   #escaped = checkbox("escapes", false, () => this.#toggleEscapes());
   #name = input({ class: "mono", "aria-label": "Property name", placeholder: "Name" });
-  #type = select(TYPES.map((type) => [type, shortType(type)]), "Edm.String", { "aria-label": "Type", on: { change: () => this.#changeType() } });
+  #type = select(
+    TYPES.map((type) => [type, shortType(type)]),
+    "Edm.String",
+    { "aria-label": "Type", on: { change: () => this.#changeType() } },
+  );
   /** @type {HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement} */
   #control = input();
   #slot = h("div", { class: "property-value" });
@@ -30,7 +34,10 @@ export class PropertyRow extends View {
     this.#type.value = this.value.type;
     this.#isEscaped = this.value.type === "Edm.String" && NEEDS_ESCAPES.test(this.value.text);
     this.#fill(this.value.text);
-    const remove = button("Remove", () => this.dispatchEvent(new CustomEvent("remove", { bubbles: true })), { kind: "quiet", label: `Remove ${this.name || "this property"}` });
+    const remove = button("Remove", () => this.dispatchEvent(new CustomEvent("remove", { bubbles: true })), {
+      kind: "quiet",
+      label: `Remove ${this.name || "this property"}`,
+    });
     return [this.#name, this.#type, h("div", {}, this.#slot, this.#wrong), this.#escaped, remove];
   }
 
@@ -55,9 +62,27 @@ export class PropertyRow extends View {
   #fill(text) {
     const type = this.#chosen;
     const shown = this.#isEscaped ? JSON.stringify(text).slice(1, -1) : text;
-    const touch = { on: { input: () => this.#touch(), change: () => this.#touch() }, "aria-label": `Value of ${this.name || "the new property"}`, "aria-describedby": this.#wrong.id };
-    if (type === "Edm.Boolean") this.#control = select([["true", "true"], ["false", "false"]], shown === "true" ? "true" : "false", touch);
-    else if (type === "Edm.String") this.#control = h("textarea", { ...touch, value: shown, spellcheck: false, rows: Math.min(8, Math.max(1, shown.split("\n").length, Math.ceil(shown.length / 60))) });
+    const touch = {
+      on: { input: () => this.#touch(), change: () => this.#touch() },
+      "aria-label": `Value of ${this.name || "the new property"}`,
+      "aria-describedby": this.#wrong.id,
+    };
+    if (type === "Edm.Boolean")
+      this.#control = select(
+        [
+          ["true", "true"],
+          ["false", "false"],
+        ],
+        shown === "true" ? "true" : "false",
+        touch,
+      );
+    else if (type === "Edm.String")
+      this.#control = h("textarea", {
+        ...touch,
+        value: shown,
+        spellcheck: false,
+        rows: Math.min(8, Math.max(1, shown.split("\n").length, Math.ceil(shown.length / 60))),
+      });
     else this.#control = input({ ...touch, value: shown, class: "mono" });
     this.#escaped.hidden = type !== "Edm.String";
     this.#slot.replaceChildren(this.#control);

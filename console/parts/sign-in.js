@@ -15,13 +15,26 @@ export async function signIn() {
   isOpen = true;
   let isAccepted = false;
   const token = input({ type: "password", name: "token", autofocus: true, class: "mono" });
-  const modal = new Modal("Sign in", [
-    h("p", {}, "The console needs the admin token of this server."),
-    field("Admin token", token, "The server's --admin-token (ROWHOUSE_ADMIN_TOKEN). It is kept in this tab until you close it."),
-  ], { action: { text: "Sign in", act: async () => {
-    await tryToken(token.value.trim());
-    isAccepted = true;
-  } } });
+  const modal = new Modal(
+    "Sign in",
+    [
+      h("p", {}, "The console needs the admin token of this server."),
+      field(
+        "Admin token",
+        token,
+        "The server's --admin-token (ROWHOUSE_ADMIN_TOKEN). It is kept in this tab until you close it.",
+      ),
+    ],
+    {
+      action: {
+        text: "Sign in",
+        act: async () => {
+          await tryToken(token.value.trim());
+          isAccepted = true;
+        },
+      },
+    },
+  );
   modal.dismiss.hidden = true;
   modal.dialog.addEventListener("cancel", (event) => event.preventDefault());
   modal.open();
@@ -38,7 +51,8 @@ async function tryToken(token) {
     await session.load();
   } catch (error) {
     connection.token = "";
-    if (error instanceof RequestError && error.status === 401) throw new RequestError(401, error.code, "That is not the token of this server.", error.requestId);
+    if (error instanceof RequestError && error.status === 401)
+      throw new RequestError(401, error.code, "That is not the token of this server.", error.requestId);
     throw error;
   }
 }

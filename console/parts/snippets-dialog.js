@@ -12,7 +12,11 @@ const CHOSEN = "rowhouse-language";
 export function showSnippets(shown) {
   const chosen = localStorage.getItem(CHOSEN) ?? "";
   const first = LANGUAGES.some(({ id }) => id === chosen) ? chosen : LANGUAGES[0].id;
-  const language = select(LANGUAGES.map(({ id, title }) => [id, title]), first, { on: { change: () => show() } });
+  const language = select(
+    LANGUAGES.map(({ id, title }) => [id, title]),
+    first,
+    { on: { change: () => show() } },
+  );
   const code = h("code", {});
   const pre = h("pre", { tabIndex: 0, "aria-label": "Code" }, code);
   const show = () => {
@@ -21,8 +25,18 @@ export function showSnippets(shown) {
     code.textContent = found.write(shown, session.endpoint);
   };
   show();
-  new Modal("Code", [
-    field("SDK", language), pre, h("div", { class: "actions" }, copyButton(() => code.textContent ?? "", "Copy the code")),
-    h("p", { class: "quiet" }, "TABLES_KEY is a key of the account; the console does not know it."),
-  ], { wide: true }).open();
+  new Modal(
+    "Code",
+    [
+      field("SDK", language),
+      pre,
+      h(
+        "div",
+        { class: "actions" },
+        copyButton(() => code.textContent ?? "", "Copy the code"),
+      ),
+      h("p", { class: "quiet" }, "TABLES_KEY is a key of the account; the console does not know it."),
+    ],
+    { wide: true },
+  ).open();
 }

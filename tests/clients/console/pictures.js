@@ -23,8 +23,14 @@ async function makeTable(name, count, make) {
 }
 
 const house = (index, city) => ({
-  Name: `${city} House ${index + 1}`, Rooms: 3 + ((index * 7) % 5), "Price@odata.type": "Edm.Double", Price: 181500 + ((index * 7919) % 400) * 1250.5,
-  Sold: index % 3 === 0, "Listed@odata.type": "Edm.DateTime", Listed: `2026-0${1 + (index % 9)}-1${index % 10}T09:30:00Z`, ...(index % 4 ? {} : { Note: "corner plot" }),
+  Name: `${city} House ${index + 1}`,
+  Rooms: 3 + ((index * 7) % 5),
+  "Price@odata.type": "Edm.Double",
+  Price: 181500 + ((index * 7919) % 400) * 1250.5,
+  Sold: index % 3 === 0,
+  "Listed@odata.type": "Edm.DateTime",
+  Listed: `2026-0${1 + (index % 9)}-1${index % 10}T09:30:00Z`,
+  ...(index % 4 ? {} : { Note: "corner plot" }),
 });
 
 async function open(hash, { scheme = "light", height = 640 } = {}) {
@@ -56,7 +62,10 @@ async function conflict() {
   await page.getByRole("gridcell", { name: "Bath House 1", exact: true }).dblclick();
   await page.getByLabel("Value of Rooms").fill("6");
   await page.getByLabel("Value of Note").fill("corner plot, garden");
-  await server.send("PATCH", "Houses(PartitionKey='Bath',RowKey='0000000')", { headers: { "if-match": "*" }, body: '{"Sold":false,"Note":"under offer"}' });
+  await server.send("PATCH", "Houses(PartitionKey='Bath',RowKey='0000000')", {
+    headers: { "if-match": "*" },
+    body: '{"Sold":false,"Note":"under offer"}',
+  });
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("dialog", { name: "Changed by somebody else" }).waitFor();
   await shoot(page, "console-conflict");
@@ -64,13 +73,18 @@ async function conflict() {
 
 /** Some clients' work, more of it now and then, with an error here and there. */
 async function load(until) {
-  const ask = (path) => fetch(`${server.admin}/service/acme/${path}`, { headers: { authorization: `Bearer ${TOKEN}` } }).then((answer) => answer.arrayBuffer());
+  const ask = (path) =>
+    fetch(`${server.admin}/service/acme/${path}`, { headers: { authorization: `Bearer ${TOKEN}` } }).then((answer) =>
+      answer.arrayBuffer(),
+    );
   while (Date.now() < until) {
     const row = String(Math.floor(Math.random() * 400)).padStart(7, "0");
     await ask(`Houses(PartitionKey='Bath',RowKey='${row}')`);
     if (Math.random() < 0.05) await ask("Missing()");
     if (Math.random() < 0.02) await ask("Orders()?$top=500");
-    await new Promise((resolve) => setTimeout(resolve, 20 + 60 * Math.random() * (1.2 + Math.sin(Date.now() / 40_000))));
+    await new Promise((resolve) =>
+      setTimeout(resolve, 20 + 60 * Math.random() * (1.2 + Math.sin(Date.now() / 40_000))),
+    );
   }
 }
 

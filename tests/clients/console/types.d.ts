@@ -13,14 +13,20 @@ interface Account {
 }
 
 /** closes the dialog unless it throws */
-type Action = { text: string, kind?: "primary" | "danger", act: () => Promise<unknown> | unknown };
+type Action = { text: string; kind?: "primary" | "danger"; act: () => Promise<unknown> | unknown };
 
 /** `changes`: hidden where the server is read-only */
-type ButtonOptions = { kind?: "primary" | "danger" | "quiet", changes?: boolean, label?: string, class?: string, type?: "button" | "submit" };
+type ButtonOptions = {
+  kind?: "primary" | "danger" | "quiet";
+  changes?: boolean;
+  label?: string;
+  class?: string;
+  type?: "button" | "submit";
+};
 
 type Child = Node | string | null | undefined | false;
 
-type Clause = { join: "and" | "or", property: string, operator: Operator, value: Value };
+type Clause = { join: "and" | "or"; property: string; operator: Operator; value: Value };
 
 interface Column {
   id: string;
@@ -37,11 +43,18 @@ interface Column {
   compare?: (a: any, b: any) => number;
 }
 
-type CorsRule = { origins: string, methods: string, headers: string, exposed: string, maxAge: string };
+type CorsRule = { origins: string; methods: string; headers: string; exposed: string; maxAge: string };
 
-type Cost = { rowsReturned: number, rowsLookedAt: number, rowsLookedAtIsExact: boolean, milliseconds: number, more: boolean };
+type Cost = {
+  rowsReturned: number;
+  rowsLookedAt: number;
+  rowsLookedAtIsExact: boolean;
+  milliseconds: number;
+  more: boolean;
+};
 
-type EdmType = "Edm.String" | "Edm.Int32" | "Edm.Int64" | "Edm.Double" | "Edm.Boolean" | "Edm.DateTime" | "Edm.Guid" | "Edm.Binary";
+type EdmType =
+  "Edm.String" | "Edm.Int32" | "Edm.Int64" | "Edm.Double" | "Edm.Boolean" | "Edm.DateTime" | "Edm.Guid" | "Edm.Binary";
 
 interface Entity {
   partitionKey: string;
@@ -52,27 +65,47 @@ interface Entity {
   properties: Map<string, Value>;
 }
 
-type Explanation = { access: string, index: string | null, summary: string, spans: Span[], spanCount: number, residual: string | null, cost?: Cost };
+type Explanation = {
+  access: string;
+  index: string | null;
+  summary: string;
+  spans: Span[];
+  spanCount: number;
+  residual: string | null;
+  cost?: Cost;
+};
 
 type Format = "csv" | "ndjson";
 
-type Inspection = { kind: string, fields: { name: string, value: string, meaning: string }[], stringToSign: string, signedBy: number | null, valid: boolean, problems: Problem[], action?: { name: string, allowed: boolean, code?: string, message?: string } };
+type Inspection = {
+  kind: string;
+  fields: { name: string; value: string; meaning: string }[];
+  stringToSign: string;
+  signedBy: number | null;
+  valid: boolean;
+  problems: Problem[];
+  action?: { name: string; allowed: boolean; code?: string; message?: string };
+};
 
 /** its values are JSON values */
 type JsonObject = Map<string, any>;
 
 type JsonValue = string | boolean | null | JsonNumber | any[] | JsonObject;
 
-type Key = { partitionKey: string, rowKey: string };
+type Key = { partitionKey: string; rowKey: string };
 
 /** `replace` and `merge` insert what is not there */
 type Kind = "insert" | "replace" | "merge" | "delete";
 
-type Language = { id: string, title: string, write: (shown: Shown, endpoint: string) => string };
+type Language = { id: string; title: string; write: (shown: Shown, endpoint: string) => string };
 
 type Maker = {
-  <K extends keyof HTMLElementTagNameMap>(tag: K, props?: Props, ...children: (Child | Child[])[]): HTMLElementTagNameMap[K],
-  (tag: string, props?: Props, ...children: (Child | Child[])[]): HTMLElement,
+  <K extends keyof HTMLElementTagNameMap>(
+    tag: K,
+    props?: Props,
+    ...children: (Child | Child[])[]
+  ): HTMLElementTagNameMap[K];
+  (tag: string, props?: Props, ...children: (Child | Child[])[]): HTMLElement;
 };
 
 /** what happens with entities that exist: they stay, are replaced, or merged */
@@ -120,16 +153,23 @@ interface Picture {
 /** `place` says in messages which one it was */
 type Placed = Write & { place: string };
 
-type Point = { time: string, requests: number, errors: { client: number, server: number }, p50: number | null, p99: number | null, storeMilliseconds: number | null };
+type Point = {
+  time: string;
+  requests: number;
+  errors: { client: number; server: number };
+  p50: number | null;
+  p99: number | null;
+  storeMilliseconds: number | null;
+};
 
-type Policy = { id: string, start: string, expiry: string, permission: string };
+type Policy = { id: string; start: string; expiry: string; permission: string };
 
-type Preferences = { hidden: string[], widths: Record<string, number> };
+type Preferences = { hidden: string[]; widths: Record<string, number> };
 
-type Problem = { code: string, message: string };
+type Problem = { code: string; message: string };
 
 /** Names with a dash, and those of `ATTRIBUTES`, are attributes; all others are properties. */
-type Props = { class?: string, on?: Record<string, (event: any) => void>, [name: string]: any };
+type Props = { class?: string; on?: Record<string, (event: any) => void>; [name: string]: any };
 
 interface Query {
   filter?: string;
@@ -137,9 +177,9 @@ interface Query {
   top?: number;
 }
 
-type Read = { place: string, entity?: Entity, error?: unknown };
+type Read = { place: string; entity?: Entity; error?: unknown };
 
-type Route = { pane: string, account: string, table: string };
+type Route = { pane: string; account: string; table: string };
 
 interface Series {
   name: string;
@@ -147,27 +187,37 @@ interface Series {
   values: (number | null)[];
 }
 
-type Shown = { kind: "tables" | "query", account: string, table?: string, filter?: string };
+type Shown = { kind: "tables" | "query"; account: string; table?: string; filter?: string };
 
-type Snapshot = { name: string, account: string | null, taken: string };
+type Snapshot = { name: string; account: string | null; taken: string };
 
-type Source = { service: TableService, table: string, filter: string };
+type Source = { service: TableService; table: string; filter: string };
 
-type Span = { from: Key, to: Key | null, words?: string };
+type Span = { from: Key; to: Key | null; words?: string };
 
-type StoredAccount = { name: string, disabled: boolean, created: string, rotated: string[], requestsPerSecond: number | null };
+type StoredAccount = {
+  name: string;
+  disabled: boolean;
+  created: string;
+  rotated: string[];
+  requestsPerSecond: number | null;
+};
 
 /** as `/tables` measures it */
-type Table = { name: string, created: string, entities: number, bytes: number, complete: boolean };
+type Table = { name: string; created: string; entities: number; bytes: number; complete: boolean };
 
-type TableHistory = { account: string, table: string, points: { time: string, entities: number, bytes: number, complete: boolean }[] };
+type TableHistory = {
+  account: string;
+  table: string;
+  points: { time: string; entities: number; bytes: number; complete: boolean }[];
+};
 
 /** where the next page begins: query options */
 type Token = Record<string, string>;
 
-type Value = { readonly type: EdmType, readonly text: string };
+type Value = { readonly type: EdmType; readonly text: string };
 
-type Write = { kind: Kind, table: string, entity: Entity };
+type Write = { kind: Kind; table: string; entity: Entity };
 
 interface CardField {
   name: string;

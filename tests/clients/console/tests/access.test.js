@@ -15,7 +15,8 @@ async function findings(page) {
   // By the debugger's way, which the page's policy does not forbid.
   await page.evaluate(AXE);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-  return violations.filter(({ impact }) => impact === "serious" || impact === "critical")
+  return violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target).join(", ")}`);
 }
 
@@ -23,19 +24,36 @@ async function findings(page) {
 async function sample() {
   const table = await our.server.table();
   const cities = ["Bath", "Bristol", "Cardiff", "Leeds", "York"];
-  await our.server.fill(table, 60, (index) => ({
-    Name: `House ${index + 1}`, City: cities[index % 5], Rooms: 3 + (index % 4), "Price@odata.type": "Edm.Double", Price: (181.5 + index * 7.25) * 1000,
-    Sold: index % 3 === 0, "Listed@odata.type": "Edm.DateTime", Listed: `2026-0${1 + (index % 9)}-1${index % 10}T09:30:00Z`, ...(index % 4 ? {} : { Note: "corner plot" }),
-  }), "Terrace");
+  await our.server.fill(
+    table,
+    60,
+    (index) => ({
+      Name: `House ${index + 1}`,
+      City: cities[index % 5],
+      Rooms: 3 + (index % 4),
+      "Price@odata.type": "Edm.Double",
+      Price: (181.5 + index * 7.25) * 1000,
+      Sold: index % 3 === 0,
+      "Listed@odata.type": "Edm.DateTime",
+      Listed: `2026-0${1 + (index % 9)}-1${index % 10}T09:30:00Z`,
+      ...(index % 4 ? {} : { Note: "corner plot" }),
+    }),
+    "Terrace",
+  );
   return table;
 }
 
 test("axe finds nothing serious in any pane, in light and dark, wide and narrow", async () => {
   const table = await sample();
-  for (const [width, scheme] of [[1280, "light"], [400, "dark"]]) {
+  for (const [width, scheme] of [
+    [1280, "light"],
+    [400, "dark"],
+  ]) {
     const page = await open(our, "", { width, scheme });
     for (const pane of PANES) {
-      await page.goto(`${our.server.admin}/console/#/${pane}/${our.server.account}/${pane === "entities" ? table : ""}`);
+      await page.goto(
+        `${our.server.admin}/console/#/${pane}/${our.server.account}/${pane === "entities" ? table : ""}`,
+      );
       await page.locator(`main[data-pane=${pane}]`).waitFor();
       await page.waitForLoadState("networkidle");
       assert.deepEqual(await findings(page), [], `${pane}, ${width}, ${scheme}`);
@@ -59,7 +77,9 @@ test("axe finds nothing serious in dialogs", async () => {
 });
 
 test("a table is opened, walked through, selected and edited by keyboard", async () => {
-  const table = await our.server.table(["1", "2", "3"].map((RowKey) => ({ PartitionKey: "p", RowKey, A: Number(RowKey) })));
+  const table = await our.server.table(
+    ["1", "2", "3"].map((RowKey) => ({ PartitionKey: "p", RowKey, A: Number(RowKey) })),
+  );
   const page = await open(our, `#/tables/${our.server.account}`);
   await page.getByLabel("Find a table").fill(table);
   await page.keyboard.press("Tab");
@@ -91,7 +111,11 @@ test("a narrow window needs no sideways scrolling", async () => {
     await page.goto(`${our.server.admin}/console/#/${pane}/${our.server.account}/${pane === "entities" ? table : ""}`);
     await page.locator(`main[data-pane=${pane}]`).waitFor();
     await page.waitForLoadState("networkidle");
-    const tooWide = await page.evaluate(() => [document.documentElement, document.querySelector("main")].some((element) => element.scrollWidth > element.clientWidth));
+    const tooWide = await page.evaluate(() =>
+      [document.documentElement, document.querySelector("main")].some(
+        (element) => element.scrollWidth > element.clientWidth,
+      ),
+    );
     assert.equal(tooWide, false, pane);
   }
 });

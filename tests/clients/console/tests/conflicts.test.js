@@ -34,7 +34,10 @@ test("the second one sees both versions, and chooses for each property", async (
   await conflict.getByLabel("B: on the server").check();
   await conflict.getByRole("button", { name: "Save this choice" }).click();
   await second.getByRole("dialog").waitFor({ state: "detached" });
-  await eventually(async () => (await our.server.entities(table)).map(({ A, B, C, D }) => [A, B, C, D]), [["first", "first", "second", "d"]]);
+  await eventually(
+    async () => (await our.server.entities(table)).map(({ A, B, C, D }) => [A, B, C, D]),
+    [["first", "first", "second", "d"]],
+  );
 });
 
 test("a conflict that is left changes nothing, and keeps the editor", async () => {
@@ -44,7 +47,10 @@ test("a conflict that is left changes nothing, and keeps the editor", async () =
   await edit(first, { A: "first" });
   await save(first);
   await second.getByRole("button", { name: "Save" }).click();
-  await second.getByRole("dialog", { name: "Changed by somebody else" }).getByRole("button", { name: "Cancel" }).click();
+  await second
+    .getByRole("dialog", { name: "Changed by somebody else" })
+    .getByRole("button", { name: "Cancel" })
+    .click();
   assert.equal(await second.getByLabel("Value of A").inputValue(), "second");
   assert.equal((await our.server.entities(table))[0].A, "first");
 });
@@ -60,14 +66,23 @@ test("an entity that somebody deleted is not brought back by saving", async () =
 });
 
 test("a selection that was changed meanwhile is left alone", async () => {
-  const table = await our.server.table([{ PartitionKey: "p", RowKey: "1" }, { PartitionKey: "p", RowKey: "2" }, { PartitionKey: "p", RowKey: "3" }]);
+  const table = await our.server.table([
+    { PartitionKey: "p", RowKey: "1" },
+    { PartitionKey: "p", RowKey: "2" },
+    { PartitionKey: "p", RowKey: "3" },
+  ]);
   const page = await openTable(our, table);
   await page.getByLabel("Select all loaded rows").click();
-  await our.server.send("PUT", `${table}(PartitionKey='p',RowKey='2')`, { body: '{"PartitionKey":"p","RowKey":"2","New":1}' });
+  await our.server.send("PUT", `${table}(PartitionKey='p',RowKey='2')`, {
+    body: '{"PartitionKey":"p","RowKey":"2","New":1}',
+  });
   await our.server.send("DELETE", `${table}(PartitionKey='p',RowKey='3')`, { headers: { "if-match": "*" } });
   await page.getByRole("button", { name: "Delete selected" }).click();
   await page.getByLabel(`Type ${table} to go on`).fill(table);
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByText("1 deleted, 2 left alone, because they were changed or deleted meanwhile.").waitFor();
-  assert.deepEqual((await our.server.entities(table)).map(({ RowKey, New }) => [RowKey, New]), [["2", 1]]);
+  assert.deepEqual(
+    (await our.server.entities(table)).map(({ RowKey, New }) => [RowKey, New]),
+    [["2", 1]],
+  );
 });

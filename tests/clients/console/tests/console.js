@@ -12,8 +12,14 @@ export { newName } from "../../javascript/tests/server.js";
 export const TOKEN = "a-token-of-the-tests";
 const MASTER_KEY = Buffer.alloc(32, 7).toString("base64");
 export const ARGUMENTS = [
-  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync",
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
 ];
 const ADMIN = /operators are answered at (http:\/\/[\d.:]+)/g;
 /** The longest wait for something to appear. */
@@ -25,7 +31,11 @@ export class Server extends base.Server {
   constructor(settings = {}) {
     super();
     this.settings = {
-      ROWHOUSE_ADMIN_LISTEN: "127.0.0.1:0", ROWHOUSE_ADMIN_TOKEN: TOKEN, ROWHOUSE_MASTER_KEY: MASTER_KEY, ROWHOUSE_TEST_MODE: "true", ...settings,
+      ROWHOUSE_ADMIN_LISTEN: "127.0.0.1:0",
+      ROWHOUSE_ADMIN_TOKEN: TOKEN,
+      ROWHOUSE_MASTER_KEY: MASTER_KEY,
+      ROWHOUSE_TEST_MODE: "true",
+      ...settings,
     };
   }
 
@@ -37,7 +47,10 @@ export class Server extends base.Server {
 
   /** Ends without a word. It starts again at the same addresses. */
   async kill() {
-    Object.assign(this.settings, { ROWHOUSE_LISTEN: new URL(this.origin).host, ROWHOUSE_ADMIN_LISTEN: new URL(this.admin).host });
+    Object.assign(this.settings, {
+      ROWHOUSE_LISTEN: new URL(this.origin).host,
+      ROWHOUSE_ADMIN_LISTEN: new URL(this.admin).host,
+    });
     const ended = new Promise((resolve) => this.process.once("exit", resolve));
     this.process.kill("SIGKILL");
     await ended;
@@ -45,8 +58,17 @@ export class Server extends base.Server {
 
   /** Sends a request of the Table protocol as an operator: what a test prepares and checks. */
   async send(method, address, { body, headers = {}, account = this.account } = {}) {
-    const common = { authorization: `Bearer ${TOKEN}`, "x-ms-version": "2019-02-02", "content-type": "application/json", accept: "application/json;odata=fullmetadata" };
-    const response = await fetch(`${this.admin}/service/${account}/${address}`, { method, body, headers: { ...common, ...headers } });
+    const common = {
+      authorization: `Bearer ${TOKEN}`,
+      "x-ms-version": "2019-02-02",
+      "content-type": "application/json",
+      accept: "application/json;odata=fullmetadata",
+    };
+    const response = await fetch(`${this.admin}/service/${account}/${address}`, {
+      method,
+      body,
+      headers: { ...common, ...headers },
+    });
     const text = await response.text();
     assert.ok(response.ok, `${method} ${address}: ${response.status} ${text}`);
     return text;
@@ -56,7 +78,8 @@ export class Server extends base.Server {
   async table(entities = []) {
     const name = base.newName();
     await this.send("POST", "Tables", { body: JSON.stringify({ TableName: name }) });
-    for (const entity of entities) await this.send("POST", name, { body: typeof entity === "string" ? entity : JSON.stringify(entity) });
+    for (const entity of entities)
+      await this.send("POST", name, { body: typeof entity === "string" ? entity : JSON.stringify(entity) });
     return name;
   }
 
@@ -70,11 +93,20 @@ export class Server extends base.Server {
     for (let from = 0; from < count; from += 100) {
       const parts = [];
       for (let index = from; index < Math.min(count, from + 100); index += 1) {
-        const body = JSON.stringify({ PartitionKey: partition, RowKey: String(index).padStart(7, "0"), ...make(index) });
-        parts.push(`--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nPOST /${this.account}/${table} HTTP/1.1\r\nContent-Type: application/json\r\nPrefer: return-no-content\r\n\r\n${body}\r\n`);
+        const body = JSON.stringify({
+          PartitionKey: partition,
+          RowKey: String(index).padStart(7, "0"),
+          ...make(index),
+        });
+        parts.push(
+          `--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nPOST /${this.account}/${table} HTTP/1.1\r\nContent-Type: application/json\r\nPrefer: return-no-content\r\n\r\n${body}\r\n`,
+        );
       }
       const body = `--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n${parts.join("")}--c--\r\n--b--\r\n`;
-      const answer = await this.send("POST", "$batch", { body, headers: { "content-type": "multipart/mixed; boundary=b" } });
+      const answer = await this.send("POST", "$batch", {
+        body,
+        headers: { "content-type": "multipart/mixed; boundary=b" },
+      });
       assert.doesNotMatch(answer, /^HTTP\/1\.1 4/m);
     }
   }
@@ -85,12 +117,18 @@ export function consoleForThisFile(settings = {}) {
   const our = { server: new Server(settings), browser: null, windows: [] };
   before(async () => {
     await our.server.start();
-    our.browser = await chromium.launch({ executablePath: process.env.CHROMIUM || "/usr/bin/chromium", args: ARGUMENTS });
+    our.browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+      args: ARGUMENTS,
+    });
   });
   afterEach(async () => {
     const windows = our.windows.splice(0);
     for (const { page } of windows) await page.context().close();
-    assert.deepEqual(windows.flatMap(({ faults }) => faults), []);
+    assert.deepEqual(
+      windows.flatMap(({ faults }) => faults),
+      [],
+    );
   });
   after(async () => {
     await our.browser?.close();
@@ -100,8 +138,18 @@ export function consoleForThisFile(settings = {}) {
 }
 
 /** Opens the console in a window of its own, signed in unless `token` is empty. Errors of its scripts fail the test. */
-export async function open(our, hash = "", { address = our.server.admin, width = 1280, height = 800, scheme = "light", token = TOKEN, isLost = false } = {}) {
-  const context = await our.browser.newContext({ viewport: { width, height }, colorScheme: scheme, acceptDownloads: true, ignoreHTTPSErrors: true, permissions: ["clipboard-read", "clipboard-write"] });
+export async function open(
+  our,
+  hash = "",
+  { address = our.server.admin, width = 1280, height = 800, scheme = "light", token = TOKEN, isLost = false } = {},
+) {
+  const context = await our.browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    acceptDownloads: true,
+    ignoreHTTPSErrors: true,
+    permissions: ["clipboard-read", "clipboard-write"],
+  });
   context.setDefaultTimeout(PATIENCE);
   if (token) await context.addInitScript((text) => sessionStorage.setItem("rowhouse-token", text), token);
   const page = await context.newPage();
@@ -113,9 +161,14 @@ export async function open(our, hash = "", { address = our.server.admin, width =
 /** The browser reports every refused request, and some tests are about those. */
 function watch(our, page, isLost) {
   const faults = [];
-  const expected = isLost ? /Failed to load resource/ : /Failed to load resource: the server responded with a status of 4/;
+  const expected = isLost
+    ? /Failed to load resource/
+    : /Failed to load resource: the server responded with a status of 4/;
   page.on("pageerror", (error) => faults.push(String(error.stack)));
-  page.on("console", (message) => message.type() === "error" && !expected.test(message.text()) && faults.push(message.text()));
+  page.on(
+    "console",
+    (message) => message.type() === "error" && !expected.test(message.text()) && faults.push(message.text()),
+  );
   page.on("dialog", (dialog) => faults.push(`a script opened a dialog: ${dialog.message()}`));
   our.windows.push({ page, faults });
 }
@@ -130,14 +183,18 @@ export async function openTable(our, table, options) {
 
 /** The cell of a row (from 0) and a column, by its title. */
 export async function cell(page, row, title) {
-  const header = page.getByRole("columnheader").filter({ has: page.locator(".grid-title", { hasText: new RegExp(`^${title}$`) }) });
+  const header = page
+    .getByRole("columnheader")
+    .filter({ has: page.locator(".grid-title", { hasText: new RegExp(`^${title}$`) }) });
   const index = await header.getAttribute("aria-colindex");
   return page.locator(`.grid-row[aria-rowindex="${row + 2}"] .grid-cell[aria-colindex="${index}"]`);
 }
 
 /** The texts of a column, as far as its rows are in sight. */
 export async function column(page, title) {
-  const header = page.getByRole("columnheader").filter({ has: page.locator(".grid-title", { hasText: new RegExp(`^${title}$`) }) });
+  const header = page
+    .getByRole("columnheader")
+    .filter({ has: page.locator(".grid-title", { hasText: new RegExp(`^${title}$`) }) });
   const index = await header.getAttribute("aria-colindex");
   return page.locator(`.grid-row .grid-cell[aria-colindex="${index}"]`).allTextContents();
 }

@@ -5,8 +5,18 @@ import { test } from "node:test";
 import { cell, column, consoleForThisFile, eventually, open, openTable, picture } from "./console.js";
 
 const our = consoleForThisFile();
-const people = [["Jones", "Ann", 5], ["Jones", "Mary", 33], ["Jones", "Tom", 21], ["Smith", "Eve", 44]]
-  .map(([PartitionKey, RowKey, Age]) => ({ PartitionKey, RowKey, Age, "Visits@odata.type": "Edm.Int64", Visits: String(Age * 1000) }));
+const people = [
+  ["Jones", "Ann", 5],
+  ["Jones", "Mary", 33],
+  ["Jones", "Tom", 21],
+  ["Smith", "Eve", 44],
+].map(([PartitionKey, RowKey, Age]) => ({
+  PartitionKey,
+  RowKey,
+  Age,
+  "Visits@odata.type": "Edm.Int64",
+  Visits: String(Age * 1000),
+}));
 
 const keys = (entities) => entities.map(({ RowKey }) => RowKey);
 
@@ -35,7 +45,13 @@ test("an entity is added, cloned, changed and deleted", async () => {
   await page.getByRole("gridcell", { name: "Tom", exact: true }).dblclick();
   await page.getByLabel("Value of Age").fill("22");
   await page.getByRole("button", { name: "Save" }).click();
-  await eventually(async () => (await our.server.entities(table)).map(({ RowKey, Age }) => [RowKey, Age]), [["Mary", 33], ["Tom", 22]]);
+  await eventually(
+    async () => (await our.server.entities(table)).map(({ RowKey, Age }) => [RowKey, Age]),
+    [
+      ["Mary", 33],
+      ["Tom", 22],
+    ],
+  );
 
   await page.getByRole("checkbox", { name: "Select Jones / Mary" }).click();
   await page.getByRole("button", { name: "Delete selected" }).click();
@@ -80,7 +96,10 @@ test("a raw filter and a built one find the same, and the builder knows types", 
   await page.getByLabel("Value", { exact: true }).last().fill("Jo");
   await picture(page, "builder");
   await page.getByRole("button", { name: "Use this filter" }).click();
-  assert.equal(await page.getByLabel("Filter").inputValue(), "Visits ge 21000L and (PartitionKey ge 'Jo' and PartitionKey lt 'Jp')");
+  assert.equal(
+    await page.getByLabel("Filter").inputValue(),
+    "Visits ge 21000L and (PartitionKey ge 'Jo' and PartitionKey lt 'Jp')",
+  );
   await eventually(() => column(page, "RowKey"), ["Mary", "Tom"]);
 });
 
@@ -101,7 +120,10 @@ test("a filter that is wrong is answered in words, with the id of the request", 
 
 test("pages go forward and back, and sorting is by value", async () => {
   const table = await our.server.table();
-  await our.server.fill(table, 250, (index) => ({ "Number@odata.type": "Edm.Int64", Number: String((index * 7919) % 250) }));
+  await our.server.fill(table, 250, (index) => ({
+    "Number@odata.type": "Edm.Int64",
+    Number: String((index * 7919) % 250),
+  }));
   const page = await openTable(our, table);
   await page.getByLabel("Rows of a page").selectOption("100");
   await page.getByText("Page 1 · 100 entities").waitFor();
@@ -116,8 +138,14 @@ test("pages go forward and back, and sorting is by value", async () => {
   assert.equal((await column(page, "RowKey"))[0], "0000100");
   await page.getByRole("button", { name: /^Number/ }).click();
   const numbers = (await column(page, "Number")).map(Number);
-  assert.deepEqual(numbers, [...numbers].sort((a, b) => a - b));
-  assert.equal(await page.getByRole("columnheader").filter({ hasText: "Number" }).getAttribute("aria-sort"), "ascending");
+  assert.deepEqual(
+    numbers,
+    [...numbers].sort((a, b) => a - b),
+  );
+  assert.equal(
+    await page.getByRole("columnheader").filter({ hasText: "Number" }).getAttribute("aria-sort"),
+    "ascending",
+  );
 });
 
 test("columns and their widths are remembered for the table", async () => {
@@ -139,7 +167,10 @@ test("a cell is copied whole", async () => {
   const page = await openTable(our, table);
   await (await cell(page, 0, "Long")).click();
   await page.keyboard.press("Control+c");
-  await eventually(() => page.evaluate((text) => navigator.clipboard.readText().then((copied) => copied === text), long), true);
+  await eventually(
+    () => page.evaluate((text) => navigator.clipboard.readText().then((copied) => copied === text), long),
+    true,
+  );
   await (await cell(page, 0, "RowKey")).click();
   await page.getByRole("button", { name: "Copy cell" }).click();
   await eventually(() => page.evaluate(() => navigator.clipboard.readText()), "r");
@@ -191,8 +222,11 @@ test("code for what is on the screen, in five languages", async () => {
   await page.getByLabel("Filter").fill("RowKey eq 'O''Neil \"x\"'");
   await page.getByRole("button", { name: "Code" }).click();
   const expected = {
-    python: 'query_entities("RowKey eq \'O\'\'Neil \\"x\\"\'")', javascript: 'filter: "RowKey eq \'O\'\'Neil \\"x\\"\'"', dotnet: "QueryAsync<TableEntity>(\"RowKey eq",
-    go: "aztables.ListEntitiesOptions{Filter: &filter}", java: "setFilter(\"RowKey eq 'O''Neil \\\"x\\\"'\")",
+    python: "query_entities(\"RowKey eq 'O''Neil \\\"x\\\"'\")",
+    javascript: "filter: \"RowKey eq 'O''Neil \\\"x\\\"'\"",
+    dotnet: 'QueryAsync<TableEntity>("RowKey eq',
+    go: "aztables.ListEntitiesOptions{Filter: &filter}",
+    java: "setFilter(\"RowKey eq 'O''Neil \\\"x\\\"'\")",
   };
   for (const [language, part] of Object.entries(expected)) {
     await page.getByLabel("SDK").selectOption(language);

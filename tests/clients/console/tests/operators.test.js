@@ -31,7 +31,9 @@ test("all panes together load less than 200 KiB", async () => {
   await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
   const devtools = await page.context().newCDPSession(page);
   let received = 0;
-  devtools.on("Network.loadingFinished", ({ encodedDataLength }) => { received += encodedDataLength; });
+  devtools.on("Network.loadingFinished", ({ encodedDataLength }) => {
+    received += encodedDataLength;
+  });
   await devtools.send("Network.enable");
   await devtools.send("Network.setCacheDisabled", { cacheDisabled: true });
   await page.reload();
@@ -50,7 +52,10 @@ test("an account is added, limited, rotated, disabled, enabled and removed", asy
   await page.getByLabel("Name").fill(name);
   await page.getByRole("button", { name: "Add", exact: true }).click();
   await dialog(page).getByText("Copy them now").waitFor();
-  const string = await page.getByLabel(/^Connection string/).first().inputValue();
+  const string = await page
+    .getByLabel(/^Connection string/)
+    .first()
+    .inputValue();
   assert.match(string, new RegExp(`AccountName=${name};AccountKey=`));
   await page.getByRole("button", { name: "Copy Key 1" }).click();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
@@ -113,7 +118,10 @@ test("a name that is refused is explained", async () => {
   await page.getByRole("button", { name: "Create table" }).first().click();
   await page.getByLabel("Name").fill("1x");
   await page.getByRole("button", { name: "Create", exact: true }).click();
-  await page.getByRole("alert").getByText(/OutOfRangeInput|InvalidResourceName/).waitFor();
+  await page
+    .getByRole("alert")
+    .getByText(/OutOfRangeInput|InvalidResourceName/)
+    .waitFor();
 });
 
 test("policies of a table are edited", async () => {
@@ -134,7 +142,10 @@ test("policies of a table are edited", async () => {
   await page.getByRole("button", { name: /^Remove policy/ }).click();
   await page.getByRole("button", { name: "Save" }).click();
   await dialog(page).waitFor({ state: "detached" });
-  assert.doesNotMatch(await our.server.send("GET", `${table}?comp=acl`, { headers: { accept: "application/xml" } }), /<Id>/);
+  assert.doesNotMatch(
+    await our.server.send("GET", `${table}?comp=acl`, { headers: { accept: "application/xml" } }),
+    /<Id>/,
+  );
 });
 
 test("CORS rules are edited as a form and as XML, and a wrong one is refused in words", async () => {
@@ -146,7 +157,10 @@ test("CORS rules are edited as a form and as XML, and a wrong one is refused in 
   await page.getByRole("button", { name: "Save rules" }).click();
   await page.getByText("Saved.").waitFor();
   await picture(page, "service-properties");
-  assert.match(await page.getByLabel("Service properties (XML)").inputValue(), /\n {6}<AllowedOrigins>https:\/\/app\.example<\/AllowedOrigins>/);
+  assert.match(
+    await page.getByLabel("Service properties (XML)").inputValue(),
+    /\n {6}<AllowedOrigins>https:\/\/app\.example<\/AllowedOrigins>/,
+  );
   await page.getByLabel("Methods").fill("JUMP");
   await page.getByRole("button", { name: "Save rules" }).click();
   await page.getByRole("alert").waitFor();
@@ -198,7 +212,14 @@ test("requests appear as they are answered, and are found by status and text", a
   const page = await open(our, "#/requests");
   await page.locator(".grid-row").first().waitFor();
   const missing = newName("Missing");
-  assert.equal((await fetch(`${our.server.admin}/service/${our.server.account}/${missing}()`, { headers: { authorization: `Bearer ${TOKEN}` } })).status, 404);
+  assert.equal(
+    (
+      await fetch(`${our.server.admin}/service/${our.server.account}/${missing}()`, {
+        headers: { authorization: `Bearer ${TOKEN}` },
+      })
+    ).status,
+    404,
+  );
   await page.getByRole("gridcell", { name: missing }).first().waitFor();
   await page.getByLabel("Status").selectOption("4");
   await page.getByLabel("Find").fill(missing.toLowerCase());
@@ -215,7 +236,7 @@ test("the last hour is drawn", async () => {
   const rate = page.getByRole("img", { name: /^Requests per second, now: all [\d.]+$/ });
   await rate.waitFor();
   await page.getByRole("img", { name: /^Latency, now: p99 [\d.]+ ms, median [\d.]+ ms$/ }).waitFor();
-  assert.ok(await rate.locator(".chart-line").count() > 0);
+  assert.ok((await rate.locator(".chart-line").count()) > 0);
   await picture(page, "activity");
 });
 

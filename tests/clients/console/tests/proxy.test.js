@@ -24,18 +24,44 @@ after(async () => {
 
 async function start() {
   const folder = mkdtempSync(path.join(tmpdir(), "rowhouse-nginx-"));
-  execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", `${folder}/key.pem`, "-out", `${folder}/cert.pem`], { stdio: "ignore" });
+  execFileSync(
+    "openssl",
+    [
+      "req",
+      "-x509",
+      "-newkey",
+      "rsa:2048",
+      "-nodes",
+      "-days",
+      "2",
+      "-subj",
+      "/CN=localhost",
+      "-keyout",
+      `${folder}/key.pem`,
+      "-out",
+      `${folder}/cert.pem`,
+    ],
+    { stdio: "ignore" },
+  );
   const port = await freePort();
-  const places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${folder}/${kind};`).join(" ");
+  const places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+    .map((kind) => `${kind}_temp_path ${folder}/${kind};`)
+    .join(" ");
   // Without it, root's workers become somebody who may not enter the folder.
   const user = process.getuid() === 0 ? "user root;" : "";
-  writeFileSync(`${folder}/nginx.conf`, `${user} pid ${folder}/pid; error_log ${folder}/log; worker_processes 1; events {}
+  writeFileSync(
+    `${folder}/nginx.conf`,
+    `${user} pid ${folder}/pid; error_log ${folder}/log; worker_processes 1; events {}
 http { ${places} access_log off;
   server { listen 127.0.0.1:${port} ssl; ssl_certificate ${folder}/cert.pem; ssl_certificate_key ${folder}/key.pem; client_max_body_size 8m; large_client_header_buffers 4 64k;
     location /ops/ { proxy_pass ${our.server.admin}/; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Proto $scheme; proxy_http_version 1.1; proxy_buffer_size 64k; proxy_buffers 8 64k; proxy_busy_buffers_size 128k; }
-  } }`);
-  const process_ = spawn(NGINX, ["-e", `${folder}/log`, "-c", `${folder}/nginx.conf`, "-g", "daemon off;"], { stdio: "inherit" });
-  for (let turn = 0; turn < 100 && !(await listens(port)); turn += 1) await new Promise((resolve) => setTimeout(resolve, 50));
+  } }`,
+  );
+  const process_ = spawn(NGINX, ["-e", `${folder}/log`, "-c", `${folder}/nginx.conf`, "-g", "daemon off;"], {
+    stdio: "inherit",
+  });
+  for (let turn = 0; turn < 100 && !(await listens(port)); turn += 1)
+    await new Promise((resolve) => setTimeout(resolve, 50));
   return { process: process_, folder, address: `https://localhost:${port}/ops` };
 }
 

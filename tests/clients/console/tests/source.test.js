@@ -11,16 +11,23 @@ const FOLDER = fileURLToPath(new URL("../../../../console/", import.meta.url));
 const HERE = fileURLToPath(new URL("../", import.meta.url));
 const MAX_LINES = 400;
 /** What turns text into markup or code, or reaches other sites. */
-const FORBIDDEN = /innerHTML|outerHTML|insertAdjacentHTML|setHTMLUnsafe|parseHTMLUnsafe|createContextualFragment|document\.write|\beval\(|new Function|srcdoc|javascript:|text\/html|document\.cookie|https?:\/\/(?!www\.w3\.org\/2000\/svg|schemas)[a-z]/;
+const FORBIDDEN =
+  /innerHTML|outerHTML|insertAdjacentHTML|setHTMLUnsafe|parseHTMLUnsafe|createContextualFragment|document\.write|\beval\(|new Function|srcdoc|javascript:|text\/html|document\.cookie|https?:\/\/(?!www\.w3\.org\/2000\/svg|schemas)[a-z]/;
 
-const files = readdirSync(FOLDER, { recursive: true }).map(String).filter((name) => statSync(path.join(FOLDER, name)).isFile());
+const files = readdirSync(FOLDER, { recursive: true })
+  .map(String)
+  .filter((name) => statSync(path.join(FOLDER, name)).isFile());
 const text = (name) => readFileSync(path.join(FOLDER, name), "utf8");
 
 // The files do not depend on the store, so once is enough.
 const onSqlite = { skip: process.env.DATABASE_URL ? "checked with the other store" : false };
 
 test("types are checked", onSqlite, () => {
-  execFileSync(process.execPath, [path.join(HERE, "node_modules/typescript/bin/tsc"), "--project", path.join(HERE, "tsconfig.json")], { stdio: "pipe", encoding: "utf8" });
+  execFileSync(
+    process.execPath,
+    [path.join(HERE, "node_modules/typescript/bin/tsc"), "--project", path.join(HERE, "tsconfig.json")],
+    { stdio: "pipe", encoding: "utf8" },
+  );
 });
 
 test("nothing can become markup or code", () => {
