@@ -25,6 +25,8 @@ RUN mkdir src \
     && cargo build --release --locked --bin rowhouse \
     && rm -r src
 COPY migrations migrations
+COPY build.rs .
+COPY console console
 COPY src src
 # Cargo tells what changed by its date, which COPY takes from the checkout.
 RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin rowhouse

@@ -13,12 +13,12 @@ use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::accounts::{Follower, LoadError, ReplicaRules};
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, AdminSettings, ConsoleMode};
 use crate::beyond::upkeep;
 use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
-use crate::service::{BodyMemory, Issuer, Service, Throttle, VersionClock};
+use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock};
 use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
@@ -168,6 +168,10 @@ async fn open(database: &Database) -> Result<(Store, Option<Store>), AppError> {
     })
 }
 
+fn has_console(config: &Config) -> bool {
+    config.admin.as_ref().is_some_and(|admin| admin.console != ConsoleMode::Off)
+}
+
 /// Opens the database and starts to listen.
 async fn start(config: &Config) -> Result<Running, AppError> {
     process::started();
@@ -186,6 +190,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         throttle: Throttle::default(),
         max_comparisons: config.max_filter_comparisons,
         slow: config.slow_request,
+        recent: has_console(config).then(RecentRequests::new),
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
@@ -208,7 +213,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     if let Some(tls) = tls.clone() {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
-    let admin = start_admin(config, &service)?;
+    let admin = start_admin(config, &service, address)?;
     let edge =
         Edge { service: Arc::clone(&service), proxies: config.proxies.clone(), busy_poll: config.busy_poll };
     let server = http::listen(server, listener, edge, tls).map_err(listen)?.run();
@@ -221,13 +226,28 @@ fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
 }
 
 /// Starts the admin listener, if it is configured.
-fn start_admin(config: &Config, service: &Arc<Service>) -> Result<Option<(Server, Data<Admin>)>, AppError> {
+fn start_admin(
+    config: &Config,
+    service: &Arc<Service>,
+    tables: SocketAddr,
+) -> Result<Option<(Server, Data<Admin>)>, AppError> {
     let Some(settings) = &config.admin else { return Ok(None) };
     let failed = |error| AppError::Listen(settings.listen, error);
     let listener = http::bind(settings.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let admin = Data::new(Admin::new(service.clone(), settings.token.clone(), settings.test_mode));
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let admin_settings = AdminSettings {
+        token: settings.token.clone(),
+        test_mode: settings.test_mode,
+        console: settings.console,
+        tables_endpoint: format!("{scheme}://{}", http::reachable(tables)),
+        proxies: config.proxies.clone(),
+    };
+    let admin = Data::new(Admin::new(service.clone(), admin_settings));
     let server = admin::listen(listener, admin.clone()).map_err(failed)?;
+    if has_console(config) {
+        actix_web::rt::spawn(admin::record_history(admin.clone()));
+    }
     tracing::info!("operators are answered at http://{address}");
     if settings.test_mode {
         tracing::warn!(

@@ -21,6 +21,7 @@ use tracing_subscriber::EnvFilter;
 pub(crate) use trust::TrustSettings;
 use ureq::http::Uri;
 
+use crate::admin::ConsoleMode;
 use crate::auth::AccountSet;
 use crate::auth::accounts::AccountError;
 use crate::auth::bearer::{AssignmentError, Trust};
@@ -78,6 +79,10 @@ pub(crate) struct Settings {
     /// never for data that matters
     #[arg(long, env = "ROWHOUSE_TEST_MODE")]
     pub test_mode: bool,
+
+    /// The console, a page for browsers on the admin listener: off, read-only or on
+    #[arg(long, env = "ROWHOUSE_CONSOLE", value_enum, default_value_t = ConsoleMode::On)]
+    pub console: ConsoleMode,
 
     /// Threads that serve requests [default: one per core]
     #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -563,6 +568,7 @@ mod tests {
         for (setting, needed) in [
             (&token[..], &["--admin-listen", "127.0.0.1:1"][..]),
             (&["--admin-token-file", "/nonexistent"], &[]),
+            (&["--console", "off"], &["--admin-listen", "127.0.0.1:1"]),
             (&["--migrate-url", "postgres://h/d"], &postgres),
             (&["--migrate-url-file", "Cargo.toml"], &postgres),
             (&["--table-spread", "2"], &postgres),

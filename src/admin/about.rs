@@ -10,18 +10,22 @@ use crate::store::Store;
 /// The OpenAPI description of all routes, maintained by hand.
 pub(crate) const OPENAPI: &str = include_str!("openapi.json");
 
-/// Answers with name, version, database and uptime.
-pub(crate) async fn version(call: &Call<'_>) -> Outcome {
-    let database = match &call.admin.service.primary {
+/// Returns the kind of a database.
+pub(crate) const fn database(store: &Store) -> &'static str {
+    match store {
         Store::Postgres(_) => "postgres",
         Store::Sqlite(_) => "sqlite",
-    };
+    }
+}
+
+/// Answers with name, version, database and uptime.
+pub(crate) async fn version(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(
         200,
         &json!({
             "name": "rowhouse",
             "version": env!("CARGO_PKG_VERSION"),
-            "database": database,
+            "database": database(&call.admin.service.primary),
             "uptimeSeconds": process::uptime(),
         }),
     ))

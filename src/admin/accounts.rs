@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::accounts::{self, AccountsError, Follower};
+use crate::auth::accounts::connection_string;
 use crate::auth::seal::{KeySlot, MasterKeys};
 use crate::error::{Code, Error};
 use crate::request::target::Accounts as _;
@@ -79,7 +80,8 @@ pub(crate) async fn read(call: &Call<'_>) -> Outcome {
 /// 400 for an invalid account; 409 for a name that is taken, in the database or in the settings,
 /// without a master key, or if it does not decrypt the stored accounts; errors of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
-    let Added { name, keys } = body(call)?;
+    let Added { name, keys } = call.document()?;
+    call.subject.get_or_init(|| name.clone());
     let master = stored(call, &name)?;
     let keys = keys.map(|[first, second]| Some([decoded(&first)?, decoded(&second)?]));
     if keys.as_ref().is_some_and(Option::is_none) {
@@ -87,8 +89,9 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     }
     let now = system_time();
     let added = accounts::add(store(call), master, &name, keys.flatten(), now);
-    let added = changed(call, "added", &name, added).await?;
-    Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys })))
+    let added = changed(call, added).await?;
+    let strings = added.keys.each_ref().map(|key| connection(call, &name, key));
+    Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys, "connectionStrings": strings })))
 }
 
 /// Makes a new key in one slot, and returns it, this once. The other key keeps working.
@@ -96,7 +99,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// As [`read`]; 400 for an invalid slot.
 pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
-    let Rotated { slot: number } = body(call)?;
+    let Rotated { slot: number } = call.document()?;
     let name = call.parameter("name");
     let master = stored(call, name)?;
     let slot = match number {
@@ -106,8 +109,9 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
     };
     let now = system_time();
     let rotated = accounts::rotate(store(call), master, name, slot, now);
-    let key = changed(call, "rotated a key of", name, rotated).await?;
-    Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key })))
+    let key = changed(call, rotated).await?;
+    let string = connection(call, name, &key);
+    Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key, "connectionString": string })))
 }
 
 /// Disables or enables an account. Its keys and tables stay.
@@ -119,7 +123,7 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     let name = call.parameter("name");
     stored(call, name)?;
     let change = accounts::set_disabled(store(call), name, disabled);
-    changed(call, if disabled { "disabled" } else { "enabled" }, name, change).await?;
+    changed(call, change).await?;
     Ok(Reply::json(200, &json!({ "name": name, "disabled": disabled })))
 }
 
@@ -139,10 +143,10 @@ pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
 /// # Errors
 /// As [`read_limits`]; 400 for an invalid limit.
 pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
-    let AccountLimits { requests_per_second } = body(call)?;
+    let AccountLimits { requests_per_second } = call.document()?;
     let name = served(call)?;
     let change = accounts::limit(store(call), name, requests_per_second);
-    changed(call, "changed the limits of", name, change).await?;
+    changed(call, change).await?;
     Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": requests_per_second })))
 }
 
@@ -163,8 +167,13 @@ pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
     stored(call, name)?;
-    changed(call, "removed", name, accounts::remove(store(call), name)).await?;
+    changed(call, accounts::remove(store(call), name)).await?;
     Ok(Reply::json(200, &json!({ "removed": name })))
+}
+
+/// Returns the connection string for clients on this machine.
+fn connection(call: &Call<'_>, account: &str, key: &str) -> String {
+    connection_string(&call.admin.settings.tables_endpoint, account, key)
 }
 
 fn store<'a>(call: &'a Call<'_>) -> &'a Store {
@@ -192,13 +201,9 @@ fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal>
     Ok(master)
 }
 
-fn body<'a, T: Deserialize<'a>>(call: &'a Call<'_>) -> Result<T, Refusal> {
-    serde_json::from_slice(call.body).map_err(|error| Refusal::bad_request(format!("The body: {error}")))
-}
-
 /// Refuses a body with members that would be ignored.
 fn nothing(call: &Call<'_>) -> Result<(), Refusal> {
-    if call.body.is_empty() { Ok(()) } else { body::<Nothing>(call).map(|_| ()) }
+    if call.body.is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
 }
 
 fn decoded(key: &str) -> Option<Vec<u8>> {
@@ -215,12 +220,9 @@ async fn with_timeout<T>(work: impl Future<Output = Result<T, AccountsError>>) -
 /// Waits for a change to be stored, and loads it.
 async fn changed<T>(
     call: &Call<'_>,
-    done: &'static str,
-    account: &str,
     change: impl Future<Output = Result<T, AccountsError>>,
 ) -> Result<T, Refusal> {
     let outcome = with_timeout(change).await?;
-    tracing::info!(account, "an operator {done} an account");
     follower(call).follow_own_change(store(call)).await;
     Ok(outcome)
 }

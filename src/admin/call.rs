@@ -1,6 +1,9 @@
 //! A request of an operator, and its answer.
 
-use serde::Serialize;
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use crate::codec::uri::percent_decode;
@@ -12,8 +15,14 @@ pub(crate) struct Call<'a> {
     pub query: &'a str,
     /// The values of the route's path parameters.
     pub parameters: Vec<(&'static str, String)>,
-    /// At most [`super::listen::MAX_BODY`] bytes.
+    /// At most [`super::MAX_BODY`] bytes.
     pub body: &'a [u8],
+    /// The ETags that the sender has.
+    pub if_none_match: Option<&'a str>,
+    /// The encodings of bodies that the sender understands.
+    pub accept_encoding: Option<&'a str>,
+    /// What the call is about, for the audit, if its path does not name it.
+    pub subject: OnceCell<String>,
 }
 
 /// An answer.
@@ -21,6 +30,8 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Reply {
     pub status: u16,
     pub content_type: &'static str,
+    /// Further headers.
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     pub body: Vec<u8>,
 }
 
@@ -38,7 +49,7 @@ pub(crate) type Outcome = Result<Reply, Refusal>;
 
 const JSON: &str = "application/json";
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     /// Returns the first parameter of this name in the query string, decoded.
     ///
     /// # Errors
@@ -62,6 +73,14 @@ impl Call<'_> {
         let found = self.parameters.iter().find(|(known, _)| *known == name);
         found.map_or("", |(_, text)| text.as_str())
     }
+
+    /// Reads the body as a JSON document.
+    ///
+    /// # Errors
+    /// 400 for another document.
+    pub(crate) fn document<T: Deserialize<'a>>(&self) -> Result<T, Refusal> {
+        serde_json::from_slice(self.body).map_err(|error| Refusal::bad_request(format!("The body: {error}")))
+    }
 }
 
 impl Reply {
@@ -69,12 +88,23 @@ impl Reply {
     pub(crate) fn json(status: u16, document: &impl Serialize) -> Self {
         // Serializing our own types cannot fail.
         let body = serde_json::to_vec(document).unwrap_or_default();
-        Self { status, content_type: JSON, body }
+        Self { status, content_type: JSON, headers: Vec::new(), body }
+    }
+
+    /// An answer without a body.
+    pub(crate) const fn empty(status: u16) -> Self {
+        Self { status, content_type: JSON, headers: Vec::new(), body: Vec::new() }
     }
 
     /// A text with another content type.
     pub(crate) fn text(content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status: 200, content_type, body: body.into() }
+        Self { status: 200, content_type, headers: Vec::new(), body: body.into() }
+    }
+
+    /// Adds a header.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
+        self.headers.push((name, value.into()));
+        self
     }
 }
 

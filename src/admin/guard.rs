@@ -41,9 +41,10 @@ pub(crate) struct GuardedRequest<'a> {
     pub origin: Option<&'a str>,
 }
 
-/// Lets a request in if it has the token. Without a configured token, the listener is reachable
-/// from this machine only, and requests from web pages of other sites in its browsers are refused:
-/// requests to any other host name (DNS rebinding), and requests from another origin.
+/// Lets a request in if it has the token and comes from no web page of another site. Without a
+/// configured token, the listener is reachable from this machine only, and must be addressed as
+/// such: another host name may be one of a web page that was made to resolve to this machine (DNS
+/// rebinding).
 ///
 /// # Errors
 /// 401 without the right token, 403 for a request from a web page of another site.
@@ -54,18 +55,30 @@ pub(crate) fn authorize(token: Option<&AdminToken>, request: GuardedRequest<'_>)
         scheme.eq_ignore_ascii_case("bearer").then_some(text.trim())
     });
     match shown {
-        Some(text) if token.is(text) => Ok(()),
+        Some(text) if token.is(text) && is_own_page(request) => Ok(()),
+        Some(text) if token.is(text) => {
+            Err(Refusal::new(403, "Forbidden", "A page of another site may not ask this server."))
+        }
         _ => Err(Refusal::new(401, "Unauthorized", "Show the admin token: Authorization: Bearer …")),
     }
 }
 
 fn is_local(request: GuardedRequest<'_>) -> Result<(), Refusal> {
     let host = request.host.unwrap_or_default();
-    let own_page = request.origin.is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
-    if is_address_or_localhost(host) && own_page {
+    if is_address_or_localhost(host) && is_own_page(request) {
         return Ok(());
     }
     Err(Refusal::new(403, "Forbidden", "Without a token only this machine may ask, under its address."))
+}
+
+/// Whether the request comes from no web page, or from one that this listener, or a proxy in front
+/// of it, has served.
+fn is_own_page(request: GuardedRequest<'_>) -> bool {
+    let own = |origin: &str| {
+        let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        host.is_some_and(|host| !host.is_empty() && Some(host) == request.host)
+    };
+    request.origin.is_none_or(own)
 }
 
 /// Anyone can make a host name resolve to this machine, but not an address or `localhost`.
@@ -110,6 +123,24 @@ mod tests {
             assert_eq!(ask(Some(header)), Err(401), "{header}");
         }
         assert_eq!(ask(None), Err(401));
+    }
+
+    #[test]
+    fn the_token_does_not_let_in_pages_of_other_sites() {
+        let token = AdminToken::new(TEXT);
+        let ask = |origin| {
+            let authorization = Some("Bearer 0123456789abcdef");
+            let request = GuardedRequest { authorization, host: Some("x.example"), origin: Some(origin) };
+            authorize(token.as_ref(), request).map_err(|refusal| refusal.status)
+        };
+        for own in ["http://x.example", "https://x.example"] {
+            assert_eq!(ask(own), Ok(()), "{own}");
+        }
+        for other in
+            ["null", "", "https://y.example", "https://x.example:1", "x.example", "https://x.example/"]
+        {
+            assert_eq!(ask(other), Err(403), "{other}");
+        }
     }
 
     #[test]

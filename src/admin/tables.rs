@@ -80,6 +80,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         }
         // A table that was deleted meanwhile is left out.
         if let Some((size, total)) = size(store, &account, &entry.name).await? {
+            call.admin.history.measured(&account, &entry.name, size);
             measured.push(Measured {
                 total: total.shown(),
                 name: entry.name,

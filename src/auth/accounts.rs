@@ -174,6 +174,13 @@ impl AccountSet {
         self.accounts.get(account).map(|served| served.keys.as_slice())
     }
 
+    /// Returns the names of all accounts, in order.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.accounts.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Returns the CORS rules of an account.
     pub(crate) fn cors(&self, account: &str) -> Arc<[CorsRule]> {
         self.accounts.get(account).map(|served| Arc::clone(&served.cors)).unwrap_or_default()

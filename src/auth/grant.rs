@@ -84,6 +84,8 @@ pub enum Identity {
     Bearer { grants: Vec<(Role, Option<String>)> },
     /// A holder of a SAS for the account.
     AccountSas { permissions: String, resource_types: String },
+    /// An operator of the server, on the admin listener.
+    Operator { may_write: bool },
 }
 
 /// Checks whether `identity` may do `action`, with `table` and `key` if the action has them. All
@@ -101,6 +103,8 @@ pub fn allows(
 ) -> Result<()> {
     match identity {
         Identity::AccountKey => Ok(()),
+        Identity::Operator { may_write } if *may_write || action.is_read() => Ok(()),
+        Identity::Operator { .. } => Err(Code::AuthorizationPermissionMismatch.into()),
         Identity::Bearer { grants } => bearer(grants, action, table),
         Identity::AccountSas { permissions, resource_types } => {
             account_sas(permissions, resource_types, action, key)
@@ -188,7 +192,10 @@ impl Identity {
     pub(crate) fn is_of(&self, table: &str) -> bool {
         match self {
             Identity::TableSas { table: own, .. } => own.eq_ignore_ascii_case(table),
-            Identity::AccountKey | Identity::AccountSas { .. } | Identity::Bearer { .. } => true,
+            Identity::AccountKey
+            | Identity::AccountSas { .. }
+            | Identity::Bearer { .. }
+            | Identity::Operator { .. } => true,
         }
     }
 
@@ -196,7 +203,10 @@ impl Identity {
     pub(crate) const fn range(&self) -> Option<&KeyRange> {
         match self {
             Identity::TableSas { range, .. } => Some(range),
-            Identity::AccountKey | Identity::AccountSas { .. } | Identity::Bearer { .. } => None,
+            Identity::AccountKey
+            | Identity::AccountSas { .. }
+            | Identity::Bearer { .. }
+            | Identity::Operator { .. } => None,
         }
     }
 }
@@ -274,6 +284,16 @@ mod tests {
         }
         let service = allows(&bearer(Role::Contributor, Some("abc")), Action::ListTables, None, None);
         assert_eq!(service.unwrap_err().code, Code::AuthorizationPermissionMismatch);
+    }
+
+    #[test]
+    fn operators_read_everything_and_write_unless_the_console_is_read_only() {
+        for action in ACTIONS {
+            let allowed =
+                |may_write| verdict(&Identity::Operator { may_write }, action, "abc", ("p", "r")).is_none();
+            assert!(allowed(true), "{action:?}");
+            assert_eq!(allowed(false), action.is_read(), "{action:?}");
+        }
     }
 
     #[test]

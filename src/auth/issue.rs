@@ -1,5 +1,7 @@
 //! Issues SAS tokens (protocol §10.5, §10.6). [`super::sas`] reads and verifies them.
 
+use chrono::{DateTime, TimeDelta, Utc};
+
 use super::accounts::AccountKey;
 use super::sas::{Claim, addresses};
 use crate::codec::policies::read_time;
@@ -60,7 +62,9 @@ pub enum GrantError {
     Resources(String),
     #[error("{0} is needed, unless a stored access policy says it")]
     Missing(&'static str),
-    #[error("{0:?} is not a time such as 2030-01-31 or 2030-01-31T12:00:00Z")]
+    #[error(
+        "{0:?} is not a time such as 2030-01-31 or 2030-01-31T12:00:00Z, or 90s, 15m, 12h or 30d from now"
+    )]
     Time(String),
     #[error("the token would expire before it starts")]
     Order,
@@ -172,9 +176,41 @@ fn ordered(given: &str, known: &str) -> Option<String> {
     (kept.len() == given.len() && !kept.is_empty()).then_some(kept)
 }
 
+/// Returns a time as given, or one that is a number of seconds, minutes, hours or days from now.
+///
+/// # Errors
+/// [`GrantError::Time`] for a number that is none or too large.
+pub(crate) fn at_or_after(text: &str, now: DateTime<Utc>) -> Result<String, GrantError> {
+    let unit = match text.chars().last() {
+        Some('s') => 1,
+        Some('m') => 60,
+        Some('h') => 3600,
+        Some('d') => 86_400,
+        _ => return Ok(text.to_owned()),
+    };
+    let count: Option<i64> = text.get(..text.len() - 1).and_then(|number| number.parse().ok());
+    let after = count.and_then(|count| TimeDelta::try_seconds(count.checked_mul(unit)?));
+    let at = after.and_then(|after| now.checked_add_signed(after));
+    let at = at.ok_or_else(|| GrantError::Time(text.to_owned()))?;
+    Ok(at.format("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_may_be_relative() {
+        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
+        let told = |text| at_or_after(text, now);
+        assert_eq!(told("90s").as_deref(), Ok("2030-03-17T17:48:10Z"));
+        assert_eq!(told("2h").as_deref(), Ok("2030-03-17T19:46:40Z"));
+        assert_eq!(told("1d").as_deref(), Ok("2030-03-18T17:46:40Z"));
+        assert_eq!(told("2030-01-31").as_deref(), Ok("2030-01-31"));
+        for wrong in ["d", "xd", "1.5h", "9223372036854775807d", "999999999999m"] {
+            assert!(told(wrong).is_err(), "{wrong}");
+        }
+    }
 
     fn table() -> Grant {
         Grant {

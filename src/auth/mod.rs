@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod bearer;
 pub mod grant;
+pub(crate) mod inspect;
 pub mod issue;
 pub mod sas;
 pub(crate) mod seal;

@@ -57,6 +57,24 @@ enum SasKind {
     Account,
 }
 
+/// The fields of a SAS that a stored policy may supply.
+struct Terms {
+    start: Option<String>,
+    expiry: String,
+    permissions: String,
+}
+
+/// What is right and wrong with a SAS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SasFindings {
+    /// The position of the key that signed it.
+    pub signed_by: Option<usize>,
+    /// Every reason to refuse it, the one that clients are answered first.
+    pub problems: Vec<Error>,
+    /// What it allows, if it has all that it needs to say so, valid or not.
+    pub identity: Option<Identity>,
+}
+
 /// The circumstances in which a SAS is used.
 #[derive(Debug, Clone, Copy)]
 pub struct Use {
@@ -189,11 +207,52 @@ impl Claim {
         policies: &[Policy],
         usage: &Use,
     ) -> Result<Identity> {
+        self.signed_by(account, keys)?;
+        let terms = self.terms(policies)?;
+        terms.check_time(usage.now)?;
+        self.check_protocol(usage.secure)?;
+        self.check_source(usage.peer)?;
+        self.identity(terms.permissions)
+    }
+
+    /// Does what [`Claim::verify`] does, but goes on after an error, and so finds all of them. Without
+    /// the address of a client, any will do.
+    pub(crate) fn findings(
+        &self,
+        account: &str,
+        keys: &[AccountKey],
+        policies: &[Policy],
+        usage: &Use,
+    ) -> SasFindings {
+        let (signed_by, terms) = (self.signed_by(account, keys), self.terms(policies));
+        let mut problems: Vec<Error> = Vec::new();
+        problems.extend(signed_by.as_ref().err().cloned());
+        problems.extend(terms.as_ref().err().cloned());
+        problems.extend(terms.as_ref().ok().and_then(|terms| terms.check_time(usage.now).err()));
+        problems.extend(self.check_protocol(usage.secure).err());
+        problems.extend(usage.peer.and_then(|peer| self.check_source(Some(peer)).err()));
+        let identity = terms.ok().map(|terms| self.identity(terms.permissions));
+        let identity = identity.and_then(|identity| identity.map_err(|error| problems.push(error)).ok());
+        SasFindings { signed_by: signed_by.ok(), problems, identity }
+    }
+
+    /// Returns the position of the key that signed this.
+    fn signed_by(&self, account: &str, keys: &[AccountKey]) -> Result<usize> {
         let text = self.string_to_sign(account);
         let signed = |key: &AccountKey| bool::from(key.sign([text.as_str()]).ct_eq(&self.signature));
-        if !keys.iter().any(signed) {
-            return Err(failed(format!("none of the account's keys signed {text:?} so")));
-        }
+        let unsigned = || failed(format!("none of the account's keys signed {text:?} so"));
+        keys.iter().position(signed).ok_or_else(unsigned)
+    }
+
+    /// Returns the stored policy that the signature names, if it names one.
+    fn policy_among<'p>(&self, policies: &'p [Policy]) -> Result<Option<&'p Policy>> {
+        let Some((table, id)) = self.policy() else { return Ok(None) };
+        let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
+        policies.iter().find(|policy| policy.id == id).map(Some).ok_or_else(unknown)
+    }
+
+    /// Returns the fields that may be in a stored policy.
+    fn terms(&self, policies: &[Policy]) -> Result<Terms> {
         let policy = self.policy_among(policies)?;
         let merged = |name: &str, stored: Option<&str>| -> Result<Option<String>> {
             match (self.field(name).filter(|v| !v.is_empty()), stored) {
@@ -206,16 +265,7 @@ impl Claim {
         let expiry = merged("se", policy.and_then(|p| p.expiry.as_deref()))?.ok_or_else(|| missing("se"))?;
         let permissions =
             merged("sp", policy.and_then(|p| p.permission.as_deref()))?.ok_or_else(|| missing("sp"))?;
-        check_time(start.as_deref(), &expiry, usage.now)?;
-        self.check_use(usage)?;
-        self.identity(permissions)
-    }
-
-    /// Returns the stored policy that the signature names, if it names one.
-    fn policy_among<'p>(&self, policies: &'p [Policy]) -> Result<Option<&'p Policy>> {
-        let Some((table, id)) = self.policy() else { return Ok(None) };
-        let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
-        policies.iter().find(|policy| policy.id == id).map(Some).ok_or_else(unknown)
+        Ok(Terms { start, expiry, permissions })
     }
 
     /// Returns what the holder of a valid signature with these permissions may do.
@@ -243,14 +293,18 @@ impl Claim {
         }
     }
 
-    fn check_use(&self, usage: &Use) -> Result<()> {
-        if self.field("spr") == Some("https") && !usage.secure {
-            return Err(Code::AuthorizationProtocolMismatch.into());
+    fn check_protocol(&self, secure: bool) -> Result<()> {
+        match self.field("spr") {
+            Some("https") if !secure => Err(Code::AuthorizationProtocolMismatch.into()),
+            _ => Ok(()),
         }
+    }
+
+    fn check_source(&self, peer: Option<IpAddr>) -> Result<()> {
         let Some(range) = self.field("sip").filter(|range| !range.is_empty()) else { return Ok(()) };
         let unreadable = || failed(format!("sip is {range:?}, neither an address nor a range of one kind"));
         let (low, high) = addresses(range).ok_or_else(unreadable)?;
-        let peer = usage.peer.map(|peer| peer.to_canonical());
+        let peer = peer.map(|peer| peer.to_canonical());
         if peer.is_some_and(|peer| low.is_ipv4() == peer.is_ipv4() && (low..=high).contains(&peer)) {
             return Ok(());
         }
@@ -261,8 +315,19 @@ impl Claim {
         ))
     }
 
+    /// Returns the fields as given, without the signature.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.fields.iter().filter(|(name, _)| name != "sig");
+        fields.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Whether the SAS is for a table, not for the account.
+    pub(crate) const fn is_of_table(&self) -> bool {
+        matches!(self.kind, SasKind::Table(_))
+    }
+
     /// Builds the string to sign for this kind and version.
-    fn string_to_sign(&self, account: &str) -> String {
+    pub(crate) fn string_to_sign(&self, account: &str) -> String {
         let version = self.text("sv");
         let join = |names: &[&str]| names.iter().map(|n| self.text(n)).collect::<Vec<_>>().join("\n");
         match &self.kind {
@@ -292,18 +357,21 @@ pub(super) fn addresses(range: &str) -> Option<(IpAddr, IpAddr)> {
     (low.is_ipv4() == high.is_ipv4()).then_some((low, high))
 }
 
-/// Checks the validity period: from the start, inclusive, until the expiry, exclusive.
-fn check_time(start: Option<&str>, expiry: &str, now: Ticks) -> Result<()> {
-    let read = |name: &str, text: &str| {
-        read_time(text).ok_or_else(|| failed(format!("{name} is {text:?}, which is no time")))
-    };
-    if start.map(|text| read("st", text)).transpose()?.is_some_and(|start| start > now) {
-        return Err(failed(format!("not valid yet: st is {start:?}")));
+impl Terms {
+    /// Checks the validity period: from the start, inclusive, until the expiry, exclusive.
+    fn check_time(&self, now: Ticks) -> Result<()> {
+        let read = |name: &str, text: &str| {
+            read_time(text).ok_or_else(|| failed(format!("{name} is {text:?}, which is no time")))
+        };
+        let (start, expiry) = (self.start.as_deref(), self.expiry.as_str());
+        if start.map(|text| read("st", text)).transpose()?.is_some_and(|start| start > now) {
+            return Err(failed(format!("not valid yet: st is {start:?}")));
+        }
+        if read("se", expiry)? <= now {
+            return Err(failed(format!("no longer valid: se is {expiry:?}")));
+        }
+        Ok(())
     }
-    if read("se", expiry)? <= now {
-        return Err(failed(format!("no longer valid: se is {expiry:?}")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

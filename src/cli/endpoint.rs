@@ -1,6 +1,5 @@
 //! Settings for the address of the server, and connection strings.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +7,7 @@ use clap::Args;
 use super::output::{Done, Problem};
 use crate::client::connection::is_origin;
 use crate::config::ListenSettings;
+use crate::http::reachable;
 
 /// The address by which clients reach the server.
 #[derive(Debug, Clone, Args)]
@@ -64,17 +64,6 @@ impl EndpointSettings {
             }
         }
     }
-}
-
-/// Replaces the unspecified address, which means all addresses of the machine, by the loopback
-/// address.
-pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    SocketAddr::new(ip, address.port())
 }
 
 /// Builds the connection string for SDKs.

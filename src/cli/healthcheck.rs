@@ -10,9 +10,10 @@ use serde_json::json;
 use ureq::Agent;
 use ureq::tls::TlsConfig;
 
-use super::endpoint::{Port, reachable};
+use super::endpoint::Port;
 use super::output::{Done, OutputForm, Problem};
 use crate::config::address;
+use crate::http::reachable;
 
 /// The arguments of `rowhouse healthcheck`.
 #[derive(Debug, Args)]

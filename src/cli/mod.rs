@@ -6,7 +6,9 @@ mod backup;
 mod beyond;
 mod check;
 mod endpoint;
+mod explain;
 mod healthcheck;
+mod inspect;
 mod migrate;
 mod output;
 mod parse;
@@ -28,6 +30,7 @@ use azurite::Named;
 use backup::BackupArguments;
 use beyond::{ExpireCommand, ViewCommand};
 use check::CheckArguments;
+use explain::ExplainArguments;
 use healthcheck::HealthcheckArguments;
 use migrate::MigrateArguments;
 use output::{OutputForm, Problem};
@@ -68,9 +71,12 @@ enum Command {
     /// database
     #[command(subcommand)]
     Account(Box<AccountCommand>),
-    /// Print a shared access signature, made without contacting the server
+    /// Print or inspect a shared access signature, without contacting the server
     #[command(subcommand)]
     Sas(Box<SasCommand>),
+    /// Tell how a query will be answered, and what a page of it costs
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Box<ExplainArguments>),
     /// Check whether the server with these settings is ready; for containers
     #[command(after_help = "Example:\n  rowhouse healthcheck --listen 127.0.0.1:10002")]
     Healthcheck(HealthcheckArguments),
@@ -133,6 +139,9 @@ const VERIFY_EXAMPLES: &str = "Example:
   rowhouse verify env:AZURE_CONNECTION_STRING env:ROWHOUSE_CONNECTION_STRING
 
 Exit status: 0 equal; 1 failed; 2 wrong arguments; 4 different; 130 interrupted.";
+const EXPLAIN_EXAMPLES: &str = "Examples:
+  rowhouse explain People \"PartitionKey eq 'jones'\"
+  rowhouse explain People 'Age gt 30' --account myaccount --json";
 const COUNT_EXAMPLES: &str = "Example:
   rowhouse count sqlite://rowhouse.db --filter \"PartitionKey eq 'a'\"";
 const DELETE_EXAMPLES: &str = "Example:
@@ -180,6 +189,7 @@ pub fn run() -> ExitCode {
         Some(Command::Backup(arguments)) => backup::run(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Sas(command)) => sas::run(command),
+        Some(Command::Explain(arguments)) => explain::run(arguments),
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
         Some(Command::Copy(arguments)) => return end(transfer::copy(arguments)),
         Some(Command::Verify(arguments)) => return end(transfer::verify(arguments)),

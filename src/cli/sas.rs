@@ -1,13 +1,14 @@
 //! `rowhouse sas …`: SAS tokens for clients without a key.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::endpoint::EndpointSettings;
-use super::output::{Done, OutputForm, Problem, block_on, warn};
+use super::inspect::{self, InspectArguments};
+use super::output::{Done, OutputForm, block_on, warn};
 use super::signer::{KeyArguments, Signer};
-use crate::auth::issue::{Grant, SasSubject};
+use crate::auth::issue::{Grant, SasSubject, at_or_after};
 use crate::codec::policies::read_time;
 use crate::model::Ticks;
 
@@ -19,6 +20,10 @@ const ACCOUNT_EXAMPLES: &str = "Examples:
   rowhouse sas account --permissions rl --expiry 7d
   rowhouse sas account --permissions rwdlacu --expiry 1h --protocol https --url --endpoint https://tables.example.com";
 
+const INSPECT_EXAMPLES: &str = "Examples:
+  rowhouse sas inspect 'sv=2019-02-02&tn=People&se=2030-01-01&sp=r&sig=…'
+  rowhouse sas inspect 'https://tables.example.com/myaccount/People?sv=…' --method POST --address 10.0.0.5";
+
 /// The subcommands of `rowhouse sas`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SasCommand {
@@ -28,6 +33,9 @@ pub(crate) enum SasCommand {
     /// Print a token for an account's tables
     #[command(after_help = ACCOUNT_EXAMPLES)]
     Account(AccountArguments),
+    /// Tell what a token allows, and every reason why it is refused; exits with status 1 if it is
+    #[command(after_help = INSPECT_EXAMPLES)]
+    Inspect(InspectArguments),
 }
 
 #[derive(Debug, Args)]
@@ -122,6 +130,7 @@ pub(crate) fn run(command: &SasCommand) -> Done {
                 SasSubject::Account { services: services.clone(), resources: resource_types.clone() };
             common.issue(subject, permissions, "")
         }
+        SasCommand::Inspect(arguments) => inspect::run(arguments),
     }
 }
 
@@ -131,8 +140,8 @@ impl SasArguments {
         let grant = Grant {
             subject,
             permissions: permissions.clone(),
-            start: self.start.as_deref().map(|text| time(text, now)).transpose()?,
-            expiry: self.expiry.as_deref().map(|text| time(text, now)).transpose()?,
+            start: self.start.as_deref().map(|text| at_or_after(text, now)).transpose()?,
+            expiry: self.expiry.as_deref().map(|text| at_or_after(text, now)).transpose()?,
             ip: self.ip.clone(),
             protocol: self.protocol.clone(),
             version: self.sas_version.clone(),
@@ -166,38 +175,4 @@ impl SasArguments {
 /// Whether a time in the format of tokens has passed.
 fn has_passed(text: &str, now: DateTime<Utc>) -> bool {
     read_time(text).is_some_and(|time| time <= Ticks::from_utc(now))
-}
-
-/// Returns a time as given, or one that is a number of seconds, minutes, hours or days from now.
-fn time(text: &str, now: DateTime<Utc>) -> Done<String> {
-    let unit = match text.chars().last() {
-        Some('s') => 1,
-        Some('m') => 60,
-        Some('h') => 3600,
-        Some('d') => 86_400,
-        _ => return Ok(text.to_owned()),
-    };
-    let count: Option<i64> = text.get(..text.len() - 1).and_then(|number| number.parse().ok());
-    let after = count.and_then(|count| TimeDelta::try_seconds(count.checked_mul(unit)?));
-    let at = after.and_then(|after| now.checked_add_signed(after));
-    let at = at.ok_or_else(|| Problem(format!("{text}: not a number of seconds, minutes, hours or days")))?;
-    Ok(at.format("%Y-%m-%dT%H:%M:%SZ").to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_may_be_relative() {
-        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
-        let told = |text| time(text, now).map_err(|problem| problem.0);
-        assert_eq!(told("90s").as_deref(), Ok("2030-03-17T17:48:10Z"));
-        assert_eq!(told("2h").as_deref(), Ok("2030-03-17T19:46:40Z"));
-        assert_eq!(told("1d").as_deref(), Ok("2030-03-18T17:46:40Z"));
-        assert_eq!(told("2030-01-31").as_deref(), Ok("2030-01-31"));
-        for wrong in ["d", "xd", "1.5h", "9223372036854775807d", "999999999999m"] {
-            assert!(told(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -13,7 +13,7 @@ use crate::app;
 use crate::auth::accounts::AccountKey;
 use crate::auth::seal::KeySlot;
 use crate::client::connection::{ConnectionString, ConnectionStringError, Secret};
-use crate::config::{AccountSettings, Mistakes, StorageSettings, secret};
+use crate::config::{AccountSettings, Database, Mistakes, StorageSettings, secret};
 
 /// The source of the key: given directly, or taken from the server's settings or its database.
 #[derive(Debug, Args)]
@@ -86,6 +86,16 @@ impl KeyArguments {
             (None, account) => self.of_settings(account).await?,
         };
         Ok(Signer { account, key, tables: None })
+    }
+
+    /// Returns the database of the settings.
+    ///
+    /// # Errors
+    /// [`Problem`] for invalid settings.
+    pub(crate) fn database(&self) -> Done<Database> {
+        let mut mistakes = Mistakes::default();
+        let database = self.storage.read(&mut mistakes);
+        Ok(mistakes.unless(database)?)
     }
 
     async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {

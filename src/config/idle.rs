@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::storage::DEFAULT_MAX_CONNECTIONS;
 use super::trust::DEFAULT_AUDIENCE;
 use super::{Config, Database, Settings};
+use crate::admin::ConsoleMode;
 use crate::store::sqlite::MAX_MAP_MIB;
 
 impl Settings {
@@ -24,6 +25,7 @@ impl Settings {
                 no_admin && is_given(&self.admin_token, &self.admin_token_file),
                 "--admin-token: does nothing without --admin-listen",
             ),
+            (no_admin && self.console != ConsoleMode::On, "--console: does nothing without --admin-listen"),
             (
                 on_sqlite && is_given(&storage.migrate_url, &storage.migrate_url_file),
                 "--migrate-url: does nothing on SQLite",

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use ureq::http::{HeaderName, HeaderValue};
 
 use super::{ConfigError, Settings, address, is_address, secret};
-use crate::admin::AdminToken;
+use crate::admin::{AdminToken, ConsoleMode};
 use crate::codec::uri::percent_decode;
 use crate::trace::TraceSettings;
 
@@ -17,6 +17,7 @@ pub(crate) struct AdminAddress {
     pub token: Option<AdminToken>,
     /// Whether test suites may reset and restore the stored data.
     pub test_mode: bool,
+    pub console: ConsoleMode,
 }
 
 impl Settings {
@@ -57,7 +58,7 @@ impl Settings {
         if token.is_none() && !listen.ip().is_loopback() {
             return Err(ConfigError::AdminToken(listen));
         }
-        Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode }))
+        Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode, console: self.console }))
     }
 
     fn admin_token(&self) -> Result<Option<AdminToken>, ConfigError> {

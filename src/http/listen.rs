@@ -4,7 +4,7 @@
 //! [`workarounds`](super::workarounds) has to.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -33,6 +33,17 @@ type Http1Connection = (HeaderCase<WriteTimeout<Connection>>, Protocol, Option<S
 
 /// Maximum connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
+
+/// Replaces the unspecified address, which means all addresses of the machine, by the loopback
+/// address.
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
 
 /// Opens a socket for connections.
 ///

@@ -17,8 +17,10 @@ mod workarounds;
 
 pub(crate) use file::read_text;
 pub(crate) use forwarded::Proxies;
-pub(crate) use listen::{bind, listen, reserve};
+pub(crate) use listen::{bind, listen, reachable, reserve};
 pub(crate) use pfx::Pfx;
 pub(crate) use placeholder::{Placeholder, PlaceholderService};
+pub(crate) use receive::{Incoming, head_of};
+pub(crate) use respond::respond;
 pub(crate) use serve::Edge;
 pub(crate) use tls::{Tls, TlsError, TlsFiles};

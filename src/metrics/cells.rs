@@ -132,6 +132,33 @@ impl<const N: usize> HistogramCounts<N> {
         self.sum += other.sum;
     }
 
+    /// Returns the values that were added since an earlier state of the same histogram.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut new = self.clone();
+        new.within.iter_mut().zip(earlier.within).for_each(|(now, then)| *now = now.saturating_sub(then));
+        new.beyond = new.beyond.saturating_sub(earlier.beyond);
+        new.sum = new.sum.saturating_sub(earlier.sum);
+        new
+    }
+
+    /// Estimates the value below which this share of the values lies, as if those of a bucket were
+    /// spread evenly; `None` without values. Beyond the last bound, it is that bound.
+    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
+        let mut before = 0.0;
+        let wanted = share * self.count() as f64;
+        let mut lower = 0;
+        for (bound, count) in self.bounds.iter().zip(self.within) {
+            let count = count as f64;
+            if count > 0.0 && before + count >= wanted {
+                let within = ((wanted - before) / count).clamp(0.0, 1.0);
+                return Some(lower as f64 + (bound - lower) as f64 * within);
+            }
+            before += count;
+            lower = *bound;
+        }
+        (self.beyond > 0).then_some(lower as f64)
+    }
+
     /// Returns the number of all values.
     pub(crate) fn count(&self) -> u64 {
         self.within.iter().sum::<u64>() + self.beyond
@@ -150,5 +177,25 @@ mod tests {
         assert_eq!((spread.within, spread.beyond, spread.sum), ([2, 2], 1, 24));
         spread.merge(&histogram.read());
         assert_eq!((spread.count(), spread.sum), (10, 48));
+    }
+
+    #[test]
+    fn quantiles_lie_in_the_bucket_of_their_value() {
+        let histogram = Histogram::new(&[10, 100]);
+        let earlier = histogram.read();
+        assert_eq!(earlier.quantile(0.5), None);
+        (0..98).for_each(|_| histogram.add(5));
+        (0..2).for_each(|_| histogram.add(50));
+        let new = histogram.read().since(&earlier);
+        assert_eq!((new.count(), new.sum), (100, 590));
+        assert!(
+            new.quantile(0.5).is_some_and(|value| (5.0..5.2).contains(&value)),
+            "{:?}",
+            new.quantile(0.5)
+        );
+        assert_eq!(new.quantile(0.99), Some(55.0));
+        let earlier = histogram.read();
+        histogram.add(1000);
+        assert_eq!(histogram.read().since(&earlier).quantile(0.99), Some(100.0));
     }
 }

@@ -61,3 +61,32 @@ labels! {
         Bearer => "bearer",
     }
 }
+
+impl OperationLabel {
+    /// Whether the operation can change stored data.
+    pub(crate) const fn is_change(self) -> bool {
+        match self {
+            Self::Unknown
+            | Self::QueryTables
+            | Self::GetTable
+            | Self::QueryEntities
+            | Self::GetEntity
+            | Self::QueryBatch
+            | Self::GetTableAcl
+            | Self::GetServiceProperties
+            | Self::GetServiceStats
+            | Self::Preflight => false,
+            Self::CreateTable
+            | Self::DeleteTable
+            | Self::InsertEntity
+            | Self::UpdateEntity
+            | Self::MergeEntity
+            | Self::InsertOrReplaceEntity
+            | Self::InsertOrMergeEntity
+            | Self::DeleteEntity
+            | Self::EntityGroupTransaction
+            | Self::SetTableAcl
+            | Self::SetServiceProperties => true,
+        }
+    }
+}

@@ -73,6 +73,18 @@ pub(crate) struct Ending {
     pub slow: bool,
 }
 
+/// The requests since the start, whatever their operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestTotals {
+    /// Durations in microseconds.
+    pub durations: HistogramCounts<{ DURATIONS.len() }>,
+    /// Microseconds that requests waited for the database.
+    pub database: u64,
+    /// Requests that were refused, and those that failed, the status being 5xx.
+    pub client_errors: u64,
+    pub server_errors: u64,
+}
+
 /// A request in flight. If it is dropped without an ending, it counts as abandoned: the client went
 /// away.
 pub(crate) struct RequestInFlight<'m> {
@@ -169,6 +181,24 @@ impl Requests {
     /// Microseconds that requests waited for the database.
     pub(crate) fn database(&self, operation: OperationLabel) -> u64 {
         self.sum(|s| &s.database[operation as usize])
+    }
+
+    /// Returns the sums over all operations.
+    pub(crate) fn totals(&self) -> RequestTotals {
+        let durations = Histogram::new(&DURATIONS).read();
+        let mut totals = RequestTotals { durations, database: 0, client_errors: 0, server_errors: 0 };
+        for operation in OperationLabel::ALL {
+            totals.durations.merge(&self.durations(*operation));
+            totals.database += self.database(*operation);
+            for (status, code, count) in self.outcomes(*operation) {
+                match code {
+                    Some(_) if status >= 500 => totals.server_errors += count,
+                    Some(_) => totals.client_errors += count,
+                    None => {}
+                }
+            }
+        }
+        totals
     }
 
     /// Returns the non-zero numbers of requests that were not authorized, by error.

@@ -9,6 +9,7 @@ pub mod predicate;
 pub mod query;
 pub mod scan;
 pub mod span;
+pub(crate) mod strategy;
 pub mod write;
 
 pub use decide::{Change, Write, WriteKind, Written, decide};

@@ -8,7 +8,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::{TableName, Ticks};
 use crate::request::options::Options;
 use crate::request::{Head, Target};
-use crate::store::Backend as _;
+use crate::store::Backend;
 
 impl Service {
     /// Authenticates the sender of a request.
@@ -46,7 +46,9 @@ impl Service {
     ) -> Result<Identity> {
         let policies = match claim.policy() {
             None => Vec::new(),
-            Some((table, _)) => Box::pin(self.policies(target, table)).await?,
+            Some((table, _)) => {
+                Box::pin(stored_policies(self.store_of(target), &target.account, table)).await?
+            }
         };
         let keys = accounts.keys(&target.account).ok_or(Code::AuthenticationFailed)?;
         let identity = claim.verify(&target.account, keys, &policies, usage)?;
@@ -58,13 +60,20 @@ impl Service {
             _ => Ok(identity),
         }
     }
+}
 
-    /// Reads the policies of a table; none if it does not exist.
-    async fn policies(&self, target: &Target, table: &TableName) -> Result<Vec<Policy>> {
-        match self.store_of(target).policies(&target.account, table).await.map_err(Error::from) {
-            Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),
-            Err(error) if error.code == Code::TableNotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+/// Reads the policies of a table; none if it does not exist.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn stored_policies<B: Backend>(
+    store: &B,
+    account: &str,
+    table: &TableName,
+) -> Result<Vec<Policy>> {
+    match store.policies(account, table).await.map_err(Error::from) {
+        Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),
+        Err(error) if error.code == Code::TableNotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::answer::{Answer, CONTENT_TYPE};
 use super::explain::explain;
+use super::observe::Observed;
 use super::operations::{Printer, print_write, run};
 use super::permit::{permit, permit_change_set};
 use crate::auth::Identity;
@@ -31,6 +32,7 @@ pub(crate) struct Run<'a, S> {
     pub identity: &'a Identity,
     pub version: ApiVersion,
     pub error_context: ErrorContext<'a>,
+    pub observed: &'a Observed,
     /// How long reading a page may take.
     pub page_time: Duration,
     pub now: Ticks,
@@ -138,7 +140,7 @@ impl<S: Backend> Run<'_, S> {
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
-        explain(error, &self.error_context);
+        explain(error, &self.error_context, self.observed);
         let representation = printing.format.for_errors();
         let version = match representation {
             Representation::Atom(style) => style.data_service_version(),

@@ -1,14 +1,19 @@
-//! Explanations of errors in the log, if the operator has switched them on.
+//! Explanations of errors: in the log, if the operator has switched them on, and among the last
+//! requests.
 
+use super::observe::Observed;
 use crate::codec::failure::ErrorContext;
 use crate::error::Error;
 
 /// The target of the messages, by which they are switched on and off.
 pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 
-/// Logs the exact reason of an error: the text that should have been signed, or the field that
+/// Logs and records the exact reason of an error: the text that should have been signed, or the field that
 /// failed. Signed texts contain keys of entities, but no secrets.
-pub(crate) fn explain(error: &Error, context: &ErrorContext<'_>) {
+pub(crate) fn explain(error: &Error, context: &ErrorContext<'_>, observed: &Observed) {
+    if let Some(why) = &error.why {
+        observed.is_refused_because(why);
+    }
     let facts = error.code.facts();
     tracing::info!(
         target: EXPLANATIONS,

@@ -9,12 +9,14 @@ mod body;
 pub(crate) mod clock;
 mod cors;
 mod explain;
+mod explain_query;
 mod issuer;
 mod limits;
 mod observe;
 mod operations;
 mod permit;
 mod pipeline;
+mod recent;
 mod rewind;
 mod throttle;
 
@@ -23,12 +25,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use answer::{Answer, XML};
+pub(crate) use authenticate::stored_policies;
 pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
 pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain::EXPLANATIONS;
+pub(crate) use explain_query::{AskedQuery, explain_query};
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};
+pub(crate) use observe::ObservedOperation;
+pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};
 pub(crate) use throttle::Throttle;
 
 use crate::accounts::{Follower, ReplicaRules};
@@ -61,6 +67,8 @@ pub(crate) struct Service {
     pub slow: Duration,
     /// Where traces are sent, if anywhere.
     pub tracer: Option<Tracer>,
+    /// The last requests, if operators can ask for them.
+    pub recent: Option<RecentRequests>,
 }
 
 /// An answer, and what the common headers need.

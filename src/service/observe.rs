@@ -7,6 +7,7 @@ use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 use super::answer::Answer;
+use super::recent::{AnsweredRequest, MAX_REASON, RecentRequests};
 use crate::error::Code;
 use crate::metrics::database_time::DatabaseTime;
 use crate::metrics::requests::RequestInFlight;
@@ -22,6 +23,16 @@ const MAX_NAME: usize = 64;
 static FAILURES: [[WarningLimiter; OperationLabel::COUNT]; Code::COUNT] =
     [const { [const { WarningLimiter::new() }; OperationLabel::COUNT] }; Code::COUNT];
 
+/// What a request was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObservedOperation {
+    pub label: OperationLabel,
+    /// Empty if the address names no account of this server.
+    pub account: String,
+    /// Empty if the request is about no table.
+    pub table: String,
+}
+
 /// What is known about a request while it is answered.
 pub(crate) struct Observed {
     /// Where the request goes, once that is known.
@@ -30,6 +41,8 @@ pub(crate) struct Observed {
     /// The table of a batch, which its address does not name.
     batch_table: OnceCell<String>,
     received: Cell<u64>,
+    /// Why the request was refused, if the error says.
+    reason: OnceCell<Box<str>>,
 }
 
 impl Observed {
@@ -40,7 +53,14 @@ impl Observed {
             operation: Cell::new(OperationLabel::Unknown),
             batch_table: OnceCell::new(),
             received: Cell::new(0),
+            reason: OnceCell::new(),
         }
+    }
+
+    /// Returns what the request was about, as far as it was understood.
+    pub(crate) fn operation(&self) -> ObservedOperation {
+        let account = self.target.get().map(|target| target.account.clone()).unwrap_or_default();
+        ObservedOperation { label: self.operation.get(), account, table: self.table().to_owned() }
     }
 
     /// Records a preflight request.
@@ -68,8 +88,14 @@ impl Observed {
         self.received.set(bytes as u64);
     }
 
-    /// Counts the request and logs it: as a warning if it took longer than `slow` or the server
-    /// failed, unless the same warning was just logged.
+    /// Records the exact reason of an error. Of several, as in a batch, the first one counts.
+    pub(crate) fn is_refused_because(&self, why: &str) {
+        let end = (0..=MAX_REASON.min(why.len())).rev().find(|end| why.is_char_boundary(*end));
+        self.reason.get_or_init(|| why[..end.unwrap_or(0)].into());
+    }
+
+    /// Counts the request, adds it to the `recent` ones, and logs it: as a warning if it took longer
+    /// than `slow` or the server failed, unless the same warning was just logged.
     pub(crate) fn finish(
         &self,
         record: RequestInFlight<'_>,
@@ -77,6 +103,7 @@ impl Observed {
         request_id: &str,
         database: Duration,
         slow: Duration,
+        recent: Option<&RecentRequests>,
     ) {
         let duration = record.elapsed();
         let ending = Ending {
@@ -89,7 +116,29 @@ impl Observed {
             slow: duration > slow,
         };
         record.end(duration, &ending);
+        if let Some(recent) = recent {
+            recent.add(&self.answered(&ending, request_id, duration));
+        }
         self.log(&ending, request_id, duration);
+    }
+
+    fn answered<'a>(
+        &'a self,
+        ending: &Ending,
+        request_id: &'a str,
+        duration: Duration,
+    ) -> AnsweredRequest<'a> {
+        AnsweredRequest {
+            operation: ending.operation,
+            status: ending.status,
+            refusal: ending.refusal,
+            duration,
+            database: ending.database,
+            account: self.target.get().map_or("", |target| target.account.as_str()),
+            table: self.table(),
+            request_id,
+            reason: self.reason.get().map_or("", |reason| reason),
+        }
     }
 
     /// Returns what a trace contains about the request.

@@ -12,7 +12,7 @@ use super::batch::Run;
 use super::body::ReceiveBody;
 use super::clock::system_time;
 use super::explain::explain;
-use super::observe::{self, Observed};
+use super::observe::{self, Observed, ObservedOperation};
 use super::operations::{self, Printer};
 use super::permit::permit;
 use super::{Issuer, Served, Service, cors};
@@ -37,11 +37,35 @@ pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
+        self.observed(head, body, None, &Observed::new()).await
+    }
+
+    /// Answers one request of an operator, whom the admin listener has authenticated. All other
+    /// checks are those of clients, but limits of accounts do not apply, and disabled accounts are
+    /// served.
+    pub(crate) async fn serve_operator(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        body: &mut impl ReceiveBody,
+        may_write: bool,
+    ) -> (Served, ObservedOperation) {
+        let observed = Observed::new();
+        let operator = Identity::Operator { may_write };
+        let served = self.observed(head, body, Some(&operator), &observed).await;
+        (served, observed.operation())
+    }
+
+    async fn observed(
+        self: &Arc<Self>,
+        head: &Head<'_>,
+        body: &mut impl ReceiveBody,
+        operator: Option<&Identity>,
+        observed: &Observed,
+    ) -> Served {
         let record = METRICS.requests.begin();
         let request_id = Uuid::new_v4().to_string();
         let (options, flaw) = Options::read(&head.query);
         let error_context = ErrorContext { request_id: &request_id, now: system_time() };
-        let observed = Observed::new();
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
             service: self,
@@ -50,14 +74,15 @@ impl Service {
             options,
             flaw,
             error_context,
-            observed: &observed,
+            operator,
+            observed,
         };
         let trace = self.tracer.as_ref().and_then(|tracer| tracer.begin(head.header("traceparent")));
         let ((answer, cors_rules), spent) = {
             let answering = std::pin::pin!(pipeline.answer(body));
             database_time::measured(answering, trace.is_some()).await
         };
-        observed.finish(record, &answer, &request_id, spent.total(), self.slow);
+        observed.finish(record, &answer, &request_id, spent.total(), self.slow, self.recent.as_ref());
         if let (Some(tracer), Some(trace)) = (&self.tracer, trace) {
             tracer.finish(trace, observed.facts(head, &answer, &request_id, spent));
         }
@@ -74,6 +99,8 @@ struct Pipeline<'a> {
     /// Why the rest was not understood; reported after authentication.
     flaw: Option<Error>,
     error_context: ErrorContext<'a>,
+    /// The sender, if it is an operator.
+    operator: Option<&'a Identity>,
     observed: &'a Observed,
 }
 
@@ -86,7 +113,7 @@ impl Pipeline<'_> {
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
         if let Err(error) = head.version() {
-            explain(&error, &self.error_context);
+            explain(&error, &self.error_context, self.observed);
             return (Answer::unknown_version(&error, &self.error_context), Arc::default());
         }
         let target = self.observed.target.get_or_init(|| target);
@@ -132,6 +159,10 @@ impl Pipeline<'_> {
 
     async fn authenticated(&self, target: &Target, body: &mut impl ReceiveBody) -> Answer {
         let (head, now) = (self.head, self.error_context.now);
+        if let Some(operator) = self.operator {
+            let answer = self.received(target, operator, body).await;
+            return answer.unwrap_or_else(|error| self.refuse_at(target, &error));
+        }
         let identity = match self.service.authenticate(head, &self.options, target, self.accounts, now).await
         {
             Ok(identity) => identity,
@@ -152,7 +183,9 @@ impl Pipeline<'_> {
     ) -> Result<Answer> {
         let (service, head) = (self.service, self.head);
         // After authentication: strangers must not use up the limit of an account.
-        service.admit(self.accounts, target)?;
+        if self.operator.is_none() {
+            service.admit(self.accounts, target)?;
+        }
         // Held until the answer is complete: what was read from it may borrow.
         let body = body.receive(head, &service.body_memory, service.limits.body).await?;
         self.observed.received(body.bytes.len());
@@ -166,7 +199,8 @@ impl Pipeline<'_> {
             Planned::Batch(batch) => {
                 let (version, now) = (head.version()?, printer.now);
                 let (error_context, page_time) = (self.error_context, self.page_time());
-                let run = Run { store, target, identity, version, error_context, page_time, now };
+                let observed = self.observed;
+                let run = Run { store, target, identity, version, error_context, observed, page_time, now };
                 return Box::pin(run.batch(batch)).await;
             }
             Planned::BelowTable(error) => {
@@ -208,7 +242,7 @@ impl Pipeline<'_> {
     }
 
     fn front_door(&self, error: &Error) -> Answer {
-        explain(error, &self.error_context);
+        explain(error, &self.error_context, self.observed);
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
         Answer::front_door(error, self.head, challenge, &self.error_context)
     }
@@ -224,7 +258,7 @@ impl Pipeline<'_> {
 
     /// Errors of the table layer are answered here and nowhere else.
     fn refuse(&self, error: &Error) -> Answer {
-        explain(error, &self.error_context);
+        explain(error, &self.error_context, self.observed);
         if self.options.any_case("comp").is_some() {
             return Answer::xml_refusal(error, &self.error_context);
         }
@@ -305,6 +339,7 @@ mod tests {
             max_comparisons: 1,
             slow: HOUR,
             tracer: None,
+            recent: None,
         })
     }
 

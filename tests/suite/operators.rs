@@ -1,6 +1,8 @@
 //! What operators ask of a running server, and what they read in its log.
 
 pub mod accounts;
+mod console;
+mod console_sas;
 mod crowd;
 mod quiet;
 mod throttle;

@@ -1,4 +1,4 @@
-// Starts and stops real Rowhouse servers. The legacy client uses this too.
+// Starts and stops real Rowhouse servers. The legacy client and the tests of the console use this too.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -21,15 +21,18 @@ const STOP_MILLISECONDS = 40_000;
 export class Server {
   account = "js" + randomBytes(8).toString("hex");
   keys = [newKey(), newKey()];
+  /** More settings, by the names of their variables. */
+  settings = {};
 
   async start() {
-    this.folder = mkdtempSync(path.join(tmpdir(), "rowhouse-js-"));
+    this.folder ??= mkdtempSync(path.join(tmpdir(), "rowhouse-js-"));
     this.log = path.join(this.folder, "server.log");
     // The settings of whoever runs the tests must not leak in.
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(ROWHOUSE_|DATABASE_URL)/.test(name)));
     env.DATABASE_URL = process.env.DATABASE_URL || `sqlite://${path.join(this.folder, "rowhouse.db")}`;
     env.ROWHOUSE_LISTEN = "127.0.0.1:0";
     env.ROWHOUSE_ACCOUNTS = `${this.account}:${this.keys.join(":")}`;
+    Object.assign(env, this.settings);
     const log = openSync(this.log, "a");
     this.process = spawn(BINARY, { cwd: this.folder, env, stdio: ["ignore", "pipe", log] });
     closeSync(log);

@@ -1,0 +1,55 @@
+// What the server says of itself, and which account is chosen.
+
+import { connection } from "./connection.js";
+
+const CHOSEN = "rowhouse-account";
+
+/** Events: `change`. */
+class Session extends EventTarget {
+  version = "";
+  store = "";
+  isReadOnly = false;
+  isTestMode = false;
+  /** Without a token of the server's own, the Table service and all changes are closed to the console. */
+  hasToken = true;
+  hasMoreAccounts = false;
+  /** Names of what this server can beyond the service, such as `indexes`. @type {Set<string>} */
+  features = new Set();
+  /** @type {Account[]} */
+  accounts = [];
+  /** Where clients reach the Table service. */
+  endpoint = "";
+
+  /** Asks the server. @returns {Promise<void>} */
+  async load() {
+    const found = await connection.json("GET", "console/api/session");
+    this.version = found.version;
+    this.store = found.database;
+    this.isReadOnly = found.readOnly;
+    this.isTestMode = found.testMode;
+    this.hasToken = !found.tokenNeeded;
+    this.features = new Set(Object.keys(found.features).filter((name) => found.features[name]));
+    this.endpoint = found.tablesEndpoint;
+    this.accounts = found.accounts.map((/** @type {any} */ account) => ({
+      name: account.name,
+      isOfSettings: account.origin === "settings",
+      isDisabled: account.disabled,
+    }));
+    this.hasMoreAccounts = found.moreAccounts;
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** The chosen account, which this tab remembers. */
+  get account() {
+    const chosen = sessionStorage.getItem(CHOSEN);
+    const found = this.accounts.find((account) => account.name === chosen) ?? this.accounts[0];
+    return found?.name ?? "";
+  }
+
+  set account(name) {
+    sessionStorage.setItem(CHOSEN, name);
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export const session = new Session();

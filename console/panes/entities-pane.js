@@ -1,0 +1,278 @@
+// The entities of a table: filter, grid, pages, and what can be done with them.
+
+import { h } from "../core/dom.js";
+import { isCancelled } from "../core/errors.js";
+import { Pager } from "../core/pager.js";
+import { preferencesOf, remember } from "../core/preferences.js";
+import { addressOf, currentRoute } from "../core/route.js";
+import { session } from "../core/session.js";
+import { TableService } from "../core/table-service.js";
+import { View } from "../core/view.js";
+import { chooseColumns } from "../parts/column-chooser.js";
+import { button, count, empty, errorBox, input, paneHead, select } from "../parts/controls.js";
+import { CellBar } from "../parts/cell-bar.js";
+import { DataGrid } from "../parts/data-grid.js";
+import { askAndDelete } from "../parts/delete-dialog.js";
+import { columnsOf, typesOf } from "../parts/entity-columns.js";
+import { addEntity, editEntity } from "../parts/entity-editor.js";
+import { ExplainView } from "../parts/explain-view.js";
+import { askAndExport } from "../parts/export-dialog.js";
+import { FilterBuilder } from "../parts/filter-builder.js";
+import { askAndImport } from "../parts/import-dialog.js";
+import { showSnippets } from "../parts/snippets-dialog.js";
+
+const SIZES = [100, 1000, 10000, 100000];
+
+class EntitiesPane extends View {
+  route = currentRoute();
+  table = this.route.table;
+  service = new TableService(this.route.account);
+  preferences = preferencesOf(this.route.account, this.table);
+  pager = new Pager(this.service, this.table, "", 1000);
+  #loading = new AbortController();
+
+  #filter = input({
+    class: "mono filter",
+    placeholder: "PartitionKey eq 'Jones' and Age gt 30",
+    "aria-label": "Filter",
+    type: "search",
+  });
+  #size = select(
+    SIZES.map((size) => [String(size), count(size)]),
+    "1000",
+    { "aria-label": "Rows of a page", on: { change: () => this.run() } },
+  );
+  #grid = Object.assign(new DataGrid(), {
+    isSelectable: true,
+    label: `Entities of ${this.table}`,
+    nameOf: (/** @type {any} */ row) => `${row.partitionKey} / ${row.rowKey}`,
+  });
+  #cell = new CellBar();
+  #state = h("span", { class: "grow", role: "status" });
+  #message = h("div", { class: "message" });
+  #builder = Object.assign(new FilterBuilder(), { hidden: true });
+  #explain = Object.assign(new ExplainView(), { hidden: true, account: this.route.account, table: this.table });
+  #back = button("Back", () => this.load(-1), { label: "Page before" });
+  #next = button("Next", () => this.load(1), { label: "Next page" });
+  #stop = button("Stop", () => this.#loading.abort());
+  #forRow = [
+    button("Edit", () => this.edit(), { changes: true }),
+    button("Clone", () => this.add(this.#grid.activeRow), { changes: true }),
+  ];
+  #deleteSelected = button("Delete selected", () => this.deleteSelected(), { kind: "danger", changes: true });
+
+  build() {
+    const trail = h(
+      "span",
+      { class: "trail" },
+      h("a", { href: addressOf("tables", this.route.account) }, "Tables"),
+      h("span", { "aria-hidden": "true" }, "/"),
+      this.table,
+    );
+    const toggle = (/** @type {string} */ text, /** @type {HTMLElement} */ part, opened = () => {}) => {
+      const control = button(text, () => {
+        part.hidden = !part.hidden;
+        control.setAttribute("aria-expanded", String(!part.hidden));
+        if (!part.hidden) opened();
+      });
+      control.setAttribute("aria-expanded", "false");
+      return control;
+    };
+    return [
+      paneHead(
+        trail,
+        button("Add", () => this.add(null), { kind: "primary", changes: true }),
+        button("Import", () => this.import(), { changes: true }),
+        button("Export", () => askAndExport(this.source)),
+        button("Columns", () => this.chooseColumns()),
+        button("Code", () =>
+          showSnippets({ kind: "query", account: this.route.account, table: this.table, filter: this.#filter.value }),
+        ),
+        button("Delete all found", () => this.deleteFound(), { kind: "danger", changes: true }),
+      ),
+      h(
+        "form",
+        { class: "filter-bar", role: "search", on: { submit: (event) => (event.preventDefault(), this.run()) } },
+        this.#filter,
+        button("Run", () => {}, { kind: "primary", type: "submit" }),
+        toggle("Builder", this.#builder),
+        toggle("Explain", this.#explain, () => this.#explain.open()),
+      ),
+      this.#builder,
+      this.#explain,
+      this.#message,
+      this.#grid,
+      this.#cell,
+      h(
+        "footer",
+        { class: "pane-foot" },
+        this.#state,
+        this.#stop,
+        this.#forRow,
+        this.#deleteSelected,
+        this.#size,
+        this.#back,
+        this.#next,
+      ),
+    ];
+  }
+
+  start() {
+    this.#builder.addEventListener("filter", (event) => this.use(/** @type {CustomEvent} */ (event).detail));
+    this.#filter.addEventListener("input", () => this.#explain.update(this.#filter.value));
+    this.#grid.addEventListener("rowopen", () => this.edit());
+    this.#grid.addEventListener("rowselect", () => this.#showState());
+    this.#grid.addEventListener("rowactive", () => this.#showCell());
+    this.#grid.addEventListener("columnresize", (event) =>
+      this.#keep({ widths: /** @type {CustomEvent} */ (event).detail }),
+    );
+    this.#explain.update("");
+    this.run();
+  }
+
+  /** What the filter finds. @returns {Source} */
+  get source() {
+    return { service: this.service, table: this.table, filter: this.pager.filter };
+  }
+
+  /** @param {string} filter */
+  use(filter) {
+    this.#filter.value = filter;
+    this.#explain.update(filter);
+    this.run();
+  }
+
+  /** Begins at the first page. */
+  async run() {
+    this.pager = new Pager(this.service, this.table, this.#filter.value.trim(), Number(this.#size.value));
+    this.#grid.toTop();
+    await this.load(0);
+  }
+
+  /** @param {-1 | 0 | 1} step */
+  async load(step) {
+    this.#loading.abort();
+    const loading = (this.#loading = new AbortController());
+    const { pager } = this;
+    this.#setBusy(true);
+    try {
+      const signal = AbortSignal.any([loading.signal, this.signal]);
+      await pager.load(step, signal, (rows) => {
+        if (this.#loading === loading) this.#state.textContent = `Loading: ${count(rows)} rows`;
+      });
+      if (this.#loading === loading) this.#show();
+    } catch (error) {
+      if (this.#loading === loading) this.#failed(error);
+    } finally {
+      if (this.#loading === loading) this.#setBusy(false);
+    }
+  }
+
+  /** @param {boolean} isBusy */
+  #setBusy(isBusy) {
+    this.#stop.hidden = !isBusy;
+    this.#back.disabled = isBusy || !this.pager.hasBack;
+    this.#next.disabled = isBusy || !this.pager.hasNext;
+    this.#grid.setAttribute("aria-busy", String(isBusy));
+  }
+
+  /** @param {unknown} error */
+  #failed(error) {
+    this.#state.textContent = isCancelled(error) ? "Stopped." : "";
+    if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
+  }
+
+  #show() {
+    const { rows } = this.pager;
+    this.#message.replaceChildren(...(rows.length ? [] : [this.#nothing()]));
+    this.#grid.hidden = rows.length === 0;
+    this.#builder.types = typesOf(rows);
+    this.#grid.rows = rows;
+    this.#showColumns();
+    this.#showState();
+    this.#showCell();
+  }
+
+  #showColumns() {
+    this.#grid.setColumns(columnsOf(this.pager.rows, new Set(this.preferences.hidden)), this.preferences.widths);
+  }
+
+  #nothing() {
+    if (this.pager.filter)
+      return empty(
+        "Nothing matches",
+        "No entity matches this filter. Change it, or show all entities.",
+        button("Show all", () => this.use("")),
+      );
+    if (this.pager.hasBack)
+      return empty(
+        "The end",
+        "There are no more entities.",
+        button("First page", () => this.run()),
+      );
+    return empty(
+      "No entities yet",
+      "Add the first one, or import a CSV or NDJSON file.",
+      button("Add entity", () => this.add(null), { kind: "primary", changes: true }),
+      button("Import", () => this.import(), { changes: true }),
+    );
+  }
+
+  #showState() {
+    const selected = this.#grid.selected.size;
+    const { page, rows, hasNext } = this.pager;
+    const parts = [`${count(rows.length)} ${rows.length === 1 ? "entity" : "entities"}`];
+    if (page > 0 || hasNext) parts.unshift(`Page ${count(page + 1)}`);
+    if (selected) parts.push(`${count(selected)} selected`);
+    this.#state.textContent = parts.join(" · ");
+    this.#deleteSelected.hidden = selected === 0 || session.isReadOnly;
+    for (const control of this.#forRow) control.disabled = rows.length === 0;
+  }
+
+  #showCell() {
+    this.#cell.show(this.#grid.activeRow, this.#grid.activeColumn);
+  }
+
+  /** @param {Partial<Preferences>} changed */
+  #keep(changed) {
+    this.preferences = { ...this.preferences, ...changed };
+    remember(this.route.account, this.table, this.preferences);
+  }
+
+  async chooseColumns() {
+    const names = ["PartitionKey", "RowKey", "Timestamp", ...typesOf(this.pager.rows).keys()];
+    const hidden = await chooseColumns(names, this.preferences.hidden);
+    if (!hidden) return;
+    this.#keep({ hidden });
+    this.#showColumns();
+  }
+
+  /** @param {Entity | null} template */
+  async add(template) {
+    if (await addEntity(this.service, this.table, template)) await this.load(0);
+    this.#grid.focusGrid();
+  }
+
+  async edit() {
+    const entity = this.#grid.activeRow;
+    if (!entity || this.#forRow[0].hidden) return;
+    await editEntity(this.service, this.table, entity);
+    // Whatever became of it, what is shown may be stale.
+    await this.load(0);
+    this.#grid.focusGrid();
+  }
+
+  async deleteSelected() {
+    if (await askAndDelete(this.source, [...this.#grid.selected])) await this.load(0);
+  }
+
+  async deleteFound() {
+    if (await askAndDelete(this.source, null)) await this.run();
+  }
+
+  async import() {
+    if (await askAndImport(this.service, this.table)) await this.run();
+  }
+}
+
+customElements.define("entities-pane", EntitiesPane);

@@ -1,0 +1,229 @@
+// The tables of an account.
+
+import { connection } from "../core/connection.js";
+import { h } from "../core/dom.js";
+import { isCancelled } from "../core/errors.js";
+import { addressOf, currentRoute } from "../core/route.js";
+import { session } from "../core/session.js";
+import { TableService } from "../core/table-service.js";
+import { View } from "../core/view.js";
+import { button, bytes, count, empty, errorBox, field, input, moment, paneHead } from "../parts/controls.js";
+import { DataGrid } from "../parts/data-grid.js";
+import { askAndImport } from "../parts/import-dialog.js";
+import { runJob } from "../parts/job-dialog.js";
+import { confirmByName, Modal } from "../parts/modal.js";
+import { editPolicies } from "../parts/policies-dialog.js";
+import { showSnippets } from "../parts/snippets-dialog.js";
+import { tableFeatures } from "../parts/table-features.js";
+
+/** A figure, with a sign where the table holds more. @param {Table} row @param {string} figure */
+const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
+
+/** @type {Column[]} */
+const COLUMNS = [
+  { id: "name", title: "Table", width: 260, text: (row) => row.name, style: () => "key" },
+  {
+    id: "entities",
+    title: "Entities",
+    width: 130,
+    isNumber: true,
+    text: (row) => atLeast(row, count(row.entities)),
+    compare: (a, b) => a.entities - b.entities,
+  },
+  {
+    id: "bytes",
+    title: "Size",
+    width: 130,
+    isNumber: true,
+    text: (row) => atLeast(row, bytes(row.bytes)),
+    compare: (a, b) => a.bytes - b.bytes,
+  },
+  {
+    id: "created",
+    title: "Created",
+    width: 200,
+    text: (row) => moment(row.created),
+    compare: (a, b) => (a.created < b.created ? -1 : 1),
+  },
+];
+
+class TablesPane extends View {
+  account = currentRoute().account || session.account;
+  service = new TableService(this.account);
+  /** @type {Table[]} */
+  tables = [];
+  #message = h("div", { class: "message" });
+  #state = h("span", { class: "grow", role: "status" });
+  #search = input({
+    type: "search",
+    placeholder: "Find a table",
+    "aria-label": "Find a table",
+    on: { input: () => this.show() },
+  });
+  #grid = Object.assign(new DataGrid(), {
+    isSelectable: true,
+    label: "Tables",
+    nameOf: (/** @type {Table} */ row) => row.name,
+  });
+  #forRow = [
+    button("Open", () => this.open()),
+    button("Policies", () => editPolicies(this.service, this.#grid.activeRow.name)),
+    ...tableFeatures().map(({ title, open }) => button(title, () => open(this.account, this.#grid.activeRow.name))),
+  ];
+  #delete = button("Delete selected", () => this.delete(), { kind: "danger", changes: true });
+
+  build() {
+    return [
+      paneHead(
+        "Tables",
+        button("Create table", () => this.create(), { kind: "primary", changes: true }),
+        button("Import", () => this.import(), { changes: true }),
+        button("Code", () => showSnippets({ kind: "tables", account: this.account })),
+      ),
+      h("div", { class: "filter-bar" }, this.#search),
+      this.#message,
+      this.#grid,
+      h("footer", { class: "pane-foot" }, this.#state, this.#forRow, this.#delete),
+    ];
+  }
+
+  start() {
+    this.#grid.setColumns(COLUMNS);
+    this.#grid.addEventListener("rowopen", () => this.open());
+    this.#grid.addEventListener("rowselect", () => this.#showState());
+    this.load();
+  }
+
+  async load() {
+    if (!session.hasToken)
+      return this.#tell(
+        empty("This server has no admin token", "Start it with --admin-token to see and change tables here."),
+      );
+    if (!this.account)
+      return this.#tell(
+        empty(
+          "No account yet",
+          "Tables belong to an account. Add one first.",
+          h("a", { class: "button primary", href: addressOf("accounts") }, "Accounts"),
+        ),
+      );
+    try {
+      await this.#measure();
+    } catch (error) {
+      if (!isCancelled(error)) this.#tell(errorBox(error));
+    }
+  }
+
+  /** @param {Node} message */
+  #tell(message) {
+    this.#message.replaceChildren(message);
+    this.#grid.hidden = true;
+    this.#showState();
+  }
+
+  /** The server measures some tables at a time, which are shown as they come. */
+  async #measure() {
+    /** @type {Table[]} */
+    const found = [];
+    let from = "";
+    do {
+      const page = await connection.json("GET", "tables", {
+        query: { account: this.account, from },
+        signal: this.signal,
+      });
+      found.push(...page.tables);
+      from = page.next ?? "";
+      this.tables = found;
+      this.show();
+    } while (from);
+  }
+
+  show() {
+    const wanted = this.#search.value.toLowerCase();
+    const shown = this.tables.filter(({ name }) => name.toLowerCase().includes(wanted));
+    this.#message.replaceChildren();
+    this.#grid.hidden = shown.length === 0;
+    this.#grid.rows = shown;
+    this.#showState();
+    if (this.tables.length === 0)
+      this.#tell(
+        empty(
+          "No tables yet",
+          "Create the first one, or import a CSV or NDJSON file into a new one.",
+          button("Create table", () => this.create(), { kind: "primary", changes: true }),
+        ),
+      );
+    else if (shown.length === 0) this.#tell(empty("No such table", `No table has ${this.#search.value} in its name.`));
+  }
+
+  #showState() {
+    const selected = this.#grid.selected.size;
+    const isEmpty = this.#grid.rows.length === 0;
+    const more = this.tables.some(({ complete }) => !complete) ? " · +: the table holds more than was looked at" : "";
+    this.#state.textContent = `${count(this.tables.length)} ${this.tables.length === 1 ? "table" : "tables"}${selected ? ` · ${count(selected)} selected` : ""}${more}`;
+    this.#delete.hidden = selected === 0 || session.isReadOnly;
+    for (const control of this.#forRow) control.disabled = isEmpty;
+  }
+
+  open() {
+    const table = this.#grid.activeRow;
+    if (table) location.hash = addressOf("entities", this.account, table.name);
+  }
+
+  async create() {
+    const name = input({ class: "mono", autofocus: true });
+    const modal = new Modal(
+      "Create table",
+      [field("Name", name, "3 to 63 letters and digits; the first one is a letter.")],
+      {
+        action: {
+          text: "Create",
+          act: async () => {
+            await this.service.createTable(name.value.trim());
+            await this.load();
+          },
+        },
+      },
+    );
+    await modal.open().closed;
+  }
+
+  async import() {
+    if (await askAndImport(this.service)) await this.load();
+  }
+
+  async delete() {
+    const names = [...this.#grid.selected].map((/** @type {Table} */ table) => table.name);
+    const isOne = names.length === 1;
+    let isConfirmed = false;
+    const modal = confirmByName({
+      title: isOne ? "Delete table" : `Delete ${count(names.length)} tables`,
+      text: "All their entities are deleted with them. This cannot be undone.",
+      more: h("p", { class: "mono names" }, names.join(", ")),
+      name: isOne ? names[0] : `${names.length} tables`,
+      action: "Delete",
+      act: async () => {
+        isConfirmed = true;
+      },
+    });
+    await modal.closed;
+    if (!isConfirmed) return;
+    await runJob("Delete tables", { total: names.length, done: "deleted", work: (job) => this.#deleteAll(names, job) });
+    await this.load();
+  }
+
+  /** @param {string[]} names @param {Job} job */
+  async #deleteAll(names, job) {
+    for (const name of names) {
+      try {
+        await this.service.deleteTable(name, job.signal);
+        job.advance(1);
+      } catch (error) {
+        if (isCancelled(error)) throw error;
+        job.fail(`${name}: ${error instanceof Error ? error.message : error}`);
+      }
+    }
+  }
+}
+
+customElements.define("tables-pane", TablesPane);

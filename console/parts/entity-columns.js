@@ -1,0 +1,73 @@
+// The columns of a grid of entities: the keys, the Timestamp, and every property that a loaded entity has.
+
+import { compare, isNumber, shortType } from "../core/edm.js";
+
+/** Rows whose values decide on the widths of columns, and pixels. */
+const SAMPLED = 50;
+const CHARACTER = 7.7;
+const MAX_WIDTH = 340;
+
+/** @type {Column[]} */
+const KEYS = [
+  { id: "PartitionKey", title: "PartitionKey", text: (row) => row.partitionKey, style: () => "key" },
+  { id: "RowKey", title: "RowKey", text: (row) => row.rowKey, style: () => "key" },
+  { id: "Timestamp", title: "Timestamp", text: (row) => row.timestamp, style: () => "quiet" },
+];
+
+/** @param {Entity[]} entities @returns {Map<string, Set<EdmType>>} the types that each property has */
+export function typesOf(entities) {
+  const found = new Map();
+  for (const { properties } of entities) {
+    for (const [name, { type }] of properties) {
+      const types = found.get(name);
+      if (types) types.add(type);
+      else found.set(name, new Set([type]));
+    }
+  }
+  return found;
+}
+
+/** @param {Entity[]} entities @param {Set<string>} hidden @returns {Column[]} */
+export function columnsOf(entities, hidden) {
+  const types = typesOf(entities);
+  const properties = [...types].map(([name, found]) => propertyColumn(name, [...found]));
+  const sample = entities.slice(0, SAMPLED);
+  return [...KEYS, ...properties]
+    .filter(({ id }) => !hidden.has(id))
+    .map((column) => ({ ...column, width: widthOf(column, sample) }));
+}
+
+/** As wide as its title and its first values need, within limits. @param {Column} column @param {Entity[]} sample */
+function widthOf({ title, hint = "", text }, sample) {
+  const longest = sample.reduce((most, entity) => Math.max(most, text(entity).length), 0);
+  return Math.round(Math.min(MAX_WIDTH, Math.max((title.length + hint.length) * 8 + 34, longest * CHARACTER + 24)));
+}
+
+/** @param {string} name @param {EdmType[]} types @returns {Column} */
+function propertyColumn(name, types) {
+  return {
+    id: name,
+    title: name,
+    hint: types.length === 1 ? shortType(types[0]) : "mixed",
+    isNumber: types.every(isNumber),
+    text: (row) => row.properties.get(name)?.text ?? "",
+    style: (row) => styleOf(row.properties.get(name)),
+    compare: (a, b) => compareProperties(a.properties.get(name), b.properties.get(name)),
+  };
+}
+
+/** @param {Value | undefined} value */
+function styleOf(value) {
+  if (!value) return "absent";
+  return value.type === "Edm.String"
+    ? value.text === ""
+      ? "blank"
+      : ""
+    : `type-${shortType(value.type).toLowerCase()}`;
+}
+
+/** Entities without the property come last. @param {Value | undefined} a @param {Value | undefined} b */
+function compareProperties(a, b) {
+  if (a && b) return compare(a, b);
+  return Number(!a) - Number(!b);
+}

@@ -1,0 +1,110 @@
+// How the server will answer a filter, and, on demand, what it cost.
+
+import { connection } from "../core/connection.js";
+import { h } from "../core/dom.js";
+import { InputError, isCancelled, RequestError } from "../core/errors.js";
+import { View } from "../core/view.js";
+import { button, count, errorBox } from "./controls.js";
+import { visible } from "./data-grid.js";
+
+/** How each access is judged. @type {Record<string, [string, string]>} */
+const ACCESS = {
+  nothing: ["Nothing", "good"],
+  point: ["Point read", "good"],
+  index: ["Index", "good"],
+  partition: ["One partition", "good"],
+  range: ["Key range", ""],
+  scan: ["Whole table", "warn"],
+};
+const PAUSE_MS = 250;
+
+export class ExplainView extends View {
+  account = "";
+  table = "";
+  #filter = "";
+  #timer = 0;
+  #answer = h("div", { class: "explanation", role: "status" });
+
+  build() {
+    return [
+      this.#answer,
+      h(
+        "div",
+        { class: "actions" },
+        button("Measure", () => this.#ask(true)),
+        h("small", {}, "Runs the first page of the query and says what it cost."),
+      ),
+    ];
+  }
+
+  /** Explains another filter, once nobody types any more. @param {string} filter */
+  update(filter) {
+    this.#filter = filter.trim();
+    clearTimeout(this.#timer);
+    if (!this.hidden) this.#timer = setTimeout(() => this.#ask(false), PAUSE_MS);
+  }
+
+  /** Shows the explanation of the filter, which nobody asks for while it is hidden. */
+  open() {
+    this.#ask(false);
+  }
+
+  /** @param {boolean} measure */
+  async #ask(measure) {
+    const filter = this.#filter;
+    try {
+      const found = await connection.exchange(
+        "POST",
+        "explain",
+        { account: this.account, table: this.table, filter: filter || undefined, measure },
+        { signal: this.signal },
+      );
+      if (filter === this.#filter) this.#answer.replaceChildren(...described(found));
+    } catch (error) {
+      if (!isCancelled(error) && filter === this.#filter)
+        this.#answer.replaceChildren(h("div", {}, this.#complaint(error)));
+    }
+  }
+
+  /** A filter that is not finished is no error yet. @param {unknown} error */
+  #complaint(error) {
+    const isUnfinished = error instanceof RequestError && error.status === 400;
+    return isUnfinished || error instanceof InputError ? h("p", { class: "wrong" }, error.message) : errorBox(error);
+  }
+}
+
+/** @param {Explanation} explanation @returns {HTMLElement[]} */
+function described({ access, index, summary, spans, spanCount, residual, cost }) {
+  const [title, kind] = ACCESS[access] ?? [access, ""];
+  const rows = spans.slice(0, 5).map((span) => h("li", { class: "mono" }, wordsOf(span)));
+  if (spanCount > rows.length) rows.push(h("li", {}, `and ${count(spanCount - rows.length)} more`));
+  return [
+    h("p", {}, h("span", { class: `badge ${kind}` }, title), " ", summary),
+    h(
+      "dl",
+      { class: "facts" },
+      h("div", {}, h("dt", {}, "Keys that are read"), h("dd", {}, h("ul", { class: "spans" }, rows))),
+      h("div", {}, h("dt", {}, "Index"), h("dd", {}, index ?? "none")),
+      h("div", {}, h("dt", {}, "Compared row by row"), h("dd", { class: "mono" }, residual ?? "nothing")),
+      ...(cost ? costOf(cost) : []),
+    ),
+  ];
+}
+
+/** @param {Span} span */
+function wordsOf({ from, to, words }) {
+  if (words) return visible(words);
+  const key = (/** @type {Key} */ { partitionKey, rowKey }) => visible(`${partitionKey} / ${rowKey}`);
+  return `${key(from)} … ${to ? key(to) : "the end"}`;
+}
+
+/** @param {Cost} cost */
+function costOf({ rowsReturned, rowsLookedAt, rowsLookedAtIsExact, milliseconds, more }) {
+  return [
+    h("div", {}, h("dt", {}, "Returned"), h("dd", {}, `${count(rowsReturned)}${more ? ", and there are more" : ""}`)),
+    h("div", {}, h("dt", {}, "Looked at"), h("dd", {}, `${rowsLookedAtIsExact ? "" : "about "}${count(rowsLookedAt)}`)),
+    h("div", {}, h("dt", {}, "Took"), h("dd", {}, `${milliseconds.toFixed(milliseconds < 10 ? 2 : 0)} ms`)),
+  ];
+}
+
+customElements.define("explain-view", ExplainView);

@@ -1,0 +1,97 @@
+//! `rowhouse explain`: how a query will be answered, and what it costs.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::output::{Done, OutputForm, Problem, block_on};
+use crate::app;
+use crate::config::{AccountSettings, Mistakes, StorageSettings};
+use crate::error::Error;
+use crate::service::{AskedQuery, explain_query};
+use crate::store::Store;
+
+/// The arguments of `rowhouse explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// The table
+    table: String,
+    /// The filter, as in $filter [default: none]
+    #[arg(default_value = "", hide_default_value = true)]
+    filter: String,
+    /// The account of the table [default: the first of the settings]
+    #[arg(long, env = "ROWHOUSE_ACCOUNT")]
+    account: Option<String>,
+    /// Entities of a page, 1 to 1000
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    top: Option<u32>,
+    #[command(flatten)]
+    accounts: AccountSettings,
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Reads one page of the query, and prints how it was found and what it cost.
+///
+/// # Errors
+/// [`Problem`], to be shown.
+pub(crate) fn run(arguments: &ExplainArguments) -> Done {
+    let mut mistakes = Mistakes::default();
+    let holders = arguments.accounts.read(Vec::new(), &mut mistakes);
+    let database = arguments.storage.read(&mut mistakes);
+    let (holders, database) = mistakes.unless(holders.zip(database))?;
+    let given = arguments.account.clone().filter(|name| !name.is_empty());
+    let account = given.or_else(|| holders.accounts.sample().map(|(name, _)| name.to_owned()));
+    let account = account.ok_or_else(|| Problem("--account is needed".into()))?;
+    let explained = block_on(async {
+        let store = app::open_existing(&database).await?;
+        let explained = explain(&store, arguments, &account).await;
+        store.close().await;
+        explained.map_err(|error| Problem(error.why.as_deref().unwrap_or(error.text()).to_owned()))
+    })?;
+    arguments.form.print(&text(&explained), &explained)
+}
+
+async fn explain(store: &Store, arguments: &ExplainArguments, account: &str) -> Result<Value, Error> {
+    /// As many as a server may allow.
+    const MAX_COMPARISONS: usize = 10_000;
+    let query = AskedQuery {
+        account,
+        table: &arguments.table,
+        filter: &arguments.filter,
+        select: None,
+        top: arguments.top,
+        measure: true,
+    };
+    explain_query(store, MAX_COMPARISONS, &query).await
+}
+
+/// Returns the explanation for people.
+fn text(explained: &Value) -> String {
+    let word = |name: &str| explained[name].as_str().unwrap_or_default();
+    let mut text = word("summary").to_owned();
+    let spans = explained["spans"].as_array().map_or(&[][..], Vec::as_slice);
+    for span in spans {
+        let _ = write!(text, "\nReads: {}", span["words"].as_str().unwrap_or_default());
+    }
+    if explained["spanCount"].as_u64() > Some(spans.len() as u64) {
+        let _ = write!(text, "\nReads: … {} ranges in all", explained["spanCount"]);
+    }
+    if !word("residual").is_empty() {
+        let _ = write!(text, "\nCompares: {}", word("residual"));
+    }
+    let cost = &explained["cost"];
+    let at_least = if cost["rowsLookedAtIsExact"] == true { "" } else { "at least " };
+    let more = if cost["more"] == true { "; there are more pages" } else { "" };
+    let _ = write!(
+        text,
+        "\nA page: {} entities of {at_least}{} that were looked at, in {:.1} ms{more}",
+        cost["rowsReturned"],
+        cost["rowsLookedAt"],
+        cost["milliseconds"].as_f64().unwrap_or_default(),
+    );
+    text
+}

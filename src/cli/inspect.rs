@@ -1,0 +1,111 @@
+//! `rowhouse sas inspect`: what a SAS allows, and why it is refused.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::output::{Done, OutputForm, Problem, block_on};
+use super::signer::KeyArguments;
+use crate::app;
+use crate::auth::inspect::SasQuestion;
+use crate::auth::sas::Use;
+use crate::codec::policies::Policy;
+use crate::error::Error;
+use crate::model::TableName;
+use crate::service::clock::system_time;
+use crate::service::stored_policies;
+
+/// The arguments of `rowhouse sas inspect`.
+#[derive(Debug, Args)]
+pub(crate) struct InspectArguments {
+    /// The URL with the token, or the token
+    url: String,
+    /// Judge a request with this method too: GET, POST, PUT, MERGE, PATCH, DELETE
+    #[arg(long)]
+    method: Option<String>,
+    /// The path below the account that the request is for [default: that of the URL]
+    #[arg(long)]
+    resource: Option<String>,
+    /// The address of the client [default: one that the token allows]
+    #[arg(long)]
+    address: Option<IpAddr>,
+    /// The client uses plain HTTP [default: as the URL says]
+    #[arg(long)]
+    http: bool,
+    #[command(flatten)]
+    key: KeyArguments,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Inspects a token with the key of an account. The stored policies are read from the database of
+/// the settings, if the token names one.
+///
+/// # Errors
+/// [`Problem`] if the token cannot be read, is not valid, or does not allow the request.
+pub(crate) fn run(arguments: &InspectArguments) -> Done {
+    let (fine, shown) = block_on(inspect(arguments))?;
+    arguments.form.print(&text(&shown), &shown)?;
+    if fine { Ok(()) } else { Err(Problem("the token is refused".into())) }
+}
+
+async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
+    let signer = arguments.key.signer().await?;
+    let url = arguments.url.as_str();
+    let question = SasQuestion::new(url, Some(&signer.account), |_| false);
+    let mut question = question.ok_or_else(|| Problem("the URL names no account".into()))?;
+    question.method = arguments.method.clone();
+    question.resource = arguments.resource.clone().unwrap_or(question.resource);
+    let claim = question.claim().map_err(told)?;
+    let policies = match claim.policy() {
+        None => Vec::new(),
+        Some((table, _)) => policies(arguments, &signer.account, table).await?,
+    };
+    let secure = !arguments.http && !url.starts_with("http:");
+    let usage = Use { now: system_time(), secure, peer: arguments.address };
+    let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(told)?;
+    Ok((inspection.is_fine(), inspection.shown()))
+}
+
+async fn policies(arguments: &InspectArguments, account: &str, table: &TableName) -> Done<Vec<Policy>> {
+    let store = app::open_existing(&arguments.key.database()?).await?;
+    let policies = stored_policies(&store, account, table).await;
+    store.close().await;
+    policies.map_err(told)
+}
+
+fn told(error: Error) -> Problem {
+    Problem(error.why.as_deref().unwrap_or(error.text()).to_owned())
+}
+
+/// Returns the inspection for people.
+fn text(shown: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut text = format!("A SAS for the {} {}", word(&shown["kind"]), word(&shown["account"]));
+    if shown["kind"] == "table" {
+        text = format!("A SAS for a table of the account {}", word(&shown["account"]));
+    }
+    for field in list(&shown["fields"]) {
+        let (name, value, meaning) = (word(&field["name"]), word(&field["value"]), word(&field["meaning"]));
+        let _ = write!(text, "\n{name}={value}: {meaning}");
+    }
+    let _ = write!(text, "\nSigned text: {}", shown["stringToSign"]);
+    for problem in list(&shown["problems"]) {
+        let _ = write!(text, "\nRefused: {}: {}", word(&problem["code"]), word(&problem["message"]));
+    }
+    let action = &shown["action"];
+    match action["allowed"].as_bool() {
+        Some(true) => text += &format!("\nAllows to {}", word(&action["name"])),
+        Some(false) => {
+            text += &format!("\nDoes not allow to {}: {}", word(&action["name"]), word(&action["message"]));
+        }
+        None => {}
+    }
+    if shown["valid"] == true {
+        text += "\nValid now";
+    }
+    text
+}

@@ -1,0 +1,181 @@
+//! How a query will be answered, and on demand what a page of it costs. Only numbers leave here, no
+//! entity.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::permit::permit;
+use crate::auth::Identity;
+use crate::codec::uri::escape;
+use crate::error::Result;
+use crate::model::entity::BorrowedEntity;
+use crate::model::{Key, TableName};
+use crate::plan::scan::{MAX_ROWS, MAX_TIME};
+use crate::plan::strategy::{self, KeyAccess, SpanBound};
+use crate::plan::{PageEnd, Plan, Projection, Scan, query, span};
+use crate::request::options::Options;
+use crate::request::{Resource, Target};
+use crate::store::{Backend, Collect};
+
+/// Maximum number of spans that are shown.
+const MAX_SHOWN: usize = 20;
+/// Maximum number of rows that are counted as looked at.
+const MAX_COUNTED: u64 = 100_000;
+
+/// A query to explain.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AskedQuery<'a> {
+    pub account: &'a str,
+    pub table: &'a str,
+    pub filter: &'a str,
+    pub select: Option<&'a str>,
+    pub top: Option<u32>,
+    /// Whether to read a page and report what it costs.
+    pub measure: bool,
+}
+
+/// What a page of a query costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct QueryCost {
+    returned: u64,
+    /// The rows in the ranges that were read, up to where the page ended.
+    looked_at: u64,
+    /// Whether all of them were counted. Otherwise there are more.
+    is_exact: bool,
+    /// Time to read the page.
+    took: Duration,
+    /// Whether there are more pages.
+    more: bool,
+}
+
+/// Explains a query.
+///
+/// # Errors
+/// Those of the query, and of the store if the cost is asked for.
+pub(crate) async fn explain_query<B: Backend>(
+    store: &B,
+    max_comparisons: usize,
+    asked: &AskedQuery<'_>,
+) -> Result<Value> {
+    let table = TableName::parse(asked.table)?;
+    let scan = scan(asked, &table, max_comparisons)?;
+    let access = KeyAccess::of(&scan);
+    let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
+        let (from, to) = strategy::bounds(span);
+        json!({ "from": from.map(shown), "to": to.map(shown), "words": strategy::words(span) })
+    });
+    let mut explained = json!({
+        "access": access.name(),
+        "summary": access.summary(scan.residual.is_some()),
+        "spanCount": scan.spans.len(),
+        "spans": spans.collect::<Vec<_>>(),
+        "residual": scan.residual.as_ref().map(strategy::filter_text),
+        "index": Value::Null,
+    });
+    if asked.measure {
+        let cost = measure(store, asked.account, &table, &scan).await?;
+        explained["cost"] = json!({
+            "rowsReturned": cost.returned,
+            "rowsLookedAt": cost.looked_at,
+            "rowsLookedAtIsExact": cost.is_exact,
+            "milliseconds": cost.took.as_secs_f64() * 1000.0,
+            "more": cost.more,
+        });
+    }
+    Ok(explained)
+}
+
+fn shown(bound: SpanBound) -> Value {
+    let row = bound.row.unwrap_or_default();
+    json!({ "partitionKey": bound.partition, "rowKey": row, "inclusive": bound.is_inclusive })
+}
+
+/// Returns the scan of the query, with the permission of an operator who only reads.
+fn scan(asked: &AskedQuery<'_>, table: &TableName, max_comparisons: usize) -> Result<Scan> {
+    let mut text = format!("$filter={}", escape(asked.filter));
+    if let Some(select) = asked.select {
+        text += &format!("&$select={}", escape(select));
+    }
+    if let Some(top) = asked.top {
+        text += &format!("&$top={top}");
+    }
+    let options = Options::parse(&text)?.query(max_comparisons)?;
+    let scan = query::entities(&options, None)?;
+    let target = Target {
+        account: asked.account.to_owned(),
+        secondary: false,
+        base: String::new(),
+        path_style: true,
+        resource: Resource::EntitySet(table.as_given().to_owned()),
+    };
+    let plan = Plan::QueryEntities { table: table.clone(), scan: scan.clone(), select: options.select };
+    match permit(&Identity::Operator { may_write: false }, &target, plan)? {
+        Plan::QueryEntities { scan, .. } => Ok(scan),
+        _ => Ok(scan),
+    }
+}
+
+/// Reads one page, and counts the rows that had to be looked at for it.
+async fn measure<B: Backend>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Result<QueryCost> {
+    let begun = Instant::now();
+    let (Counted(returned), end) = store.page(account, table, scan, Counted(0)).await?;
+    let took = begun.elapsed();
+    let more = end.next.is_some();
+    let (looked_at, is_exact) = match &scan.residual {
+        None => (returned, true),
+        Some(_) => count(store, account, table, scan, end.next.as_ref()).await?,
+    };
+    Ok(QueryCost { returned, looked_at: looked_at.max(returned), is_exact, took, more })
+}
+
+/// Counts the rows of the spans below `until`, and tells whether these are all.
+async fn count<B: Backend>(
+    store: &B,
+    account: &str,
+    table: &TableName,
+    scan: &Scan,
+    until: Option<&Key>,
+) -> Result<(u64, bool)> {
+    let begun = Instant::now();
+    let spans = span::within(scan.spans.clone(), &Key::new("", ""), until);
+    let mut rows = 0;
+    let mut from = Key::new("", "");
+    loop {
+        let left = MAX_TIME.saturating_sub(begun.elapsed());
+        if rows >= MAX_COUNTED || left.is_zero() {
+            return Ok((rows, false));
+        }
+        let spans = span::starting_at(spans.clone(), &from);
+        if spans.is_empty() {
+            return Ok((rows, true));
+        }
+        let page = Scan {
+            spans,
+            residual: None,
+            rows: MAX_ROWS,
+            projection: Projection::SystemOnly,
+            time: left,
+            ..scan.clone()
+        };
+        let (Counted(found), PageEnd { next, .. }) = store.page(account, table, &page, Counted(0)).await?;
+        rows += found;
+        match next {
+            Some(next) => from = next,
+            None => return Ok((rows, true)),
+        }
+    }
+}
+
+/// Counts entities.
+struct Counted(u64);
+
+impl Collect for Counted {
+    fn take(&mut self, _: BorrowedEntity<'_>) {
+        self.0 += 1;
+    }
+
+    fn restart(&mut self) {
+        self.0 = 0;
+    }
+}

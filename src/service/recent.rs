@@ -1,0 +1,206 @@
+//! The last requests, for operators who watch the server. A ring of fixed size: a new request takes
+//! the place of the oldest one. Adding one costs a lock that nobody else holds, and allocates nothing
+//! once the ring is full of texts as long.
+//!
+//! As in the log, there is no secret, no signature and no content of an entity. A reason may name
+//! keys of entities.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::clock::system_time;
+use crate::error::Code;
+use crate::metrics::OperationLabel;
+use crate::model::Ticks;
+
+/// Number of requests that are kept.
+pub(crate) const KEPT: usize = 1024;
+/// Maximum bytes of a reason.
+pub(crate) const MAX_REASON: usize = 1024;
+
+/// A request that was answered.
+#[derive(Debug, Clone)]
+pub(crate) struct RecentRequest {
+    /// Counts up from 1.
+    pub id: u64,
+    /// When it was answered.
+    pub at: Ticks,
+    pub operation: OperationLabel,
+    pub status: u16,
+    pub refusal: Option<Code>,
+    /// Total time, and the part of it that was spent waiting for the database.
+    pub duration: Duration,
+    pub database: Duration,
+    pub account: String,
+    pub table: String,
+    pub request_id: String,
+    /// The exact reason of an error, if the error has more to say than its code.
+    pub reason: String,
+}
+
+/// What is recorded of a request; the texts are borrowed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnsweredRequest<'a> {
+    pub operation: OperationLabel,
+    pub status: u16,
+    pub refusal: Option<Code>,
+    pub duration: Duration,
+    pub database: Duration,
+    pub account: &'a str,
+    pub table: &'a str,
+    pub request_id: &'a str,
+    pub reason: &'a str,
+}
+
+/// The last [`KEPT`] requests.
+pub(crate) struct RecentRequests {
+    /// The number of requests that have a place.
+    placed: AtomicU64,
+    /// The place of a request is its id modulo [`KEPT`].
+    places: Box<[Mutex<Option<RecentRequest>>]>,
+}
+
+impl RecentRequests {
+    /// An empty ring.
+    pub(crate) fn new() -> Self {
+        Self { placed: AtomicU64::new(0), places: (0..KEPT).map(|_| Mutex::new(None)).collect() }
+    }
+
+    /// Adds a request.
+    pub(crate) fn add(&self, request: &AnsweredRequest<'_>) {
+        let id = self.placed.fetch_add(1, Ordering::Relaxed) + 1;
+        let Some(place) = self.place(id) else { return };
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        // A thread that was held up must not replace a newer request.
+        match &mut *place {
+            Some(newer) if newer.id > id => {}
+            Some(older) => older.replace(id, request),
+            empty => *empty = Some(RecentRequest::new(id, request)),
+        }
+    }
+
+    /// Returns up to `limit` requests in the order of their ids: the first ones after `after`, or
+    /// the last ones if `after` is `None`. Requests that are no longer kept are left out.
+    pub(crate) fn read(&self, after: Option<u64>, limit: usize) -> Vec<RecentRequest> {
+        let last = self.placed.load(Ordering::Relaxed);
+        let kept = last.saturating_sub(KEPT as u64);
+        let after = after.map_or(last.saturating_sub(limit as u64), |after| after.min(last)).max(kept);
+        let mut found = Vec::new();
+        for id in after + 1..=last {
+            if found.len() == limit {
+                break;
+            }
+            let Some(place) = self.place(id) else { break };
+            let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*place {
+                Some(request) if request.id == id => found.push(request.clone()),
+                // Replaced meanwhile.
+                Some(request) if request.id > id => {}
+                // Being written: whoever reads on finds it.
+                _ => break,
+            }
+        }
+        found
+    }
+
+    fn place(&self, id: u64) -> Option<&Mutex<Option<RecentRequest>>> {
+        self.places.get((id % KEPT as u64) as usize)
+    }
+}
+
+impl RecentRequest {
+    fn new(id: u64, request: &AnsweredRequest<'_>) -> Self {
+        let mut new = Self {
+            id,
+            at: Ticks::MIN,
+            operation: request.operation,
+            status: 0,
+            refusal: None,
+            duration: Duration::ZERO,
+            database: Duration::ZERO,
+            account: String::new(),
+            table: String::new(),
+            request_id: String::new(),
+            reason: String::new(),
+        };
+        new.replace(id, request);
+        new
+    }
+
+    /// Replaces everything, and keeps the memory of the texts.
+    fn replace(&mut self, id: u64, request: &AnsweredRequest<'_>) {
+        (self.id, self.at, self.operation) = (id, system_time(), request.operation);
+        (self.status, self.refusal) = (request.status, request.refusal);
+        (self.duration, self.database) = (request.duration, request.database);
+        for (own, new) in [
+            (&mut self.account, request.account),
+            (&mut self.table, request.table),
+            (&mut self.request_id, request.request_id),
+            (&mut self.reason, request.reason),
+        ] {
+            own.clear();
+            own.push_str(new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(table: &str) -> AnsweredRequest<'_> {
+        AnsweredRequest {
+            operation: OperationLabel::GetEntity,
+            status: 200,
+            refusal: None,
+            duration: Duration::from_millis(2),
+            database: Duration::from_millis(1),
+            account: "acct",
+            table,
+            request_id: "id",
+            reason: "",
+        }
+    }
+
+    fn ids(found: &[RecentRequest]) -> Vec<u64> {
+        found.iter().map(|request| request.id).collect()
+    }
+
+    #[test]
+    fn requests_are_read_on_from_where_one_was() {
+        let ring = RecentRequests::new();
+        assert!(ring.read(None, 10).is_empty() && ring.read(Some(7), 10).is_empty());
+        ["a", "b", "c"].iter().for_each(|table| ring.add(&request(table)));
+        assert_eq!(ids(&ring.read(None, 2)), [2, 3]);
+        assert_eq!(ids(&ring.read(Some(0), 2)), [1, 2]);
+        assert_eq!(ids(&ring.read(Some(2), 10)), [3]);
+        assert_eq!(ids(&ring.read(Some(3), 10)), [0; 0]);
+        assert_eq!(ids(&ring.read(Some(u64::MAX), 10)), [0; 0]);
+        assert_eq!(ring.read(Some(2), 1)[0].table, "c");
+    }
+
+    #[test]
+    fn the_ring_keeps_the_last_ones_and_no_more() {
+        let ring = RecentRequests::new();
+        let many = 3 * KEPT as u64 + 7;
+        for at in 0..many {
+            ring.add(&request(if at == many - 1 { "last" } else { "a-longer-name" }));
+        }
+        let found = ring.read(Some(0), usize::MAX);
+        assert_eq!(ids(&found), (many - KEPT as u64 + 1..=many).collect::<Vec<_>>());
+        assert_eq!(found.last().unwrap().table, "last");
+    }
+
+    #[test]
+    fn threads_that_add_at_once_lose_nothing() {
+        let ring = RecentRequests::new();
+        let each = KEPT / 4;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..each).for_each(|_| ring.add(&request("t"))));
+            }
+        });
+        assert_eq!(ids(&ring.read(Some(0), usize::MAX)), (1..=KEPT as u64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,260 @@
+// What operators do besides entities: signing in, accounts, tables, policies, service properties, signatures, live figures, test mode.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { column, consoleForThisFile, eventually, newName, open, openTable, picture, TOKEN } from "./console.js";
+
+const our = consoleForThisFile();
+const dialog = (page) => page.getByRole("dialog");
+
+test("the token is asked for, kept for the tab, and forgotten on demand", async () => {
+  const page = await open(our, "", { token: "" });
+  await page.getByLabel("Admin token").fill("another-token-entirely");
+  await page.keyboard.press("Enter");
+  await page.getByText("That is not the token of this server.").waitFor();
+  await picture(page, "sign-in");
+  await page.getByLabel("Admin token").fill(TOKEN);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  await page.reload();
+  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  const other = await page.context().newPage();
+  await other.goto(page.url());
+  await other.getByLabel("Admin token").waitFor();
+  assert.equal((await page.context().cookies()).length, 0);
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("Admin token").waitFor();
+});
+
+test("all panes together load less than 200 KiB", async () => {
+  const page = await open(our, "");
+  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  const devtools = await page.context().newCDPSession(page);
+  let received = 0;
+  devtools.on("Network.loadingFinished", ({ encodedDataLength }) => {
+    received += encodedDataLength;
+  });
+  await devtools.send("Network.enable");
+  await devtools.send("Network.setCacheDisabled", { cacheDisabled: true });
+  await page.reload();
+  for (const pane of ["tables", "entities", "signatures", "service", "activity", "requests", "accounts", "snapshots"]) {
+    await page.goto(`${our.server.admin}/console/#/${pane}/${our.server.account}`);
+    await page.locator(`main[data-pane=${pane}]`).waitFor();
+    await page.waitForLoadState("networkidle");
+  }
+  assert.ok(received > 20 * 1024 && received <= 200 * 1024, `${received} bytes`);
+});
+
+test("an account is added, limited, rotated, disabled, enabled and removed", async () => {
+  const name = `new${process.pid}${Date.now() % 1e6}`;
+  const page = await open(our, "#/accounts");
+  await page.getByRole("button", { name: "Add account" }).click();
+  await page.getByLabel("Name").fill(name);
+  await page.getByRole("button", { name: "Add", exact: true }).click();
+  await dialog(page).getByText("Copy them now").waitFor();
+  const string = await page
+    .getByLabel(/^Connection string/)
+    .first()
+    .inputValue();
+  assert.match(string, new RegExp(`AccountName=${name};AccountKey=`));
+  await page.getByRole("button", { name: "Copy Key 1" }).click();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.equal(Buffer.from(copied, "base64").length, 64);
+  await picture(page, "account-keys");
+  await dialog(page).getByRole("button", { name: "Close" }).click();
+
+  await page.getByRole("button", { name: `Limit ${name}` }).click();
+  await page.getByLabel("Requests per second").fill("250");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("250 requests a second").waitFor();
+
+  await page.getByRole("button", { name: `Rotate a key of ${name}` }).click();
+  await page.getByLabel("Key 2").check();
+  await page.getByLabel(`Type ${name} to go on`).fill(name);
+  await page.getByRole("button", { name: "Rotate", exact: true }).click();
+  await page.getByRole("heading", { name: `New key 2 of ${name}` }).waitFor();
+  await dialog(page).getByRole("button", { name: "Close" }).click();
+
+  const card = page.getByRole("article").filter({ has: page.getByRole("heading", { name, exact: true }) });
+  await page.getByRole("button", { name: `Disable ${name}` }).click();
+  await page.getByLabel(`Type ${name} to go on`).fill(name);
+  await dialog(page).getByRole("button", { name: "Disable" }).click();
+  await card.getByText("disabled").waitFor();
+  await picture(page, "accounts");
+  await page.getByRole("button", { name: `Enable ${name}` }).click();
+  await page.getByRole("button", { name: `Disable ${name}` }).waitFor();
+  await page.getByRole("button", { name: `Remove ${name}` }).click();
+  await page.getByLabel(`Type ${name} to go on`).fill(name);
+  await dialog(page).getByRole("button", { name: "Remove" }).click();
+  await card.waitFor({ state: "detached" });
+});
+
+test("tables are created, measured, found, and deleted several at once", async () => {
+  const [first, second, third] = ["A", "B", "C"].map((letter) => newName(`Many${letter}`));
+  const page = await open(our, `#/tables/${our.server.account}`);
+  for (const name of [first, second, third]) {
+    await page.getByRole("button", { name: "Create table" }).first().click();
+    await page.getByLabel("Name").fill(name);
+    await page.getByRole("button", { name: "Create", exact: true }).click();
+    await dialog(page).waitFor({ state: "detached" });
+  }
+  await our.server.fill(first, 1200, () => ({ Text: "x".repeat(100) }));
+  await page.reload();
+  await page.getByText("1,200", { exact: true }).waitFor();
+  await picture(page, "tables");
+  await page.getByLabel("Find a table").fill("many");
+  for (const name of [first, third]) await page.getByRole("checkbox", { name: `Select ${name}` }).click();
+  await page.getByRole("button", { name: "Delete selected" }).click();
+  await page.getByLabel("Type 2 tables to go on").fill("2 tables");
+  await picture(page, "tables-delete");
+  await dialog(page).getByRole("button", { name: "Delete" }).click();
+  await page.getByText("2 deleted.").waitFor();
+  await page.getByRole("button", { name: "Close" }).click();
+  await eventually(() => column(page, "Table"), [second]);
+});
+
+test("a name that is refused is explained", async () => {
+  const page = await open(our, `#/tables/${our.server.account}`);
+  await page.getByRole("button", { name: "Create table" }).first().click();
+  await page.getByLabel("Name").fill("1x");
+  await page.getByRole("button", { name: "Create", exact: true }).click();
+  await page
+    .getByRole("alert")
+    .getByText(/OutOfRangeInput|InvalidResourceName/)
+    .waitFor();
+});
+
+test("policies of a table are edited", async () => {
+  const table = await our.server.table();
+  const page = await open(our, `#/tables/${our.server.account}`);
+  await page.getByRole("gridcell", { name: table, exact: true }).click();
+  await page.getByRole("button", { name: "Policies" }).click();
+  await page.getByRole("button", { name: "Add policy" }).click();
+  await page.getByLabel("Id").fill("<readers & co>");
+  await page.getByLabel("Expiry").fill("2030-01-01T00:00:00Z");
+  await page.getByLabel("Permissions").fill("ra");
+  await picture(page, "policies");
+  await page.getByRole("button", { name: "Save" }).click();
+  await dialog(page).waitFor({ state: "detached" });
+  const acl = await our.server.send("GET", `${table}?comp=acl`, { headers: { accept: "application/xml" } });
+  assert.match(acl, /<Id>&lt;readers &amp; co&gt;<\/Id>/);
+  await page.getByRole("button", { name: "Policies" }).click();
+  await page.getByRole("button", { name: /^Remove policy/ }).click();
+  await page.getByRole("button", { name: "Save" }).click();
+  await dialog(page).waitFor({ state: "detached" });
+  assert.doesNotMatch(
+    await our.server.send("GET", `${table}?comp=acl`, { headers: { accept: "application/xml" } }),
+    /<Id>/,
+  );
+});
+
+test("CORS rules are edited as a form and as XML, and a wrong one is refused in words", async () => {
+  const page = await open(our, `#/service/${our.server.account}`);
+  await page.getByText(/^No rules/).waitFor();
+  await page.getByRole("button", { name: "Add rule" }).click();
+  await page.getByLabel("Origins").fill("https://app.example");
+  await page.getByLabel("Methods").fill("GET,PUT");
+  await page.getByRole("button", { name: "Save rules" }).click();
+  await page.getByText("Saved.").waitFor();
+  await picture(page, "service-properties");
+  assert.match(
+    await page.getByLabel("Service properties (XML)").inputValue(),
+    /\n {6}<AllowedOrigins>https:\/\/app\.example<\/AllowedOrigins>/,
+  );
+  await page.getByLabel("Methods").fill("JUMP");
+  await page.getByRole("button", { name: "Save rules" }).click();
+  await page.getByRole("alert").waitFor();
+  await page.getByRole("button", { name: "Read again" }).click();
+  await page.getByRole("button", { name: "Remove rule https://app.example" }).click();
+  await page.getByRole("button", { name: "Save rules" }).click();
+  await page.getByText(/^No rules/).waitFor();
+});
+
+test("a signature is built, works, and an inspector says why one is refused", async () => {
+  const table = await our.server.table([{ PartitionKey: "p", RowKey: "r" }]);
+  const page = await open(our, `#/signatures/${our.server.account}`);
+  await page.getByLabel("Table", { exact: true }).fill(table);
+  await page.getByRole("button", { name: "Build" }).click();
+  const url = await page.getByLabel("Address", { exact: true }).inputValue();
+  const answer = await fetch(url, { headers: { accept: "application/json;odata=nometadata" } });
+  assert.equal(answer.status, 200);
+  await page.getByRole("button", { name: "Inspect" }).click();
+  await page.getByText("Valid", { exact: true }).waitFor();
+  await page.getByText("May", { exact: true }).waitFor();
+  await picture(page, "signatures");
+  await page.getByLabel("Method").selectOption("POST");
+  await page.getByRole("button", { name: "Inspect" }).click();
+  await page.getByText("May not", { exact: true }).waitFor();
+  await page.getByLabel("Address or token").fill(url.replace(/sig=[^&]*/, "sig=AAAA"));
+  await page.getByRole("button", { name: "Inspect" }).click();
+  await page.getByText("Refused", { exact: true }).waitFor();
+});
+
+test("a filter is explained, and measured", async () => {
+  const table = await our.server.table();
+  await our.server.fill(table, 300, (index) => ({ Age: index }));
+  const page = await openTable(our, table);
+  await page.getByRole("button", { name: "Explain" }).click();
+  await page.getByText("Whole table").waitFor();
+  await page.getByLabel("Filter").fill("PartitionKey eq 'p' and Age ge 290");
+  await page.getByText("One partition").waitFor();
+  await page.getByRole("button", { name: "Measure" }).click();
+  await page.getByText("Looked at").waitFor();
+  assert.equal(await page.locator("explain-view dt:text-is('Returned') + dd").textContent(), "10");
+  await picture(page, "explain");
+  await page.getByLabel("Filter").fill("Age ge");
+  await page.locator("explain-view .wrong").waitFor();
+});
+
+test("requests appear as they are answered, and are found by status and text", async () => {
+  const table = await our.server.table();
+  await our.server.entities(table);
+  const page = await open(our, "#/requests");
+  await page.locator(".grid-row").first().waitFor();
+  const missing = newName("Missing");
+  assert.equal(
+    (
+      await fetch(`${our.server.admin}/service/${our.server.account}/${missing}()`, {
+        headers: { authorization: `Bearer ${TOKEN}` },
+      })
+    ).status,
+    404,
+  );
+  await page.getByRole("gridcell", { name: missing }).first().waitFor();
+  await page.getByLabel("Status").selectOption("4");
+  await page.getByLabel("Find").fill(missing.toLowerCase());
+  await eventually(async () => [...new Set(await column(page, "Error"))], ["TableNotFound"]);
+  await picture(page, "requests");
+  await page.getByLabel("Status").selectOption("2");
+  await page.getByText("Nothing matches").waitFor();
+  await page.getByLabel("Find").fill(table);
+  await eventually(async () => (await column(page, "Status")).every((status) => status.startsWith("2")), true);
+});
+
+test("the last hour is drawn", async () => {
+  const page = await open(our, "#/activity");
+  const rate = page.getByRole("img", { name: /^Requests per second, now: all [\d.]+$/ });
+  await rate.waitFor();
+  await page.getByRole("img", { name: /^Latency, now: p99 [\d.]+ ms, median [\d.]+ ms$/ }).waitFor();
+  assert.ok((await rate.locator(".chart-line").count()) > 0);
+  await picture(page, "activity");
+});
+
+test("snapshots are taken and restored, and a reset asks first", async () => {
+  const table = await our.server.table([{ PartitionKey: "p", RowKey: "r" }]);
+  const page = await open(our, "#/snapshots");
+  await page.getByLabel("Accounts").selectOption(our.server.account);
+  await page.getByRole("button", { name: "Take snapshot" }).click();
+  await page.getByText("Taken.", { exact: true }).waitFor();
+  await picture(page, "snapshots");
+  await page.getByRole("button", { name: "Reset" }).click();
+  await page.getByLabel(`Type ${our.server.account} to go on`).fill(our.server.account);
+  await dialog(page).getByRole("button", { name: "Reset" }).click();
+  await page.getByText("Reset.", { exact: true }).waitFor();
+  assert.deepEqual(JSON.parse(await our.server.send("GET", "Tables")).value, []);
+  await page.getByRole("button", { name: /^Restore / }).click();
+  await page.getByText("Restored.", { exact: true }).waitFor();
+  assert.equal((await our.server.entities(table)).length, 1);
+  await page.getByRole("button", { name: /^Delete / }).click();
+  await page.getByText("No snapshots yet").waitFor();
+});

@@ -1,0 +1,355 @@
+//! The server's part of the console: its files, who may use it, the Table service
+//! for operators, and what it shows of requests.
+
+use super::accounts::{call, done};
+use super::*;
+
+const ON: [&str; 2] = ["--admin-token", TOKEN];
+
+/// A server with a console and a token, beside a client of its account.
+pub fn console(database: &str, more: &[&str]) -> (Process, Wire, Client) {
+    let (server, admin) = server(database, &[&ON[..], more].concat());
+    let client = client(&server);
+    (server, admin, client)
+}
+
+/// Asks as the page does.
+fn asked(admin: &Wire, verb: &str, path: &str, headers: &str, body: &str) -> Raw {
+    let host = admin.address();
+    let head = format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n");
+    let head = format!("{head}Origin: http://{host}\r\nAccept: application/json\r\n{headers}");
+    admin.exchange(verb, format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+}
+
+fn json_asked(admin: &Wire, verb: &str, path: &str, headers: &str, body: &Value) -> Raw {
+    let headers = format!("Content-Type: application/json\r\n{headers}");
+    asked(admin, verb, path, &headers, &body.to_string())
+}
+
+#[track_caller]
+fn header<'r>(raw: &'r Raw, name: &str) -> &'r str {
+    let found = raw.headers.iter().find(|(n, _)| n == name);
+    found.map_or_else(|| panic!("{name} in {raw:?}"), |(_, value)| value)
+}
+
+fn both() -> [String; 2] {
+    ["sqlite::memory:".to_owned(), fresh_database()]
+}
+
+#[test]
+fn the_files_are_open_and_strict_about_what_a_page_may_do() {
+    let (_server, admin, _) = console("sqlite::memory:", &[]);
+    let moved = get(&admin, "/console");
+    assert_eq!((moved.status, header(&moved, "location")), (308, "console/"));
+    let page = get(&admin, "/console/");
+    assert_eq!((page.status, header(&page, "content-type")), (200, "text/html; charset=utf-8"));
+    assert_eq!(header(&page, "x-content-type-options"), "nosniff");
+    assert_eq!(header(&page, "referrer-policy"), "no-referrer");
+    let policy = header(&page, "content-security-policy");
+    for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert!(!page.headers.iter().any(|(name, _)| name == "set-cookie"), "{page:?}");
+    let known = format!("If-None-Match: {}\r\n", header(&page, "etag"));
+    let same = ask(&admin, "GET", "/console/", &known);
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    assert_eq!(ask(&admin, "HEAD", "/console/", "").status, 200);
+    for path in ["/console/nothing.js", "/console/../Cargo.toml", "/console/%2e%2e/src/main.rs", "/console//"]
+    {
+        let raw = get(&admin, path);
+        assert!([401, 404].contains(&raw.status), "{path}: {raw:?}");
+    }
+    refused(&ask(&admin, "POST", "/console/", "Content-Length: 0\r\n"), 405, "MethodNotAllowed");
+}
+
+#[test]
+fn everything_but_the_files_needs_the_token() {
+    let (server, admin, _) = console("sqlite::memory:", &[]);
+    let account = &account(1).name;
+    let paths =
+        ["/console/api/session", "/requests", "/history", &format!("/service/{account}/Tables"), "/nothing"];
+    for path in paths {
+        let raw = get(&admin, path);
+        refused(&raw, 401, "Unauthorized");
+        assert!(!header(&raw, "x-ms-request-id").is_empty());
+    }
+    for path in ["/explain", "/sas", "/sas/inspect"] {
+        refused(&ask(&admin, "POST", path, "Content-Length: 0\r\n"), 401, "Unauthorized");
+    }
+    // With the token, but from a page of another site, or under another name.
+    for origin in ["https://evil.example", "null", "http://127.0.0.1:1"] {
+        let headers = format!("Authorization: Bearer {TOKEN}\r\nOrigin: {origin}\r\n");
+        refused(&ask(&admin, "GET", &format!("/service/{account}/Tables"), &headers), 403, "Forbidden");
+    }
+    let session = done(&call(&admin, "GET", "/console/api/session", ""), 200);
+    assert_eq!((&session["readOnly"], &session["testMode"]), (&json!(false), &json!(false)));
+    assert_eq!(session["tablesEndpoint"], format!("http://{}", server.address()));
+    let shown = json!([{ "name": account, "origin": "settings", "disabled": false }]);
+    assert_eq!(session["accounts"], shown);
+    drop(server);
+    // Without a token, nobody uses the console.
+    let (_server, admin) = super::server("sqlite::memory:", &[]);
+    assert_eq!(done(&get(&admin, "/console/api/session"), 200)["tokenNeeded"], true);
+    refused(&get(&admin, &format!("/service/{account}/Tables")), 403, "TokenNeeded");
+    refused(&get(&admin, "/requests"), 403, "TokenNeeded");
+}
+
+#[test]
+fn a_console_that_is_off_is_not_there() {
+    let (_server, admin, _) = console("sqlite::memory:", &["--console", "off"]);
+    for path in ["/console", "/console/", "/requests", "/history", "/service/abc/Tables"] {
+        refused(&call(&admin, "GET", path, ""), 404, "NotFound");
+    }
+    refused(&get(&admin, "/console/"), 401, "Unauthorized");
+    assert_eq!(call(&admin, "GET", "/version", "").status, 200);
+}
+
+#[test]
+fn operators_use_the_service_as_clients_do() {
+    for database in both() {
+        let (server, admin, client) = console(&database, &["--max-requests-per-second", "1000"]);
+        let name = fresh_name();
+        let at = |path: &str| format!("/service/{}/{path}", client.account.name);
+        let created = json_asked(&admin, "POST", &at("Tables"), "", &json!({ "TableName": name }));
+        assert_eq!(created.status, 201, "{created:?}");
+        let location = header(&created, "location");
+        let expected = format!("http://{}/{}/Tables('{name}')", server.address(), client.account.name);
+        assert_eq!(location, expected);
+        let entity = json!({ "PartitionKey": "p&'", "RowKey": "ü", "N": 1 });
+        let inserted = json_asked(&admin, "POST", &at(&name), "Prefer: return-no-content\r\n", &entity);
+        assert_eq!((inserted.status, header(&inserted, "preference-applied")), (204, "return-no-content"));
+        let key = at(&format!("{name}(PartitionKey='p%26%27%27',RowKey='%C3%BC')"));
+        let read = asked(&admin, "GET", &key, "", "");
+        assert_eq!((read.status, json_of(&read)["N"].clone()), (200, json!(1)), "{read:?}");
+        assert_eq!(header(&read, "cache-control"), "no-store");
+        let etag = header(&read, "etag").to_owned();
+        let matching = format!("If-Match: {etag}\r\n");
+        assert_eq!(json_asked(&admin, "PATCH", &key, &matching, &json!({ "N": 2 })).status, 204);
+        let stale = json_asked(&admin, "PUT", &key, &matching, &json!({ "N": 3 }));
+        assert_eq!(stale.status, 412, "{stale:?}");
+        assert!(!header(&stale, "x-ms-request-id").is_empty());
+        let found = asked(&admin, "GET", &at(&format!("{name}()?$filter=N%20eq%202&$top=5")), "", "");
+        assert_eq!(json_of(&found)["value"].as_array().map(Vec::len), Some(1), "{found:?}");
+        // A batch, with the account in its addresses.
+        let inner = format!(
+            "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/http\r\n\
+             Content-Transfer-Encoding: binary\r\n\r\nPOST /{}/{name} HTTP/1.1\r\nContent-Type: application/json\r\n\r\n\
+             {{\"PartitionKey\":\"b\",\"RowKey\":\"1\"}}\r\n--c--\r\n--b--\r\n",
+            client.account.name
+        );
+        let batch = "Content-Type: multipart/mixed; boundary=b\r\n";
+        let answer = asked(&admin, "POST", &at("$batch"), batch, &inner);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status == 202 && text.contains("201 Created"), "{text}");
+        assert_eq!(asked(&admin, "DELETE", &key, "If-Match: *\r\n", "").status, 204);
+        // Errors are the service's own.
+        let missing = asked(&admin, "GET", &at("Nothing()"), "", "");
+        assert_eq!(
+            (missing.status, json_of(&missing)["odata.error"]["code"].clone()),
+            (404, json!("TableNotFound"))
+        );
+        assert_eq!(asked(&admin, "GET", "/service/nobody/Tables", "", "").status, 404);
+        assert_eq!(asked(&admin, "GET", &at("%zz"), "", "").status, 400);
+        // Both see the same tables, and credentials of the admin listener are none of the service.
+        assert_eq!(client.get(&format!("/Tables('{name}')")).status, 200);
+        let stranger = client.request("GET", "/Tables").auth(Auth::Header(format!("Bearer {TOKEN}")));
+        assert!([401, 403].contains(&stranger.send().status));
+        let log = server.log();
+        for action in ["CreateTable", "InsertEntity", "MergeEntity", "EntityGroupTransaction", "DeleteEntity"]
+        {
+            let line = log.lines().find(|line| line.contains("audit") && line.contains(action));
+            let line = line.unwrap_or_else(|| panic!("{action} in {log}"));
+            assert!(line.contains("admin token") && line.contains(&name), "{line}");
+        }
+        assert!(!log.contains("QueryEntities"), "what reads is not audited: {log}");
+        assert!(!log.contains(TOKEN) && !log.contains("p&'"), "{log}");
+    }
+}
+
+#[test]
+fn a_read_only_console_changes_nothing() {
+    for database in both() {
+        let (server, admin, client) = console(&database, &["--console", "read-only"]);
+        let name = fresh_name();
+        client.create_table(&name).expect(201);
+        let at = |path: &str| format!("/service/{}/{path}", client.account.name);
+        assert_eq!(done(&call(&admin, "GET", "/console/api/session", ""), 200)["readOnly"], true);
+        let entity = json!({ "PartitionKey": "p", "RowKey": "r" });
+        let other = fresh_name();
+        let key = format!("{name}(PartitionKey='p',RowKey='r')");
+        for (verb, path, body) in [
+            ("POST", at("Tables"), json!({ "TableName": other })),
+            ("POST", at(&name), entity.clone()),
+            ("PUT", at(&key), json!({})),
+            ("PATCH", at(&key), json!({})),
+        ] {
+            let raw = json_asked(&admin, verb, &path, "", &body);
+            assert_eq!(raw.status, 403, "{verb} {path}: {raw:?}");
+            assert_eq!(json_of(&raw)["odata.error"]["code"], "AuthorizationPermissionMismatch");
+        }
+        assert_eq!(asked(&admin, "DELETE", &at(&format!("Tables('{name}')")), "", "").status, 403);
+        // Tunnelled.
+        let tunnel = "X-HTTP-Method: MERGE\r\n";
+        assert_eq!(json_asked(&admin, "POST", &at(&key), tunnel, &json!({})).status, 403);
+        assert_eq!(asked(&admin, "GET", &at(&format!("{name}()")), "", "").status, 200);
+        let grant =
+            json!({ "account": client.account.name, "table": name, "permissions": "r", "expiry": "1h" });
+        refused(&call(&admin, "POST", "/sas", &grant.to_string()), 403, "ReadOnly");
+        // Accounts are changed by programs only, not from a browser.
+        refused(&json_asked(&admin, "POST", "/accounts", "", &json!({ "name": "abc" })), 403, "ReadOnly");
+        refused(&call(&admin, "POST", "/accounts", r#"{"name":"abc"}"#), 409, "NoMasterKey");
+        assert!(client.get("/Tables").expect_json().to_string().contains(&name));
+        assert!(!client.get("/Tables").expect_json().to_string().contains(&other));
+        drop(server);
+    }
+}
+
+#[test]
+fn bodies_are_limited_as_on_the_tables_port() {
+    let (_server, admin, client) = console("sqlite::memory:", &[]);
+    let name = fresh_name();
+    client.create_table(&name).expect(201);
+    let path = format!("/service/{}/{name}", client.account.name);
+    let text = "x".repeat(32 * 1024);
+    let mut entity = json!({ "PartitionKey": "p", "RowKey": "r" });
+    for at in 0..12 {
+        entity[format!("P{at}")] = json!(text);
+    }
+    // More than other routes take.
+    assert!(entity.to_string().len() > 256 * 1024);
+    assert_eq!(json_asked(&admin, "POST", &path, "", &entity).status, 201);
+    let declared = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: 4194305\r\n");
+    let raw = ask(&admin, "POST", &path, &declared);
+    assert_eq!(raw.status, 413, "{raw:?}");
+    refused(&call(&admin, "POST", "/explain", &"x".repeat(256 * 1024 + 1)), 413, "BodyTooLarge");
+}
+
+#[test]
+fn the_last_requests_are_shown_without_secrets() {
+    for database in both() {
+        let (_server, admin, client) = console(&database, &[]);
+        let name = fresh_name();
+        client.create_table(&name).expect(201);
+        client.get(&format!("/{name}(PartitionKey='p',RowKey='none')")).expect(404);
+        let token = Sas::table(&name, "r").query(&client.account);
+        let changed = token.replace("sp=r", "sp=ra");
+        client.bearing(&changed).get(&format!("/{name}()")).expect(403);
+        let shown = done(&call(&admin, "GET", "/requests", ""), 200);
+        let requests = shown["requests"].as_array().expect("requests");
+        let [created, missing, forged] = &requests[..] else { panic!("{shown}") };
+        assert_eq!((&created["operation"], &created["table"]), (&json!("CreateTable"), &json!("")));
+        assert_eq!((&missing["status"], &missing["error"]), (&json!(404), &json!("ResourceNotFound")));
+        assert_eq!((&missing["table"], &missing["account"]), (&json!(name), &json!(client.account.name)));
+        assert!(missing["milliseconds"].as_f64() >= missing["storeMilliseconds"].as_f64(), "{missing}");
+        assert_eq!(forged["error"], "AuthenticationFailed");
+        assert!(forged["reason"].as_str().is_some_and(|why| why.contains("none of the account's keys")));
+        let signature = changed.rsplit("sig=").next().expect("a signature");
+        let text = shown.to_string();
+        assert!(!text.contains(signature) && !text.contains(&client.account.keys[0]), "{text}");
+        // Only what is new.
+        let last = shown["last"].as_u64().expect("a number");
+        let path = format!("/requests?after={last}");
+        assert_eq!(done(&call(&admin, "GET", &path, ""), 200)["requests"], json!([]));
+        client.get("/Tables").expect(200);
+        let more = done(&call(&admin, "GET", &path, ""), 200);
+        assert_eq!(more["requests"][0]["operation"], "QueryTables");
+        assert_eq!(more["last"], last + 1);
+        for query in ["after=x", "limit=0", "limit=501", "after=-1", "limit=%zz"] {
+            refused(&call(&admin, "GET", &format!("/requests?{query}"), ""), 400, "BadRequest");
+        }
+    }
+}
+
+#[test]
+fn the_ring_of_requests_is_bounded() {
+    let (_server, admin, client) = console("sqlite::memory:", &[]);
+    let kept = done(&call(&admin, "GET", "/requests", ""), 200)["kept"].as_u64().expect("a number");
+    for _ in 0..kept + 10 {
+        client.get("/Tables").expect(200);
+    }
+    let (mut after, mut seen) = (0, Vec::new());
+    loop {
+        let page = done(&call(&admin, "GET", &format!("/requests?after={after}&limit=500"), ""), 200);
+        let ids: Vec<u64> =
+            page["requests"].as_array().expect("a list").iter().filter_map(|r| r["id"].as_u64()).collect();
+        if ids.is_empty() {
+            break;
+        }
+        seen.extend(ids);
+        after = page["last"].as_u64().expect("a number");
+    }
+    assert_eq!(seen, (11..=kept + 10).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_history_has_a_point_for_every_ten_seconds() {
+    let (_server, admin, client) = console("sqlite::memory:", &[]);
+    let name = fresh_name();
+    client.create_table(&name).expect(201);
+    client.get("/Nothing()").expect(404);
+    let sizes = format!("/tables?account={}", client.account.name);
+    assert_eq!(call(&admin, "GET", &sizes, "").status, 200);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let shown = loop {
+        let shown = done(&call(&admin, "GET", "/history", ""), 200);
+        if shown["points"].as_array().is_some_and(|points| !points.is_empty()) {
+            break shown;
+        }
+        assert!(Instant::now() < deadline, "{shown}");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    let point = &shown["points"][0];
+    assert_eq!((&point["requests"], &point["errors"]["client"]), (&json!(2), &json!(1)), "{point}");
+    assert!(point["p50"].as_f64() <= point["p99"].as_f64() && point["p50"].is_number(), "{point}");
+    let table = &shown["tables"][0];
+    assert_eq!((&table["table"], &table["points"][0]["entities"]), (&json!(name), &json!(0)), "{shown}");
+}
+
+#[test]
+fn a_query_is_explained_and_measured() {
+    for database in both() {
+        let (_server, admin, client) = console(&database, &[]);
+        let table = client.table();
+        for at in 0..30 {
+            let properties = json!({ "N": at });
+            table.insert(&with_keys(&format!("p{}", at % 3), &format!("{at:03}"), properties)).expect(201);
+        }
+        let explain = |filter: &str| {
+            let body = json!({ "account": client.account.name, "table": table.name, "filter": filter, "measure": true });
+            done(&call(&admin, "POST", "/explain", &body.to_string()), 200)
+        };
+        for (filter, access, looked_at, returned) in [
+            ("PartitionKey eq 'p1' and RowKey eq '001'", "point", 1, 1),
+            ("PartitionKey eq 'p1'", "partition", 10, 10),
+            ("PartitionKey eq 'p1' and N lt 10", "partition", 10, 3),
+            ("PartitionKey ge 'p1'", "range", 20, 20),
+            ("N eq 7", "scan", 30, 1),
+            ("PartitionKey eq 'a' and PartitionKey eq 'b'", "nothing", 0, 0),
+        ] {
+            let shown = explain(filter);
+            assert_eq!(shown["access"], access, "{filter}: {shown}");
+            let cost = &shown["cost"];
+            assert_eq!(
+                (&cost["rowsLookedAt"], &cost["rowsReturned"]),
+                (&json!(looked_at), &json!(returned)),
+                "{filter}: {cost}"
+            );
+            assert_eq!(cost["rowsLookedAtIsExact"], true);
+        }
+        assert_eq!(explain("N eq 7")["residual"], "N eq 7");
+        let refuse = |body: Value, status, code| {
+            refused(&call(&admin, "POST", "/explain", &body.to_string()), status, code);
+        };
+        let account = &client.account.name;
+        refuse(json!({ "account": account, "table": table.name, "filter": "N eq" }), 400, "InvalidInput");
+        refuse(json!({ "account": account, "table": "x", "filter": "" }), 400, "OutOfRangeInput");
+        refuse(json!({ "account": "nobody", "table": table.name }), 404, "AccountNotFound");
+        let gone = json!({ "account": account, "table": fresh_name(), "measure": true });
+        refuse(gone, 404, "TableNotFound");
+        refuse(json!({ "account": account, "table": table.name, "unknown": 1 }), 400, "BadRequest");
+        refuse(json!({ "account": account, "table": table.name, "top": 1001 }), 400, "InvalidInput");
+        let many = vec!["N eq 1"; 1001].join(" or ");
+        refuse(json!({ "account": account, "table": table.name, "filter": many }), 400, "InvalidInput");
+    }
+}
