@@ -13,8 +13,7 @@ mod respond;
 mod serve;
 mod timeouts;
 mod tls;
-mod wire;
-mod write_timeout;
+mod workarounds;
 
 pub(crate) use file::read_text;
 pub(crate) use forwarded::Proxies;

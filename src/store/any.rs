@@ -21,8 +21,7 @@ pub(crate) enum Store {
 macro_rules! on_either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
-            // Boxed because the future is large, and would be moved with every future that contains
-            // it.
+            // Boxed because the future is large, and every future that contains it would be as large.
             Store::Postgres($store) => in_database(Box::pin($call)).await,
             Store::Sqlite($store) => in_database($call).await,
         }
@@ -41,7 +40,7 @@ impl Store {
         on_either!(self, store => store.page(account, table, scan, into))
     }
 
-    /// Cleans up the database at shutdown. Data is safe without it.
+    /// Closes the database at shutdown. No data is lost without it.
     pub(crate) async fn close(&self) {
         match self {
             Store::Postgres(_) => {}

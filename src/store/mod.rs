@@ -42,7 +42,7 @@ pub use views::{ColumnKind, SqlView, SqlViews, ViewColumn, ViewDefinition, ViewF
 /// A fault of the database, in the detail that callers may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// No connection or no place in a queue was free: no statement of the operation was sent.
+    /// No connection or queue slot was free: no statement of the operation was sent.
     NotBegun,
     /// No connection, lock or queue slot was free in time; nothing was done.
     Busy,
@@ -53,7 +53,7 @@ pub enum Fault {
     /// The time for the operation ran out, or the connection was lost while a
     /// commit was under way: the outcome is unknown.
     Timeout,
-    /// Anything else: a defect of this program or of the database.
+    /// Anything else: a bug in this program or in the database.
     Other,
 }
 

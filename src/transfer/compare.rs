@@ -15,11 +15,11 @@ use super::row::Row;
 use super::selection::Selection;
 use crate::model::Key;
 
-/// Maximum differences that are looked at again and listed; further ones are only counted.
+/// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
-/// Entities that are deleted at once.
+/// Maximum entities deleted in one call.
 const MAX_DELETED: usize = 500;
-/// Rows of a page from which on it counts as full.
+/// Minimum rows of a full page.
 const FULL_PAGE: usize = 250;
 
 /// What is wrong with an entity.
@@ -34,7 +34,7 @@ pub(crate) enum DifferenceKind {
 }
 
 impl DifferenceKind {
-    /// Returns the word for it.
+    /// Returns its name in reports.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             DifferenceKind::Missing => "missing",
@@ -54,7 +54,7 @@ pub(crate) struct Difference {
     pub properties: Vec<String>,
 }
 
-/// How many entities of a table are equal or not.
+/// How many entities of a table are equal, missing, extra and different.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub equal: u64,
@@ -101,12 +101,12 @@ pub(crate) struct Comparison<'a> {
     pub source: &'a dyn TransferSource,
     pub target: &'a dyn TransferSource,
     pub selection: &'a Selection,
-    /// Whether Timestamps have to be equal too.
+    /// Whether to compare Timestamps too.
     pub with_timestamps: bool,
-    /// Deletes what is extra here, instead of reporting it. Properties are not compared then.
+    /// Where to delete extra entities instead of reporting them. Properties are then not compared.
     pub delete_extra: Option<&'a dyn TransferTarget>,
     pub concurrency: usize,
-    /// How long after the end differences are looked at again: writers may be under way.
+    /// How long to wait before differences are checked again: a writer may be at work.
     pub recheck_delay: Duration,
     pub progress: &'a Progress,
     pub stop: &'a AtomicBool,
@@ -119,7 +119,7 @@ struct Found {
 }
 
 impl Comparison<'_> {
-    /// Compares all tables that are selected.
+    /// Compares all selected tables.
     ///
     /// # Errors
     /// [`TransferError`] if a place cannot be read.
@@ -181,7 +181,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// Reads each place once, and looks its entities up in the other.
+    /// Reads each place once, and looks up its entities in the other.
     fn look_up_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
         let board = Board::default();
         for (id, table) in (0..).zip(tables) {
@@ -236,7 +236,7 @@ impl Comparison<'_> {
         (!self.with_timestamps || a.modified == b.modified) && a.has_properties_of(b)
     }
 
-    /// Remembers a difference, to be looked at again.
+    /// Remembers a difference, to be checked again.
     fn differs(&self, table: &str, key: Key, kind: DifferenceKind, found: &Mutex<Found>) {
         self.with(found, |found| {
             if found.candidates.len() < MAX_LISTED {
@@ -248,9 +248,9 @@ impl Comparison<'_> {
         });
     }
 
-    /// Looks at the first differences again: a writer, or another order, may explain them.
+    /// Checks the first differences again: a writer, or another sort order, may explain them.
     fn recheck(&self, mut candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
-        // Where the places sort in other ways, an entity seems both missing and extra.
+        // If the two places sort differently, an entity seems both missing and extra.
         candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
         candidates.dedup_by(|a, b| (&a.table, &a.key) == (&b.table, &b.key));
         if !candidates.is_empty() {
@@ -355,7 +355,7 @@ impl Merge<'_> {
 
     /// Merges one row of the source; returns 1 if the target has an equal one.
     fn merge(&mut self, row: &Row, theirs: &mut Rows<'_>, last: Option<&Key>) -> TransferResult<u64> {
-        // A source that sorts in another way: the second look decides.
+        // The source sorts differently: the second check decides.
         if last.is_some_and(|last| row.key < *last) {
             self.comparison.differs(&self.task.table, row.key.clone(), DifferenceKind::Missing, self.found);
             return Ok(0);

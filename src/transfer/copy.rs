@@ -13,16 +13,16 @@ use super::progress::Progress;
 use super::rejects::Rejects;
 use super::selection::Selection;
 
-/// Rows of a page from which on it counts as full.
+/// Minimum rows of a full page.
 const FULL_PAGE: usize = 250;
 
 /// How to copy.
 pub(crate) struct CopyOptions<'a> {
     pub selection: &'a Selection,
     pub mode: Mode,
-    /// Pages that are read and written at the same time.
+    /// Maximum pages in progress at once.
     pub concurrency: usize,
-    /// Go on with the other tables if one fails.
+    /// Whether to continue with the other tables if one fails.
     pub keep_going: bool,
     /// Whether to copy stored access policies.
     pub with_policies: bool,
@@ -30,7 +30,7 @@ pub(crate) struct CopyOptions<'a> {
     pub with_properties: bool,
     /// Maximum entities a second.
     pub rate_limit: Option<u32>,
-    /// Names that tables have in the target, by their names in the source.
+    /// Pairs of a table's name in the source and its name in the target.
     pub renames: &'a [(String, String)],
     pub stop: &'a AtomicBool,
 }
@@ -60,7 +60,7 @@ impl CopySummary {
     }
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct CopyRun<'a> {
     source: &'a dyn TransferSource,
     target: &'a dyn TransferTarget,
@@ -70,7 +70,7 @@ struct CopyRun<'a> {
     progress: &'a Progress,
     board: Board,
     failed: Mutex<BTreeMap<String, String>>,
-    /// When the entities so far would have been copied at the maximum rate.
+    /// When the maximum rate allows the next entity.
     due: Mutex<Instant>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn copy(
 }
 
 impl CopyRun<'_> {
-    /// Creates the tables, with their policies, and finds the ranges that are to be read.
+    /// Creates the tables, with their policies, and finds the ranges to read.
     fn prepare(&self) -> TransferResult<()> {
         let prepared = self.checkpoint.tables()?;
         for task in self.checkpoint.open_ranges()? {
@@ -159,7 +159,7 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    /// Waits until the limit allows so many entities; a stop ends the wait.
+    /// Waits until the rate limit allows this many entities; a stop ends the wait.
     fn wait_for_rate(&self, entities: usize) {
         let Some(limit) = self.options.rate_limit else { return };
         let now = Instant::now();
@@ -216,7 +216,7 @@ impl CopyRun<'_> {
                 is_last =
                     page.rows.len() < before && last.is_some_and(|last| upper.is_some_and(|u| last >= u));
             }
-            // Cosmos has no order: a range is read again as a whole.
+            // Cosmos has no key order, so an interrupted range is read again from its start.
             let last = page.rows.last().map(|row| row.key.clone()).filter(|_| self.source.is_ordered());
             let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
             self.rejects.add(&task.table, &page.rejected)?;
@@ -258,9 +258,9 @@ pub(super) fn run_workers(
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
         let mut outcome = Ok(());
         for handle in workers {
-            let done = handle.join().unwrap_or_else(|_| {
-                Err(TransferError::Endpoint("a worker panicked; this is a defect".into()))
-            });
+            let done = handle
+                .join()
+                .unwrap_or_else(|_| Err(TransferError::Endpoint("a worker panicked; this is a bug".into())));
             if outcome.is_ok() {
                 outcome = done;
             }

@@ -12,10 +12,10 @@ use super::progress::Progress;
 use super::selection::Selection;
 use crate::model::Key;
 
-/// Rows of a page from which on it counts as full.
+/// Minimum rows of a full page.
 const FULL_PAGE: usize = 250;
 
-/// Counts the entities of the tables that are selected.
+/// Counts the entities of the selected tables.
 ///
 /// # Errors
 /// [`TransferError`] if the place cannot be read.
@@ -44,10 +44,10 @@ pub(crate) fn count(
     Ok(sums)
 }
 
-/// Deletes the entities that the source of the place selects; returns how many there were.
+/// Deletes the entities that the source of the place selects; returns how many were deleted.
 ///
 /// # Errors
-/// [`TransferError`] if the place cannot be read or written. What was deleted stays so.
+/// [`TransferError`] if the place cannot be read or written. Earlier deletions are not undone.
 pub(crate) fn delete_where(
     source: &dyn TransferSource,
     target: &dyn TransferTarget,

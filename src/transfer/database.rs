@@ -1,4 +1,4 @@
-//! A database of ours, read and written without a server: entities keep their Timestamp and ETag.
+//! Rowhouse's own database, read and written without a server: entities keep their Timestamp and ETag.
 
 mod writes;
 
@@ -35,10 +35,10 @@ const BYTES: usize = 1 << 20;
 const TIME: std::time::Duration = std::time::Duration::from_secs(5);
 /// Time after which a part of a count is shown.
 const COUNT_TIME: std::time::Duration = std::time::Duration::from_secs(1);
-/// Attempts of a statement that the database refuses for a moment.
+/// Maximum attempts of an operation while the database is busy.
 const ATTEMPTS: u32 = 8;
 
-/// An account of a database.
+/// One account in a database.
 pub(crate) struct LocalDatabase {
     store: Arc<Store>,
     account: String,
@@ -48,7 +48,7 @@ pub(crate) struct LocalDatabase {
 }
 
 impl LocalDatabase {
-    /// Returns an account of an open database. As a source it has the entities that `filter` selects.
+    /// Returns an account of an open database. Reading it returns the entities that `filter` selects.
     pub(crate) fn new(
         store: Arc<Store>,
         account: String,
@@ -58,7 +58,7 @@ impl LocalDatabase {
         Self { store, account, runtime, filter, versions: Versions::default() }
     }
 
-    /// Cleans up the database.
+    /// Closes the database.
     pub(super) fn close(&self) {
         self.runtime.block_on(self.store.close());
     }
@@ -129,7 +129,7 @@ fn name(table: &str) -> TransferResult<TableName> {
     TableName::parse(table).map_err(|error| TransferError::Endpoint(format!("{table}: {}", error.text())))
 }
 
-/// Says what a failure of the database is.
+/// Describes a failure of the database.
 fn failed(what: &str, failure: Failure) -> TransferError {
     TransferError::Endpoint(match failure {
         Failure::Refused(error) => format!("{what}: {}: {}", error.code.facts().code, error.text()),

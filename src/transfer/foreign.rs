@@ -1,5 +1,5 @@
-//! Files of other programs: read once into a temporary database, which sorts them, and copied from
-//! there. What cannot be understood is known before the target is written.
+//! Files of other programs. They are first imported into a temporary database, which sorts their
+//! entities, and copied from there. So unreadable content is found before anything is written.
 
 mod azurite;
 mod csv;
@@ -33,9 +33,9 @@ pub(crate) enum FileFormat {
 #[derive(Debug, Clone)]
 pub(crate) struct FileOptions {
     pub format: FileFormat,
-    /// The table of files whose names do not tell it.
+    /// The table of files whose names do not contain it.
     pub table: Option<String>,
-    /// Types of properties without one.
+    /// Types of properties for which the file has none.
     pub types: Vec<(String, EdmType)>,
 }
 
@@ -52,7 +52,7 @@ fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> Transfer
         }
     }
     files.sort();
-    // AzCopy's CSV has its types in a file beside it.
+    // AzCopy writes the types of a CSV file into this file beside it.
     files.retain(|file| !file.to_string_lossy().ends_with(".schema.csv"));
     if files.is_empty() {
         return Err(TransferError::Usage(format!("{} has no files to read", path.display())));
@@ -74,7 +74,7 @@ fn import_file(path: &Path, options: &FileOptions, staging: &mut Staging) -> Tra
     }
 }
 
-/// Recognizes a file by its beginning.
+/// Detects the format from the beginning of a file.
 fn recognized(path: &Path) -> TransferResult<FileFormat> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
     let beginning = String::from_utf8_lossy(reader.fill_buf()?).into_owned();
@@ -89,7 +89,7 @@ fn recognized(path: &Path) -> TransferResult<FileFormat> {
     })
 }
 
-/// Returns the table that a file's name tells: `{account}_{table}_{time}…`, `{table}_Backup_…` or
+/// Returns the table that a file's name contains: `{account}_{table}_{time}…`, `{table}_Backup_…` or
 /// `{table}.…`.
 fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -104,7 +104,7 @@ fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     match TableName::parse(name) {
         Ok(_) => Ok(name.to_owned()),
         Err(_) => {
-            let text = format!("{}: its name tells no table; give one with --table", path.display());
+            let text = format!("{}: its name contains no table name; give one with --table", path.display());
             Err(TransferError::Usage(text))
         }
     }

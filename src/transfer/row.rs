@@ -1,4 +1,4 @@
-//! An entity on its way, and whether two are equal.
+//! An entity that is transferred, and the comparison of two.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use crate::codec::{property_order, stored};
 use crate::model::entity::{Properties, StoredProperties};
 use crate::model::{EdmType, EdmValue, Key, Ticks};
 
-/// An entity on its way from a source to a target.
+/// An entity that is transferred from a source to a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub key: Key,
@@ -24,10 +24,10 @@ struct TimestampMember<'a> {
 }
 
 impl Row {
-    /// Reads an entity as JSON with type annotations, as a Table endpoint or a dump has it.
+    /// Reads an entity from JSON with type annotations, as in answers and dumps.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// Why it is invalid.
     pub(crate) fn from_json(json: &str) -> Result<Self, String> {
         let body = json_read::entity(json.as_bytes()).map_err(|error| error.text().to_owned())?;
         if let Some(flaw) = body.flaw {
@@ -42,8 +42,8 @@ impl Row {
         Ok(Self { key: Key::new(partition, row), modified, properties: stored::encode(&body.properties) })
     }
 
-    /// Appends the entity as JSON with a type annotation wherever a reader could take another type
-    /// for it, doubles included.
+    /// Appends the entity as JSON. Every value whose type a reader could mistake is annotated, doubles
+    /// included.
     ///
     /// # Errors
     /// If it is not in stored form.
@@ -84,7 +84,7 @@ impl Row {
         Ok(())
     }
 
-    /// Returns the properties in the order in which they are shown.
+    /// Returns the properties in display order.
     ///
     /// # Errors
     /// If the entity is not in stored form.
@@ -93,7 +93,7 @@ impl Row {
         fields.iter().map(|field| Ok((field.name.clone().into_owned(), field.value()?))).collect()
     }
 
-    /// Returns the entity as one line of JSON, for people.
+    /// Returns the entity as one line of JSON, for reports.
     pub(crate) fn to_json(&self) -> String {
         let mut out = String::new();
         match self.push_json(&mut out, true) {
@@ -102,8 +102,7 @@ impl Row {
         }
     }
 
-    /// Whether two entities with one key have equal properties, whatever their order. Timestamps
-    /// are not compared.
+    /// Whether two entities have equal properties, in any order. Timestamps are not compared.
     pub(crate) fn has_properties_of(&self, other: &Self) -> bool {
         if self.properties.as_str() == other.properties.as_str() {
             return true;
@@ -136,7 +135,8 @@ impl Row {
     }
 }
 
-/// Doubles that JSON has no number for are stored as strings, and exponents too.
+/// Appends a stored double. Those with exponents, and those that JSON has no number for, are stored as
+/// strings.
 fn push_double(out: &mut String, raw: &str) {
     let is_number = raw.trim_matches('"').bytes().last().is_some_and(|byte| byte.is_ascii_digit());
     out.push_str(if is_number { raw.trim_matches('"') } else { raw });
@@ -146,7 +146,7 @@ fn is_equal(a: &Properties, b: &Properties) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|((n, v), (m, w))| n == m && is_same(v, w))
 }
 
-/// Whether two values are the same to the last bit; all NaN are one.
+/// Whether two values are identical to the last bit; all NaN are equal.
 fn is_same(a: &EdmValue, b: &EdmValue) -> bool {
     match (a, b) {
         (EdmValue::Double(a), EdmValue::Double(b)) => {

@@ -42,7 +42,7 @@ pub(crate) struct CopyArguments {
     /// Copy the accounts with their encrypted keys too; both databases need the same master key
     #[arg(long)]
     accounts: bool,
-    /// Delete what the target has and the source lacks, after the copy
+    /// After the copy, delete entities that only the target has
     #[arg(long, conflicts_with_all = ["filter", "rename"])]
     delete_extra: bool,
     /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
@@ -81,19 +81,19 @@ pub(crate) struct CopyArguments {
 }
 
 fn time(text: &str) -> Result<Ticks, String> {
-    Ticks::parse(text).map_err(|_| "is no time such as 2026-01-31T08:00:00Z".into())
+    Ticks::parse(text).map_err(|_| "is not a time such as 2026-01-31T08:00:00Z".into())
 }
 
 fn rename(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
     let valid = TableName::parse(to).is_ok() && TableName::parse(from).is_ok();
-    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid name of a table".into())
+    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid table name".into())
 }
 
 /// Copies, and prints a summary.
 ///
 /// # Errors
-/// How it ended, unless all is well.
+/// How it ended, unless everything was copied.
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
     let from_account = arguments.from_account.as_deref().or(to.account()).or(arguments.to_account.as_deref());
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     if arguments.dry_run {
         return rehearse(arguments, source, &selection, &session);
     }
-    // What the target has does not depend on the selection.
+    // The selection applies to the source only.
     let unfiltered = Selection::default();
     let written = session.connecting(&unfiltered, to_account).target(&to)?;
     let target = written.as_target()?;
@@ -171,7 +171,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
 }
 
-/// Says how an interrupted or failed copy is continued.
+/// Adds how to continue an interrupted or failed copy.
 fn interrupted(ended: TransferEnd, state: &std::path::Path) -> TransferEnd {
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!(
@@ -246,7 +246,8 @@ fn confirm(
     confirmed(&format!("this may {verb} entities of {}", tables.join(", ")), false)
 }
 
-/// Deletes what is extra and compares, as asked: whole tables, also after a copy of what is new.
+/// Deletes extra entities and compares both places, if requested. Both apply to whole tables, even
+/// after a copy with `--since`.
 fn compare(
     arguments: &CopyArguments,
     source: &dyn TransferSource,
@@ -315,7 +316,7 @@ fn summarize(
         elapsed.as_secs_f64(),
     ));
     if sum.rejected > 0 {
-        text.push_str(&format!("\nthe rejected ones are in {}", files.rejects.display()));
+        text.push_str(&format!("\nrejected entities are in {}", files.rejects.display()));
     }
     let tables: serde_json::Map<String, serde_json::Value> = copied
         .tables

@@ -1,4 +1,4 @@
-//! Writing entities with the Timestamps that they have.
+//! Writing entities with their existing Timestamps.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -16,13 +16,13 @@ use crate::store::{Backend as _, Failure, Fault, StoreResult};
 use crate::transfer::endpoint::{Mode, Rejected};
 use crate::transfer::existing::existing;
 
-/// Maximum writes of a page in flight: what the queues of the stores take from one client.
+/// Maximum writes of a page in flight: no more than fit into the queues of the stores.
 const IN_FLIGHT: usize = 256;
 /// Maximum writes of a transaction.
 const GROUP: usize = 100;
 
-/// The versions of writes in flight. The stores share statements among writes, and tell them apart by
-/// their versions: two in flight with one version would make one of them a tick newer.
+/// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
+/// version. If two had the same version, one would become a tick newer.
 #[derive(Debug, Default)]
 pub(super) struct Versions(Mutex<HashSet<Ticks>>);
 
@@ -62,7 +62,7 @@ pub(super) fn write(database: &LocalDatabase, page: WritePage<'_>) -> TransferRe
             if fits { round.push(group) } else { later.push(group) }
         }
         if round.is_empty() {
-            // Another thread writes entities with the same versions.
+            // Another thread is writing with one of these versions.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let outcomes =
@@ -81,7 +81,7 @@ pub(super) fn write(database: &LocalDatabase, page: WritePage<'_>) -> TransferRe
     Ok(result)
 }
 
-/// Leaves out what an interrupted run has already written: writing it again would make it newer.
+/// Leaves out entities that an interrupted run has already written: another write would make them newer.
 fn without_written(
     database: &LocalDatabase,
     table: &str,
@@ -127,7 +127,7 @@ fn without_existing(
     Ok(left)
 }
 
-/// Groups entities of one partition that have one version. Invalid ones are rejected.
+/// Groups entities of the same partition and version. Invalid ones are rejected.
 fn groups(rows: Vec<Row>, mode: Mode, result: &mut WriteResult) -> Vec<VersionGroup> {
     let mut groups: Vec<VersionGroup> = Vec::new();
     let now = Ticks::from_utc(Utc::now());
@@ -180,7 +180,7 @@ async fn run(database: &LocalDatabase, table: &TableName, group: &VersionGroup) 
     }
 }
 
-/// Decides about groups that were refused; returns what is to be tried again.
+/// Decides what to do with groups that were refused; returns those to retry.
 fn settle(
     database: &LocalDatabase,
     table: &str,
@@ -212,7 +212,7 @@ fn settle(
     Ok(again)
 }
 
-/// Returns a group for each row.
+/// Splits rows into groups of one.
 fn singly(rows: Vec<Row>, writes: Vec<Write>, version: Ticks) -> impl Iterator<Item = VersionGroup> {
     let pairs = rows.into_iter().zip(writes);
     pairs.map(move |(row, write)| VersionGroup { version, rows: vec![row], writes: vec![write], attempts: 0 })
@@ -222,7 +222,7 @@ fn rejected(row: &Row, error: &Error) -> Rejected {
     Rejected { entity: row.to_json(), reason: format!("{}: {}", error.code.facts().code, error.text()) }
 }
 
-/// Deletes entities; returns how many there were.
+/// Deletes entities; returns how many existed.
 pub(super) fn delete(database: &LocalDatabase, table: &str, keys: &[Key]) -> TransferResult<u64> {
     let table = name(table)?;
     let mut deleted = 0;

@@ -1,4 +1,4 @@
-//! Storage Explorer's CSV: columns of values, and perhaps of their types.
+//! Storage Explorer's CSV: columns of values, and optional columns of their types.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _};
@@ -13,18 +13,18 @@ use crate::model::EdmType;
 use crate::transfer::endpoint::{Rejected, TransferError, TransferResult};
 use crate::transfer::row::Row;
 
-/// What separates columns.
+/// Possible delimiters of columns.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
-/// What follows a column's name in the name of the column with its types.
+/// Suffix of the name of a column that has the types of another.
 const TYPE: &str = "@type";
 
 /// A column of values.
 struct Column {
     name: String,
     at: usize,
-    /// The column with the types.
+    /// The index of the column with the types.
     types: Option<usize>,
-    /// The first type that was seen: some files have it in the first row only.
+    /// The first type in the column: some files have a type in the first row only.
     first: Option<String>,
 }
 
@@ -112,7 +112,7 @@ fn row(record: &csv::StringRecord, columns: &mut [Column], options: &FileOptions
             entity.insert(column.name.clone(), value);
         }
     }
-    // Types are decided; those of the options are for values without one.
+    // These types are final; those of the options are for values without one.
     let decided = FileOptions { types: Vec::new(), ..options.clone() };
     members::entity(&Value::Object(entity), &decided)
 }

@@ -29,7 +29,7 @@ pub(super) fn import(
     skip_mark(&mut reader)?;
     let mut failure = None;
     let mut documents = serde_json::Deserializer::from_reader(reader);
-    // The end, or another document.
+    // Until the end; otherwise another document follows.
     while documents.end().is_err() {
         let document = Document { options, staging, failure: &mut failure, is_member: false };
         if let Err(error) = document.deserialize(&mut documents) {
@@ -54,7 +54,7 @@ fn skip_mark(reader: &mut BufReader<File>) -> TransferResult<()> {
 struct Document<'a, 's> {
     options: &'a FileOptions,
     staging: &'s mut Staging,
-    /// Why the staging failed, which serde has no place for.
+    /// Why writing to the temporary database failed; a serde error cannot carry this.
     failure: &'s mut Option<TransferError>,
     is_member: bool,
 }
@@ -68,7 +68,7 @@ impl Document<'_, '_> {
         })
     }
 
-    /// A value that is no list: a property that is called like one.
+    /// Handles a value that is not a list: a property with the name of one.
     fn property<E: serde::de::Error>(&self, value: Value) -> Result<Option<Value>, E> {
         if self.is_member { Ok(Some(value)) } else { Err(E::custom("an entity must be an object")) }
     }
@@ -82,7 +82,7 @@ impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
     }
 }
 
-/// Stages entities; returns a member that is no list of them.
+/// Imports entities; returns the value of a member that is not a list of them.
 impl<'de> Visitor<'de> for Document<'_, '_> {
     type Value = Option<Value>;
 
@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
         if self.is_member {
             return Ok(Some(Value::Object(members)));
         }
-        // The first and last line of some dumps tell about the file.
+        // The first and last lines of some dumps describe the file.
         let is_about_file = !members.contains_key("PartitionKey") && !members.contains_key("RowKey");
         if !is_list && !is_about_file {
             self.add(&Value::Object(members)).map_err(serde::de::Error::custom)?;

@@ -1,4 +1,4 @@
-//! One entity of a JSON file, whatever way its types are written.
+//! Reads one entity of a JSON file, in any of the ways to write its types.
 
 use serde_json::{Map, Value, json};
 
@@ -8,15 +8,15 @@ use crate::model::EdmType;
 use crate::transfer::endpoint::Rejected;
 use crate::transfer::row::Row;
 
-/// What azure-table-archiver calls types by.
+/// The names of types in azure-table-archiver, by their numbers.
 const ARCHIVER: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
-/// Members that are no properties.
+/// Members that are not properties.
 const NOISE: [&str; 4] = ["odata.etag", "etag", "odata.metadata", "TableName"];
 
-/// Reads an entity: plain members with type annotations, or values as objects that tell their type.
+/// Reads an entity: plain members with type annotations, or objects that hold the value and its type.
 pub(super) fn entity(value: &Value, options: &FileOptions) -> Result<Row, Rejected> {
     let reject = |reason: String| Rejected { entity: value.to_string(), reason };
-    let Some(members) = value.as_object() else { return Err(reject("it is no JSON object".into())) };
+    let Some(members) = value.as_object() else { return Err(reject("it is not a JSON object".into())) };
     let mut plain = Map::new();
     for (name, member) in members {
         if NOISE.contains(&name.as_str()) || name.starts_with("odata.") {
@@ -91,7 +91,7 @@ fn typed(name: &str, object: &Map<String, Value>) -> Option<(String, Value)> {
     }
 }
 
-/// Adds a property with its type. Types in JSON that only a string has are printed as strings.
+/// Adds a property with its type. A value whose type JSON writes as a string is converted to one.
 fn set(plain: &mut Map<String, Value>, name: &str, edm_type: &str, value: Value) {
     let short = edm_type.trim_start_matches("Edm.");
     let known = EdmType::ALL.iter().find(|known| known.name()["Edm.".len()..].eq_ignore_ascii_case(short));

@@ -9,7 +9,7 @@ use super::{Page, Rejected, Remote, Row, RowReader, TransferError, TransferResul
 use crate::client::ClientCall;
 use crate::transfer::range::RowRange;
 
-/// The pages of a range: its filters one after the other, each followed by its continuation tokens.
+/// The pages of a range: all pages of each of its filters, in order.
 pub(super) struct RemotePages<'a> {
     remote: &'a Remote,
     calls: VecDeque<ClientCall>,
@@ -45,7 +45,7 @@ impl RowReader for RemotePages<'_> {
 /// Reads the body of a page.
 ///
 /// # Errors
-/// If it is not a page. Entities that are not understood are rejected.
+/// If it is not a page. Entities that cannot be read are returned as rejected.
 pub(super) fn read(body: &[u8]) -> TransferResult<Page> {
     let read: PageBody<'_> = serde_json::from_slice(body)
         .map_err(|error| TransferError::Endpoint(format!("a page of entities: {error}")))?;

@@ -1,4 +1,4 @@
-//! Writing entities: change sets of one partition, and what to do if one is refused.
+//! Writing entities: change sets of one partition, and what happens if one is refused.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ pub(super) fn write(remote: &Remote, page: WritePage<'_>) -> TransferResult<Writ
     Ok(result)
 }
 
-/// Groups entities that one change set can hold.
+/// Groups entities into change sets.
 fn groups(rows: Vec<Row>, result: &mut WriteResult) -> Vec<Vec<SetOperation>> {
     let mut groups: Vec<Vec<SetOperation>> = Vec::new();
     let (mut size, mut keys) = (0, HashSet::new());
@@ -73,7 +73,7 @@ fn write_group(
         let whole = refused.index.is_none() && group.len() > 1;
         let culprit = refused.index.unwrap_or(0);
         if whole || culprit >= group.len() {
-            // It does not say which, or concerns the batch: one by one.
+            // The error names no entity, or concerns the whole batch: the entities are sent one by one.
             if group.len() == 1 {
                 return Err(refused.into());
             }
@@ -95,8 +95,7 @@ fn write_group(
     Ok(())
 }
 
-/// Leaves out the entities whose keys the target has: a retry finds what the attempt before it has
-/// written.
+/// Leaves out the entities that the target already has: an earlier attempt may have written them.
 fn without_existing(
     remote: &Remote,
     table: &str,
@@ -121,7 +120,7 @@ fn without_existing(
     Ok(left)
 }
 
-/// Whether no other entity would fare better.
+/// Whether every other entity would be refused as well.
 fn is_fatal(refused: &ServiceError) -> bool {
     matches!(refused.status, 401 | 403)
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
@@ -145,7 +144,7 @@ fn send(
     Ok(remote.client.send_change_set(&set.call())?)
 }
 
-/// Deletes entities in change sets; returns how many there were.
+/// Deletes entities in change sets; returns how many existed.
 pub(super) fn delete(remote: &Remote, table: &str, keys: &[Key]) -> TransferResult<u64> {
     let mut deleted = 0;
     for partition in keys.chunk_by(|a, b| a.partition == b.partition) {

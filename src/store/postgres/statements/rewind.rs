@@ -1,4 +1,4 @@
-//! Texts for snapshots, which are in temporary tables of one session.
+//! Statements for snapshots, which are in temporary tables of one session.
 
 pub(crate) const HAS_SNAPSHOTS: &str =
     "SELECT 1 FROM pg_class WHERE relname = $1 AND relnamespace = pg_my_temp_schema()";
@@ -18,8 +18,8 @@ pub(crate) const CREATE: [&str; 5] = [
     "CREATE TEMPORARY TABLE IF NOT EXISTS snapshots (name text PRIMARY KEY, account text, taken bigint NOT NULL)",
 ];
 
-/// One statement sees one state. $1 name, $2 account or null, $3 time, $4
-/// snapshots at most. The ranges of buckets are those of each table's spread.
+/// A single statement, so that it sees one state. $1 name, $2 account or null, $3 time, $4 maximum number
+/// of snapshots. The ranges of buckets follow from each table's spread.
 pub(crate) const TAKE: &str = "WITH taken AS (INSERT INTO pg_temp.snapshots (name, account, taken) \
      SELECT $1, $2::text, $3 WHERE (SELECT count(*) FROM pg_temp.snapshots) < $4 RETURNING name), \
      named AS (INSERT INTO pg_temp.snapshot_tables \
@@ -46,8 +46,7 @@ pub(crate) const DISCARD: &str = "WITH named AS (DELETE FROM pg_temp.snapshot_ta
      set AS (DELETE FROM pg_temp.snapshot_properties WHERE snapshot = $1) \
      DELETE FROM pg_temp.snapshots WHERE name = $1 RETURNING name";
 
-/// Every other statement names one of the two, and waits until we have
-/// committed before it looks.
+/// Every other statement uses one of the two, so it waits until we have committed.
 pub(crate) const LOCK: &str = "LOCK TABLE tables, service_properties IN ACCESS EXCLUSIVE MODE";
 /// $1 account or null, $2 time.
 pub(crate) const RESET: &str = "WITH gone AS (DELETE FROM tables WHERE account = coalesce($1::text, account) \
@@ -56,7 +55,7 @@ pub(crate) const RESET: &str = "WITH gone AS (DELETE FROM tables WHERE account =
      counted AS (INSERT INTO account_option_changes AS c (id, changes) VALUES (1, 1) \
      ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) \
      INSERT INTO doomed (table_no, spread, deleted_at, due) SELECT table_no, spread, $2, $2 FROM gone";
-/// $1 name, $2 old numbers, $3 new ones, side by side.
+/// $1 name, $2 old numbers, $3 new ones, as parallel arrays.
 pub(crate) const RESTORE_TABLES: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
      SELECT u.new, s.account, s.name_lower, s.name, s.spread, s.policies, s.created \
      FROM unnest($2::bigint[], $3::bigint[]) AS u (old, new) \
@@ -74,7 +73,7 @@ pub(crate) const RESTORE_EXPIRY: &str = "INSERT INTO expiry (table_no, property,
 pub(crate) const RESTORE_PROPERTIES: &str = "INSERT INTO service_properties (account, properties) \
      SELECT account, properties FROM pg_temp.snapshot_properties WHERE snapshot = $1";
 
-/// All but [`CREATE`].
+/// All except [`CREATE`].
 pub(crate) const ALL: [&str; 12] = [
     HAS_SNAPSHOTS,
     TAKE,

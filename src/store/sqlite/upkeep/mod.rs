@@ -1,4 +1,4 @@
-//! What operators and the server itself do beside requests of clients.
+//! Maintenance: work of operators and of the server itself.
 
 mod backup;
 pub(crate) mod checkpoint;

@@ -1,5 +1,5 @@
-//! Snapshots, in temporary tables of the connection that writes: they are in a
-//! file of their own, and gone with the connection.
+//! Snapshots, in temporary tables of the writing connection: they are in a separate file, and end with
+//! the connection.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
