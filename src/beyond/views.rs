@@ -15,10 +15,11 @@ use crate::store::quoting::column_names;
 use crate::store::views::{MAX_COLUMN_NAME, MAX_COLUMNS, SYSTEM_COLUMNS};
 use crate::store::{Collect, ColumnKind, SqlView, SqlViews as _, Store, ViewColumn, ViewDefinition};
 
-/// A sample is the first entities of a table, and the first of each of the first partitions.
+/// A sample is the first entities of a table, and after them steps of a few entities. A step whose
+/// entities are all of one partition is followed by the start of the next partition.
 const FIRST_ENTITIES: u64 = 1000;
-const PARTITIONS: usize = 500;
-const PARTITION_ENTITIES: usize = 20;
+const STEPS: usize = 500;
+const STEP_ENTITIES: usize = 20;
 /// Entities of a page when all are looked at.
 const PAGE_ROWS: usize = 1000;
 /// Roles of one view.
@@ -190,12 +191,20 @@ impl SeenProperties {
 
 /// Collects the properties of a page, once it is complete.
 #[derive(Default)]
-struct PageProperties(Vec<String>, Option<Key>);
+struct PageProperties {
+    entities: Vec<String>,
+    /// The partitions of the first and the last entity.
+    partitions: Option<(String, String)>,
+}
 
 impl Collect for PageProperties {
     fn take(&mut self, entity: BorrowedEntity<'_>) {
-        self.0.push(entity.properties.to_owned());
-        self.1 = Some(Key::new(entity.partition, entity.row));
+        self.entities.push(entity.properties.to_owned());
+        let partition = entity.partition.to_owned();
+        match &mut self.partitions {
+            Some((_, last)) => *last = partition,
+            none => *none = Some((partition.clone(), partition)),
+        }
     }
 
     fn restart(&mut self) {
@@ -203,6 +212,7 @@ impl Collect for PageProperties {
     }
 }
 
+/// Looks at the next entities; returns the partitions of the first and the last, and where to go on.
 async fn page(
     store: &Store,
     account: &str,
@@ -210,7 +220,7 @@ async fn page(
     from: Key,
     rows: usize,
     seen: &mut SeenProperties,
-) -> Result<(Option<Key>, Option<Key>), BeyondError> {
+) -> Result<(Option<(String, String)>, Option<Key>), BeyondError> {
     let scan = Scan {
         spans: vec![Span { lower: from, upper: None }],
         residual: None,
@@ -220,8 +230,8 @@ async fn page(
         projection: Projection::Full,
     };
     let (page, end) = store.own_page(account, table, &scan, PageProperties::default()).await?;
-    page.0.iter().for_each(|properties| seen.add(properties));
-    Ok((page.1, end.next))
+    page.entities.iter().for_each(|properties| seen.add(properties));
+    Ok((page.partitions, end.next))
 }
 
 async fn look_at_all(
@@ -252,12 +262,14 @@ async fn look_at_some(
         let rows = usize::try_from(FIRST_ENTITIES - seen.entities).unwrap_or(PAGE_ROWS);
         next = page(store, account, table, key, rows, seen).await?.1;
     }
-    // From the partition where the first entities end.
-    for _ in 0..PARTITIONS {
+    for _ in 0..STEPS {
         let Some(key) = next else { break };
-        let (last, more) = page(store, account, table, key, PARTITION_ENTITIES, seen).await?;
-        // Keys hold no control characters: the next partition begins here.
-        next = more.and(last).map(|last| Key::new(format!("{}\u{1}", last.partition), ""));
+        let (partitions, more) = page(store, account, table, key, STEP_ENTITIES, seen).await?;
+        next = match (partitions, more) {
+            // Keys hold no control characters: the next partition begins here.
+            (Some((first, last)), Some(_)) if first == last => Some(Key::new(format!("{last}\u{1}"), "")),
+            (_, more) => more,
+        };
     }
     Ok(())
 }

@@ -20,8 +20,8 @@ const CREATE_EXAMPLES: &str = "Examples:
   rowhouse view create People --full --grant grafana    # on PostgreSQL
 
 On PostgreSQL the view is ACCOUNT.\"TABLE\"; on SQLite it is ACCOUNT__TABLE, in the same file. Its columns are the
-properties of the first 1000 entities and of the first 20 in each of the next 500 partitions, or with --full those
-of all entities.";
+properties of the first 1000 entities and of at least the first 20 in each partition after them, up to 10000 more, or
+with --full those of all entities.";
 
 /// The subcommands of `rowhouse view`.
 #[derive(Debug, Subcommand)]

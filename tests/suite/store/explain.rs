@@ -46,6 +46,12 @@ fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)> {
         (statements::DELETE_MANY.into(), "bigint, text, text[], bigint", "5, 'p', '{a}', 0"),
         (statements::PURGE_BOUND.into(), "bigint, text, text, bigint", "5, 'p', 'r', 99"),
         (statements::PURGE_RANGE.into(), "bigint, text, text, text, text", "5, 'p', 'r', 'q', 's'"),
+        (
+            statements::DELETE_EXPIRED.into(),
+            "bigint, text[], text[], bigint[], bigint, bigint",
+            "5, '{p}', '{r}', '{1}', 0, 0",
+        ),
+        (statements::COUNT_REST.into(), "bigint, text, text", "5, 'p', 'r'"),
         (statements::PURGE_REST.into(), "bigint, text, text", "5, 'p', 'r'"),
         (
             statements::range(Projection::Full, true, 1),

@@ -27,7 +27,7 @@ pub(crate) const SUMMARIZE_EXPIRIES: &str = "SELECT count(*) AS rules, min(coale
      FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no";
 /// $1 bucket, $2 pks, $3 rks, $4 versions, side by side; $5 the table, $6 when its rule was set.
 /// A row that another transaction has changed is looked at again, and then has another version.
-pub(crate) const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
+pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
      unnest($2::text[], $3::text[], $4::bigint[]) AS u (pk, rk, modified) \
      WHERE e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified \
      AND EXISTS (SELECT 1 FROM tables WHERE table_no = $5) \
@@ -48,8 +48,7 @@ pub(crate) const LEAD_UPKEEP: &str = "INSERT INTO upkeep_lease AS l (id, holder,
 
 // Totals.
 
-pub(crate) const COUNT_REST: &str =
-    "SELECT count(*) AS n FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
+pub const COUNT_REST: &str = "SELECT count(*) AS n FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
 pub(crate) const STORED_TOTAL: &str = "SELECT c.entities, c.started, c.ended FROM table_totals AS c \
      JOIN tables AS t ON t.table_no = c.table_no WHERE t.account = $1 AND t.name_lower = $2 AND c.ended IS NOT NULL";
 pub(crate) const WANT_TOTAL: &str = "INSERT INTO table_totals AS c (table_no, began, share, pk, rk, so_far) \
@@ -70,7 +69,8 @@ pub(crate) const RECORD_TOTAL: &str = "UPDATE table_totals SET entities = $3, st
 pub(crate) const TABLE_NO: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR SHARE";
 pub(crate) const HAS_SCHEMA: &str = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
-pub(crate) const VIEW_OF: &str = "SELECT schema_name, name FROM sql_views WHERE table_no = $1";
+pub(crate) const HAS_ROLE: &str = "SELECT 1 FROM pg_roles WHERE rolname = $1";
+pub(crate) const VIEW_OF: &str = "SELECT schema_name, name, grants FROM sql_views WHERE table_no = $1";
 pub(crate) const LIST_VIEWS: &str = "SELECT t.account, t.name AS table_name, v.schema_name, v.name, v.columns, \
      v.grants, v.refreshed, v.seen, v.is_full FROM sql_views AS v JOIN tables AS t ON t.table_no = v.table_no \
      WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower";
@@ -83,7 +83,7 @@ pub(crate) const ORPHANED_VIEW: &str = "SELECT v.table_no, v.schema_name, v.name
      WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = v.table_no) ORDER BY v.table_no LIMIT 1";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 23] = [
+pub(crate) const ALL: [&str; 24] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
@@ -102,6 +102,7 @@ pub(crate) const ALL: [&str; 23] = [
     RECORD_TOTAL,
     TABLE_NO,
     HAS_SCHEMA,
+    HAS_ROLE,
     VIEW_OF,
     LIST_VIEWS,
     RECORD_VIEW,

@@ -39,7 +39,7 @@ impl SqlViews for PgStore {
         let done = async {
             let table_id = locked(&mut lease, account, table).await?;
             let view = recorded(&mut lease, table_id.table_no).await?;
-            let Some(name) = view else { return Ok(false) };
+            let Some(RecordedView { name, .. }) = view else { return Ok(false) };
             drop_recorded(&mut lease, table_id.table_no, &name).await?;
             Ok(true)
         };
@@ -97,10 +97,14 @@ async fn put(
     let table_id = locked(lease, account, table).await?;
     let name = definitions::qualified(view.schema.as_deref(), &view.name);
     let former = recorded(lease, table_id.table_no).await?;
-    if let Some(former) = former.as_ref().filter(|former| **former != name) {
-        drop_recorded(lease, table_id.table_no, former).await?;
+    let is_there = former.as_ref().is_some_and(|former| former.name == name);
+    if let Some(former) = former.as_ref().filter(|_| !is_there) {
+        drop_recorded(lease, table_id.table_no, &former.name).await?;
     }
-    let is_there = former.as_ref() == Some(&name);
+    let mut view = view.clone();
+    view.grants =
+        without_dropped(lease, view.grants, former.map_or_else(Vec::new, |former| former.grants)).await?;
+    let view = &view;
     if let Some(schema) = &view.schema {
         make_schema(lease, schema).await?;
     }
@@ -116,6 +120,23 @@ async fn put(
         define(lease, format!("GRANT SELECT ON {name} TO {role}")).await?;
     }
     record(lease, table_id, view, now).await
+}
+
+/// Leaves out the roles of former grants that no longer exist. A new one that does not exist is a
+/// mistake, which the database reports.
+async fn without_dropped(
+    lease: &mut Lease<'_>,
+    roles: Vec<String>,
+    former: Vec<String>,
+) -> Result<Vec<String>, Trouble> {
+    let mut kept = Vec::with_capacity(roles.len());
+    for role in roles {
+        let known = sqlx::query(texts::HAS_ROLE).bind(&role);
+        if !former.contains(&role) || lease.row(known, Effect::Undone).await?.is_some() {
+            kept.push(role);
+        }
+    }
+    Ok(kept)
 }
 
 /// Only roles that may create schemas may say that it need not be created.
@@ -159,10 +180,19 @@ async fn locked(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Resu
     Ok(TableId { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
 }
 
-/// Returns the name of a table's view.
-async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<String>, Trouble> {
+/// The view of a table as recorded.
+struct RecordedView {
+    /// With its schema, as an identifier of SQL.
+    name: String,
+    grants: Vec<String>,
+}
+
+async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<RecordedView>, Trouble> {
     let find = sqlx::query(texts::VIEW_OF).bind(table_no);
-    lease.row(find, Effect::Undone).await?.as_ref().map(qualified).transpose()
+    let Some(row) = lease.row(find, Effect::Undone).await? else { return Ok(None) };
+    let grants: String = row.try_get("grants").map_err(broken_row)?;
+    let grants = serde_json::from_str(&grants).map_err(|_| Fault::Other)?;
+    Ok(Some(RecordedView { name: qualified(&row)?, grants }))
 }
 
 fn qualified(row: &PgRow) -> Result<String, Trouble> {
