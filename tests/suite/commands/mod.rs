@@ -6,6 +6,7 @@ mod backing_up;
 mod checking;
 mod copying;
 mod document;
+mod explaining;
 mod faulty_proxy;
 mod files;
 mod locking;
