@@ -6,6 +6,7 @@
 mod about;
 mod accounts;
 mod audit;
+mod beyond;
 mod call;
 mod connections;
 mod console;

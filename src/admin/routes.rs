@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, figures, probes, rewind, tables};
+use super::{about, accounts, beyond, figures, probes, rewind, tables};
 
 /// The future of an answer.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -75,7 +75,17 @@ pub(crate) const ROUTES: &[Route] = &[
     token("POST", "/accounts/{name}/enable", |call| Box::pin(accounts::set_disabled(call, false))).changing(),
     guarded("GET", "/accounts/{name}/limits", |call| Box::pin(accounts::read_limits(call))),
     token("PUT", "/accounts/{name}/limits", |call| Box::pin(accounts::set_limits(call))).changing(),
-    token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))).changing(),
+    token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))),
+    guarded("GET", "/accounts/{name}/tables/{table}/count", |call| Box::pin(beyond::count(call))),
+    guarded("GET", "/expiry", |call| Box::pin(beyond::expiries(call))),
+    token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(beyond::set_expiry(call)))
+        .changing(),
+    token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(beyond::clear_expiry(call)))
+        .changing(),
+    guarded("GET", "/views", |call| Box::pin(beyond::list_views(call))),
+    token("PUT", "/accounts/{name}/tables/{table}/view", |call| Box::pin(beyond::put_view(call))).changing(),
+    token("DELETE", "/accounts/{name}/tables/{table}/view", |call| Box::pin(beyond::drop_view(call)))
+        .changing(),
     for_tests("POST", "/test/reset", |call| Box::pin(rewind::reset(call))).changing(),
     for_tests("GET", "/test/snapshots", |call| Box::pin(rewind::list(call))),
     for_tests("POST", "/test/snapshots", |call| Box::pin(rewind::take(call))).changing(),

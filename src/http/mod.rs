@@ -19,7 +19,7 @@ pub(crate) use file::read_text;
 pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{bind, listen, reachable, reserve};
 pub(crate) use pfx::Pfx;
-pub(crate) use placeholder::{Absent, StandIn};
+pub(crate) use placeholder::{Placeholder, PlaceholderService};
 pub(crate) use receive::{Incoming, head_of};
 pub(crate) use respond::respond;
 pub(crate) use serve::Edge;

@@ -22,15 +22,22 @@ use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, W
 pub(crate) mod accounts;
 mod any;
 pub(crate) mod bucket;
+pub mod expiry;
 mod inspection;
 pub mod postgres;
+pub mod quoting;
 pub mod rewind;
 pub mod sqlite;
+pub mod totals;
+pub mod views;
 
 pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 pub(crate) use any::Store;
+pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
 pub(crate) use inspection::Inspection;
 pub use rewind::{Rewind, StoreSnapshot};
+pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
+pub use views::{ColumnKind, SqlView, SqlViews, ViewColumn, ViewDefinition, ViewFailure};
 
 /// A fault of the database, in the detail that callers may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

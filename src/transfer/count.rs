@@ -26,7 +26,22 @@ pub(crate) fn count(
     progress: &Progress,
     stop: &AtomicBool,
 ) -> TransferResult<BTreeMap<String, u64>> {
-    for_each_page(source, selection, concurrency, progress, stop, &|_, keys| Ok(keys.len() as u64))
+    let mut sums = BTreeMap::new();
+    for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
+        progress.expect(&table, None);
+        let counted = source.count(&table, &mut |entities| {
+            progress.add(&table, Counts { written: entities, ..Counts::default() });
+            if stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+        })?;
+        match counted {
+            Some(entities) => sums.insert(table, entities),
+            None => {
+                let count = &|_: &str, keys: &[Key]| Ok(keys.len() as u64);
+                return for_each_page(source, selection, concurrency, progress, stop, count);
+            }
+        };
+    }
+    Ok(sums)
 }
 
 /// Deletes the entities that the source of the place selects; returns how many were deleted.

@@ -13,6 +13,7 @@ use super::endpoint::{
 };
 use super::range::{Lower, RowRange};
 use super::row::Row;
+use crate::beyond::totals::{self, CountPace};
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, ServiceProperties};
 use crate::error::{Code, Error};
@@ -20,7 +21,10 @@ use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::predicate::Predicate;
 use crate::plan::span::Span;
 use crate::plan::{Projection, Scan, TableScan};
-use crate::store::{AccountChange, AccountOptions, Backend as _, Failure, Fault, Store, StoreResult};
+use crate::store::{
+    AccountChange, AccountOptions, Backend as _, CountPosition, CountedPart, Failure, Fault, Store,
+    StoreResult,
+};
 use writes::Versions;
 
 /// Rows of a page.
@@ -29,6 +33,8 @@ const ROWS: usize = 500;
 const BYTES: usize = 1 << 20;
 /// Maximum time for reading a page.
 const TIME: std::time::Duration = std::time::Duration::from_secs(5);
+/// Time after which a part of a count is shown.
+const COUNT_TIME: std::time::Duration = std::time::Duration::from_secs(1);
 /// Maximum attempts of an operation while the database is busy.
 const ATTEMPTS: u32 = 8;
 
@@ -92,6 +98,23 @@ impl LocalDatabase {
             }
         }
         Err(Failure::Fault(Fault::Unavailable))
+    }
+
+    /// Counts a part of a table; a part that takes too long is made smaller.
+    fn run_paced(
+        &self,
+        pace: &mut CountPace,
+        table: &TableName,
+        from: &CountPosition,
+    ) -> StoreResult<CountedPart> {
+        for _ in 1..ATTEMPTS {
+            match self.runtime.block_on(pace.step(&self.store, &self.account, table, from)) {
+                Err(Failure::Fault(_)) => {}
+                counted => return counted,
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        self.runtime.block_on(pace.step(&self.store, &self.account, table, from))
     }
 
     fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
@@ -161,6 +184,29 @@ impl TransferSource for LocalDatabase {
             let Some(next) = page.next else { return Ok(names) };
             spans = vec![Span { lower: Key::new(next.name.to_ascii_lowercase(), ""), upper: None }];
         }
+    }
+
+    fn count(
+        &self,
+        table: &str,
+        counted: &mut dyn FnMut(u64) -> TransferResult<()>,
+    ) -> TransferResult<Option<u64>> {
+        let (table, mut pace) = (name(table)?, CountPace::default());
+        let (mut sum, mut from) = (0, Some(CountPosition::start()));
+        while let Some(position) = from {
+            let LocalDatabase { store, account, filter, .. } = self;
+            let part = match filter {
+                Some(filter) => {
+                    let key = &position.key;
+                    self.run(|| totals::count_matching(store, account, &table, key, filter, COUNT_TIME))
+                }
+                None => self.run_paced(&mut pace, &table, &position),
+            };
+            let CountedPart { entities, next } = part.map_err(|failure| failed(table.as_given(), failure))?;
+            counted(entities)?;
+            (sum, from) = (sum + entities, next);
+        }
+        Ok(Some(sum))
     }
 
     fn open<'a>(

@@ -145,6 +145,13 @@ pub(crate) fn is_limit(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == "53300")
 }
 
+/// Whether the database refuses a definition for what it says: syntax and privileges (42), objects
+/// that others depend on (2B), and names that are not there (3F, 0L).
+pub(crate) fn is_about_definition(error: &dyn DatabaseError) -> bool {
+    let state = sqlstate(error);
+    ["42", "2B", "3F", "0L"].iter().any(|class| state.starts_with(class)) || state == "54011"
+}
+
 /// Connection exceptions, shutdowns, and a transaction that was idle for too
 /// long.
 fn ends_session(state: &str) -> bool {

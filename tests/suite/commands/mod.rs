@@ -6,11 +6,15 @@ mod backing_up;
 mod checking;
 mod copying;
 mod document;
+mod expiring;
+mod explaining;
 mod faulty_proxy;
 mod files;
 mod locking;
 mod resealing;
 mod sas;
+mod totals;
+mod viewing;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -21,7 +21,7 @@ use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
-use crate::store::postgres::fault::{Effect, Trouble, breaks_connection, judge, silent};
+use crate::store::postgres::fault::{Effect, Trouble, breaks_connection, is_about_definition, judge, silent};
 use crate::store::postgres::rows::weight;
 
 /// A statement with its values.
@@ -121,6 +121,22 @@ impl Lease<'_> {
         let result = connector.watch(statement.execute(connection)).await;
         let done = self.settle(result, effect)?;
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
+    }
+
+    /// Runs a definition of a schema, view or privilege inside a transaction. What the database says
+    /// about the definition itself is returned as text.
+    pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        // Names and texts in it are quoted by `store::quoting`.
+        let result = connector.watch(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
+        match result {
+            Err(Ended::Failed(sqlx::Error::Database(error))) if is_about_definition(error.as_ref()) => {
+                self.running = false;
+                Ok(Err(error.message().to_owned()))
+            }
+            other => self.settle(other.map(|_| Ok(())), Effect::Undone),
+        }
     }
 
     /// Passes each row of a read to `visit` until it breaks.

@@ -4,7 +4,9 @@
 //! sharded database refuses (now(), ctid, MERGE, …). Statements check the cached number of a table: if
 //! the table was deleted, or deleted and created again, no row of `tables` has this number.
 
+pub(crate) mod beyond;
 pub(crate) mod rewind;
+pub(crate) mod view;
 
 use std::borrow::Cow;
 
@@ -235,6 +237,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
     .map(Cow::Borrowed)
     .to_vec();
     texts.extend(rewind::ALL.map(Cow::Borrowed));
+    texts.extend(beyond::ALL.map(Cow::Borrowed));
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());
         texts.push(points(projection).into());

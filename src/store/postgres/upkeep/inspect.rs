@@ -13,7 +13,7 @@ use crate::store::postgres::connections::{PgOptions, StartError, allowed_connect
 use crate::store::postgres::statements;
 
 /// The tables that a server uses, and the privileges that it needs.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 12] = [
     "tables",
     "entities",
     "doomed",
@@ -22,6 +22,10 @@ const TABLES: [&str; 8] = [
     "account_changes",
     "account_limits",
     "account_option_changes",
+    "expiry",
+    "table_totals",
+    "sql_views",
+    "upkeep_lease",
 ];
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 

@@ -1,8 +1,11 @@
 //! Maintenance: work of operators and of the server itself.
 
+mod expiry;
 mod inspect;
 pub(crate) mod purge;
 mod rewind;
 pub(crate) mod size;
+mod totals;
+mod views;
 
 pub(crate) use inspect::inspect;

@@ -92,7 +92,7 @@ async fn put_back(
     let number = |row: &PgRow| row.try_get("table_no").map_err(broken_row);
     let old: Vec<i64> = rows.iter().map(number).collect::<Result<_, _>>()?;
     let new: Vec<i64> = old.iter().map(|_| new_table_no()).collect();
-    for text in [texts::RESTORE_TABLES, texts::RESTORE_ENTITIES] {
+    for text in [texts::RESTORE_TABLES, texts::RESTORE_ENTITIES, texts::RESTORE_EXPIRY] {
         let restore = sqlx::query(text).bind(name).bind(&old).bind(&new);
         lease.row(restore, Effect::Undone).await?;
     }

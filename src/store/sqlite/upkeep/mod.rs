@@ -2,9 +2,13 @@
 
 mod backup;
 pub(crate) mod checkpoint;
+mod expiry;
 pub(crate) mod inspect;
 pub(crate) mod purge;
 pub(crate) mod rewind;
 pub(crate) mod size;
+mod totals;
+mod view_text;
+mod views;
 
 pub(crate) use backup::{Backup, Copied};
