@@ -8,10 +8,10 @@ export class JsonNumber {
   }
 }
 
-const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const BLANK = /[ \t\r\n]*/y;
-// The end of a string, or the first escape in it.
-const PLAIN = /[^"\\]*/y;
+// Up to the end of a string, or to the first escape in it.
+const PLAIN = /[^"\\\u0000-\u001f]*/y;
 const MAX_DEPTH = 64;
 
 /** @param {string} text @returns {JsonValue} @throws {SyntaxError} */

@@ -34,13 +34,17 @@ struct AuditLine<'a> {
 
 /// Writes the line of a route of this listener.
 pub(crate) fn call(operator: Operator, action: &str, call: &Call<'_>, outcome: &Outcome, request_id: &str) {
-    let named = call.parameters.first().map(|(_, value)| value.as_str());
-    let target = named.or(call.subject.get().map(String::as_str)).unwrap_or_default();
+    let named =
+        |name: &str| call.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str());
+    let (account, target) = match named("table") {
+        Some(table) => (call.parameter("name"), table),
+        None => ("", named("name").or(call.subject.get().map(String::as_str)).unwrap_or_default()),
+    };
     let (status, error) = match outcome {
         Ok(reply) => (reply.status, ""),
         Err(refusal) => (refusal.status, refusal.code),
     };
-    AuditLine { operator, action, account: "", target, status, error, request_id }.write();
+    AuditLine { operator, action, account, target, status, error, request_id }.write();
 }
 
 /// Writes the line of a request of the Table protocol, unless it could change nothing.

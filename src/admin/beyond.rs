@@ -71,7 +71,6 @@ pub(crate) async fn set_expiry(call: &Call<'_>) -> Outcome {
     let (account, table) = table(call)?;
     let rule = RuleText { after, at, plus, every };
     let set = within(expiry::set(store(call), account, table, &rule, system_time())).await?;
-    tracing::info!(account, table, "an operator lets the entities of a table expire");
     Ok(Reply::json(200, &set))
 }
 
@@ -82,7 +81,6 @@ pub(crate) async fn set_expiry(call: &Call<'_>) -> Outcome {
 pub(crate) async fn clear_expiry(call: &Call<'_>) -> Outcome {
     let (account, table) = table(call)?;
     within(expiry::clear(store(call), account, table)).await?;
-    tracing::info!(account, table, "an operator ended the expiry of a table");
     Ok(Reply::json(200, &json!({ "account": account, "table": table })))
 }
 
@@ -107,7 +105,6 @@ pub(crate) async fn put_view(call: &Call<'_>) -> Outcome {
     let (account, table) = table(call)?;
     let request = ViewRequest { schema, grants: grant, is_full: false };
     let made = within(views::put(store(call), account, table, &request, system_time(), &mut |_| {})).await?;
-    tracing::info!(account, table, "an operator made a view of a table");
     Ok(Reply::json(200, &made))
 }
 
@@ -119,7 +116,6 @@ pub(crate) async fn put_view(call: &Call<'_>) -> Outcome {
 pub(crate) async fn drop_view(call: &Call<'_>) -> Outcome {
     let (account, table) = table(call)?;
     within(views::drop(store(call), account, table)).await?;
-    tracing::info!(account, table, "an operator dropped the view of a table");
     Ok(Reply::json(200, &json!({ "account": account, "table": table })))
 }
 

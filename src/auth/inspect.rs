@@ -90,7 +90,7 @@ impl SasQuestion {
         let mut findings = claim.findings(&self.account, keys, policies, usage);
         let mut action = None;
         if let Some(method) = &self.method {
-            let resource = self.resource()?;
+            let resource = self.resource(&claim)?;
             if let (Some(table), Some(identity)) = (resource.table(), &findings.identity)
                 && !identity.is_of(table)
             {
@@ -102,7 +102,10 @@ impl SasQuestion {
         Ok(SasInspection { account: self.account.clone(), claim, findings, action })
     }
 
-    fn resource(&self) -> Result<Resource> {
+    /// Returns what the request is for; without an address, that is the table of the SAS.
+    fn resource(&self, claim: &Claim) -> Result<Resource> {
+        let table = claim.fields().find(|(name, _)| *name == "tn").map(|(_, table)| table);
+        let path = table.filter(|_| self.resource.is_empty()).unwrap_or(&self.resource);
         let outer = Target {
             account: self.account.clone(),
             secondary: false,
@@ -110,7 +113,7 @@ impl SasQuestion {
             path_style: true,
             resource: Resource::Service,
         };
-        resolve_inner(&self.resource, &outer)
+        resolve_inner(path, &outer)
     }
 }
 
@@ -333,12 +336,12 @@ mod tests {
     #[test]
     fn all_that_is_wrong_is_told_at_once() {
         let token = token("r", "2025-01-01", Some("10.0.0.1"));
-        let shown = inspect(&format!("http://h/acct/People?{token}x"), None, false, Some("10.0.0.2"));
+        let shown = inspect(&format!("http://h/acct/People?{token}"), None, false, Some("10.0.0.2"));
         let codes: Vec<&str> =
             shown["problems"].as_array().unwrap().iter().map(|p| p["code"].as_str().unwrap()).collect();
         assert_eq!(
             codes,
-            ["AuthenticationFailed", "AuthorizationProtocolMismatch", "AuthorizationSourceIpMismatch"]
+            ["AuthenticationFailed", "AuthorizationProtocolMismatch", "AuthorizationSourceIPMismatch"]
         );
         let changed = token.replace("sp=r", "sp=raud");
         let shown = inspect(&format!("http://h/acct/Other?{changed}"), Some("GET"), true, None);

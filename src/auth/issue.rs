@@ -63,7 +63,7 @@ pub enum GrantError {
     #[error("{0} is needed, unless a stored access policy says it")]
     Missing(&'static str),
     #[error(
-        "{0:?} is not a time such as 2030-01-31 or 2030-01-31T12:00:00Z, or 90s, 15m, 12h or 30d from now"
+        "{0:?} is not a time such as 2030-01-31 or 2030-01-31T12:00:00Z, nor seconds, minutes, hours or days such as 12h"
     )]
     Time(String),
     #[error("the token would expire before it starts")]

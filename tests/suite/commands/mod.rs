@@ -7,6 +7,7 @@ mod checking;
 mod copying;
 mod document;
 mod expiring;
+mod explaining;
 mod faulty_proxy;
 mod files;
 mod locking;

@@ -253,3 +253,30 @@ fn what_no_server_would_take_is_not_signed() {
         failed(&output, &[words]);
     }
 }
+
+#[test]
+fn a_token_is_inspected_and_judged() {
+    let of = account(1);
+    let made = token(&of, &["table", "People", "--permissions", "ra", "--expiry", "1h", "--start-pk", "a"]);
+    let variables = [("ROWHOUSE_ACCOUNT", of.name.as_str()), ("ROWHOUSE_ACCOUNT_KEY", of.keys[0].as_str())];
+    let inspect = |arguments: &[&str]| sas(&[&["inspect"], arguments].concat(), &variables);
+    let fine = inspect(&[&made, "--json", "--method", "POST"]);
+    assert!(fine.status.success(), "{fine:?}");
+    let shown: serde_json::Value = serde_json::from_slice(&fine.stdout).expect("JSON");
+    assert_eq!((&shown["valid"], &shown["signedBy"]), (&json!(true), &json!(1)));
+    assert_eq!(shown["action"], json!({ "name": "insert an entity", "allowed": true }));
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let url = format!("http://h/{}/People(PartitionKey='a',RowKey='r')?{made}", of.name);
+    let denied = inspect(&[&url, "--method", "DELETE"]);
+    assert!(
+        !denied.status.success() && text(&denied).contains("Does not allow to delete an entity"),
+        "{denied:?}"
+    );
+    let forged = inspect(&[&made.replace("sp=ra", "sp=raud")]);
+    assert!(!forged.status.success(), "{forged:?}");
+    assert!(text(&forged).contains("none of the account's keys signed"), "{forged:?}");
+    for output in [&fine, &denied, &forged] {
+        assert!(!format!("{output:?}").contains(&of.keys[0]), "{output:?}");
+    }
+    assert!(!inspect(&["nothing"]).status.success());
+}

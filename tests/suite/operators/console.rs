@@ -28,7 +28,7 @@ fn json_asked(admin: &Wire, verb: &str, path: &str, headers: &str, body: &Value)
 
 #[track_caller]
 fn header<'r>(raw: &'r Raw, name: &str) -> &'r str {
-    let found = raw.headers.iter().find(|(n, _)| n == name);
+    let found = raw.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
     found.map_or_else(|| panic!("{name} in {raw:?}"), |(_, value)| value)
 }
 

@@ -62,7 +62,12 @@ fn a_policy_is_read_and_its_lack_explained() {
         let policies = "<SignedIdentifiers><SignedIdentifier><Id>readers</Id><AccessPolicy>\
                         <Expiry>2099-01-01T00:00:00Z</Expiry><Permission>r</Permission>\
                         </AccessPolicy></SignedIdentifier></SignedIdentifiers>";
-        client.request("PUT", &format!("/{name}?comp=acl")).body(policies).send().expect(204);
+        client
+            .request("PUT", &format!("/{name}?comp=acl"))
+            .header("Content-Type", "application/xml")
+            .body(policies)
+            .send()
+            .expect(204);
         let shown = done(&post(&admin, "/sas/inspect", &url), 200);
         assert_eq!(shown["valid"], true, "{shown}");
     }
@@ -82,7 +87,7 @@ fn what_is_wrong_is_named_and_no_key_revealed() {
     );
     let codes: Vec<&str> =
         shown["problems"].as_array().expect("a list").iter().filter_map(|p| p["code"].as_str()).collect();
-    assert_eq!(codes, ["AuthorizationProtocolMismatch", "AuthorizationSourceIpMismatch"], "{shown}");
+    assert_eq!(codes, ["AuthorizationProtocolMismatch", "AuthorizationSourceIPMismatch"], "{shown}");
     let forged = sas.replace("sp=r", "sp=raud");
     let shown = done(&inspect(json!({ "token": forged, "account": account, "address": "10.0.0.1" })), 200);
     assert_eq!((&shown["valid"], &shown["signedBy"]), (&json!(false), &Value::Null));

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { consoleForThisFile, eventually, openTable, picture } from "./console.js";
+import { consoleForThisFile, eventually, open, openTable, picture } from "./console.js";
 
 const our = consoleForThisFile();
 
@@ -209,4 +209,50 @@ test("a file of ten thousand lines comes in, in change sets", async () => {
   assert.equal(summary, "10,000 written.");
   const file = await exportOf(page, "ndjson");
   assert.equal(file.toString().trim().split("\n").length, 10_000);
+});
+
+test("CSV is read the same in pieces of any length", async () => {
+  const page = await open(our, "");
+  const text = 'PartitionKey,RowKey,A,A@type\r\np,"r ""1"", two\r\nlines\r",1,Int32\np,2\rb,"",String\r\n\r\np,3,"x","String"';
+  const expected = [
+    ["PartitionKey", "RowKey", "A", "A@type"],
+    ["p", 'r "1", two\r\nlines\r', "1", "Int32"],
+    ["p", "2\rb", "", "String"],
+    ["p", "3", "x", "String"],
+  ];
+  const results = await page.evaluate(async (whole) => {
+    const { CsvReader } = await import("./core/csv.js");
+    return Array.from({ length: whole.length }, (_, index) => {
+      const reader = new CsvReader();
+      const rows = [];
+      for (let at = 0; at < whole.length; at += index + 1) rows.push(...reader.push(whole.slice(at, at + index + 1)));
+      return [...rows, ...reader.push("", true)];
+    });
+  }, text);
+  for (const [index, rows] of results.entries()) assert.deepEqual(rows, expected, `pieces of ${index + 1}`);
+});
+
+test("JSON is read as the browser reads it, but for its numbers", async () => {
+  const page = await open(our, "");
+  const wrong = await page.evaluate(async () => {
+    const { JsonNumber, parseJson } = await import("./core/json.js");
+    const plain = (value) => {
+      if (value instanceof JsonNumber) return Number(value.text);
+      if (value instanceof Map) return Object.fromEntries([...value].map(([name, member]) => [name, plain(member)]));
+      return Array.isArray(value) ? value.map(plain) : value;
+    };
+    const texts = ['{"a":[1,-0.5e+3,true,false,null,{}],"\\u0041\\n\\"\\\\":"\\ud83d\\ude00\\/"}', ' [ ] ', '"\\\\"', "[[[1]]]", '{"__proto__":1}'];
+    const refused = ['{"a":1,}', "[1 2]", '"\\x"', "01", "{a:1}", "", '"open', "[1]]", `"a${String.fromCharCode(10)}b"`, "nul", '{"a":1,"a":2}', "[".repeat(100)];
+    const differ = texts.filter((text) => JSON.stringify(plain(parseJson(text))) !== JSON.stringify(JSON.parse(text)));
+    const accepted = refused.filter((text) => {
+      try {
+        parseJson(text);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+    return [...differ, ...accepted];
+  });
+  assert.deepEqual(wrong, []);
 });

@@ -1,0 +1,37 @@
+//! `rowhouse explain`: which keys are read, and what a page costs.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_query_is_explained_from_the_database() {
+    for site in Site::both() {
+        let added = account_of(&site.json(&["account", "add", "myaccount"]));
+        let server = site.server(&[]);
+        let client = Client::path_style(server.address(), added);
+        let table = client.table();
+        for at in 0..20 {
+            table
+                .insert(&with_keys(&format!("p{}", at % 2), &format!("{at:02}"), json!({ "N": at })))
+                .expect(201);
+        }
+        drop(server);
+        let name = table.name.as_str();
+        let explain = |filter: &str| site.json(&["explain", name, filter, "--account", "myaccount"]);
+        let shown = explain("PartitionKey eq 'p1' and N lt 5");
+        assert_eq!((&shown["access"], &shown["cost"]["rowsLookedAt"]), (&json!("partition"), &json!(10)));
+        assert_eq!(shown["cost"]["rowsReturned"], 2);
+        let arguments = ["explain", name, "N eq 3", "--account", "myaccount"];
+        let text = site.run_with(&arguments, &[]);
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        for part in ["Every entity of the table", "from the start of the table", "N eq 3", "1 entities of 20"]
+        {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let wrong = site.run_with(&["explain", name, "N eq", "--account", "myaccount"], &[]);
+        assert!(!wrong.status.success(), "{wrong:?}");
+        let missing = site.run_with(&["explain", "Nothing", "", "--account", "myaccount"], &[]);
+        assert!(!missing.status.success(), "{missing:?}");
+    }
+}
