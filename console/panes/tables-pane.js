@@ -14,6 +14,7 @@ import { runJob } from "../parts/job-dialog.js";
 import { confirmByName, Modal } from "../parts/modal.js";
 import { editPolicies } from "../parts/policies-dialog.js";
 import { showSnippets } from "../parts/snippets-dialog.js";
+import { tableFeatures } from "../parts/table-features.js";
 
 /** A figure, with a sign where the table holds more. @param {Table} row @param {string} figure */
 const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
@@ -67,6 +68,7 @@ class TablesPane extends View {
   #forRow = [
     button("Open", () => this.open()),
     button("Policies", () => editPolicies(this.service, this.#grid.activeRow.name)),
+    ...tableFeatures().map(({ title, open }) => button(title, () => open(this.account, this.#grid.activeRow.name))),
   ];
   #delete = button("Delete selected", () => this.delete(), { kind: "danger", changes: true });
 

@@ -227,3 +227,20 @@ interface CardField {
   /** The text of a new card. */
   first?: string;
 }
+
+interface TableFeature {
+  /** The name in the session's features. */
+  id: string;
+  title: string;
+  open: (account: string, table: string) => Promise<void>;
+}
+
+interface PropertyIndex {
+  id: number;
+  property: string;
+  kind: string;
+  state: string;
+  bytes: number | null;
+  uses: number | null;
+  progress: string | number | null;
+}

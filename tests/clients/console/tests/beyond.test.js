@@ -1,0 +1,57 @@
+// Indexes, expiry and SQL views, where the server has them.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { consoleForThisFile, open, picture, TOKEN } from "./console.js";
+
+const our = consoleForThisFile();
+
+/** Runs a test where the server has a feature. */
+function where(feature, name, body) {
+  test(name, async (context) => {
+    const response = await fetch(`${our.server.admin}/console/api/session`, {
+      headers: { authorization: `Bearer ${TOKEN}` },
+    });
+    const { features } = await response.json();
+    if (!features[feature]) return context.skip(`this server has no ${feature}`);
+    const table = await our.server.table();
+    await our.server.fill(table, 20, (index) => ({ Age: index, Name: `n${index}` }));
+    const page = await open(our, `#/tables/${our.server.account}`);
+    await page.getByRole("gridcell", { name: table, exact: true }).click();
+    await body(page, table);
+  });
+}
+
+where("indexes", "an index is created, becomes ready, and is dropped", async (page) => {
+  await page.getByRole("button", { name: "Indexes" }).click();
+  await page.getByLabel("Property").fill("Age");
+  await page.getByRole("button", { name: "Create index" }).click();
+  await page.getByText(/^number · ready/).waitFor();
+  await picture(page, "indexes");
+  await page.getByRole("button", { name: "Drop the index on Age" }).click();
+  await page.getByText(/^No indexes/).waitFor();
+});
+
+where("expiry", "entities are made to expire, and no longer", async (page) => {
+  await page.getByRole("button", { name: "Expiry" }).click();
+  await page.getByText("do not expire").waitFor();
+  await page.getByLabel("After").fill("30d");
+  await picture(page, "expiry");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Expiry" }).click();
+  await page.getByText("entities have expired").waitFor();
+  assert.equal(await page.getByLabel("After").inputValue(), "30d");
+  await page.getByRole("button", { name: "End expiry" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+});
+
+where("views", "a view is created, refreshed and dropped", async (page) => {
+  await page.getByRole("button", { name: "SQL view" }).click();
+  await page.getByRole("button", { name: "Create view" }).click();
+  await page.getByText(/Age.*Name/).waitFor();
+  await page.getByRole("button", { name: "Refresh view" }).click();
+  await picture(page, "view");
+  await page.getByRole("button", { name: "Drop view" }).click();
+  await page.getByText("There is no view of this table.").waitFor();
+});
