@@ -54,8 +54,8 @@ pub(crate) async fn asset(call: &Call<'_>) -> Outcome {
 
 /// Answers with the content of a file, compressed for senders that understand zstd.
 fn encoded(content_type: &'static str, file: EmbeddedFile, accepted: Option<&str>) -> Reply {
-    let compressed = accepted.filter(|accepted| has_zstd(accepted));
-    match compressed.and_then(|_| zstd::bulk::compress(&file.data, LEVEL).ok()) {
+    let compress = || zstd::bulk::compress(&file.data, LEVEL).ok();
+    match accepted.is_some_and(has_zstd).then(compress).flatten() {
         Some(body) => Reply::text(content_type, body).with("Content-Encoding", "zstd"),
         None => Reply::text(content_type, file.data),
     }
