@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use super::{code, sources};
 
 /// Files that name single operations because these are special, so no new one has to go there.
-const SPECIAL: [&str; 2] = [
+const SPECIAL: [&str; 3] = [
     // Which operations a batch may hold.
     "request/batch.rs",
     // Narrows queries to the keys that a signature allows.
     "service/permit.rs",
+    // Explains queries of entities, which alone have a filter that is planned.
+    "service/explain_query.rs",
 ];
 
 /// What a plan or operation is called in code: `QueryTables` of `Plan::QueryTables`.
