@@ -13,6 +13,7 @@
 //!    not passed on.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use crate::error::{Code, Error};
 use crate::model::entity::BorrowedEntity;
@@ -23,6 +24,7 @@ pub(crate) mod accounts;
 mod any;
 pub(crate) mod bucket;
 mod inspection;
+mod load;
 pub mod postgres;
 pub mod rewind;
 pub mod sqlite;
@@ -30,6 +32,7 @@ pub mod sqlite;
 pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 pub(crate) use any::Store;
 pub(crate) use inspection::Inspection;
+pub use load::{Load, LoadMark};
 pub use rewind::{Rewind, StoreSnapshot};
 
 /// A fault of the database, in the detail that callers may know.
@@ -241,6 +244,25 @@ pub trait Backend: Send + Sync {
         writes: &[Write],
         now: Ticks,
     ) -> impl Future<Output = StoreResult<Vec<Written>>> + Send;
+
+    /// Stores entities with the versions that they have, and the mark of the copy that they are part
+    /// of, all in one transaction. `false` if some exist that may not be replaced: then nothing was
+    /// done.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn load(
+        &self,
+        account: &str,
+        table: &TableName,
+        load: &Arc<Load>,
+    ) -> impl Future<Output = StoreResult<bool>> + Send;
+
+    /// Reads the marks of a copy.
+    fn marks(&self, copy: &str) -> impl Future<Output = StoreResult<Vec<LoadMark>>> + Send;
+
+    /// Removes the marks of a copy that is complete.
+    fn forget_marks(&self, copy: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Reads the table's stored access policies as JSON; `None` if none were ever set.
     ///

@@ -94,6 +94,12 @@ impl RowRange {
     }
 }
 
+/// Whether a key is before and after the same others by code point and by UTF-16 unit: servers sort by
+/// either.
+pub(crate) fn sorts_alike(key: &Key) -> bool {
+    key.partition.bytes().chain(key.row.bytes()).all(|byte| byte < 0xed)
+}
+
 /// Returns a text as a literal of a filter.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))

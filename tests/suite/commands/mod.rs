@@ -5,10 +5,12 @@ mod asking;
 mod backing_up;
 mod checking;
 mod copying;
+mod cosmos_proxy;
 mod document;
 mod faulty_proxy;
 mod files;
 mod locking;
+mod moving;
 mod resealing;
 mod sas;
 
