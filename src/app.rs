@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::accounts::{Follower, LoadError, ReplicaRules};
 use crate::admin::{self, Admin};
+use crate::beyond::upkeep;
 use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
@@ -188,6 +189,8 @@ async fn start(config: &Config) -> Result<Running, AppError> {
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(AppError::Run)?,
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
+    let working = service.clone();
+    actix_web::rt::spawn(async move { upkeep::run(&working.primary, || working.version_clock.now()).await });
     actix_web::rt::spawn(warn_of_connections(config.clone(), service.clone()));
     actix_web::rt::spawn(follow_accounts(service.clone()));
     actix_web::rt::spawn(follow_replica(service.clone()));

@@ -310,18 +310,11 @@ impl Settings {
         let tls = mistakes.note(self.tls());
         let proxies = mistakes.note(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
         let admin = mistakes.note(self.admin());
-        if let (Some(listen), Some(Some(admin))) = (listen, &admin)
-            && collide(listen, admin.listen)
-        {
-            mistakes.note::<()>(Err(ConfigError::AdminPort(admin.listen)));
-        }
         let traces = mistakes.note(self.traces());
-        if let (Some(address), Some(identities)) = (listen, &identities)
-            && identities.is_development
-            && !self.allow_development_account
-            && !address.ip().to_canonical().is_loopback()
-        {
-            mistakes.note::<()>(Err(ConfigError::Development(address)));
+        if let Some(listen) = listen {
+            let is_development = identities.as_ref().is_some_and(|found| found.is_development);
+            mistakes.note(check_admin_port(listen, admin.as_ref().and_then(Option::as_ref)));
+            mistakes.note(self.check_reach(listen, is_development));
         }
         let config = || {
             let Identities { accounts, is_development, master_key } = identities?;
@@ -339,11 +332,7 @@ impl Settings {
                 busy_poll: self.busy_poll,
                 max_clients: self.max_clients,
                 max_filter_comparisons: self.max_filter_comparisons as usize,
-                limits: Limits {
-                    head: Duration::from_secs(self.head_seconds.into()),
-                    body: Duration::from_secs(self.body_seconds.into()),
-                    body_memory: self.max_body_memory as usize * 1024 * 1024,
-                },
+                limits: self.limits(),
                 max_requests_per_second: self.max_requests_per_second,
                 shutdown_seconds: self.shutdown_seconds,
                 traces: traces?,
@@ -352,6 +341,22 @@ impl Settings {
         };
         let config = config();
         mistakes.unless(config)
+    }
+
+    /// Refuses to serve the development account to other machines, unless the operator allows it.
+    fn check_reach(&self, listen: SocketAddr, is_development: bool) -> Result<(), ConfigError> {
+        if is_development && !self.allow_development_account && !listen.ip().to_canonical().is_loopback() {
+            return Err(ConfigError::Development(listen));
+        }
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            head: Duration::from_secs(self.head_seconds.into()),
+            body: Duration::from_secs(self.body_seconds.into()),
+            body_memory: self.max_body_memory as usize * 1024 * 1024,
+        }
     }
 
     fn suffixes(&self) -> Result<Vec<String>, ConfigError> {
@@ -376,6 +381,14 @@ impl Settings {
 /// Returns the first address of a host name or IP address with a port.
 pub(crate) fn address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut found| found.next())
+}
+
+/// Refuses one port for both listeners.
+fn check_admin_port(listen: SocketAddr, admin: Option<&AdminAddress>) -> Result<(), ConfigError> {
+    match admin {
+        Some(admin) if collide(listen, admin.listen) => Err(ConfigError::AdminPort(admin.listen)),
+        _ => Ok(()),
+    }
 }
 
 /// Whether two listeners would conflict.

@@ -16,6 +16,7 @@
 mod accounts;
 mod admin;
 mod app;
+mod beyond;
 pub mod cli;
 mod client;
 mod config;

@@ -274,7 +274,7 @@ async fn change<B: Backend>(store: &B, name: &str, change: AccountChange) -> Res
 }
 
 fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, AccountsError> {
-    master.seal(name, slot, random::<NONCE>()?, key).ok_or(AccountsError::MasterKey)
+    master.now.seal(name, slot, random::<NONCE>()?, key).ok_or(AccountsError::MasterKey)
 }
 
 /// Decrypts both keys; `None` if either cannot be decrypted.

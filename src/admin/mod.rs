@@ -5,6 +5,7 @@
 
 mod about;
 mod accounts;
+mod beyond;
 mod call;
 mod connections;
 mod figures;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::call::{Call, Outcome};
-use super::{about, accounts, figures, probes, rewind, tables};
+use super::{about, accounts, beyond, figures, probes, rewind, tables};
 
 /// The future of an answer.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -50,6 +50,13 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/accounts/{name}/limits", |call| Box::pin(accounts::read_limits(call))),
     token("PUT", "/accounts/{name}/limits", |call| Box::pin(accounts::set_limits(call))),
     token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))),
+    guarded("GET", "/accounts/{name}/tables/{table}/count", |call| Box::pin(beyond::count(call))),
+    guarded("GET", "/expiry", |call| Box::pin(beyond::expiries(call))),
+    token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(beyond::set_expiry(call))),
+    token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(beyond::clear_expiry(call))),
+    guarded("GET", "/views", |call| Box::pin(beyond::list_views(call))),
+    token("PUT", "/accounts/{name}/tables/{table}/view", |call| Box::pin(beyond::put_view(call))),
+    token("DELETE", "/accounts/{name}/tables/{table}/view", |call| Box::pin(beyond::drop_view(call))),
     for_tests("POST", "/test/reset", |call| Box::pin(rewind::reset(call))),
     for_tests("GET", "/test/snapshots", |call| Box::pin(rewind::list(call))),
     for_tests("POST", "/test/snapshots", |call| Box::pin(rewind::take(call))),

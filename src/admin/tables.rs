@@ -3,16 +3,19 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::call::Outcome;
 use super::{Call, Refusal, Reply};
+use crate::beyond::totals::{self, TableTotal};
 use crate::error::{Code, Error};
 use crate::model::{Key, TableName};
 use crate::plan::TableScan;
 use crate::plan::scan::MAX_TIME;
 use crate::plan::span::Span;
 use crate::request::target::Accounts as _;
-use crate::store::{Backend as _, Store, TableSize};
+use crate::service::clock::system_time;
+use crate::store::{Backend as _, Failure, Store, TableSize};
 
 /// Maximum and default number of tables of one answer.
 const TABLES: usize = 25;
@@ -42,6 +45,8 @@ struct Measured {
     bytes: u64,
     /// Whether the numbers are exact. Otherwise they are lower bounds.
     complete: bool,
+    /// The numbers of the whole table, see [`TableTotal`].
+    total: Value,
 }
 
 /// Lists tables of an account in the order of their names, with their sizes. At most [`SAMPLE`]
@@ -74,8 +79,9 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
             break;
         }
         // A table that was deleted meanwhile is left out.
-        if let Some(size) = size(store, &account, &entry.name).await? {
+        if let Some((size, total)) = size(store, &account, &entry.name).await? {
             measured.push(Measured {
+                total: total.shown(),
                 name: entry.name,
                 created: entry.created.to_canonical(),
                 entities: size.entities,
@@ -86,15 +92,22 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     }
     let method = format!(
         "The first {SAMPLE} entities of each table were looked at. Where complete is false, the table \
-         holds more than its numbers say. Bytes are those of keys and stored properties, without indexes."
+         holds more than its numbers say, and total says what is known: its entities were counted between \
+         countBegan and countEnded, or are estimated from statistics, or there are at least as many. Bytes \
+         are those of keys and stored properties, without indexes; those of a total are estimated, if it is \
+         not exact."
     );
     Ok(Reply::json(200, &TablesReport { account: &account, method, tables: measured, next }))
 }
 
-async fn size(store: &Store, account: &str, name: &str) -> Result<Option<TableSize>, Refusal> {
+async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableSize, TableTotal)>, Refusal> {
     let name = TableName::parse(name)?;
-    match store.size(account, &name, SAMPLE).await.map_err(Error::from) {
-        Ok(size) => Ok(Some(size)),
+    let measure = async {
+        let size = store.size(account, &name, SAMPLE).await?;
+        Ok((size, totals::total(store, account, &name, size, system_time()).await?))
+    };
+    match measure.await.map_err(|failure: Failure| Error::from(failure)) {
+        Ok(found) => Ok(Some(found)),
         Err(error) if error.code == Code::TableNotFound => Ok(None),
         Err(error) => Err(error.into()),
     }

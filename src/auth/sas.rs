@@ -194,13 +194,7 @@ impl Claim {
         if !keys.iter().any(signed) {
             return Err(failed(format!("none of the account's keys signed {text:?} so")));
         }
-        let policy = match self.policy() {
-            None => None,
-            Some((table, id)) => {
-                let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
-                Some(policies.iter().find(|p| p.id == id).ok_or_else(unknown)?)
-            }
-        };
+        let policy = self.policy_among(policies)?;
         let merged = |name: &str, stored: Option<&str>| -> Result<Option<String>> {
             match (self.field(name).filter(|v| !v.is_empty()), stored) {
                 (Some(_), Some(_)) => Err(failed(format!("{name} is in the signature and in its policy"))),
@@ -214,6 +208,18 @@ impl Claim {
             merged("sp", policy.and_then(|p| p.permission.as_deref()))?.ok_or_else(|| missing("sp"))?;
         check_time(start.as_deref(), &expiry, usage.now)?;
         self.check_use(usage)?;
+        self.identity(permissions)
+    }
+
+    /// Returns the stored policy that the signature names, if it names one.
+    fn policy_among<'p>(&self, policies: &'p [Policy]) -> Result<Option<&'p Policy>> {
+        let Some((table, id)) = self.policy() else { return Ok(None) };
+        let unknown = || failed(format!("{} has no stored policy {id:?}", table.as_given()));
+        policies.iter().find(|policy| policy.id == id).map(Some).ok_or_else(unknown)
+    }
+
+    /// Returns what the holder of a valid signature with these permissions may do.
+    fn identity(&self, permissions: String) -> Result<Identity> {
         match &self.kind {
             SasKind::Table(_) if !is_permission(&permissions) => {
                 Err(failed(format!("sp is {permissions:?}, not r, a, u, d in this order")))

@@ -89,17 +89,6 @@ pub(crate) struct MasterKeys {
 }
 
 impl MasterKeys {
-    /// As [`MasterKey::seal`], under the current key.
-    pub(crate) fn seal(
-        &self,
-        account: &str,
-        slot: KeySlot,
-        nonce: [u8; NONCE],
-        key: &[u8],
-    ) -> Option<Vec<u8>> {
-        self.now.seal(account, slot, nonce, key)
-    }
-
     /// As [`MasterKey::open`], with either key.
     pub(crate) fn open(&self, account: &str, slot: KeySlot, sealed: &[u8]) -> Option<Vec<u8>> {
         let old = || self.old.as_ref()?.open(account, slot, sealed);
@@ -155,7 +144,7 @@ mod tests {
         let both = MasterKeys { now: master(8), old: Some(master(7)) };
         let open = |keys: &MasterKeys, sealed: &[u8]| keys.open("acct", KeySlot::First, sealed);
         let old = master(7).seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
-        let new = both.seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
+        let new = both.now.seal("acct", KeySlot::First, nonce(), b"secret").unwrap();
         assert_eq!(master(8).open("acct", KeySlot::First, &new).as_deref(), Some(&b"secret"[..]));
         assert!(open(&both, &old).is_some() && open(&both, &new).is_some());
         let without = MasterKeys { old: None, ..both };

@@ -11,7 +11,7 @@ use super::parse::parse_by_precedence;
 use super::serve::{ServeError, start_logging, warn_of_idle};
 use crate::app::{self, AppError};
 use crate::config::Settings;
-use crate::http::{Absent, Pfx, StandIn, TlsFiles};
+use crate::http::{Pfx, Placeholder, PlaceholderService, TlsFiles};
 use crate::store::sqlite::obstacle;
 
 /// Takes Azurite's command line. Tables are served in full; for blobs and queues, a placeholder
@@ -146,18 +146,18 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
     if !line.in_memory_persistence {
         std::fs::create_dir_all(&line.location).map_err(|error| line.not_made(&error))?;
     }
-    let stand_ins = match named {
+    let placeholders = match named {
         Named::Azurite => vec![
-            (&line.blob_host, reserve(Absent::Blob, &line.blob_host, line.blob_port)?),
-            (&line.queue_host, reserve(Absent::Queue, &line.queue_host, line.queue_port)?),
+            (&line.blob_host, reserve(PlaceholderService::Blob, &line.blob_host, line.blob_port)?),
+            (&line.queue_host, reserve(PlaceholderService::Queue, &line.queue_host, line.queue_port)?),
         ],
         Named::AzuriteTable => Vec::new(),
     };
     app::run(&config, |address| {
         let mut lines = String::new();
-        for (host, stand_in) in stand_ins {
-            let (service, address) = (format!("{:?}", stand_in.absent), stand_in.address);
-            stand_in.answer().map_err(|error| AppError::Listen(address, error))?;
+        for (host, placeholder) in placeholders {
+            let (service, address) = (format!("{:?}", placeholder.service), placeholder.address);
+            placeholder.answer().map_err(|error| AppError::Listen(address, error))?;
             lines.push_str(&named.ready(&service, "http", host, address.port()));
         }
         let scheme = if line.cert.is_some() { "https" } else { "http" };
@@ -211,8 +211,8 @@ impl AzuriteArguments {
     }
 }
 
-fn reserve(absent: Absent, host: &str, port: u16) -> Result<StandIn, ServeError> {
-    absent.reserve(host, port).map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
+fn reserve(service: PlaceholderService, host: &str, port: u16) -> Result<Placeholder, ServeError> {
+    service.reserve(host, port).map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
 }
 
 impl Named {

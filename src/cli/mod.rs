@@ -3,6 +3,7 @@
 mod account;
 mod azurite;
 mod backup;
+mod beyond;
 mod check;
 mod endpoint;
 mod healthcheck;
@@ -25,6 +26,7 @@ use clap_complete::Shell;
 use account::AccountCommand;
 use azurite::Named;
 use backup::BackupArguments;
+use beyond::{ExpireCommand, ViewCommand};
 use check::CheckArguments;
 use healthcheck::HealthcheckArguments;
 use migrate::MigrateArguments;
@@ -84,6 +86,12 @@ enum Command {
     /// Delete the entities of a table that match a filter
     #[command(after_help = DELETE_EXAMPLES)]
     DeleteWhere(Box<DeleteArguments>),
+    /// Let the entities of a table expire, by their age or at a time that they carry
+    #[command(subcommand)]
+    Expire(Box<ExpireCommand>),
+    /// Make SQL views of tables, with typed columns
+    #[command(subcommand)]
+    View(Box<ViewCommand>),
     /// Print the version
     #[command(after_help = "Example:\n  rowhouse version --json")]
     Version(OutputForm),
@@ -177,6 +185,8 @@ pub fn run() -> ExitCode {
         Some(Command::Verify(arguments)) => return end(transfer::verify(arguments)),
         Some(Command::Count(arguments)) => return end(transfer::count(arguments)),
         Some(Command::DeleteWhere(arguments)) => return end(transfer::delete_where(arguments)),
+        Some(Command::Expire(command)) => beyond::expire(command),
+        Some(Command::View(command)) => beyond::view(command),
         Some(Command::Version(form)) => {
             let version = env!("CARGO_PKG_VERSION");
             form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }))

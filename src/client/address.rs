@@ -31,7 +31,7 @@ pub(crate) struct Address {
     pub credentials: EndpointCredentials,
 }
 
-/// Why a text is no address of a table endpoint.
+/// Why a text is not the address of a table endpoint.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AddressError {
     #[error("the connection string {0}")]
@@ -98,7 +98,7 @@ impl Address {
     }
 }
 
-/// Returns the account in an address: the path, else the first label of the host.
+/// Returns the account in an address: its path or, without one, the first label of its host.
 fn account_in(tables: &str) -> &str {
     let rest = tables.split_once("://").map_or(tables, |(_, rest)| rest);
     match rest.split_once('/') {

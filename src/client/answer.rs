@@ -2,21 +2,21 @@
 
 use serde::Deserialize;
 
-/// Entities with the types that JSON cannot tell.
+/// JSON with annotations for types that it cannot express.
 pub(super) const JSON: &str = "application/json;odata=minimalmetadata";
 
 /// An answer, whatever its status.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientAnswer {
     pub status: u16,
-    /// The continuation token: the headers that begin with `x-ms-continuation-`, without that.
+    /// The continuation token: the headers that begin with `x-ms-continuation-`, without this prefix.
     pub continuation: Vec<(String, String)>,
     /// The `x-ms-error-code` header.
     pub error_code: Option<String>,
     pub body: Vec<u8>,
 }
 
-/// An error that the service answered.
+/// An error answer of the service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{status} {code}: {message}")]
 pub(crate) struct ServiceError {
@@ -61,7 +61,7 @@ impl ClientAnswer {
         self.status >= 200 && self.status < 300
     }
 
-    /// Reads the error in the body: JSON, or the text between `code` and `message` tags.
+    /// Parses the error in the body: JSON, or the contents of `code` and `message` elements.
     pub(crate) fn refused(&self) -> ServiceError {
         let text = String::from_utf8_lossy(&self.body);
         let (code, message) = match serde_json::from_str::<ErrorBody>(&text) {

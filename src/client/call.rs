@@ -13,7 +13,7 @@ const VERSION: &str = "2019-02-02";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientCall {
     pub method: &'static str,
-    /// Below the endpoint, escaped: `/Tables`, `/People()`.
+    /// The path below the endpoint, escaped: `/Tables`, `/People()`.
     pub path: String,
     /// Names and values, not escaped.
     pub query: Vec<(&'static str, String)>,
@@ -81,7 +81,7 @@ impl ClientCall {
         url
     }
 
-    /// Returns the headers, signed for this time.
+    /// Returns the headers, with a signature for this time.
     pub(super) fn signed(&self, address: &Address, now: Ticks) -> Vec<(&'static str, String)> {
         let date = now.to_http_date();
         let mut headers = vec![

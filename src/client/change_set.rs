@@ -10,7 +10,7 @@ pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 const BOUNDARY: &str = "batch_rowhouse";
 const INNER: &str = "changeset_rowhouse";
 
-/// What an operation does to its entity.
+/// What an operation of a change set does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetVerb<'a> {
     Insert,
@@ -66,7 +66,7 @@ impl ChangeSetBody {
     /// Reads the answer to a change set.
     ///
     /// # Errors
-    /// [`ServiceError`] if the batch, or an operation in it, was refused; nothing was done then.
+    /// [`ServiceError`] if the batch, or an operation in it, was refused; then nothing was changed.
     pub(crate) fn read(answer: &ClientAnswer) -> Result<(), ServiceError> {
         if !answer.is_success() {
             return Err(answer.refused());

@@ -5,7 +5,7 @@ use crate::auth::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 /// The table endpoint of the development account in the SDKs.
 const DEVELOPMENT_TABLES: &str = "http://127.0.0.1:10002/devstoreaccount1";
 
-/// How requests prove who sends them, as text. `Debug` does not print it.
+/// A credential as text. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Secret {
     /// An account key in base64.
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Secret {
 /// A parsed connection string.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionString {
-    /// Empty if a SAS or token comes without it.
+    /// Empty if a SAS or token is given without it.
     pub account: String,
     pub secret: Secret,
     /// The table endpoint of the account, if given, without a trailing slash.
@@ -42,8 +42,8 @@ pub(crate) enum ConnectionStringError {
 }
 
 impl ConnectionString {
-    /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`. In place of the key it
-    /// may have `SharedAccessSignature=…`, or `BearerToken=…`, which SDKs do not know.
+    /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`. In place of the key may
+    /// stand `SharedAccessSignature=…`, or `BearerToken=…`, which SDKs do not know.
     ///
     /// # Errors
     /// [`ConnectionStringError`].

@@ -1,9 +1,9 @@
-//! Adaptive concurrency: how many requests may be in flight.
+//! Adaptive concurrency: the limit on requests in flight.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Admits requests up to a limit that halves when the server throttles, and grows by one after as
-/// many successes as the limit counts.
+/// Admits requests up to a limit. It is halved when the server throttles, and grows by one after as
+/// many successes as the limit itself.
 #[derive(Debug)]
 pub(super) struct Gate {
     state: Mutex<GateState>,
@@ -18,17 +18,17 @@ struct GateState {
     successes: usize,
 }
 
-/// A place in flight, until it is dropped.
+/// Permission for one request in flight, until it is dropped.
 pub(super) struct FlightPermit<'a>(&'a Gate);
 
 impl Gate {
-    /// Returns a gate that admits `most` requests at first and at most.
+    /// Returns a gate whose initial and maximum limit is `most`.
     pub(super) fn new(most: usize) -> Self {
         let state = GateState { limit: most.max(1), in_flight: 0, successes: 0 };
         Self { state: Mutex::new(state), freed: Condvar::new(), most: most.max(1) }
     }
 
-    /// Waits for a place. A place is held for one request only, whose timeout limits the wait.
+    /// Waits for a permit. Each is held for one request, whose timeout limits the wait.
     pub(super) fn enter(&self) -> FlightPermit<'_> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.in_flight >= state.limit {

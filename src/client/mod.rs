@@ -1,6 +1,6 @@
-//! A client of the Table service: any server that speaks its protocol, not only ours.
+//! A client for any server that speaks the protocol of the Table service.
 //!
-//! Calls block their thread. Failures that pass are retried with back-off, and the number of
+//! Calls block their thread. Transient failures are retried with back-off, and the number of
 //! requests in flight adapts to what the server allows.
 
 mod address;

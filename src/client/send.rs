@@ -20,7 +20,7 @@ use crate::model::Ticks;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts of one request.
+/// Maximum attempts of one request.
 const ATTEMPTS: u32 = 12;
 /// Attempts of a request to a server that has never answered: its address or certificate may be wrong.
 const FIRST_ATTEMPTS: u32 = 6;
@@ -28,9 +28,9 @@ const FIRST_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How often a pause looks whether it is to end.
+/// How often a pause checks whether the client was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// Maximum bytes of an answer: more than a page of the largest entities.
+/// Maximum bytes of an answer: more than any page has.
 const MAX_ANSWER: u64 = 64 << 20;
 
 /// Why a request got no usable answer.
@@ -90,8 +90,8 @@ impl Client {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// Sends a request. Throttling, timeouts, server errors and lost connections are retried, so a
-    /// write may have been done before the attempt that is answered.
+    /// Sends a request. Throttling, timeouts, server errors and lost connections are retried, so an
+    /// earlier attempt may already have made the write that the answer reports.
     ///
     /// # Errors
     /// [`ClientError::Unreachable`] after the last attempt, or [`ClientError::Interrupted`]. Other
@@ -104,8 +104,8 @@ impl Client {
         outcome.map(|(answer, ())| answer)
     }
 
-    /// Sends a change set, and retries it as a whole if it was throttled: the answer is 202 then,
-    /// and the error inside.
+    /// Sends a change set, and retries all of it if it was throttled. In that case the answer is 202,
+    /// with the error inside.
     ///
     /// # Errors
     /// As [`Client::send`].
@@ -196,7 +196,7 @@ impl Client {
     }
 }
 
-/// Whether a status reports a condition that passes.
+/// Whether a status reports a transient failure.
 const fn passes(status: u16) -> bool {
     matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
 }
@@ -213,8 +213,8 @@ fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     pause.or_else(|| number("retry-after").map(Duration::from_secs)).map(|pause| pause.min(LONGEST_PAUSE))
 }
 
-/// Returns a random pause between half and all of the doubled one, so that threads do not retry
-/// together.
+/// Returns the pause before the next attempt: a random part of the doubled one, at least half of
+/// it, so that threads do not retry together.
 fn back_off(attempt: u32) -> Duration {
     let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);

@@ -32,22 +32,32 @@ impl<'a> Member<'a> {
 /// Passes the members of an object to `see` one by one; their values are not objects or arrays.
 /// `None` for other text, or as soon as `see` returns it.
 pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> Option<()>) -> Option<()> {
-    let mut scanner = Scanner { bytes: text.as_bytes(), at: 0 };
-    scanner.expect(b'{')?;
-    if scanner.next_is(b'}') {
-        return scanner.is_done().then_some(());
-    }
-    loop {
-        let (name, is_escaped) = scanner.string()?;
-        scanner.expect(b':')?;
-        let value = scanner.value()?;
-        see(Member { name: text.get(name)?, is_escaped, value: text.get(value)? })?;
-        if scanner.next_is(b',') {
-            continue;
+    let mut cursor = Cursor::new(text.as_bytes());
+    each_in_object(&mut cursor, |cursor| {
+        let (name, is_escaped) = string_range(cursor)?;
+        cursor.expect(b':')?;
+        let value = value_range(cursor)?;
+        see(Member { name: text.get(name)?, is_escaped, value: text.get(value)? })
+    })
+}
+
+/// Calls `read_member` at the start of each member of an object. `None` for other text, or as soon as
+/// `read_member` returns it.
+pub(crate) fn each_in_object<'a>(
+    cursor: &mut Cursor<'a>,
+    mut read_member: impl FnMut(&mut Cursor<'a>) -> Option<()>,
+) -> Option<()> {
+    cursor.expect(b'{')?;
+    if !cursor.next_is(b'}') {
+        loop {
+            read_member(cursor)?;
+            if !cursor.next_is(b',') {
+                break;
+            }
         }
-        scanner.expect(b'}')?;
-        return scanner.is_done().then_some(());
+        cursor.expect(b'}')?;
     }
+    cursor.peek().is_none().then_some(())
 }
 
 /// Returns the value after the first occurrence of `member`, a name with its quotes and its colon.
@@ -57,13 +67,13 @@ pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(Member<'a>) -> 
 /// decoded.
 pub(crate) fn value_after<'a>(text: &'a [u8], member: &Finder<'_>) -> Option<Option<&'a str>> {
     let at = member.find(text)? + member.needle().len();
-    let value = Scanner { bytes: text, at }.value();
+    let value = value_range(&mut Cursor { bytes: text, at });
     Some(value.and_then(|range| std::str::from_utf8(text.get(range)?).ok()))
 }
 
 /// Returns the value that begins at a position, as JSON text. `None` if there is none.
 pub(crate) fn value_at(text: &str, at: usize) -> Option<&str> {
-    text.get(Scanner { bytes: text.as_bytes(), at }.value()?)
+    text.get(value_range(&mut Cursor { bytes: text.as_bytes(), at })?)
 }
 
 /// Returns the content of a JSON string, borrowed if it has no escapes. `None` for anything else.
@@ -83,62 +93,72 @@ pub(crate) fn without_suffix<'a>(text: &Cow<'a, str>, suffix: &str) -> Option<Co
     }
 }
 
-struct Scanner<'a> {
-    bytes: &'a [u8],
-    at: usize,
+/// A position in JSON text.
+pub(crate) struct Cursor<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
 }
 
-impl Scanner<'_> {
-    fn peek(&mut self) -> Option<u8> {
+impl<'a> Cursor<'a> {
+    /// Returns a cursor at the start of a text.
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Returns the bytes from the position on.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+
+    /// Returns the next byte that is not white space.
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
         }
         self.bytes.get(self.at).copied()
     }
 
-    fn next_is(&mut self, byte: u8) -> bool {
+    /// Skips white space and then this byte; `false` if another follows.
+    pub(crate) fn next_is(&mut self, byte: u8) -> bool {
         let is = self.peek() == Some(byte);
         self.at += usize::from(is);
         is
     }
 
-    fn expect(&mut self, byte: u8) -> Option<()> {
+    /// As [`Cursor::next_is`]; `None` if another byte follows.
+    pub(crate) fn expect(&mut self, byte: u8) -> Option<()> {
         self.next_is(byte).then_some(())
     }
+}
 
-    fn is_done(&mut self) -> bool {
-        self.peek().is_none()
-    }
-
-    /// Returns the end of a string, and whether it contains a backslash.
-    fn string(&mut self) -> Option<(Range<usize>, bool)> {
-        self.expect(b'"')?;
-        let (bytes, start) = (self.bytes, self.at - 1);
-        let mut is_escaped = false;
-        loop {
-            let found = self.at + quote_or_escape(bytes.get(self.at..)?)?;
-            self.at = found + 1;
-            if bytes[found] == b'"' {
-                return Some((start..self.at, is_escaped));
-            }
-            // An escaped character does not end the string.
-            is_escaped = true;
-            self.at += 1;
+/// Returns where a string is, with its quotes, and whether it contains a backslash.
+fn string_range(cursor: &mut Cursor<'_>) -> Option<(Range<usize>, bool)> {
+    cursor.expect(b'"')?;
+    let start = cursor.at - 1;
+    let mut is_escaped = false;
+    loop {
+        let found = cursor.at + quote_or_escape(cursor.bytes.get(cursor.at..)?)?;
+        cursor.at = found + 1;
+        if cursor.bytes[found] == b'"' {
+            return Some((start..cursor.at, is_escaped));
         }
+        // An escaped character does not end the string.
+        is_escaped = true;
+        cursor.at += 1;
     }
+}
 
-    fn value(&mut self) -> Option<Range<usize>> {
-        match self.peek()? {
-            b'"' => self.string().map(|(range, _)| range),
-            b'{' | b'[' => None,
-            _ => {
-                let start = self.at;
-                let rest = self.bytes.get(start..)?;
-                let length =
-                    rest.iter().position(|b| matches!(b, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t'))?;
-                self.at += length;
-                if length == 0 { None } else { Some(start..self.at) }
-            }
+/// Returns where a value is that is not an object or array.
+fn value_range(cursor: &mut Cursor<'_>) -> Option<Range<usize>> {
+    match cursor.peek()? {
+        b'"' => string_range(cursor).map(|(range, _)| range),
+        b'{' | b'[' => None,
+        _ => {
+            let start = cursor.at;
+            let is_end = |b: &u8| matches!(b, b',' | b'}' | b' ' | b'\n' | b'\r' | b'\t');
+            let length = cursor.rest().iter().position(is_end)?;
+            cursor.at += length;
+            if length == 0 { None } else { Some(start..cursor.at) }
         }
     }
 }

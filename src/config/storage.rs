@@ -86,19 +86,24 @@ impl StorageSettings {
     /// # Errors
     /// Why the URL is invalid.
     pub(crate) fn of_url(url: &str) -> Result<Database, String> {
-        let settings = Self {
-            database_url: None,
+        // The map counts as memory of the process, and copies read everything once.
+        let settings = Self::with_limits(url, DEFAULT_MAX_CONNECTIONS, 0);
+        settings.database(url, None, None).map_err(|error| error.to_string())
+    }
+
+    /// Returns the settings for a single database.
+    pub(crate) fn with_limits(url: &str, max_connections: u32, sqlite_map_mib: u32) -> Self {
+        Self {
+            database_url: Some(url.to_owned()),
             database_url_file: None,
             migrate_url: None,
             migrate_url_file: None,
             secondary_database_url: None,
             secondary_database_url_file: None,
             table_spread: 1,
-            max_connections: DEFAULT_MAX_CONNECTIONS,
-            // The map counts as memory of the process, and copies read everything once.
-            sqlite_map_mib: 0,
-        };
-        settings.database(url, None, None).map_err(|error| error.to_string())
+            max_connections,
+            sqlite_map_mib,
+        }
     }
 
     fn database(

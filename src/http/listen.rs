@@ -1,7 +1,7 @@
 //! From a listening socket to the handler of requests.
 //!
-//! `HttpServer` does the same, but cannot put a stream of ours between the connection and HTTP. It
-//! would do once it takes a connection wrapper.
+//! actix's `HttpServer` does the same, but cannot wrap the connections below HTTP, as
+//! [`workarounds`](super::workarounds) has to.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,13 +9,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_http::error::DispatchError;
-use actix_http::{HttpService, Protocol};
+use actix_http::{HttpService, Protocol, Request, Response};
 use actix_server::ServerBuilder;
 use actix_service::{
-    IntoServiceFactory as _, Service as _, ServiceFactory as _, ServiceFactoryExt as _, fn_factory,
-    fn_service, map_config,
+    IntoServiceFactory as _, Service, ServiceFactory as _, ServiceFactoryExt as _, fn_factory, fn_service,
+    map_config,
 };
-use actix_web::dev::AppConfig;
+use actix_web::body::BoxBody;
 use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
@@ -25,8 +25,11 @@ use super::http2::serve_connection;
 use super::serve::{Edge, serve};
 use super::timeouts::{DISCONNECT_TIMEOUT, KEEP_ALIVE};
 use super::tls::Tls;
-use super::wire::WireCase;
-use super::write_timeout::WriteTimeout;
+use super::workarounds::{HeaderCase, WriteTimeout, app_config};
+use crate::service::Limits;
+
+/// What actix serves HTTP/1.1 on.
+type Http1Connection = (HeaderCase<WriteTimeout<Connection>>, Protocol, Option<SocketAddr>);
 
 /// Maximum connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -77,11 +80,10 @@ pub(crate) fn listen(
     server.listen("http", listener, move || {
         let app = || {
             let app = App::new().app_data(edge.clone()).default_service(web::to(serve)).into_factory();
-            // Hidden in actix's documentation, but the only one that tells whether a connection is
-            // secure.
-            let secure = tls.is_some();
-            let config = move |()| AppConfig::__priv_test_new(secure, address.to_string(), address);
-            map_config(app.map_err(|error: Error| error.error_response()), config)
+            let is_encrypted = tls.is_some();
+            map_config(app.map_err(|error: Error| error.error_response()), move |()| {
+                app_config(is_encrypted, address)
+            })
         };
         let stopping = stop.clone();
         let http_1 = HttpService::build()
@@ -104,28 +106,41 @@ pub(crate) fn listen(
                 let serve = move |connection: TcpStream| {
                     let (http_1, http_2) = (Rc::clone(&http_1), Rc::clone(&http_2));
                     let (tls, stop) = (tls.clone(), stop.clone());
-                    async move {
-                        let peer = connection.peer_addr().ok();
-                        // The end of an answer must not wait until the client acknowledges its
-                        // beginning.
-                        connection.set_nodelay(true)?;
-                        let connection = match tls {
-                            None => Connection::Plain(connection),
-                            Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
-                        };
-                        let is_http_2 = connection.is_http_2();
-                        let connection = WriteTimeout::new(connection, limits.body);
-                        if is_http_2 {
-                            let stop = stop.notified();
-                            return serve_connection(connection, &*http_2, peer, limits, stop)
-                                .await
-                                .map_err(|error| DispatchError::Io(io::Error::other(error)));
-                        }
-                        http_1.call((WireCase::new(connection), Protocol::Http1, peer)).await
-                    }
+                    async move { converse(connection, &*http_1, &*http_2, tls, limits, stop.notified()).await }
                 };
                 Ok::<_, ()>(fn_service(serve))
             }
         })
     })
+}
+
+/// Serves one connection until it ends.
+async fn converse<H1, H2>(
+    connection: TcpStream,
+    http_1: &H1,
+    http_2: &H2,
+    tls: Option<Arc<Tls>>,
+    limits: Limits,
+    stop: impl Future<Output = ()>,
+) -> Result<(), DispatchError>
+where
+    H1: Service<Http1Connection, Response = (), Error = DispatchError>,
+    H2: Service<Request>,
+    H2::Response: Into<Response<BoxBody>>,
+    H2::Error: Into<Response<BoxBody>>,
+{
+    let peer = connection.peer_addr().ok();
+    // The end of an answer must not wait until the client acknowledges its beginning.
+    connection.set_nodelay(true)?;
+    let connection = match tls {
+        None => Connection::Plain(connection),
+        Some(tls) => Connection::Encrypted(Box::new(tls.accept(connection).await?)),
+    };
+    let is_http_2 = connection.is_http_2();
+    let connection = WriteTimeout::new(connection, limits.body);
+    if is_http_2 {
+        let served = serve_connection(connection, http_2, peer, limits, stop).await;
+        return served.map_err(|error| DispatchError::Io(io::Error::other(error)));
+    }
+    http_1.call((HeaderCase::new(connection), Protocol::Http1, peer)).await
 }

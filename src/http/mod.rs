@@ -13,13 +13,12 @@ mod respond;
 mod serve;
 mod timeouts;
 mod tls;
-mod wire;
-mod write_timeout;
+mod workarounds;
 
 pub(crate) use file::read_text;
 pub(crate) use forwarded::Proxies;
 pub(crate) use listen::{bind, listen, reserve};
 pub(crate) use pfx::Pfx;
-pub(crate) use placeholder::{Absent, StandIn};
+pub(crate) use placeholder::{Placeholder, PlaceholderService};
 pub(crate) use serve::Edge;
 pub(crate) use tls::{Tls, TlsError, TlsFiles};

@@ -14,17 +14,17 @@ use super::listen::{accept, reserve};
 
 /// A service that is not implemented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum PlaceholderService {
     Blob,
     Queue,
 }
 
-impl Absent {
+impl PlaceholderService {
     /// The XML element of the service's list of containers, or of queues.
     const fn list(self) -> &'static str {
         match self {
-            Absent::Blob => "Containers",
-            Absent::Queue => "Queues",
+            PlaceholderService::Blob => "Containers",
+            PlaceholderService::Queue => "Queues",
         }
     }
 
@@ -32,11 +32,11 @@ impl Absent {
     ///
     /// # Errors
     /// Those of the operating system.
-    pub(crate) fn reserve(self, host: &str, port: u16) -> io::Result<StandIn> {
+    pub(crate) fn reserve(self, host: &str, port: u16) -> io::Result<Placeholder> {
         let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in (host, port).to_socket_addrs()? {
             match reserve(address).and_then(|socket| Ok((socket.local_addr()?, socket))) {
-                Ok((address, socket)) => return Ok(StandIn { absent: self, address, socket }),
+                Ok((address, socket)) => return Ok(Placeholder { service: self, address, socket }),
                 Err(error) => failed = error,
             }
         }
@@ -46,42 +46,42 @@ impl Absent {
 
 /// A placeholder with a reserved address, where connections are refused until it serves: tools that
 /// wait for its port take tables as ready.
-pub(crate) struct StandIn {
-    pub absent: Absent,
+pub(crate) struct Placeholder {
+    pub service: PlaceholderService,
     /// The actual port.
     pub address: SocketAddr,
     socket: TcpSocket,
 }
 
-impl StandIn {
+impl Placeholder {
     /// Serves on a thread of its own, until the process ends. Only within a runtime.
     ///
     /// # Errors
     /// Those of the operating system.
     pub(crate) fn answer(self) -> io::Result<()> {
-        let Self { absent, socket, .. } = self;
+        let Self { service, socket, .. } = self;
         let listener = accept(socket)?;
         let serve = move || {
             System::new().block_on(async move {
-                let app = move || App::new().app_data(Data::new(absent)).default_service(web::to(answer));
+                let app = move || App::new().app_data(Data::new(service)).default_service(web::to(answer));
                 HttpServer::new(app).workers(1).disable_signals().listen(listener)?.run().await
             })
         };
-        std::thread::Builder::new().name(format!("no-{absent:?}")).spawn(move || {
+        std::thread::Builder::new().name(format!("no-{service:?}")).spawn(move || {
             if let Err(error) = serve() {
-                tracing::error!(%error, service = ?absent, "a stand-in ended");
+                tracing::error!(%error, ?service, "a placeholder ended");
             }
         })?;
         Ok(())
     }
 }
 
-async fn answer(absent: Data<Absent>, request: HttpRequest) -> HttpResponse {
+async fn answer(service: Data<PlaceholderService>, request: HttpRequest) -> HttpResponse {
     let parameters = request.query_string().split('&');
     let is_list = request.method() == "GET" && parameters.into_iter().any(|p| p == "comp=list");
     let account = request.path().trim_matches('/');
     let (status, body) = if is_list && !account.contains('/') {
-        (200, empty_list(**absent, request.connection_info().host(), account))
+        (200, empty_list(**service, request.connection_info().host(), account))
     } else {
         (501, String::from(NOT_IMPLEMENTED))
     };
@@ -96,10 +96,10 @@ async fn answer(absent: Data<Absent>, request: HttpRequest) -> HttpResponse {
 const NOT_IMPLEMENTED: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>NotImplemented</Code>\
      <Message>Rowhouse stores tables only.</Message></Error>";
 
-fn empty_list(absent: Absent, host: &str, account: &str) -> String {
+fn empty_list(service: PlaceholderService, host: &str, account: &str) -> String {
     let host = quick_xml::escape::escape(host);
     let account = quick_xml::escape::escape(account);
-    let list = absent.list();
+    let list = service.list();
     format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults \
          ServiceEndpoint=\"http://{host}/{account}\"><{list} /><NextMarker /></EnumerationResults>"

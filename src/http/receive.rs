@@ -1,11 +1,8 @@
 //! Converts actix requests to plain data.
 
 use std::borrow::Cow;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::Method;
 use actix_web::http::header::HeaderValue;
 use actix_web::web::{Bytes, BytesMut, Payload};
@@ -13,6 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::StreamExt as _;
 
 use super::forwarded::Proxies;
+use super::workarounds::{close_after, is_endless};
 use crate::error::{Code, Result};
 use crate::request::Head;
 use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
@@ -37,7 +35,7 @@ impl Incoming {
     /// Returns the response; the connection closes after it if the body was not read.
     pub(crate) fn close(self, response: HttpResponse) -> HttpResponse {
         if self.is_unread {
-            return response.map_body(|_, answer| hang_up(answer, self.payload));
+            return response.map_body(|_, answer| close_after(answer, self.payload));
         }
         response
     }
@@ -59,13 +57,6 @@ impl ReceiveBody for Incoming {
         self.is_unread = is_endless(head);
         Ok(Body::new(bytes, share))
     }
-}
-
-/// Whether actix would take everything after this head for its body: an upgrade to another
-/// protocol, which we never do.
-fn is_endless(head: &Head<'_>) -> bool {
-    let is_websocket = |upgrade: &str| upgrade.trim().eq_ignore_ascii_case("websocket");
-    head.method == "CONNECT" || head.all("upgrade").any(is_websocket)
 }
 
 async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>) -> Result<Bytes> {
@@ -122,33 +113,6 @@ async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>> {
 
 fn limited(body: Bytes) -> Result<Bytes> {
     if body.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(body) }
-}
-
-/// The answer to a request whose body is not read to its end. The connection closes after it: if
-/// the reader of a chunked body is dropped, actix reads it to its end, which may never come. So the
-/// reader is kept as long as the answer.
-fn hang_up(answer: BoxBody, unread: Payload) -> BoxBody {
-    BoxBody::new(Unread { answer, _body: unread })
-}
-
-struct Unread {
-    answer: BoxBody,
-    _body: Payload,
-}
-
-impl MessageBody for Unread {
-    type Error = Box<dyn std::error::Error>;
-
-    fn size(&self) -> BodySize {
-        self.answer.size()
-    }
-
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        Pin::new(&mut self.answer).poll_next(context)
-    }
 }
 
 /// Converts the head of a request, with the client's address from the connection or from a trusted

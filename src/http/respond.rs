@@ -9,7 +9,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use actix_web::web::Bytes;
 
-use super::wire::{LENGTH_OF_NOTHING, announces_body};
+use super::workarounds::{LENGTH_OF_NOTHING, announces_body, closes_after_upgrade};
 use crate::request::Head;
 use crate::request::head::DEFAULT;
 use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
@@ -36,8 +36,7 @@ pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
         response.head_mut().reason = Some(reason);
     }
     response.head_mut().set_camel_case_headers(announces_body(&head.method));
-    // actix closes a connection that asked for an upgrade, whatever the answer says.
-    if head.header("upgrade").is_some() {
+    if closes_after_upgrade(head) {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let headers = response.headers_mut();

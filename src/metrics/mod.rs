@@ -43,6 +43,12 @@ pub(crate) struct Metrics {
     pub retried_alone: Counter,
     /// Deleted tables whose rows are not purged yet.
     pub purge_backlog: Gauge,
+    /// Entities that were deleted because they had expired.
+    pub expired: Counter,
+    /// Tables whose entities expire.
+    pub expiry_tables: Gauge,
+    /// Seconds since the pass over the table that is most behind should have begun.
+    pub expiry_lag: Gauge,
     pub tls: TlsMetrics,
     pub traces: Traces,
 }
@@ -108,6 +114,9 @@ impl Metrics {
             sqlite_rounds: Histogram::new(&ROUNDS),
             retried_alone: Counter::new(),
             purge_backlog: Gauge::new(),
+            expired: Counter::new(),
+            expiry_tables: Gauge::new(),
+            expiry_lag: Gauge::new(),
             tls: TlsMetrics {
                 handshakes: Counter::new(),
                 failed_handshakes: Counter::new(),

@@ -8,7 +8,7 @@ use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
 use super::{METRICS, Metrics, PoolMetrics, process};
 
-/// The media type of the output of [`print`].
+/// The media type of the output of [`print()`].
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Microseconds per second, the unit that durations are printed in.
@@ -129,6 +129,15 @@ fn database_metrics(page: &mut MetricsText, metrics: &Metrics) {
     page.counter("rowhouse_writes_handed_back", about, metrics.retried_alone.get());
     let about = "Deleted tables whose rows are not purged yet.";
     page.single("rowhouse_purge_backlog_tables", "gauge", about, metrics.purge_backlog.get() as f64);
+    page.counter(
+        "rowhouse_expired_entities",
+        "Entities that this server deleted as expired.",
+        metrics.expired.get(),
+    );
+    let about = "Tables whose entities expire.";
+    page.single("rowhouse_expiry_tables", "gauge", about, metrics.expiry_tables.get() as f64);
+    let about = "Time since the pass over the table that is most behind should have begun; 0 if none is.";
+    page.single("rowhouse_expiry_lag_seconds", "gauge", about, metrics.expiry_lag.get() as f64);
 }
 
 fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {

@@ -61,7 +61,7 @@ fn predicate(filter: Option<&Expr>, subject: Subject) -> Result<Option<Predicate
 }
 
 /// The spans to read, and the residual filter.
-fn narrow(predicate: Option<Predicate>, from: Option<&Key>) -> (Vec<Span>, Option<Predicate>) {
+pub(crate) fn narrow(predicate: Option<Predicate>, from: Option<&Key>) -> (Vec<Span>, Option<Predicate>) {
     let spans = predicate.as_ref().map_or_else(|| vec![Span::everything()], span::spans_of);
     let spans = match from {
         Some(key) => span::starting_at(spans, key),

@@ -1,4 +1,4 @@
-//! Accounts as stored in the database: names in plain text, keys sealed.
+//! Accounts as stored in the database: names in plain text, keys encrypted (sealed).
 
 use crate::auth::seal::KeySlot;
 use crate::model::Ticks;
@@ -15,12 +15,12 @@ pub struct StoredAccount {
     pub rotated: [Ticks; 2],
 }
 
-/// A change of accounts, made completely or not at all.
+/// A change of accounts, which is atomic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountChange {
-    /// Refused if an account of this name exists.
+    /// Adds an account; refused if one of this name exists.
     Add(StoredAccount),
-    /// Replaces one key, if its sealed form still is `was`.
+    /// Replaces one key, if its sealed form is still `was`.
     Rotate { name: String, slot: KeySlot, was: Vec<u8>, sealed: Vec<u8>, now: Ticks },
     /// Disables or enables an account.
     Disable { name: String, disabled: bool },

@@ -22,8 +22,7 @@ pub(crate) enum Store {
 macro_rules! on_either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
-            // Boxed because the future is large, and would be moved with every future that contains
-            // it.
+            // Boxed because the future is large, and every future that contains it would be as large.
             Store::Postgres($store) => in_database(Box::pin($call)).await,
             Store::Sqlite($store) => in_database($call).await,
         }
@@ -31,7 +30,18 @@ macro_rules! on_either {
 }
 
 impl Store {
-    /// Cleans up the database at shutdown. Data is safe without it.
+    /// As [`Backend::page`], for the server's own purposes: not counted among the pages of clients.
+    pub(crate) async fn own_page<C: Collect>(
+        &self,
+        account: &str,
+        table: &TableName,
+        scan: &Scan,
+        into: C,
+    ) -> StoreResult<(C, PageEnd)> {
+        on_either!(self, store => store.page(account, table, scan, into))
+    }
+
+    /// Closes the database at shutdown. No data is lost without it.
     pub(crate) async fn close(&self) {
         match self {
             Store::Postgres(_) => {}
@@ -72,7 +82,7 @@ impl Backend for Store {
         scan: &Scan,
         into: C,
     ) -> StoreResult<(C, PageEnd)> {
-        let (into, end) = on_either!(self, store => store.page(account, table, scan, into))?;
+        let (into, end) = self.own_page(account, table, scan, into).await?;
         METRICS.requests.page(end.entities);
         Ok((into, end))
     }
@@ -181,5 +191,112 @@ impl Rewind for Store {
 
     async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
         on_either!(self, store => store.snapshots())
+    }
+}
+
+impl Expiry for Store {
+    async fn set_expiry(
+        &self,
+        account: &str,
+        table: &TableName,
+        rule: &ExpiryRule,
+        now: Ticks,
+    ) -> StoreResult<()> {
+        on_either!(self, store => store.set_expiry(account, table, rule, now))
+    }
+
+    async fn clear_expiry(&self, account: &str, table: &TableName) -> StoreResult<bool> {
+        on_either!(self, store => store.clear_expiry(account, table))
+    }
+
+    async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>> {
+        on_either!(self, store => store.expiries(account))
+    }
+
+    async fn expiry_summary(&self) -> StoreResult<ExpirySummary> {
+        on_either!(self, store => store.expiry_summary())
+    }
+
+    async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
+        on_either!(self, store => store.due_expiry(now))
+    }
+
+    async fn delete_expired(&self, of: &TableExpiry, entities: &[(Key, Ticks)]) -> StoreResult<u64> {
+        on_either!(self, store => store.delete_expired(of, entities))
+    }
+
+    async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
+        on_either!(self, store => store.record_sweep(of, sweep))
+    }
+
+    async fn forget_deleted(&self) -> StoreResult<()> {
+        on_either!(self, store => store.forget_deleted())
+    }
+
+    async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
+        on_either!(self, store => store.leads_upkeep(holder, now, until))
+    }
+}
+
+impl Totals for Store {
+    async fn count_part(
+        &self,
+        account: &str,
+        table: &TableName,
+        from: &CountPosition,
+        rows: u32,
+    ) -> StoreResult<CountedPart> {
+        on_either!(self, store => store.count_part(account, table, from, rows))
+    }
+
+    async fn estimate(&self, account: &str, table: &TableName) -> StoreResult<Option<u64>> {
+        on_either!(self, store => store.estimate(account, table))
+    }
+
+    async fn stored_total(&self, account: &str, table: &TableName) -> StoreResult<Option<StoredTotal>> {
+        on_either!(self, store => store.stored_total(account, table))
+    }
+
+    async fn want_total(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        on_either!(self, store => store.want_total(account, table, now))
+    }
+
+    async fn due_total(&self) -> StoreResult<Option<TotalPass>> {
+        on_either!(self, store => store.due_total())
+    }
+
+    async fn record_total(&self, pass: &TotalPass, part: &CountedPart, now: Ticks) -> StoreResult<()> {
+        on_either!(self, store => store.record_total(pass, part, now))
+    }
+}
+
+impl SqlViews for Store {
+    fn has_schemas(&self) -> bool {
+        match self {
+            Store::Postgres(store) => store.has_schemas(),
+            Store::Sqlite(store) => store.has_schemas(),
+        }
+    }
+
+    async fn put_view(
+        &self,
+        account: &str,
+        table: &TableName,
+        view: &ViewDefinition,
+        now: Ticks,
+    ) -> Result<(), ViewFailure> {
+        on_either!(self, store => store.put_view(account, table, view, now))
+    }
+
+    async fn drop_view(&self, account: &str, table: &TableName) -> Result<bool, ViewFailure> {
+        on_either!(self, store => store.drop_view(account, table))
+    }
+
+    async fn views(&self, account: Option<&str>) -> StoreResult<Vec<SqlView>> {
+        on_either!(self, store => store.views(account))
+    }
+
+    async fn drop_orphaned_views(&self) -> Result<u64, ViewFailure> {
+        on_either!(self, store => store.drop_orphaned_views())
     }
 }

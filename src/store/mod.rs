@@ -23,22 +23,29 @@ use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, W
 pub(crate) mod accounts;
 mod any;
 pub(crate) mod bucket;
+pub mod expiry;
 mod inspection;
 mod load;
 pub mod postgres;
+pub mod quoting;
 pub mod rewind;
 pub mod sqlite;
+pub mod totals;
+pub mod views;
 
 pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 pub(crate) use any::Store;
+pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
 pub(crate) use inspection::Inspection;
 pub use load::{Load, LoadMark};
 pub use rewind::{Rewind, StoreSnapshot};
+pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
+pub use views::{ColumnKind, SqlView, SqlViews, ViewColumn, ViewDefinition, ViewFailure};
 
 /// A fault of the database, in the detail that callers may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// No connection or no place in a queue was free: no statement of the operation was sent.
+    /// No connection or queue slot was free: no statement of the operation was sent.
     NotBegun,
     /// No connection, lock or queue slot was free in time; nothing was done.
     Busy,
@@ -49,7 +56,7 @@ pub enum Fault {
     /// The time for the operation ran out, or the connection was lost while a
     /// commit was under way: the outcome is unknown.
     Timeout,
-    /// Anything else: a defect of this program or of the database.
+    /// Anything else: a bug in this program or in the database.
     Other,
 }
 

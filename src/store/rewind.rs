@@ -38,7 +38,7 @@ pub trait Rewind: Send + Sync {
         now: Ticks,
     ) -> impl Future<Output = StoreResult<bool>> + Send;
 
-    /// Restores a snapshot, which stays; `false` if there is none of this name. Does not change
+    /// Restores a snapshot, and keeps it; `false` if there is none of this name. Does not change
     /// accounts that are not in it.
     fn restore_snapshot(&self, name: &str, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
 

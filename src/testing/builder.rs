@@ -85,17 +85,7 @@ impl Builder {
             true => AccountSet::development(suffixes),
             false => AccountSet::parse(&Account::setting(&self.accounts), suffixes)?,
         };
-        let storage = StorageSettings {
-            database_url: Some(self.database_url.clone()),
-            database_url_file: None,
-            migrate_url: None,
-            migrate_url_file: None,
-            secondary_database_url: None,
-            secondary_database_url_file: None,
-            table_spread: 1,
-            max_connections: 8,
-            sqlite_map_mib: 64,
-        };
+        let storage = StorageSettings::with_limits(&self.database_url, 8, 64);
         let mut mistakes = Mistakes::default();
         let database = storage.read(&mut mistakes);
         let database = mistakes.unless(database)?;

@@ -61,7 +61,7 @@ pub(crate) struct Cut {
 }
 
 impl Board {
-    /// Adds a range that nobody works on.
+    /// Adds a range that no worker has yet.
     pub(crate) fn add(&self, task: Task) {
         let mut ranges = self.lock();
         ranges.last_id = ranges.last_id.max(task.id);
@@ -75,13 +75,13 @@ impl Board {
         self.changed.notify_one();
     }
 
-    /// Makes workers stop.
+    /// Tells the workers to stop.
     pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
     }
 
-    /// Whether workers are to stop.
+    /// Whether the workers have been told to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.lock().is_stopped
     }
@@ -129,7 +129,7 @@ impl Board {
         }
     }
 
-    /// Splits a range at a key, unless its worker has come that far.
+    /// Splits a range at a key, unless its worker has already reached it.
     fn cut(
         &self,
         id: i64,
@@ -140,7 +140,7 @@ impl Board {
         let behind_id = ranges.last_id + 1;
         let Some(range) = ranges.open.iter_mut().find(|range| range.task.id == id) else { return Ok(None) };
         range.is_splitting = false;
-        // The next attempt waits until the range has proven large again.
+        // The next split waits until the range has again filled several pages.
         range.full_pages = 0;
         let is_ahead = |at: &Key| range.claimed.as_ref().is_none_or(|claimed| claimed < at);
         let Some(at) = at.filter(|at| is_ahead(at) && sorts_alike(at)) else {
@@ -196,11 +196,11 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// Closes a range: it is not split any more. Returns its end.
+    /// Closes a range, so that it is not split any more. Returns its end.
     pub(crate) fn close(&self, id: i64) -> Upper {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
-        // A split under way finds the greatest key claimed.
+        // A split in progress sees the greatest possible key as claimed.
         range.claimed = Some(Key::new("\u{10ffff}", ""));
         range.task.range.upper.clone()
     }
@@ -217,7 +217,7 @@ fn split_point(
     claimed: &Key,
     upper: Option<&Key>,
 ) -> TransferResult<Option<Key>> {
-    // A partition that begins above the end of the claimed one, and below the end of the range.
+    // The split is between the partition of the claimed key and the end of the range.
     let top = upper.map(|upper| upper.partition.as_str());
     let range = |from: &str| RowRange { lower: Lower::From(Key::new(from, "")), upper: upper.cloned() };
     let found = search(&claimed.partition, top, |middle| source.probe(table, &range(middle)))?;
@@ -236,7 +236,7 @@ fn split_point(
     })
 }
 
-/// Halves the texts between two bounds until a probe finds a key behind the middle.
+/// Bisects the texts between two bounds until a probe finds a key after the middle.
 fn search(
     low: &str,
     high: Option<&str>,

@@ -22,7 +22,7 @@ const SCHEMA: &str = "
         written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
         rejected INTEGER NOT NULL DEFAULT 0);";
 
-/// How many entities became what.
+/// How many entities had each outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub written: u64,
@@ -68,7 +68,7 @@ impl Checkpoint {
         }
         let connection = Connection::open(file)?;
         connection.busy_timeout(std::time::Duration::ZERO)?;
-        // One process at a time; lost pages after a power failure are copied again.
+        // One process at a time. Pages whose record a power failure loses are copied again.
         connection.execute_batch(
             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         )?;
@@ -162,7 +162,7 @@ impl Checkpoint {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Records a page that was written, up to and with `last`.
+    /// Records a page that was written, up to and including `last`.
     pub(crate) fn advance(&self, id: i64, last: Option<&Key>, counts: Counts) -> TransferResult<()> {
         let [written, unchanged, rejected] =
             [counts.written, counts.unchanged, counts.rejected].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
@@ -196,7 +196,7 @@ impl Checkpoint {
     pub(crate) fn remove(self) {
         drop(self.connection);
         for suffix in ["", "-wal", "-shm"] {
-            // What cannot be removed tells the next run that there is a state.
+            // If this fails, the next run reports that the state file exists.
             let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
         }
     }

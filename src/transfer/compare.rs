@@ -18,7 +18,7 @@ use super::selection::Selection;
 use crate::model::Key;
 use merge::Merge;
 
-/// Maximum differences that are looked at again and listed; further ones are only counted.
+/// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
 
 /// What is wrong with an entity.
@@ -33,7 +33,7 @@ pub(crate) enum DifferenceKind {
 }
 
 impl DifferenceKind {
-    /// Returns the word for it.
+    /// Returns its name in reports.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             DifferenceKind::Missing => "missing",
@@ -53,7 +53,7 @@ pub(crate) struct Difference {
     pub properties: Vec<String>,
 }
 
-/// How many entities of a table are equal or not.
+/// How many entities of a table are equal, missing, extra and different.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub equal: u64,
@@ -107,12 +107,12 @@ pub(crate) struct Comparison<'a> {
     pub source: &'a dyn TransferSource,
     pub target: &'a dyn TransferSource,
     pub selection: &'a Selection,
-    /// Whether Timestamps have to be equal too.
+    /// Whether to compare Timestamps too.
     pub with_timestamps: bool,
-    /// Deletes what is extra here, instead of reporting it. Properties are not compared then.
+    /// Where to delete extra entities instead of reporting them. Properties are then not compared.
     pub delete_extra: Option<&'a dyn TransferTarget>,
     pub concurrency: usize,
-    /// How long after the end differences are looked at again: writers may be under way.
+    /// How long to wait before differences are checked again: a writer may be at work.
     pub recheck_delay: Duration,
     pub progress: &'a Progress,
     pub stop: &'a AtomicBool,
@@ -126,7 +126,7 @@ struct Found {
 }
 
 impl Comparison<'_> {
-    /// Compares all tables that are selected.
+    /// Compares all selected tables.
     ///
     /// # Errors
     /// [`TransferError`] if a place cannot be read.
@@ -191,7 +191,7 @@ impl Comparison<'_> {
         })
     }
 
-    /// Reads each place once, and looks its entities up in the other.
+    /// Reads each place once, and looks up its entities in the other.
     fn look_up_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
         let board = Board::default();
         for (id, table) in (0..).zip(tables) {
@@ -271,7 +271,7 @@ impl Comparison<'_> {
         });
     }
 
-    /// Looks at the first differences again: a writer, or another order, may explain them.
+    /// Checks the first differences again: a writer, or another sort order, may explain them.
     fn recheck(&self, mut candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
         candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
         if !candidates.is_empty() {

@@ -17,9 +17,9 @@ use super::selection::Selection;
 pub(crate) struct CopyOptions<'a> {
     pub selection: &'a Selection,
     pub mode: Mode,
-    /// Pages that are read and written at the same time.
+    /// Maximum pages in progress at once.
     pub concurrency: usize,
-    /// Go on with the other tables if one fails.
+    /// Whether to continue with the other tables if one fails.
     pub keep_going: bool,
     /// Whether to copy stored access policies.
     pub with_policies: bool,
@@ -61,7 +61,7 @@ impl CopySummary {
     }
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct CopyRun<'a> {
     source: &'a dyn TransferSource,
     target: &'a dyn TransferTarget,
@@ -71,7 +71,7 @@ struct CopyRun<'a> {
     progress: &'a Progress,
     board: Board,
     failed: Mutex<BTreeMap<String, String>>,
-    /// When the entities so far would have been copied at the maximum rate.
+    /// When the maximum rate allows the next entity.
     due: Mutex<Instant>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn copy(
 }
 
 impl CopyRun<'_> {
-    /// Creates the tables, with their policies, and finds the ranges that are to be read.
+    /// Creates the tables, with their policies, and finds the ranges to read.
     fn prepare(&self) -> TransferResult<()> {
         self.checkpoint.catch_up(self.target.marks(self.checkpoint.copy())?)?;
         if !self.source.is_ordered() {
@@ -289,9 +289,9 @@ pub(super) fn run_workers(
         let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
         let mut outcome = Ok(());
         for handle in workers {
-            let done = handle.join().unwrap_or_else(|_| {
-                Err(TransferError::Endpoint("a worker panicked; this is a defect".into()))
-            });
+            let done = handle
+                .join()
+                .unwrap_or_else(|_| Err(TransferError::Endpoint("a worker panicked; this is a bug".into())));
             if outcome.is_ok() {
                 outcome = done;
             }

@@ -1,4 +1,4 @@
-//! A database of ours, read and written without a server: entities keep their Timestamp and ETag.
+//! Rowhouse's own database, read and written without a server: entities keep their Timestamp and ETag.
 
 mod writes;
 
@@ -31,10 +31,12 @@ const ROWS: usize = 1000;
 const BYTES: usize = 2 << 20;
 /// Maximum time for reading a page.
 const TIME: std::time::Duration = std::time::Duration::from_secs(5);
-/// Attempts of a statement that the database refuses for a moment.
+/// Time after which a part of a count is shown.
+const COUNT_TIME: std::time::Duration = std::time::Duration::from_secs(1);
+/// Maximum attempts of an operation while the database is busy.
 const ATTEMPTS: u32 = 8;
 
-/// An account of a database.
+/// One account in a database.
 pub(crate) struct LocalDatabase {
     store: Arc<Store>,
     account: String,
@@ -44,7 +46,7 @@ pub(crate) struct LocalDatabase {
 }
 
 impl LocalDatabase {
-    /// Returns an account of an open database. As a source it has the entities that `filter` selects.
+    /// Returns an account of an open database. Reading it returns the entities that `filter` selects.
     pub(crate) fn new(
         store: Arc<Store>,
         account: String,
@@ -54,7 +56,7 @@ impl LocalDatabase {
         Self { store, account, runtime, filter, versions: Versions::default() }
     }
 
-    /// Cleans up the database.
+    /// Closes the database.
     pub(super) fn close(&self) {
         self.runtime.block_on(self.store.close());
     }
@@ -84,6 +86,23 @@ impl LocalDatabase {
         W: Future<Output = StoreResult<T>>,
     {
         self.runtime.block_on(repeated(work))
+    }
+
+    /// Counts a part of a table; a part that takes too long is made smaller.
+    fn run_paced(
+        &self,
+        pace: &mut CountPace,
+        table: &TableName,
+        from: &CountPosition,
+    ) -> StoreResult<CountedPart> {
+        for _ in 1..ATTEMPTS {
+            match self.runtime.block_on(pace.step(&self.store, &self.account, table, from)) {
+                Err(Failure::Fault(_)) => {}
+                counted => return counted,
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        self.runtime.block_on(pace.step(&self.store, &self.account, table, from))
     }
 
     fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
@@ -116,7 +135,7 @@ fn name(table: &str) -> TransferResult<TableName> {
     TableName::parse(table).map_err(|error| TransferError::Endpoint(format!("{table}: {}", error.text())))
 }
 
-/// Says what a failure of the database is.
+/// Describes a failure of the database.
 fn failed(what: &str, failure: Failure) -> TransferError {
     TransferError::Endpoint(match failure {
         Failure::Refused(error) => format!("{what}: {}: {}", error.code.facts().code, error.text()),
@@ -171,6 +190,29 @@ impl TransferSource for LocalDatabase {
             let Some(next) = page.next else { return Ok(names) };
             spans = vec![Span { lower: Key::new(next.name.to_ascii_lowercase(), ""), upper: None }];
         }
+    }
+
+    fn count(
+        &self,
+        table: &str,
+        counted: &mut dyn FnMut(u64) -> TransferResult<()>,
+    ) -> TransferResult<Option<u64>> {
+        let (table, mut pace) = (name(table)?, CountPace::default());
+        let (mut sum, mut from) = (0, Some(CountPosition::start()));
+        while let Some(position) = from {
+            let LocalDatabase { store, account, filter, .. } = self;
+            let part = match filter {
+                Some(filter) => {
+                    let key = &position.key;
+                    self.run(|| totals::count_matching(store, account, &table, key, filter, COUNT_TIME))
+                }
+                None => self.run_paced(&mut pace, &table, &position),
+            };
+            let CountedPart { entities, next } = part.map_err(|failure| failed(table.as_given(), failure))?;
+            counted(entities)?;
+            (sum, from) = (sum + entities, next);
+        }
+        Ok(Some(sum))
     }
 
     fn open<'a>(

@@ -12,7 +12,7 @@ use crate::store::LoadMark;
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransferError {
-    /// The arguments do not fit each other or the endpoints.
+    /// The arguments contradict each other, or do not suit the endpoints.
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
@@ -21,7 +21,7 @@ pub(crate) enum TransferError {
     Interrupted,
 }
 
-/// TransferResult of a step of a transfer.
+/// The result of a step of a transfer.
 pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
 
 impl From<ClientError> for TransferError {
@@ -73,7 +73,7 @@ pub(crate) enum Mode {
 /// An entity that cannot be copied, and why.
 #[derive(Debug, Clone)]
 pub(crate) struct Rejected {
-    /// The entity as JSON, or what there is of it.
+    /// The entity as JSON, as far as it could be read.
     pub entity: String,
     pub reason: String,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Page {
     pub rejected: Vec<Rejected>,
 }
 
-/// What became of a page in the target.
+/// What happened to the entities of a page in the target.
 #[derive(Debug, Default)]
 pub(crate) struct WriteResult {
     pub written: u64,
@@ -125,18 +125,18 @@ pub(crate) trait RowReader: Send {
 
 /// What entities are read from.
 pub(crate) trait TransferSource: Send + Sync {
-    /// Returns the names of all tables, as spelled.
+    /// Returns the names of all tables, in their original case.
     ///
     /// # Errors
     /// [`TransferError`] if the source cannot be read, as all methods.
     fn tables(&self) -> TransferResult<Vec<String>>;
 
-    /// Whether pages come in the order of keys.
+    /// Whether pages are in key order.
     fn is_ordered(&self) -> bool {
         true
     }
 
-    /// Returns ranges that may be read at the same time, disjoint and ascending. Together they are
+    /// Returns disjoint ranges, in ascending order, that may be read concurrently. Together they cover
     /// the whole table.
     fn ranges(&self, _table: &str) -> TransferResult<Vec<RowRange>> {
         Ok(vec![RowRange::everything()])
@@ -160,7 +160,7 @@ pub(crate) trait TransferSource: Send + Sync {
         keys_only: bool,
     ) -> TransferResult<Box<dyn RowReader + 'a>>;
 
-    /// Returns a key in a range, the first if that is cheap to find; `None` if there is none.
+    /// Returns some key in a range, preferably the first; `None` if the range is empty.
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>>;
 
     /// Reads one entity.
@@ -215,7 +215,7 @@ pub(crate) trait TransferTarget: Send + Sync {
     /// Replaces the stored access policies of a table.
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()>;
 
-    /// Replaces the service properties that are given.
+    /// Replaces the given service properties; others stay.
     fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
 
     /// Completes the target after the last write of a copy.

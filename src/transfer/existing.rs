@@ -1,4 +1,4 @@
-//! What a target already has of the entities that are to be written.
+//! Finds which of the entities to be written already exist in the target.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,11 @@ use super::range::{Lower, RowRange, sorts_alike};
 use super::row::Row;
 use crate::model::Key;
 
-/// Pages to read before single entities are asked for: the target may have many others between.
+/// Maximum pages to read before entities are read one by one: the target may have many others between
+/// them.
 const MAX_PAGES: usize = 3;
 
-/// Reads the entities with the keys of `rows` from a target without a filter.
+/// Reads the entities with the keys of `rows` from a target that has no filter.
 ///
 /// # Errors
 /// Those of the target.

@@ -1,5 +1,5 @@
-//! Files of other programs: read once into a temporary database, which sorts them, and copied from
-//! there. What cannot be understood is known before the target is written.
+//! Files of other programs. They are first imported into a temporary database, which sorts their
+//! entities, and copied from there. So unreadable content is found before anything is written.
 
 mod archive;
 mod azurite;
@@ -38,9 +38,9 @@ pub(crate) enum FileFormat {
 #[derive(Debug, Clone)]
 pub(crate) struct FileOptions {
     pub format: FileFormat,
-    /// The table of files whose names do not tell it.
+    /// The table of files whose names do not contain it.
     pub table: Option<String>,
-    /// Types of properties without one.
+    /// Types of properties for which the file has none.
     pub types: Vec<(String, EdmType)>,
 }
 
@@ -191,7 +191,7 @@ fn recognized(path: &Path) -> TransferResult<Recognized> {
     })
 }
 
-/// Returns the table that a file's name tells: `{account}_{table}_{time}…`, `{table}_Backup_…` or
+/// Returns the table that a file's name contains: `{account}_{table}_{time}…`, `{table}_Backup_…` or
 /// `{table}.…`.
 fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -211,7 +211,7 @@ fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     match TableName::parse(name) {
         Ok(_) => Ok(name.to_owned()),
         Err(_) => {
-            let text = format!("{}: its name tells no table; give one with --table", path.display());
+            let text = format!("{}: its name contains no table name; give one with --table", path.display());
             Err(TransferError::Usage(text))
         }
     }

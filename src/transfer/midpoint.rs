@@ -1,12 +1,12 @@
-//! A text between two others, to split ranges of keys.
+//! Finds a text between two others, to split ranges of keys.
 
-/// The least and the greatest character of midpoints, as long as the bounds have no others: what
-/// keys are mostly made of.
+/// The least and the greatest character of midpoints, unless a bound has others. Most keys consist of
+/// these characters.
 const LOW: char = ' ';
 const HIGH: char = '~';
 
-/// Returns a text above `low` and below `high` (`None`: no limit), about in the middle; `None` if
-/// there is none that is worth a request.
+/// Returns a text between `low` and `high` (`None`: no limit), near the middle; `None` if the two are
+/// too close to split.
 pub(crate) fn midpoint(low: &str, high: Option<&str>) -> Option<String> {
     if high.is_some_and(|high| high <= low) {
         return None;
@@ -39,7 +39,7 @@ fn checked(text: String, low: &str) -> Option<String> {
     (text.as_str() > low).then_some(text)
 }
 
-/// Returns a character between two others that keys may contain.
+/// Returns a valid key character between two others.
 fn between(low: char, high: char) -> Option<char> {
     let (low, high) = (u32::from(low), u32::from(high));
     let middle = low + high.checked_sub(low)? / 2;

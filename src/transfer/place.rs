@@ -1,4 +1,4 @@
-//! What FROM and TO on the command line mean.
+//! The FROM and TO of the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,18 +27,18 @@ const MAX_SECRET: u64 = 64 << 10;
 pub(crate) enum Place {
     /// A Table endpoint.
     Remote(Box<Address>),
-    /// A database of ours.
+    /// Rowhouse's own database.
     Database(Box<Database>),
     /// A folder with a dump.
     Dump(PathBuf),
-    /// A file of another program, or a folder of such files: to read only.
+    /// A file of another program, or a folder of such files: read-only.
     File(PathBuf),
 }
 
-/// Why a text names no place.
+/// Why a text is not a valid place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlaceError {
-    #[error("{0}: is not set")]
+    #[error("{0} is not set")]
     Variable(String),
     #[error("{0}: {1}")]
     File(String, std::io::Error),
@@ -54,8 +54,8 @@ pub(crate) enum PlaceError {
 }
 
 impl Place {
-    /// Reads what the user gave. `env:NAME` and `file:PATH` name a variable and a file that hold the
-    /// text, so that secrets stay out of the list of processes.
+    /// Parses an argument. `env:NAME` and `file:PATH` name a variable and a file with the actual text, so
+    /// that secrets do not show in the list of processes.
     ///
     /// # Errors
     /// [`PlaceError`].
@@ -93,7 +93,7 @@ impl Place {
         if path.exists() { Ok(Place::File(path.to_owned())) } else { Err(PlaceError::Unknown) }
     }
 
-    /// Returns the place without secrets, for messages and to tell places apart.
+    /// Returns the place without secrets, for messages and for comparing places.
     pub(crate) fn shown(&self) -> String {
         match self {
             Place::Remote(address) => address.tables.clone(),
@@ -118,24 +118,24 @@ impl Place {
     }
 }
 
-/// What connecting to a place takes.
+/// What is needed to connect to a place.
 pub(crate) struct Connecting<'a> {
     pub selection: &'a Selection,
     pub concurrency: usize,
     pub stop: Arc<AtomicBool>,
     pub runtime: Arc<Runtime>,
-    /// The account in a database.
+    /// The account, if the place is a database.
     pub account: Option<&'a str>,
     /// How files of other programs are read.
     pub files: FileOptions,
 }
 
-/// A place that can be read and, except for a dump, written.
+/// An open place.
 pub(crate) enum Connected {
     Remote(Box<Remote>),
     Database {
         database: Box<LocalDatabase>,
-        /// Held while the database is written.
+        /// Held while the database is open for writing.
         _lock: Option<ServerLock>,
     },
     DumpSource(DumpSource),
@@ -144,10 +144,10 @@ pub(crate) enum Connected {
 }
 
 impl Connecting<'_> {
-    /// Connects to a place that is read.
+    /// Opens a place for reading.
     ///
     /// # Errors
-    /// [`TransferError`] if it is not there, or the selection does not fit it.
+    /// [`TransferError`] if it does not exist, or does not support the selection.
     pub(crate) fn source(&self, place: &Place) -> TransferResult<Connected> {
         Ok(match place {
             Place::Remote(address) => Connected::Remote(Box::new(self.remote(address)?)),
@@ -167,7 +167,7 @@ impl Connecting<'_> {
         })
     }
 
-    /// Connects to a place that is written. A database is created if it does not exist.
+    /// Opens a place for writing. A database is created if it does not exist.
     ///
     /// # Errors
     /// [`TransferError`] if it cannot be opened, or a server has it open.
@@ -181,7 +181,7 @@ impl Connecting<'_> {
             }
             Place::Dump(path) => Connected::DumpTarget(DumpTarget::open(path)?),
             Place::File(_) => {
-                return Err(TransferError::Usage("TO: files of other programs are only read".into()));
+                return Err(TransferError::Usage("TO: files of other programs are read-only".into()));
             }
         })
     }
@@ -221,7 +221,7 @@ impl Connected {
     /// Returns the place as a source.
     ///
     /// # Errors
-    /// [`TransferError::Usage`] for a dump that is being written.
+    /// [`TransferError::Usage`] for a dump that was opened for writing.
     pub(crate) fn as_source(&self) -> TransferResult<&dyn TransferSource> {
         match self {
             Connected::Remote(remote) => Ok(&**remote),
@@ -237,7 +237,7 @@ impl Connected {
     /// Returns the place as a target.
     ///
     /// # Errors
-    /// [`TransferError::Usage`] for a dump that is read.
+    /// [`TransferError::Usage`] for a dump or file that was opened for reading.
     pub(crate) fn as_target(&self) -> TransferResult<&dyn TransferTarget> {
         match self {
             Connected::Remote(remote) => Ok(&**remote),

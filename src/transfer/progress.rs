@@ -1,4 +1,4 @@
-//! What people and programs see of a transfer while it runs.
+//! The progress of a transfer, for people and programs.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _, stderr};
@@ -12,17 +12,17 @@ use serde_json::json;
 
 use super::checkpoint::Counts;
 
-/// Pause between two lines without a terminal.
+/// Pause between two lines if there is no terminal.
 const LINE_PAUSE: Duration = Duration::from_secs(10);
-/// How often bars and the end are looked at.
+/// How often bars are redrawn, and the end is checked for.
 const TICK: Duration = Duration::from_millis(100);
-/// Maximum bars; further tables are counted in the sum.
+/// Maximum bars; further tables count in the total only.
 const MAX_BARS: usize = 12;
 
 /// How progress is shown, on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ProgressForm {
-    /// Bars on a terminal, else lines
+    /// Bars on a terminal, lines elsewhere
     Auto,
     /// A bar for each table
     Bar,
@@ -35,7 +35,7 @@ pub(crate) enum ProgressForm {
 #[derive(Debug, Default)]
 struct ProgressOfTable {
     counts: Counts,
-    /// Entities that the source expects, if it knows.
+    /// The expected number of entities, if known.
     expected: Option<u64>,
     bar: Option<ProgressBar>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts to show progress. `verb` says what happens to entities: `copied`.
+    /// Starts to show progress. `verb` is what happens to entities, such as `copied`.
     pub(crate) fn start(form: ProgressForm, verb: &'static str) -> Self {
         let form = match form {
             ProgressForm::Auto if stderr().is_terminal() => ProgressForm::Bar,
@@ -91,7 +91,7 @@ impl Progress {
         state.counts += counts;
     }
 
-    /// Notes how many entities a table is expected to have.
+    /// Sets how many entities a table is expected to have.
     pub(crate) fn expect(&self, table: &str, entities: Option<u64>) {
         let mut tables = self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner);
         tables.entry(table.to_owned()).or_default().expected = entities;
@@ -185,7 +185,7 @@ impl ProgressState {
                 sum.rejected,
             )
         };
-        // Progress that nobody can read is no reason to fail.
+        // A transfer must not fail because its progress cannot be shown.
         let _ = writeln!(stderr().lock(), "{line}");
     }
 }

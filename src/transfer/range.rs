@@ -6,9 +6,9 @@ use crate::plan::span::Span;
 /// Where a range begins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lower {
-    /// This key is in the range.
+    /// At this key, which is in the range.
     From(Key),
-    /// The range begins behind this key.
+    /// Right after this key, which is not in the range.
     After(Key),
 }
 
@@ -16,7 +16,7 @@ pub(crate) enum Lower {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowRange {
     pub lower: Lower,
-    /// The first key that is no longer in the range; `None`: to the end of the table.
+    /// The key before which the range ends; `None`: the end of the table.
     pub upper: Option<Key>,
 }
 
@@ -33,7 +33,7 @@ impl Lower {
         }
     }
 
-    /// Whether a key lies before the range.
+    /// Whether the range begins after a key.
     pub(crate) fn is_beyond(&self, key: &Key) -> bool {
         match self {
             Lower::From(lower) => key < lower,
@@ -57,8 +57,8 @@ impl RowRange {
         Span { lower, upper: self.upper.clone() }
     }
 
-    /// Returns filters that together select the range, in order, each a conjunction that a server
-    /// can answer without a scan. An empty filter selects everything.
+    /// Returns filters that together select the range, in key order. A server can answer each without
+    /// a scan. An empty filter selects everything.
     pub(crate) fn filters(&self) -> Vec<String> {
         let (key, op) = match &self.lower {
             Lower::From(key) => (key, "ge"),

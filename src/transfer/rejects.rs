@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 use super::endpoint::{Rejected, TransferResult};
 
-/// JSON lines of `table`, `reason` and `entity`. The file is created with the first.
+/// A file of JSON lines with `table`, `reason` and `entity`. It is created when the first is added.
 pub(crate) struct Rejects {
     path: PathBuf,
     file: Mutex<Option<File>>,
 }
 
 impl Rejects {
-    /// Returns a file that is appended to.
+    /// Appends to this file if it exists.
     pub(crate) fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), file: Mutex::new(None) }
     }
@@ -22,7 +22,7 @@ impl Rejects {
     /// Appends entities.
     ///
     /// # Errors
-    /// Those of the file: what cannot be recorded must not be lost.
+    /// Those of the file, so that no rejected entity is lost silently.
     pub(crate) fn add(&self, table: &str, rejected: &[Rejected]) -> TransferResult<()> {
         if rejected.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A Table endpoint over HTTP, ours or another's.
+//! A Table endpoint over HTTP: Rowhouse or any other server.
 
 mod pages;
 mod writes;
@@ -46,11 +46,11 @@ struct TableMember {
 }
 
 impl Remote {
-    /// Returns the endpoint of a client. As a source it has the entities that the selection's filter
+    /// Returns the endpoint of a client. Reading it returns the entities that the selection's filter
     /// selects.
     ///
     /// # Errors
-    /// [`TransferError::Usage`] for `since` on Cosmos, which answers such a filter without rows.
+    /// [`TransferError::Usage`] for `since` on Cosmos, which returns no rows for such a filter.
     pub(crate) fn new(client: Client, selection: &Selection) -> TransferResult<Self> {
         if client.address.is_cosmos() && selection.since.is_some() {
             let text = "--since: Cosmos DB answers filters on Timestamp with no rows; copy without it";
@@ -65,7 +65,7 @@ impl Remote {
         succeeded(self.client.send(call)?)
     }
 
-    /// Returns the query for a filter, with the one of the selection.
+    /// Returns the query for a filter combined with that of the selection.
     fn query(&self, table: &str, filter: &str, extra: Option<&str>) -> ClientCall {
         let parts: Vec<String> = [Some(filter), extra]
             .into_iter()
@@ -90,7 +90,7 @@ fn in_parentheses(filter: &str) -> String {
     format!("({filter})")
 }
 
-/// Adds the continuation token of an answer to a call; `None` without one.
+/// Returns the call with the continuation token of its answer; `None` if the answer has none.
 fn next(call: &ClientCall, answer: &ClientAnswer) -> Option<ClientCall> {
     let mut following = call.clone();
     following.query.retain(|(name, _)| CONTINUATION.iter().all(|(parameter, _)| parameter != name));
@@ -139,7 +139,7 @@ impl TransferSource for Remote {
         let select = "PartitionKey,RowKey";
         for filter in range.filters() {
             let call = self.query(table, &filter, None).query("$select", select).query("$top", "1");
-            // An empty page may have a token: there may be rows further on.
+            // An empty page may have a token, because rows may follow.
             let mut call = Some(call);
             while let Some(asked) = call {
                 let answer = self.ask(&asked)?;
@@ -197,7 +197,8 @@ impl TransferSource for Remote {
     }
 }
 
-/// Whether the credentials, such as a SAS, do not extend to what was asked, or the server lacks it.
+/// Whether the credentials do not permit the request, as with some SAS, or the server does not support
+/// it.
 fn is_forbidden(answer: &ClientAnswer) -> bool {
     matches!(answer.status, 403 | 404 | 501)
 }
@@ -218,7 +219,7 @@ impl TransferTarget for Remote {
         let answer = self.client.send(&call.header("Prefer", "return-no-content"))?;
         match answer.status {
             409 if answer.refused().code == "TableAlreadyExists" => Ok(()),
-            // A SAS of one table cannot create it; it may exist.
+            // A SAS for one table cannot create it, but the table may exist.
             403 if self
                 .client
                 .send(&ClientCall::get(format!("/{}()", escape(table))).query("$top", "1"))?

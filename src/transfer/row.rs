@@ -1,4 +1,4 @@
-//! An entity on its way, and whether two are equal.
+//! An entity that is transferred, and the comparison of two.
 
 use crate::codec::json::read::{self as json_read};
 use crate::codec::property_order;
@@ -33,10 +33,10 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Reads an entity as JSON with type annotations, as a Table endpoint or a dump has it.
+    /// Reads an entity from JSON with type annotations, as in answers and dumps.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// Why it is invalid.
     pub(crate) fn from_json(json: &str) -> Result<Self, String> {
         let body = json_read::entity(json.as_bytes()).map_err(|error| error.text().to_owned())?;
         let (Some(partition), Some(row)) = (body.partition, body.row) else {
@@ -58,8 +58,8 @@ impl Row {
         }
     }
 
-    /// Appends the entity as JSON with a type annotation wherever a reader could take another type
-    /// for it, doubles included.
+    /// Appends the entity as JSON. Every value whose type a reader could mistake is annotated, doubles
+    /// included.
     ///
     /// # Errors
     /// If it is not in stored form.
@@ -135,7 +135,7 @@ impl Row {
         fields.iter().map(|field| Ok((field.name.clone().into_owned(), field.value()?))).collect()
     }
 
-    /// Returns the entity as one line of JSON, for people.
+    /// Returns the entity as one line of JSON, for reports.
     pub(crate) fn to_json(&self) -> String {
         let mut out = String::new();
         match self.push_json(&mut out, true) {
@@ -144,8 +144,7 @@ impl Row {
         }
     }
 
-    /// Whether two entities with one key have equal properties, whatever their order. Timestamps
-    /// are not compared.
+    /// Whether two entities have equal properties, in any order. Timestamps are not compared.
     pub(crate) fn has_properties_of(&self, other: &Self) -> bool {
         if self.properties.as_str() == other.properties.as_str() {
             return true;
@@ -215,7 +214,7 @@ fn is_equal(a: &StoredField<'_>, b: &StoredField<'_>) -> bool {
     a.name == b.name && (has_same_text() || has_same_value())
 }
 
-/// Whether two values are the same to the last bit; all NaN are one.
+/// Whether two values are identical to the last bit; all NaN are equal.
 fn is_same(a: &EdmValue, b: &EdmValue) -> bool {
     match (a, b) {
         (EdmValue::Double(a), EdmValue::Double(b)) => {

@@ -1,11 +1,11 @@
-//! Which tables and entities are meant.
+//! Which tables and entities a command applies to.
 
 use crate::model::Ticks;
 use crate::odata;
 use crate::plan::filter::{self, Subject};
 use crate::plan::predicate::Predicate;
 
-/// Which tables and entities are meant: all by default.
+/// Which tables and entities a command applies to: all by default.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     /// Patterns of table names with `*` and `?`; empty selects all.
@@ -13,9 +13,9 @@ pub(crate) struct Selection {
     pub exclude: Vec<String>,
     /// A `$filter`.
     pub filter: Option<String>,
-    /// Entities changed at this time or later.
+    /// Selects entities changed at this time or later.
     pub since: Option<Ticks>,
-    /// Comparisons that the filter may have.
+    /// Maximum comparisons of the filter.
     pub max_comparisons: usize,
 }
 
@@ -37,10 +37,10 @@ impl Selection {
         }
     }
 
-    /// Returns the filter with `since` as the stores know it.
+    /// Returns the filter with `since`, as the stores take it.
     ///
     /// # Errors
-    /// Why the filter is invalid, as the service says it.
+    /// Why the filter is invalid, in the service's words.
     pub(crate) fn predicate(&self) -> Result<Option<Predicate>, String> {
         let Some(text) = self.filter_text() else { return Ok(None) };
         let parsed = odata::parse(&text, self.max_comparisons.max(1000));

@@ -1,6 +1,6 @@
 //! What operators ask of a running server, and what they read in its log.
 
-mod accounts;
+pub mod accounts;
 mod crowd;
 mod quiet;
 mod throttle;
@@ -20,7 +20,7 @@ use crate::support::postgres::{execute, fresh_database, server_url};
 use crate::support::server::{Process, account, fresh_folder};
 use crate::support::*;
 
-const TOKEN: &str = "a-token-that-only-operators-know";
+pub const TOKEN: &str = "a-token-that-only-operators-know";
 
 /// A server with an admin listener, and that listener's address.
 pub fn server(database: &str, more: &[&str]) -> (Process, Wire) {
@@ -34,7 +34,7 @@ pub fn server(database: &str, more: &[&str]) -> (Process, Wire) {
 }
 
 /// Where a server answers operators.
-fn admin_of(server: &Process) -> Wire {
+pub fn admin_of(server: &Process) -> Wire {
     let log = server.log();
     let (_, rest) = log.split_once("operators are answered at http://").expect("the address is logged");
     Wire::new(rest.lines().next().expect("a line").trim())
@@ -72,7 +72,7 @@ fn metrics(admin: &Wire) -> String {
 }
 
 /// The value of a sample, given up to its value.
-fn sample(metrics: &str, name: &str) -> f64 {
+pub fn sample(metrics: &str, name: &str) -> f64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name} in\n{metrics}")).parse().expect("a number")
 }

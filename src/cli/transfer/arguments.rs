@@ -18,10 +18,10 @@ use crate::transfer::{
 const REMOTE: u16 = 8;
 /// Pages in flight between databases and dumps: more take memory and gain little.
 const LOCAL: u16 = 4;
-/// Comparisons that a filter may have.
+/// Maximum comparisons of a filter.
 const MAX_COMPARISONS: usize = 1000;
 
-/// Which tables and entities are meant.
+/// Which tables and entities a command applies to.
 #[derive(Debug, Args)]
 pub(crate) struct SelectionArguments {
     /// Tables to take: names or patterns with * and ?, separated by ',' [default: all]
@@ -41,7 +41,7 @@ pub(crate) struct FileArguments {
     /// Format of a file that is copied from
     #[arg(long, value_enum, default_value_t = FileFormat::Auto)]
     format: FileFormat,
-    /// Table of a file whose name does not tell it
+    /// Table of a file whose name does not contain it
     #[arg(long)]
     table: Option<String>,
     /// Type of a property that the file has no type for, such as Count=Int64; several separated by ','
@@ -53,7 +53,7 @@ fn property_type(text: &str) -> Result<(String, EdmType), String> {
     let (name, edm_type) = text.split_once('=').ok_or("must be PROPERTY=TYPE")?;
     let full = format!("Edm.{}", edm_type.trim_start_matches("Edm."));
     let known = EdmType::ALL.into_iter().find(|known| known.name() == full);
-    known.map(|known| (name.to_owned(), known)).ok_or_else(|| format!("{edm_type} is no type"))
+    known.map(|known| (name.to_owned(), known)).ok_or_else(|| format!("{edm_type} is not a type"))
 }
 
 impl Default for FileArguments {
@@ -112,7 +112,7 @@ impl SelectionArguments {
         }
     }
 
-    /// Whether whole accounts are meant.
+    /// Whether the command applies to whole accounts.
     pub(super) fn is_everything(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty() && self.filter.is_none()
     }
@@ -183,18 +183,18 @@ impl TransferSession {
     }
 }
 
-/// Reads FROM, TO or a place to count in.
+/// Parses FROM, TO or another place.
 pub(super) fn place(name: &str, text: &str) -> Result<Place, TransferEnd> {
     Place::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
 }
 
-/// Asks whether to go on; without a terminal it does not.
+/// Asks for confirmation; without a terminal, `--yes` is required.
 pub(super) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd> {
     if is_sure {
         return Ok(());
     }
     if !stdin().is_terminal() || !stderr().is_terminal() {
-        return Err(TransferEnd::Usage(format!("{question}; say --yes to do it")));
+        return Err(TransferEnd::Usage(format!("{question}; confirm with --yes")));
     }
     write!(stderr().lock(), "rowhouse: {question}. Go on? [y/N] ")?;
     let mut answer = String::new();

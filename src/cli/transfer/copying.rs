@@ -48,7 +48,7 @@ pub(crate) struct CopyArguments {
     /// Copy the accounts with their encrypted keys too; both databases need the same master key
     #[arg(long)]
     accounts: bool,
-    /// Delete what the target has and the source lacks, after the copy
+    /// After the copy, delete entities that only the target has
     #[arg(long, conflicts_with_all = ["filter", "rename"])]
     delete_extra: bool,
     #[command(flatten)]
@@ -84,7 +84,7 @@ pub(crate) struct CopyArguments {
 }
 
 fn time(text: &str) -> Result<Ticks, String> {
-    Ticks::parse(text).map_err(|_| "is no time such as 2026-01-31T08:00:00Z".into())
+    Ticks::parse(text).map_err(|_| "is not a time such as 2026-01-31T08:00:00Z".into())
 }
 
 fn rename(text: &str) -> Result<(String, String), String> {
@@ -97,7 +97,7 @@ fn rename(text: &str) -> Result<(String, String), String> {
 /// Copies, and prints a summary.
 ///
 /// # Errors
-/// How it ended, unless all is well.
+/// How it ended, unless everything was copied.
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
     let [from_account, to_account] = arguments.account.of(&from, &to);

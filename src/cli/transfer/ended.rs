@@ -1,16 +1,16 @@
-//! How a transfer ended, as scripts see it.
+//! How a transfer ended, and its exit status for scripts.
 
 use std::process::ExitCode;
 
 use crate::cli::output::Problem;
 use crate::transfer::TransferError;
 
-/// Why a transfer did not end well, with its exit status; 0 means that all is well.
+/// Why a transfer did not succeed, with its exit status; that of a success is 0.
 #[derive(Debug)]
 pub(crate) enum TransferEnd {
     /// 1: it failed; the text says why.
     Failed(String),
-    /// 2: the arguments do not fit.
+    /// 2: the arguments are invalid.
     Usage(String),
     /// 3: some entities were rejected.
     Rejected,
@@ -21,7 +21,7 @@ pub(crate) enum TransferEnd {
 }
 
 impl TransferEnd {
-    /// Returns the exit status, and what is to be said.
+    /// Returns the exit status, and the message to show.
     pub(crate) fn report(self) -> (ExitCode, Option<String>) {
         match self {
             TransferEnd::Failed(text) => (ExitCode::from(1), Some(text)),

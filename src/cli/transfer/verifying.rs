@@ -12,7 +12,7 @@ use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
 use crate::transfer::{Compared, Comparison, Progress};
 
-/// Differences that the text lists; JSON has all.
+/// Maximum differences listed in the text form; JSON has all.
 const MAX_SHOWN: usize = 20;
 
 /// The arguments of `rowhouse verify`.
@@ -29,7 +29,7 @@ pub(crate) struct VerifyArguments {
     /// Compare Timestamps too, which only databases and dumps keep
     #[arg(long)]
     timestamps: bool,
-    /// Seconds after which differences are looked at again, as writers may be under way
+    /// Seconds to wait before differences are checked again, as writers may be active
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3600))]
     recheck_delay: u64,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     report(&arguments.form, &compared)
 }
 
-/// Prints what a comparison found.
+/// Prints the result of a comparison.
 ///
 /// # Errors
 /// [`TransferEnd::Differs`] unless both places are equal.

@@ -1,86 +1,51 @@
 //! A fast path for the members of a simple JSON object, as most bodies are. All other texts go to
 //! the parser.
 
+use std::ops::Range;
+
+use crate::codec::members::{Cursor, each_in_object};
 use crate::codec::strings::clean_length;
 
 /// Passes names, without their quotes, and values, as JSON text, of an object whose strings have no
 /// escapes and whose values are no objects, arrays or numbers with exponents. `None` for every
 /// other text, valid or not: then what was passed is void.
 pub(crate) fn each_member<'a>(text: &'a str, mut see: impl FnMut(&'a str, &'a str)) -> Option<()> {
-    let mut reader = Reader { text, at: 0 };
-    reader.expect(b'{')?;
-    if !reader.next_is(b'}') {
-        loop {
-            reader.expect(b'"')?;
-            let name = reader.string()?;
-            reader.expect(b':')?;
-            see(name, reader.value()?);
-            if !reader.next_is(b',') {
-                break;
-            }
-        }
-        reader.expect(b'}')?;
-    }
-    reader.peek().is_none().then_some(())
+    let mut cursor = Cursor::new(text.as_bytes());
+    each_in_object(&mut cursor, |cursor| {
+        cursor.expect(b'"')?;
+        let name = text.get(string_range(cursor)?)?;
+        cursor.expect(b':')?;
+        see(name, text.get(value_range(cursor)?)?);
+        Some(())
+    })
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    at: usize,
+/// Returns where the content of a string is, after its opening quote.
+fn string_range(cursor: &mut Cursor<'_>) -> Option<Range<usize>> {
+    let start = cursor.at;
+    let end = start + clean_length(cursor.rest());
+    cursor.at = end + 1;
+    (cursor.bytes.get(end) == Some(&b'"')).then_some(start..end)
 }
 
-impl<'a> Reader<'a> {
-    fn rest(&self) -> &'a [u8] {
-        self.text.as_bytes().get(self.at..).unwrap_or_default()
-    }
-
-    /// Returns the next byte that is not white space.
-    fn peek(&mut self) -> Option<u8> {
-        loop {
-            match self.text.as_bytes().get(self.at) {
-                Some(b' ' | b'\t' | b'\r' | b'\n') => self.at += 1,
-                other => return other.copied(),
-            }
+fn value_range(cursor: &mut Cursor<'_>) -> Option<Range<usize>> {
+    let first = cursor.peek()?;
+    let start = cursor.at;
+    match first {
+        b'"' => {
+            cursor.at += 1;
+            string_range(cursor)?;
+        }
+        b'-' | b'0'..=b'9' => cursor.at += number_length(cursor.rest())?,
+        _ => {
+            let word = ["true", "false", "null"].into_iter();
+            cursor.at += word.map(str::as_bytes).find(|word| cursor.rest().starts_with(word))?.len();
         }
     }
-
-    fn next_is(&mut self, byte: u8) -> bool {
-        let is = self.peek() == Some(byte);
-        self.at += usize::from(is);
-        is
-    }
-
-    fn expect(&mut self, byte: u8) -> Option<()> {
-        self.next_is(byte).then_some(())
-    }
-
-    /// Returns the text up to the closing quote, after the opening one.
-    fn string(&mut self) -> Option<&'a str> {
-        let start = self.at;
-        let end = start + clean_length(self.rest());
-        self.at = end + 1;
-        if self.text.as_bytes().get(end) == Some(&b'"') { self.text.get(start..end) } else { None }
-    }
-
-    fn value(&mut self) -> Option<&'a str> {
-        let first = self.peek()?;
-        let start = self.at;
-        match first {
-            b'"' => {
-                self.at += 1;
-                self.string()?;
-            }
-            b'-' | b'0'..=b'9' => self.at += number_length(self.rest())?,
-            _ => {
-                let word = ["true", "false", "null"].into_iter();
-                self.at += word.map(str::as_bytes).find(|word| self.rest().starts_with(word))?.len();
-            }
-        }
-        self.text.get(start..self.at)
-    }
+    Some(start..cursor.at)
 }
 
-/// Whether a byte belongs to a number without an exponent. Callers check what follows, so no number
+/// Returns the length of a number without an exponent. Callers check what follows, so no number
 /// continues after its end.
 fn number_length(bytes: &[u8]) -> Option<usize> {
     let digits = |from: usize| bytes.iter().skip(from).take_while(|b| b.is_ascii_digit()).count();

@@ -177,7 +177,7 @@ mod tests {
 
     const ORDERS: [PropertyOrder; 2] = [PropertyOrder::AsStored, PropertyOrder::Ordinal];
 
-    /// What is printed without a look at other entities.
+    /// The text if no other entity has been printed.
     fn alone(text: &str, annotations: bool, order: PropertyOrder) -> Result<String> {
         let mut out = String::new();
         let fields = property_order::fields(text, order)?;

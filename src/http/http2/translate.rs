@@ -15,7 +15,7 @@ use actix_web::web::Bytes;
 use futures_util::Stream;
 use h2::RecvStream;
 
-use crate::http::wire::LENGTH_OF_NOTHING;
+use crate::http::workarounds::LENGTH_OF_NOTHING;
 
 /// Maximum headers of a request, as on HTTP/1.1.
 const MAX_HEADERS: usize = 96;

@@ -1,4 +1,4 @@
-//! From what PostgreSQL and the connection to it report to our few faults.
+//! Maps errors of PostgreSQL and its connections to faults.
 
 use sqlx::error::DatabaseError;
 
@@ -6,24 +6,23 @@ use crate::error::Code;
 use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
-/// What a lost connection means for the statement that was under way.
+/// What a lost connection means for the running statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Nothing was done: a read, or a write inside a transaction.
     Undone,
-    /// The statement commits, so what became of it is unknown.
+    /// The statement commits, so its outcome is unknown.
     Unknown,
 }
 
 /// A failed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// A unique key exists already.
+    /// The key exists already.
     Duplicate,
-    /// A key is within our limits, but takes more than the third of a page that
-    /// PostgreSQL can index.
+    /// A key is within our limits, but exceeds the third of a page that PostgreSQL can index.
     KeyTooLong,
-    /// What is stored cannot be merged into without deciding upon it first.
+    /// The stored row must be read before a merge.
     Undecided,
     /// Another transaction has locked the row.
     Held,
@@ -47,10 +46,10 @@ impl From<Fault> for Trouble {
     }
 }
 
-/// Statements that fail because the database is away or overrun: all do then.
+/// Statements that fail because the database is unreachable or overloaded: then all of them do.
 static AWAY: WarningLimiter = WarningLimiter::new();
 
-/// Judges an error and logs its cause where someone may have to act on it.
+/// Classifies an error, and logs its cause if an operator may have to act on it.
 pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
     let trouble = match error {
         sqlx::Error::Database(database) => judge_state(&sqlstate(database.as_ref()), effect),
@@ -60,7 +59,7 @@ pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
     match (trouble, error) {
         (Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided, _) => {}
         (Trouble::Fault(Fault::Serialization), _) => {}
-        // Expected of rows that are fought over.
+        // Expected of contended rows.
         (Trouble::Held, error) => tracing::debug!(%error, "a row is held by somebody else"),
         (Trouble::Fault(fault), error) => report(fault, error),
     }
@@ -76,7 +75,7 @@ fn report(fault: Fault, error: &sqlx::Error) {
     match error {
         sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());
-            // Messages of these classes quote values.
+            // Messages of this class quote values.
             let message = if state.starts_with("22") { "" } else { database.message() };
             tracing::warn!(?fault, sqlstate = %state, message, left_out, "the database refused a statement");
         }
@@ -111,8 +110,8 @@ fn lost(effect: Effect) -> Trouble {
     })
 }
 
-/// What it means that the database has fallen silent. Not as a lost connection,
-/// after which another is tried at once.
+/// The failure if the database stops answering. Unlike after a lost connection, another one is not tried
+/// at once.
 pub(crate) fn silent(effect: Effect) -> Trouble {
     Trouble::Fault(match effect {
         Effect::Undone => Fault::Busy,
@@ -144,6 +143,13 @@ pub(crate) fn breaks_connection(error: &sqlx::Error) -> bool {
 /// Whether the database has as many connections as it, or the role, may have.
 pub(crate) fn is_limit(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(database) if sqlstate(database.as_ref()) == "53300")
+}
+
+/// Whether the database refuses a definition for what it says: syntax and privileges (42), objects
+/// that others depend on (2B), and names that are not there (3F, 0L).
+pub(crate) fn is_about_definition(error: &dyn DatabaseError) -> bool {
+    let state = sqlstate(error);
+    ["42", "2B", "3F", "0L"].iter().any(|class| state.starts_with(class)) || state == "54011"
 }
 
 /// Connection exceptions, shutdowns, and a transaction that was idle for too

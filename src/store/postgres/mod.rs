@@ -42,26 +42,23 @@ use crate::store::{
     StoreResult, StoreSnapshot, StoredAccount, TableSize,
 };
 
-/// A store in PostgreSQL. Nothing in it outlives a statement's check, so any
-/// number of them may share one database.
+/// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
+/// one database.
 pub struct PgStore {
     pool: Pool,
-    /// One connection for asking whether the database answers, however busy the
-    /// others are.
+    /// One connection for readiness probes, so that they work however busy the others are.
     probe: Pool,
-    /// One connection that keeps the snapshots of test suites, made when the first
-    /// is asked for.
+    /// One connection that keeps the snapshots of test suites, opened for the first one.
     snapshots: Pool,
-    /// Where point reads and single writes meet; none where each is to have a
-    /// statement of its own.
+    /// The lanes of point reads and single writes; `None` if requests do not share statements.
     reads: Option<Lanes<Reads>>,
     writes: Option<Lanes<Writes>>,
-    /// For writes whose row is locked.
+    /// The queues of writes whose row is locked.
     row_queues: RowQueues,
     table_cache: TableCache,
     purge_progress: PurgeProgress,
     spread: u16,
-    /// The longest that a statement may take.
+    /// Timeout of a statement.
     operation_timeout: Duration,
 }
 
@@ -73,7 +70,7 @@ impl PgStore {
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
         let sharded = schema::migrate(&options).await?;
-        // A sharding engine can route a statement of one bucket only.
+        // A sharded database can route only statements for a single bucket.
         let coalesce = options.coalesce && !sharded;
         let connector = Connector::new(&options)?;
         connector.close_unused(options.idle_timeout);
@@ -91,9 +88,9 @@ impl PgStore {
         })
     }
 
-    /// Opens a read replica of this store's database. It is neither migrated nor
-    /// purged, and its sessions refuse to write. Nothing is asked of it yet: a
-    /// replica that is away is no reason not to serve its primary.
+    /// Creates the store of a read replica. It is neither migrated nor purged, and its sessions are
+    /// read-only. It connects on first use, so that an unreachable replica does not keep its primary from
+    /// being served.
     ///
     /// # Errors
     /// [`StartError`] for options that cannot work.

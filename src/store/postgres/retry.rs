@@ -1,4 +1,4 @@
-//! When an operation that failed is tried again, how often, and after which pause.
+//! When a failed operation is retried, how often, and after which pause.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,40 +9,39 @@ use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::not_begun;
 use crate::store::{Failure, Fault, StoreResult};
 
-/// Attempts of an operation that conflicts with other transactions. The limit is high: a reader
-/// conflicts with each of several restores in a row, and a change set with every delete of a row
-/// that it has locked, four times out of five in the worst case.
+/// Maximum attempts of an operation that conflicts with other transactions. The limit is high: a reader
+/// conflicts with each of several successive restores, and a change set with the concurrent deletes of
+/// its rows, in the worst case four times out of five.
 const ATTEMPTS: u32 = 100;
-/// How much longer each pause is than the one before, in milliseconds.
+/// Each pause is this many milliseconds longer than the one before.
 const PAUSE_STEP: u64 = 2;
 /// The longest pause, in milliseconds.
 const LONGEST_PAUSE: u64 = 40;
-/// Attempts to write a row without a lock, after which it is locked.
+/// Maximum attempts to write a row without locking it.
 pub(crate) const UNLOCKED_ATTEMPTS: usize = 3;
 
 /// Counts the failed attempts of one operation.
 struct Attempts {
     lost: u32,
-    /// Whether the operation may be tried on another connection.
+    /// Whether the operation may be retried on another connection.
     may_reconnect: bool,
 }
 
 impl Attempts {
-    /// Of an operation that is tried again after lost races alone.
+    /// For an operation that is retried only after conflicts.
     const fn new() -> Self {
         Self { lost: 0, may_reconnect: false }
     }
 
-    /// Of one that is also tried once more where its connection was lost and nothing
-    /// can have been done.
+    /// For an operation that is also retried once after a lost connection, if it cannot have had an effect.
     const fn with_reconnect() -> Self {
         Self { lost: 0, may_reconnect: true }
     }
 
-    /// Returns once the operation may be retried.
+    /// Waits until the operation may be retried.
     ///
     /// # Errors
-    /// The failure, if there must be no further attempt.
+    /// The failure, if no further attempt is allowed.
     async fn after(&mut self, failure: Failure) -> StoreResult<()> {
         let pause = self.pause(failure)?;
         if !pause.is_zero() {
@@ -51,8 +50,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// The pause after this failure, which is back-off. The first retry is immediate:
-    /// the transaction that won has committed already.
+    /// Returns the pause (back-off) after this failure. The first retry is immediate: the transaction that
+    /// won has already committed.
     fn pause(&mut self, failure: Failure) -> StoreResult<Duration> {
         match failure {
             Failure::Fault(Fault::Unavailable) if self.may_reconnect => {
@@ -70,7 +69,7 @@ impl Attempts {
     }
 }
 
-/// Tries an operation until it wins against other transactions.
+/// Retries an operation while it conflicts with other transactions.
 pub(crate) async fn retry<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
 where
     F: Future<Output = StoreResult<T>> + Send,
@@ -78,7 +77,7 @@ where
     retry_within(Attempts::new(), operation).await
 }
 
-/// As [`retry`], and once more where the connection was lost.
+/// As [`retry`], and once more after a lost connection.
 pub(crate) async fn retry_or_reconnect<T, F>(operation: impl Fn() -> F + Send) -> StoreResult<T>
 where
     F: Future<Output = StoreResult<T>> + Send,
@@ -98,7 +97,7 @@ where
     }
 }
 
-/// Work on one table that may be tried again if it fails.
+/// An operation on one table that may be retried.
 pub(crate) trait Attempt: Send {
     type Done;
 
@@ -111,8 +110,7 @@ pub(crate) trait Attempt: Send {
 }
 
 impl PgStore {
-    /// Runs an attempt with the table's id, and again with a fresh one if that is
-    /// found to be stale.
+    /// Runs an attempt with the cached id of the table, and again with a fresh one if that was stale.
     pub(crate) async fn with_table<A: Attempt>(
         &self,
         account: &str,

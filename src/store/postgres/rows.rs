@@ -1,4 +1,4 @@
-//! Rows to entities.
+//! Converts rows to entities.
 
 mod jsonb;
 
@@ -12,22 +12,21 @@ use crate::model::{Key, Stored, Ticks};
 use crate::store::Fault;
 use crate::store::postgres::fault::Trouble;
 
-/// The entity of a row whose columns are null where there is none.
+/// Returns the entity of a row; `None` if its columns are null.
 pub(crate) fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, Trouble> {
     let missing = row.try_get_raw("modified").map_err(broken_row)?.is_null();
     if missing { Ok(None) } else { version(row, key).map(Some) }
 }
 
-/// The entity of a row that carries version and properties.
+/// Returns the entity of a row with version and properties.
 pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
     let modified = ticks(row.try_get("modified").map_err(broken_row)?)?;
     let StoredColumn(properties) = row.try_get("properties").map_err(broken_row)?;
     Ok(Stored { key, modified, properties: StoredProperties::from_jsonb(properties.to_owned()) })
 }
 
-/// The entity of a row of a page: pk, rk, modified and perhaps properties, in
-/// this order. Their types are those of the statement, and not compared again for
-/// each row.
+/// Returns the entity of a row of a page: pk, rk, modified and optionally properties, in this order. The
+/// statement fixes the types, so they are not checked again for each row.
 pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<BorrowedEntity<'_>, sqlx::Error> {
     let modified =
         Ticks::from_raw(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
@@ -41,12 +40,12 @@ pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<BorrowedEntit
     })
 }
 
-/// The key of a row of a page.
+/// Returns the key of a row of a page.
 pub(crate) fn key(row: &PgRow) -> Result<Key, sqlx::Error> {
     Ok(Key { partition: row.try_get_unchecked(0)?, row: row.try_get_unchecked(1)? })
 }
 
-/// Bytes of a row's values.
+/// Returns the size of a row's values in bytes.
 pub(crate) fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
     let mut sum = 0;
     for column in 0..row.len() {
@@ -58,7 +57,7 @@ pub(crate) fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
     Ok(sum)
 }
 
-/// A stored tick count.
+/// Converts a stored number of ticks.
 pub(crate) fn ticks(raw: i64) -> Result<Ticks, Trouble> {
     Ticks::from_raw(raw).ok_or_else(|| {
         tracing::error!("a stored time is out of range");
@@ -66,7 +65,7 @@ pub(crate) fn ticks(raw: i64) -> Result<Ticks, Trouble> {
     })
 }
 
-/// A row does not look as its statement says: a defect.
+/// The failure if a row differs from its statement's columns, which is a bug.
 pub(crate) fn broken_row(error: sqlx::Error) -> Trouble {
     tracing::error!(%error, "a row has an unexpected shape");
     Fault::Other.into()

@@ -1,12 +1,12 @@
-//! What SQLite's failures mean to the outside.
+//! Maps errors of SQLite to faults.
 
 use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
-/// Failures of what SQLite needs.
+/// Failures of the file system and the like.
 static FAILED: WarningLimiter = WarningLimiter::new();
 
-/// What SQLite's failure means to the outside; the cause goes to the log.
+/// Returns the fault of an error, and logs its cause.
 pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, ReadOnly, SystemIoFailure,

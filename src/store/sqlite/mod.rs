@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, or memory for tests.
 //!
-//! Reads run on connections of their own, point reads on the calling thread;
-//! all writes go through one thread that commits whatever is waiting at once.
+//! Reads have connections of their own, and point reads run on the calling thread. All writes go through
+//! one thread, whose group commit takes everything that waits.
 
 mod catalog;
 mod connections;
@@ -42,12 +42,11 @@ pub struct SqliteStore {
     scan_limit: ScanLimit,
 }
 
-/// How long a scan may keep the only connection of a database in memory.
+/// Maximum time of a scan on the only connection of a database in memory.
 const MEMORY_SCAN: Duration = Duration::from_millis(100);
 
 impl SqliteStore {
-    /// Opens the database, creates it when it is missing and applies the
-    /// migrations.
+    /// Opens the database, creates it if it does not exist, and applies the migrations.
     ///
     /// # Errors
     /// What SQLite says about the file.
@@ -59,7 +58,7 @@ impl SqliteStore {
         Ok(Self { readers, writer: Writer::start(writing, options)?, scan_limit })
     }
 
-    /// Looks at a database without changing or creating it.
+    /// Inspects a database without changing or creating it.
     ///
     /// # Errors
     /// What SQLite says about the file.
@@ -67,15 +66,14 @@ impl SqliteStore {
         inspect::inspect(location)
     }
 
-    /// Carries the log over into the file, so that the file holds everything by
-    /// itself; waits for a second at most for others that use it.
+    /// Checkpoints the log, so that the file alone has all data; waits at most a second for other users of
+    /// the file.
     pub(crate) async fn close(&self) {
         // A failure was logged, and what was not checkpointed stays in the WAL.
         let _ = self.read_apart(|db| checkpoint::carry_over_all(db).map(Ok)).await;
     }
 
-    /// Runs a walk that takes `time` at most, the wait for a permit included, with a
-    /// state that it hands back.
+    /// Runs a walk that takes at most `time`, including the wait for a permit, and returns its state.
     async fn walk<S: Send + 'static, T: Send + 'static>(
         &self,
         mut state: S,
@@ -239,7 +237,7 @@ impl Backend for SqliteStore {
     }
 
     async fn answers(&self) -> StoreResult<()> {
-        // A file that does not answer must not stop a thread that serves.
+        // A file system that hangs must not block a worker thread.
         self.read_apart(|db| size::probe(db).map(Ok)).await
     }
 

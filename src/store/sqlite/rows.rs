@@ -1,13 +1,13 @@
-//! Rows to values.
+//! Converts rows to values.
 
 use rusqlite::Row;
 
 use crate::model::Ticks;
 
-/// What a statement yields, or why it failed.
+/// The result of a statement.
 pub(crate) type Sqlite<T> = rusqlite::Result<T>;
 
-/// A tick count as stored. What is out of range was not written by us.
+/// Reads a stored number of ticks. A value that is out of range was not written by this program.
 pub(crate) fn ticks(row: &Row<'_>, column: usize) -> Sqlite<Ticks> {
     let raw: i64 = row.get(column)?;
     Ticks::from_raw(raw).ok_or(rusqlite::Error::IntegralValueOutOfRange(column, raw))

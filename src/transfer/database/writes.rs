@@ -1,4 +1,4 @@
-//! Writing entities with the Timestamps that they have.
+//! Writing entities with their existing Timestamps.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,11 +20,11 @@ use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;
 use crate::transfer::row::Version;
 
-/// Maximum writes of a page in flight: what the queues of the stores take from one client.
+/// Maximum writes of a page in flight: no more than fit into the queues of the stores.
 const IN_FLIGHT: usize = 256;
 
-/// The versions of writes in flight. The stores share statements among writes, and tell them apart by
-/// their versions: two in flight with one version would make one of them a tick newer.
+/// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
+/// version. If two had the same version, one would become a tick newer.
 #[derive(Debug, Default)]
 pub(super) struct Versions(Mutex<HashSet<Ticks>>);
 
@@ -189,7 +189,7 @@ impl LoadWriter<'_, '_> {
             if fits { round.push(merge) } else { later.push(merge) }
         }
         if round.is_empty() {
-            // Another thread writes entities with the same versions.
+            // Another thread is writing with one of these versions.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let work = round.iter().map(|merge| store.write(account, &self.table, &merge.write, merge.version));

@@ -1,4 +1,4 @@
-//! The list of what a dump has.
+//! The manifest: the list of a dump's contents.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -10,15 +10,15 @@ use sha2::{Digest as _, Sha256};
 use crate::model::Key;
 use crate::transfer::endpoint::{TransferError, TransferResult};
 
-/// The name of the manifest's file.
+/// The file name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
-/// What the format is called, and its version.
+/// The name of the format.
 pub(super) const FORMAT: &str = "rowhouse-dump";
 pub(super) const VERSION: u32 = 1;
 /// Maximum bytes of a manifest: a million parts.
 const MAX_MANIFEST: u64 = 1 << 29;
 
-/// The list of what a dump has.
+/// The list of a dump's contents.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub format: String,
@@ -91,7 +91,7 @@ impl Manifest {
         }
     }
 
-    /// Writes the manifest, after everything that it lists.
+    /// Writes the manifest, once everything that it lists is complete.
     ///
     /// # Errors
     /// Those of the files.

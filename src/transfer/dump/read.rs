@@ -26,7 +26,7 @@ const BYTES: usize = 2 << 20;
 /// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
 const MAX_LINE: u64 = 16 << 20;
 
-/// A dump that is read.
+/// A dump to read from.
 pub(crate) struct DumpSource {
     folder: PathBuf,
     manifest: Manifest,
@@ -34,7 +34,7 @@ pub(crate) struct DumpSource {
 }
 
 impl DumpSource {
-    /// Opens a dump that is complete.
+    /// Opens a complete dump.
     ///
     /// # Errors
     /// [`TransferError`] if its manifest cannot be read.
@@ -84,7 +84,7 @@ impl TransferSource for DumpSource {
         Ok(Box::new(Lines { dump: self, parts: parts.collect(), open: None, range: range.clone(), filter }))
     }
 
-    /// Parts are ranges already.
+    /// Ranges are not split: the parts of the dump are ranges already.
     fn probe(&self, _table: &str, _range: &RowRange) -> TransferResult<Option<Key>> {
         Ok(None)
     }
@@ -123,7 +123,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Opens a part whose hash is right.
+    /// Opens a part, after checking its hash.
     fn open_part(&self, part: &DumpPart) -> TransferResult<BufReader<Decoder<'static, BufReader<File>>>> {
         let path = self.dump.folder.join(&part.file);
         let wrong =

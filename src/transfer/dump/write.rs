@@ -20,12 +20,12 @@ use crate::transfer::endpoint::{
 use crate::transfer::range::sorts_alike;
 use crate::transfer::row::{Row, Version};
 
-/// Bytes of a part after which another begins.
+/// A part of at least this many bytes is followed by a new one.
 const PART_BYTES: u64 = 64 << 20;
-/// The level of compression: higher ones cost more time than they save.
+/// The compression level: higher ones cost more time than they save.
 const LEVEL: i32 = 1;
 
-/// A dump that is written.
+/// A dump to write to.
 pub(crate) struct DumpTarget {
     folder: PathBuf,
     state: Mutex<DumpState>,
@@ -35,7 +35,7 @@ pub(crate) struct DumpTarget {
 struct DumpState {
     properties: Option<String>,
     tables: BTreeMap<String, TableSettings>,
-    /// The part that each range is written to.
+    /// The part that each range is being written to.
     open: BTreeMap<i64, Arc<Mutex<OpenPart>>>,
 }
 
@@ -44,7 +44,7 @@ struct TableSettings {
     policies: Option<String>,
 }
 
-/// A part that may grow.
+/// A part that is not complete.
 struct OpenPart {
     table: String,
     name: String,
@@ -57,10 +57,10 @@ struct OpenPart {
 }
 
 impl DumpTarget {
-    /// Opens a folder for a dump, new or of an interrupted run.
+    /// Opens a folder for a dump: a new one, or that of an interrupted run.
     ///
     /// # Errors
-    /// [`TransferError::Usage`] if there is a complete dump.
+    /// [`TransferError::Usage`] if the folder has a complete dump.
     pub(crate) fn open(folder: &Path) -> TransferResult<Self> {
         if folder.join(MANIFEST).exists() {
             let text = format!("{} has a complete dump; choose another folder", folder.display());
@@ -116,15 +116,15 @@ impl DumpTarget {
         Ok(part)
     }
 
-    /// Keeps a part that is complete for the manifest.
+    /// Keeps a complete part for the manifest.
     fn retire(&self, part: OpenPart) {
         let mut state = self.lock();
-        // Ranges count from 1, so that complete parts have the numbers below.
+        // Ranges are numbered from 1, so complete parts get the numbers below.
         let id = state.open.keys().next().copied().unwrap_or(0).min(0) - 1;
         state.open.insert(id, Arc::new(Mutex::new(part)));
     }
 
-    /// Begins another part once one is large.
+    /// Begins a new part once this one is large.
     fn split(&self, range: i64, part: &mut OpenPart) -> TransferResult<()> {
         let (stem, number) =
             part.name.trim_end_matches(".ndjson.zst").rsplit_once('-').unwrap_or((&part.name, "1"));
@@ -139,8 +139,8 @@ impl DumpTarget {
 }
 
 impl OpenPart {
-    /// Opens a part. With `until`, pages before that key are kept; else the file is new, or complete
-    /// if it exists.
+    /// Opens a part. With `until`, it keeps the pages before that key; without, an existing file is
+    /// complete.
     fn load(folder: &Path, table: &str, name: String, until: Option<&Key>) -> TransferResult<Self> {
         let path = folder.join(&name);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -198,7 +198,7 @@ impl OpenPart {
         }
     }
 
-    /// Returns the part as the manifest lists it; `None` if it has no entities.
+    /// Returns the manifest's entry for the part; `None` if it has no entities.
     fn listed(&self) -> Option<DumpPart> {
         let pair = |key: &Key| [key.partition.clone(), key.row.clone()];
         Some(DumpPart {

@@ -23,7 +23,7 @@ const TABLES: &str = "$TABLES_COLLECTION$";
 /// The collection of service properties.
 const SERVICES: &str = "$SERVICES_COLLECTION$";
 
-/// Reads the tables of an account: of the one that is wanted, else of the development account.
+/// Imports the tables of the account in the options, or of the development account.
 ///
 /// # Errors
 /// [`TransferError`] if it is not such a file.
@@ -38,10 +38,10 @@ pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
     })
 }
 
-/// What is known of the file so far.
+/// What has been read of the file so far.
 struct Workspace<'s> {
     account: String,
-    /// Names of tables as spelled, by their lower-case names.
+    /// Table names in their original case, by their lower-case names.
     tables: HashMap<String, String>,
     staging: &'s mut Staging,
     failure: Option<TransferError>,
@@ -190,7 +190,7 @@ fn parsed<T: for<'de> Deserialize<'de>>(value: Value) -> TransferResult<T> {
         .map_err(|error| TransferError::Endpoint(format!("the workspace file: {error}")))
 }
 
-/// Converts an entity. Its values have annotations as on the wire, but for GUIDs.
+/// Converts an entity. Its values are annotated as on the wire, except GUIDs.
 fn row(document: EntityDocument) -> Result<Row, String> {
     let mut members = Map::new();
     members.insert("PartitionKey".into(), document.partition.into());
@@ -230,7 +230,7 @@ fn guid(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| format!("a GUID: {error}"))
 }
 
-/// A level of the file.
+/// The nesting levels of the file.
 enum Level {
     Top,
     Collections,

@@ -21,9 +21,9 @@ const TYPE: &str = "@type";
 struct Column {
     name: String,
     at: usize,
-    /// The column with the types.
+    /// The index of the column with the types.
     types: Option<usize>,
-    /// The first type that was seen: some files have it in the first row only.
+    /// The first type in the column: some files have a type in the first row only.
     first: Option<String>,
 }
 
@@ -147,7 +147,7 @@ fn row(
         }
         typed(&mut entity, &column.name, known.unwrap_or("String"), text);
     }
-    // Types are decided; those of the options are for values without one.
+    // These types are final; those of the options are for values without one.
     let decided = FileOptions { types: Vec::new(), ..options.clone() };
     members::entity(&Value::Object(entity), &decided, |_, _, _| {})
 }

@@ -86,7 +86,7 @@ fn number(value: &Value, name: &str) -> Option<u64> {
 struct Document<'a, 's> {
     options: &'a FileOptions,
     staging: &'s mut Staging,
-    /// Why the staging failed, which serde has no place for.
+    /// Why writing to the temporary database failed; a serde error cannot carry this.
     failure: &'s mut Option<TransferError>,
     is_member: bool,
 }
@@ -100,7 +100,7 @@ impl Document<'_, '_> {
         })
     }
 
-    /// A value that is no list: a property that is called like one.
+    /// Handles a value that is not a list: a property with the name of one.
     fn property<E: serde::de::Error>(&self, value: Value) -> Result<Option<Value>, E> {
         if self.is_member { Ok(Some(value)) } else { Err(E::custom("an entity must be an object")) }
     }

@@ -1,4 +1,4 @@
-//! One entity of a JSON file, whatever way its types are written.
+//! Reads one entity of a JSON file, in any of the ways to write its types.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::model::EdmType;
 use crate::transfer::endpoint::Rejected;
 use crate::transfer::row::Row;
 
-/// What azure-table-archiver calls types by.
+/// The names of types in azure-table-archiver, by their numbers.
 const ARCHIVER: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
 
 /// Reads an entity: plain members with type annotations, or values as objects that tell their type.
@@ -19,7 +19,7 @@ pub(super) fn entity(
     mut note: impl FnMut(&str, EdmType, bool),
 ) -> Result<Row, Rejected> {
     let reject = |reason: String| Rejected { entity: value.to_string(), reason };
-    let Some(members) = value.as_object() else { return Err(reject("it is no JSON object".into())) };
+    let Some(members) = value.as_object() else { return Err(reject("it is not a JSON object".into())) };
     let mut plain = Map::new();
     for (name, member) in members {
         // az lists the ETag as `etag`, which may be the name of a property too.
@@ -121,7 +121,7 @@ fn typed(name: &str, object: &Map<String, Value>) -> Option<(String, Value)> {
     }
 }
 
-/// Adds a property with its type. Types in JSON that only a string has are printed as strings.
+/// Adds a property with its type. A value whose type JSON writes as a string is converted to one.
 fn set(plain: &mut Map<String, Value>, name: &str, edm_type: &str, value: Value) {
     let short = edm_type.trim_start_matches("Edm.");
     let known = EdmType::ALL.iter().find(|known| known.name()["Edm.".len()..].eq_ignore_ascii_case(short));

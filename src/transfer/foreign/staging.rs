@@ -26,15 +26,15 @@ use crate::transfer::range::RowRange;
 use crate::transfer::row::Row;
 use crate::transfer::selection::Selection;
 
-/// Entities that are written together.
+/// Maximum entities of a transaction.
 const PAGE: usize = 500;
 /// The account in the temporary database.
 const ACCOUNT: &str = "staged";
 
-/// What importers write to.
+/// The database that importers write to.
 pub(super) struct Staging {
     database: LocalDatabase,
-    /// The account that is wanted of files with several.
+    /// The account to import from files with several.
     pub account: Option<String>,
     table: String,
     waiting: Vec<Row>,
@@ -115,7 +115,7 @@ impl Staging {
     }
 }
 
-/// Files that were read. The temporary database is removed when this is dropped.
+/// Imported files. The temporary database is removed when this is dropped.
 pub(crate) struct Staged {
     database: LocalDatabase,
     folder: PathBuf,
@@ -128,7 +128,7 @@ pub(crate) struct Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         self.database.close();
-        // What cannot be removed is left to the system's own clean-up of temporary files.
+        // If this fails, the system cleans up its temporary files.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -136,7 +136,7 @@ impl Drop for Staged {
 /// Reads files into a temporary database.
 ///
 /// # Errors
-/// [`TransferError`] if a file cannot be read, or is of no known format.
+/// [`TransferError`] if a file cannot be read or its format is unknown.
 pub(crate) fn stage(
     path: &Path,
     options: &FileOptions,

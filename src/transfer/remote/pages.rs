@@ -10,7 +10,7 @@ use super::{Page, Rejected, Remote, Row, RowReader, TransferError, TransferResul
 use crate::client::ClientCall;
 use crate::transfer::range::RowRange;
 
-/// The pages of a range: its filters one after the other, each followed by its continuation tokens.
+/// The pages of a range: all pages of each of its filters, in order.
 pub(super) struct RemotePages<'a> {
     remote: &'a Remote,
     keys_only: bool,
@@ -71,7 +71,7 @@ fn tagged(body: &[u8], mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
 /// Reads the body of a page.
 ///
 /// # Errors
-/// If it is not a page. Entities that are not understood are rejected.
+/// If it is not a page. Entities that cannot be read are returned as rejected.
 pub(super) fn read(body: &[u8]) -> TransferResult<Page> {
     let read: PageBody<'_> = serde_json::from_slice(body)
         .map_err(|error| TransferError::Endpoint(format!("a page of entities: {error}")))?;

@@ -1,4 +1,4 @@
-//! Writing entities: change sets of one partition, and what to do if one is refused.
+//! Writing entities: change sets of one partition, and what happens if one is refused.
 
 use std::collections::HashSet;
 
@@ -168,7 +168,7 @@ impl SetWriter<'_, '_> {
     }
 }
 
-/// Whether no other entity would fare better.
+/// Whether every other entity would be refused as well.
 fn is_fatal(refused: &ServiceError) -> bool {
     matches!(refused.status, 401 | 403)
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")

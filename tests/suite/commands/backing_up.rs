@@ -78,7 +78,7 @@ fn a_backup_replaces_nothing_and_copies_only_what_is_there() {
         .and_then(|db| db.execute_batch("CREATE TABLE a (b)"))
         .expect("a database");
     let other = format!("sqlite://{}", other.display());
-    site.fails(&["backup", "copy2.db", "--database-url", &other], &["other.db", "no database of Rowhouse"]);
+    site.fails(&["backup", "copy2.db", "--database-url", &other], &["other.db", "not a Rowhouse database"]);
     assert_eq!(files(&site.folder, "copy"), ["copy.db"]);
     let text = site.run(&["backup", "copy2.db"]);
     assert!(String::from_utf8_lossy(&text.stdout).contains("copy2.db is a backup of sqlite://"), "{text:?}");

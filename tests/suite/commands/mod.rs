@@ -7,12 +7,15 @@ mod checking;
 mod copying;
 mod cosmos_proxy;
 mod document;
+mod expiring;
 mod faulty_proxy;
 mod files;
 mod locking;
 mod moving;
 mod resealing;
 mod sas;
+mod totals;
+mod viewing;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -117,7 +117,7 @@ fn a_database_that_can_only_be_read_is_refused_at_the_start() {
     assert!(made.is_ok_and(|status| status.success()));
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).expect("ours");
     let said = start(&mut as_ordinary_user(), &path);
-    assert!(said.contains("data.db can only be read"), "{said}");
+    assert!(said.contains("data.db is read-only"), "{said}");
 }
 
 #[cfg(unix)]

@@ -1,6 +1,7 @@
 //! What every store has to do, and what PostgreSQL has to do besides.
 
 mod accounts;
+mod beyond;
 mod coalesce;
 pub mod contract;
 mod explain;

@@ -1,4 +1,4 @@
-//! Accounts that were added by command.
+//! The accounts that operators have added.
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;

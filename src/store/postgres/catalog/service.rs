@@ -1,5 +1,5 @@
-//! Stored access policies and service properties: small JSON documents that
-//! this layer does not look into; and how current a replica is.
+//! Stored access policies and service properties, which are opaque JSON documents to this layer; and
+//! how current a replica is.
 
 use chrono::DateTime;
 use sqlx::Row;

@@ -19,14 +19,14 @@ use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
 
-/// Tables in the cache at most; then it is emptied.
+/// Maximum tables in the cache; a full cache is emptied.
 const MAX_CACHED: usize = 10_000;
-/// Attempts to find a number that no table has; one is all but certain.
+/// Maximum attempts to find an unused table number; the first nearly always succeeds.
 const NUMBERS_TRIED: usize = 5;
-/// Tables that a filtered list reads at a time, however few are asked for.
+/// Tables that a filtered list reads at once, even if the page is smaller.
 const FILTERED_BATCH: usize = 1000;
 
-/// What stays the same from the creation of a table to its deletion.
+/// The table number and spread, which never change in the life of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableId {
     pub table_no: i64,
@@ -76,8 +76,7 @@ impl TableCache {
     }
 }
 
-/// Accounts are chosen by the operator and table names have no slash, so no
-/// two pairs share a text.
+/// Table names have no slash, so no two pairs have the same text.
 fn cache_key(account: &str, table: &TableName) -> String {
     format!("{account}/{}", table.lower())
 }
@@ -103,7 +102,7 @@ impl PgStore {
         Ok(table_id)
     }
 
-    /// Drops an id that a statement found to be stale from the cache.
+    /// Removes an id from the cache that a statement found to be stale.
     pub(crate) fn forget(&self, account: &str, table: &TableName, wrong: TableId) {
         self.table_cache.drop_if(&cache_key(account, table), wrong);
     }
@@ -157,8 +156,7 @@ impl PgStore {
         Ok(row.as_ref().map(entry).transpose()?)
     }
 
-    /// Tables are few and small, so what the spans do not decide is decided
-    /// here, batch by batch.
+    /// Evaluates the residual filter here, batch by batch: rows of tables are few and small.
     pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let single = scan.residual.is_none() && scan.spans.len() == 1;
@@ -172,7 +170,7 @@ impl PgStore {
             let mut lower = Some(first_whole_partition(&span.lower));
             let upper = span.upper.as_ref().map(first_whole_partition);
             while let Some(from) = lower.take().filter(|_| page.next.is_none()) {
-                // One row more shows where the next batch or page starts.
+                // One additional row shows where the next batch or page starts.
                 let rows = list(&mut lease, account, &from, upper.as_deref(), batch + 1).await?;
                 for row in rows.iter().take(batch) {
                     take(row, scan, &mut page)?;
@@ -194,7 +192,7 @@ impl PgStore {
     }
 }
 
-/// Takes a table in, or names it as the next page's first.
+/// Adds a table to the page, or makes it the start of the next one.
 fn take(row: &PgRow, scan: &TableScan, page: &mut TablePage) -> Result<(), Trouble> {
     if page.next.is_some() {
         return Ok(());

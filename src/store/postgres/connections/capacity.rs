@@ -9,35 +9,35 @@ use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::{PgStore, statements};
 
-/// Connections besides those of requests: one for the probe of readiness, and for a
-/// moment one that finds out whether the database still answers.
+/// Connections besides those of requests: one for readiness probes, and briefly one that checks
+/// whether the database still answers.
 const BESIDES: u32 = 2;
 /// Lanes of each thread: one for point reads, one for single writes.
 const LANES: u32 = 2;
 
 impl PgOptions {
-    /// The most connections that a server with this many threads opens.
+    /// Returns the maximum number of connections that a server with this many threads opens.
     pub(crate) fn most_connections(&self, threads: u32) -> u32 {
         let lanes = if self.coalesce { LANES.saturating_mul(threads) } else { 0 };
         self.max_connections.saturating_add(lanes).saturating_add(BESIDES)
     }
 }
 
-/// What a server asks of the connections that its database allows.
+/// The connections that a server may open, compared with those that its database allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionDemand {
-    /// That one server opens at most.
+    /// Maximum connections of one server.
     pub most: u32,
-    /// That all of them may open together.
+    /// Maximum connections of all servers together.
     pub allowed: u32,
 }
 
 impl ConnectionDemand {
-    /// What to do where there are too few for one server.
+    /// What to do if there are too few for one server.
     pub(crate) const ADVICE: &str = "lower --max-connections or --workers, or raise max_connections of PostgreSQL, or \
                               the limit of the role or the database";
 
-    /// Whether one server can open all.
+    /// Whether there are enough for one server.
     pub(crate) const fn fits(self) -> bool {
         self.most <= self.allowed
     }
@@ -56,11 +56,10 @@ impl fmt::Display for ConnectionDemand {
 }
 
 impl PgStore {
-    /// Connections that the database allows the role of this store, those in use
-    /// included.
+    /// Returns how many connections the database allows this store's role, including those in use.
     ///
     /// # Errors
-    /// Those of a read.
+    /// As those of a read.
     pub(crate) async fn allowed_connections(&self) -> Result<u32, Trouble> {
         let mut lease = self.probe.acquire().await?;
         let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
@@ -68,7 +67,7 @@ impl PgStore {
     }
 }
 
-/// The same, over a connection that is open already.
+/// The same, over an open connection.
 pub(crate) async fn allowed_connections(db: &mut PgConnection) -> Result<u32, sqlx::Error> {
     sqlx::query(statements::ALLOWED_CONNECTIONS).fetch_one(db).await?.try_get("allowed").map(count)
 }

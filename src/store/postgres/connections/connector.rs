@@ -1,8 +1,8 @@
-//! How connections are made, and whether the database still answers.
+//! Opens connections, and checks whether the database still answers.
 //!
-//! A slow statement and a silent database look the same on the connection that waits. So while a
-//! statement is quiet, a probe asks on a new connection. If that gets no answer either, the wait
-//! ends.
+//! A connection that waits cannot tell a slow statement from a database that has stopped answering. So
+//! after a while without an answer, a probe opens a new connection. If that gets no answer either, the
+//! wait ends.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,40 +17,40 @@ use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
 
-/// How much longer than the server we wait for a statement's end.
+/// How much longer than the statement timeout of the server we wait for a statement.
 const GRACE: Duration = Duration::from_secs(2);
-/// Part of the wait for a connection after which a quiet statement is doubted.
+/// A statement without an answer is probed after this fraction of the timeout for connections.
 const QUIET: u32 = 5;
-/// How often the database looks whether we still wait for a statement's end.
+/// How often the database checks whether we still wait for a statement.
 pub(crate) const CHECKED: Duration = Duration::from_millis(250);
-/// How long a database that was found silent is not asked again.
+/// How long to wait before a database that did not answer is probed again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a statement waits for a locked row on a connection that others need.
+/// How long a statement waits for a locked row if others need its connection.
 const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(20);
-/// Different lifetimes of sessions.
+/// Number of different lifetimes of sessions.
 const LIFETIMES: u32 = 16;
 
 static SILENT: WarningLimiter = WarningLimiter::new();
 
-/// How connections are made, and how long anyone waits for one.
+/// Opens connections, with the timeouts that apply to them.
 #[derive(Clone)]
 pub(crate) struct Connector {
     connect: PgConnectOptions,
     session: String,
     lock_timeout: Duration,
     max_lifetime: Duration,
-    /// How long to wait for a turn, and how long for a connection.
+    /// Timeout of waiting for a turn, and of opening a connection.
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
-    /// Shared by all pools of a database, since they all fall silent together.
+    /// Shared by all pools of a database, because it stops answering all of them at once.
     state: Arc<DatabaseState>,
 }
 
-/// What is known about the database.
+/// What the pools know about the database.
 #[derive(Default)]
 struct DatabaseState {
-    /// When a new connection was last tried, and whether the database answered.
-    /// Who holds it is asking, and the others wait for what it finds.
+    /// When the last probe ended, and whether the database answered. The holder of the lock is probing;
+    /// others wait for its result.
     asked: tokio::sync::Mutex<Option<(Instant, bool)>>,
     silent: Mutex<Option<Instant>>,
     losses: AtomicU64,
@@ -58,19 +58,19 @@ struct DatabaseState {
     sessions: Sessions,
 }
 
-/// Why a statement was not waited for.
+/// Why a wait for a statement ended early.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// It failed.
     Failed(sqlx::Error),
-    /// It took longer than any may.
+    /// It exceeded the timeout of statements.
     Late,
-    /// The database does not answer anybody.
+    /// The database does not answer at all.
     Silent,
 }
 
 impl Connector {
-    /// What the settings say.
+    /// Reads the settings.
     pub(crate) fn new(options: &PgOptions) -> Result<Self, StartError> {
         Ok(Self {
             connect: PgOptions::connect_options(&options.url)?,
@@ -89,7 +89,7 @@ impl Connector {
         self
     }
 
-    /// Opens a session; `None` if that takes longer than until `end`.
+    /// Opens a session; `None` if that does not succeed before `end`.
     pub(crate) async fn open(
         &self,
         owner: Owner,
@@ -99,9 +99,9 @@ impl Connector {
         let session = format!("{}; {}", self.session, self.set_lock_wait(lock_wait));
         let opened = tokio::time::timeout_at(end, async {
             let mut connection = PgConnection::connect_with(&self.connect).await?;
-            // Fixed text with numbers of ours in it.
+            // A fixed text that contains only our own numbers.
             sqlx::raw_sql(sqlx::AssertSqlSafe(session)).execute(&mut connection).await?;
-            // Not every system that PostgreSQL runs on can tell.
+            // Some systems that PostgreSQL runs on do not support this.
             let check = format!("SET client_connection_check_interval = {}", CHECKED.as_millis());
             match sqlx::raw_sql(sqlx::AssertSqlSafe(check)).execute(&mut connection).await {
                 Ok(_) | Err(sqlx::Error::Database(_)) => Ok(connection),
@@ -133,12 +133,12 @@ impl Connector {
         }
     }
 
-    /// The sessions that all pools of the database share.
+    /// Returns the sessions that all pools of the database share.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.state.sessions
     }
 
-    /// Closes what is not used, for as long as there is a pool.
+    /// Closes unused sessions as long as a pool exists.
     pub(crate) fn close_unused(&self, limit: Duration) {
         let state = Arc::downgrade(&self.state);
         let Ok(runtime) = Handle::try_current() else { return };
@@ -151,7 +151,7 @@ impl Connector {
         });
     }
 
-    /// The statement that sets how long a session waits for locks.
+    /// Returns the statement that sets how long a session waits for locks.
     pub(crate) fn set_lock_wait(&self, wait: LockWait) -> String {
         let limit = match wait {
             LockWait::Short => SHORT_LOCK_TIMEOUT.min(self.lock_timeout),
@@ -160,7 +160,7 @@ impl Connector {
         format!("SET lock_timeout = {}", limit.as_millis())
     }
 
-    /// Waits for a statement for as long as it may take and the database answers.
+    /// Waits for a statement until it times out or the database stops answering.
     pub(crate) async fn watch<T>(
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
@@ -185,7 +185,7 @@ impl Connector {
         }
     }
 
-    /// Whether a new connection gets an answer. Concurrent callers share one probe (single-flight).
+    /// Whether the database answers on a new connection. Concurrent callers share one probe (single-flight).
     async fn answers(&self) -> bool {
         let now = Instant::now();
         let mut asked = self.state.asked.lock().await;
@@ -194,7 +194,7 @@ impl Connector {
         {
             return answers;
         }
-        // A refusal is an answer too.
+        // A refused connection is an answer too.
         let answers = match timeout(self.acquire_timeout, PgConnection::connect_with(&self.connect)).await {
             Ok(Ok(_) | Err(sqlx::Error::Database(_))) => true,
             Ok(Err(_)) | Err(_) => false,
@@ -213,19 +213,19 @@ impl Connector {
         *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether a wait for the database has just ended without an answer.
+    /// Whether a probe has just ended without an answer.
     pub(crate) fn is_silent(&self) -> bool {
         let silent = *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.is_some_and(|when| when.elapsed() < PAUSE)
     }
 
-    /// Notes that a connection was lost.
+    /// Counts a lost connection.
     pub(crate) fn lost_one(&self) {
         self.state.losses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many connections were lost so far. A connection that worked before the
-    /// last loss may be gone as well.
+    /// Returns how many connections have been lost. A connection that last worked before the last loss may
+    /// be lost as well.
     pub(crate) fn losses(&self) -> u64 {
         self.state.losses.load(Ordering::Relaxed)
     }

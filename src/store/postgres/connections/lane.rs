@@ -1,9 +1,8 @@
-//! Requests that share round trips (design: adaptive coalescing).
+//! Lanes: concurrent requests that share round trips (adaptive batching).
 //!
-//! A lane is one connection with a queue. Whatever waits when the connection is
-//! free is done as one statement; a request that finds it free is done at once,
-//! alone. Each thread that works on the store has a lane of its own, so that no
-//! request pays for waking another thread.
+//! A lane is one connection with a queue. When the connection becomes free, all waiting requests share
+//! one statement; a request that finds it free runs alone at once. Each thread that uses the store has
+//! its own lane, so that no request pays for waking another thread.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -20,31 +19,31 @@ use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 
-/// Requests that may wait in one lane; more are refused as busy.
+/// Maximum requests that wait in one lane; further ones are refused as busy.
 const MAX_WAITING: usize = 4096;
-/// As many are looked at for a round, the others wait behind them.
+/// Maximum requests that a round is chosen from; the others wait behind them.
 const QUEUE: usize = MAX_WAITING / 2;
 
-/// What the requests of a lane have in common.
+/// A kind of request that lanes serve.
 pub(crate) trait Shared: Send + Sync + 'static {
     type Request: Send + 'static;
     type Reply: Send + 'static;
-    /// What a lost connection means for them.
+    /// The effect of a lost connection.
     const EFFECT: Effect;
 
-    /// Turns of the thread, of which each has brought more requests, before a round
-    /// begins. A round of few costs nearly as much as one of many, the more so where
-    /// it commits; but while many turns pass, the database waits.
+    /// Maximum number of times to let the thread run other tasks before a round begins, as long as each time
+    /// adds requests. A small round costs nearly as much as a large one, above all if it commits. But in
+    /// the meantime the database is idle.
     const TURNS: usize;
 
-    /// How long its statements wait for locked rows, if they lock any.
+    /// How long the statements wait for locked rows, if they lock any.
     const LOCK_WAIT: Option<LockWait>;
 
-    /// Where its connections and its rounds are counted.
+    /// The metrics of its connections and rounds.
     fn metrics() -> (&'static metrics::PoolMetrics, &'static metrics::Rounds);
 
-    /// Takes from the front of the queue what one statement can do, at least
-    /// one request of a queue that is not empty.
+    /// Takes the requests for one statement from the front of the queue: at least one if the queue is not
+    /// empty.
     fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>>;
 
     /// Runs a round. Every job must get an answer.
@@ -57,12 +56,11 @@ pub(crate) struct Job<S: Shared + ?Sized> {
     reply: oneshot::Sender<Result<S::Reply, Trouble>>,
 }
 
-/// Jobs in the order in which they came.
+/// Jobs in order of arrival.
 pub(crate) type LaneQueue<S> = VecDeque<Job<S>>;
 
 impl<S: Shared + ?Sized> Job<S> {
-    /// Answers the request with what `outcome` makes of it. A requester that has gone away is
-    /// ignored.
+    /// Answers the request with the result of `outcome`. If the requester has gone away, nothing happens.
     pub(crate) fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, Trouble>) {
         let _ = self.reply.send(outcome(self.request));
     }
@@ -75,14 +73,14 @@ impl<S: Shared + ?Sized> Job<S> {
 
 type Queue<S> = mpsc::Sender<Job<S>>;
 
-/// One lane for each thread, made when the thread first needs it.
+/// One lane for each thread, created when the thread first needs it.
 pub(crate) struct Lanes<S: Shared> {
     queues: ThreadLocal<Mutex<Option<Queue<S>>>>,
     connector: Connector,
 }
 
 impl<S: Shared> Lanes<S> {
-    /// No lanes yet; `connector` opens the one connection of each.
+    /// Creates no lanes yet; `connector` opens the connection of each.
     pub(crate) fn new(connector: Connector) -> Self {
         Self { queues: ThreadLocal::new(), connector }
     }
@@ -90,8 +88,7 @@ impl<S: Shared> Lanes<S> {
     /// Hands a request to this thread's lane and waits for its answer.
     ///
     /// # Errors
-    /// [`Fault::Busy`] where too many wait already, and whatever became of the
-    /// statement.
+    /// [`Fault::Busy`] if too many requests wait, and the errors of the statement.
     pub(crate) async fn submit(&self, request: S::Request) -> Result<S::Reply, Trouble> {
         let (reply, answer) = oneshot::channel();
         self.enqueue(Job { request, reply })?;
@@ -111,7 +108,7 @@ impl<S: Shared> Lanes<S> {
                 return Ok(());
             }
             Some(Err(TrySendError::Full(()))) => return Err(Fault::Busy.into()),
-            // None yet, or it died, or it went with the runtime that it ran on.
+            // There is none yet, it failed, or it ended with its runtime.
             Some(Err(TrySendError::Closed(()))) | None => job,
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -122,8 +119,8 @@ impl<S: Shared> Lanes<S> {
     }
 }
 
-/// Takes in what is ready by now, so that no such request misses the round; then,
-/// for [`Shared::TURNS`] at most, what one more turn of the thread brings.
+/// Receives all requests that are ready, so that none misses the round; then up to [`Shared::TURNS`]
+/// times those that other tasks of the thread add.
 async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut LaneQueue<S>) {
     for _ in 0..S::TURNS {
         let before = waiting.len();
@@ -138,7 +135,7 @@ async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Lan
         }
     }
 }
-/// Works until the last sender is gone.
+/// Runs rounds until the last sender is dropped.
 async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
     let mut waiting = LaneQueue::<S>::new();
     while let Some(first) = queue.recv().await {

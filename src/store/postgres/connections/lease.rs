@@ -1,9 +1,9 @@
-//! A connection on loan, and what is done on it.
+//! A leased connection, and running statements on it.
 //!
-//! A connection goes back only if its last statement is known to
-//! have ended outside a transaction. One whose statement was given up half-way,
-//! or that failed as a connection, is closed; the server rolls back. Where it waits
-//! for a lock it only notices when it looks, and until then its session counts.
+//! A connection is returned to the pool only if its last statement is known to have ended, outside a
+//! transaction. If a statement was abandoned, or the connection failed, it is closed, and the server rolls
+//! back. A server process that waits for a lock notices this only at its next check, and until then its
+//! session counts against the limit.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -21,19 +21,19 @@ use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
-use crate::store::postgres::fault::{Effect, Trouble, breaks_connection, judge, silent};
+use crate::store::postgres::fault::{Effect, Trouble, breaks_connection, is_about_definition, judge, silent};
 use crate::store::postgres::rows::weight;
 
 /// A statement with its values.
 pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 
-/// Bytes of unwanted rows that are read to keep a connection; past this a new
-/// connection is cheaper.
+/// Maximum bytes of unwanted rows that are read to keep a connection. For more, a new connection is
+/// cheaper.
 const DRAIN: usize = 512 * 1024;
 
 static NO_ANSWER: WarningLimiter = WarningLimiter::new();
 
-/// The right to one session of the database.
+/// The permission to have one session of the database.
 pub(super) struct SessionPermit {
     _permit: OwnedSemaphorePermit,
     metrics: &'static metrics::PoolMetrics,
@@ -52,14 +52,14 @@ impl Drop for SessionPermit {
     }
 }
 
-/// A connection on loan.
+/// A leased connection.
 pub(crate) struct Lease<'p> {
     connector: &'p Connector,
     owner: Owner,
-    /// There until it ends.
+    /// `None` once the lease has ended.
     slot: Option<SessionPermit>,
     pub(super) session: Option<Session>,
-    /// A statement is under way; stays set if its future is dropped.
+    /// Whether a statement is running; stays set if its future is dropped.
     running: bool,
     in_transaction: bool,
 }
@@ -78,15 +78,15 @@ impl Drop for Lease<'_> {
 }
 
 impl<'p> Lease<'p> {
-    /// Has no session yet, which [`Pool`](super::pool::Pool) adds.
+    /// Creates a lease without a session, which [`Pool`](super::pool::Pool) adds.
     pub(super) const fn new(connector: &'p Connector, owner: Owner, slot: SessionPermit) -> Self {
         Self { connector, owner, slot: Some(slot), session: None, running: false, in_transaction: false }
     }
 }
 
 impl Lease<'_> {
-    /// Runs a statement and returns its rows once the server is done with it:
-    /// a write has then been committed, unless a transaction is open.
+    /// Runs a statement and returns its rows once the server has completed it: a write is then committed,
+    /// unless a transaction is open.
     pub(crate) async fn rows(
         &mut self,
         statement: Statement<'_>,
@@ -110,7 +110,7 @@ impl Lease<'_> {
         self.settle(result, effect)
     }
 
-    /// Like [`Lease::rows`], for a statement that yields none; how many rows it has changed.
+    /// Like [`Lease::rows`], for a statement without rows; returns how many it has changed.
     pub(crate) async fn changed(
         &mut self,
         statement: Statement<'_>,
@@ -123,7 +123,23 @@ impl Lease<'_> {
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
     }
 
-    /// Shows each row of a read to `visit` until that has enough.
+    /// Runs a definition of a schema, view or privilege inside a transaction. What the database says
+    /// about the definition itself is returned as text.
+    pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        // Names and texts in it are quoted by `store::quoting`.
+        let result = connector.watch(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
+        match result {
+            Err(Ended::Failed(sqlx::Error::Database(error))) if is_about_definition(error.as_ref()) => {
+                self.running = false;
+                Ok(Err(error.message().to_owned()))
+            }
+            other => self.settle(other.map(|_| Ok(())), Effect::Undone),
+        }
+    }
+
+    /// Passes each row of a read to `visit` until it breaks.
     pub(crate) async fn stream(
         &mut self,
         statement: Statement<'_>,
@@ -154,29 +170,29 @@ impl Lease<'_> {
         Ok(())
     }
 
-    /// Opens a transaction that sees every commit of others as it happens.
+    /// Opens a transaction whose statements see the commits of others (READ COMMITTED).
     pub(crate) async fn begin(&mut self) -> Result<(), Trouble> {
         self.open_transaction("BEGIN ISOLATION LEVEL READ COMMITTED").await
     }
 
-    /// Opens a transaction whose reads all see one snapshot.
+    /// Opens a read-only transaction on one snapshot (REPEATABLE READ).
     pub(crate) async fn begin_snapshot(&mut self) -> Result<(), Trouble> {
         self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
     }
 
-    /// The same, where no statement may take longer than `limit`.
+    /// The same, with a statement timeout.
     pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), Trouble> {
         let millis = limit.as_millis().max(1);
         let text = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {millis}"
         );
-        // Fixed text with a number of ours in it.
+        // A fixed text that contains only our own number.
         self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await?;
         self.in_transaction = true;
         Ok(())
     }
 
-    /// Limits the statements that follow in the transaction.
+    /// Sets the timeout of the following statements of the transaction.
     pub(crate) async fn limit_statements(&mut self, limit: Duration) -> Result<(), Trouble> {
         let text = format!("SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
         // Fixed text with a number of ours in it.
@@ -206,15 +222,14 @@ impl Lease<'_> {
         Ok(())
     }
 
-    /// Ends the transaction without effect. Where that fails the connection
-    /// goes, and the transaction with it.
+    /// Rolls back. If that fails, the connection is closed, which ends the transaction too.
     pub(crate) async fn roll_back(&mut self) {
         if self.session.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_ok() {
             self.in_transaction = false;
         }
     }
 
-    /// Sets how long the session waits for locks, if it differs from what is set.
+    /// Sets how long the session waits for locks, unless it is set already.
     pub(super) async fn waits_for_locks(&mut self, wait: Option<LockWait>) -> bool {
         let (Some(session), Some(wait)) = (&self.session, wait) else { return true };
         if session.lock_wait == wait {
@@ -236,8 +251,8 @@ impl Lease<'_> {
         self.settle(result, effect).map(|_| ())
     }
 
-    /// Whether a connection that rested is still there. Half the wait for a
-    /// connection is left to make another.
+    /// Whether an idle connection still works. Half of the timeout for connections is left for opening
+    /// another.
     pub(super) async fn answers(&mut self) -> bool {
         let limit = self.connector.acquire_timeout / 2;
         let Ok(connection) = self.start() else { return false };
@@ -246,7 +261,7 @@ impl Lease<'_> {
         self.settle(result, Effect::Undone).is_ok()
     }
 
-    /// Keeps the permit until the database has seen that the connection is closed.
+    /// Keeps the permit until the database has noticed that the connection is closed.
     fn outlive(&mut self) {
         let slot = self.slot.take();
         if let Ok(runtime) = Handle::try_current() {
@@ -288,8 +303,8 @@ impl Lease<'_> {
         }
     }
 
-    /// Closes this connection and, as what ended it has most likely ended them
-    /// too, the resting ones. Those of other pools are asked before they are used.
+    /// Closes this connection and the idle ones of the pool, which most likely failed for the same reason.
+    /// Those of other pools are checked before use.
     fn discard_all(&mut self) {
         self.session = None;
         self.connector.lost_one();

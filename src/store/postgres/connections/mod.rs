@@ -1,4 +1,4 @@
-//! How the database is reached: settings, the schema, connections and who uses them.
+//! Connections to the database: settings, the schema, pools and leases.
 
 mod capacity;
 pub(crate) mod connector;

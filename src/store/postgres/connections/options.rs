@@ -1,4 +1,4 @@
-//! How to reach the database, and the settings of every session.
+//! The settings of the store, and those of every session.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,48 +7,42 @@ use sqlx::ConnectOptions;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::PgConnectOptions;
 
-/// Buckets that a new table may be spread over: each one costs a scan of the
-/// whole table one more index scan.
+/// Maximum buckets of a new table. Each one adds an index scan to a scan of the whole table.
 pub(crate) const MAX_SPREAD: u16 = 64;
-/// The longest that one statement may be allowed to run. Purging relies on no
-/// transaction outliving its grace time.
+/// The longest allowed timeout of statements. The purge relies on no transaction lasting longer than its
+/// grace period.
 pub(crate) const MAX_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
-/// Statements that a connection keeps prepared: the fixed ones that it uses, and filters
-/// that are short.
+/// Maximum prepared statements of a connection: the fixed ones, and those with short filters.
 const MAX_PREPARED: usize = 64;
 
 /// Settings of a [`crate::store::postgres::PgStore`].
 #[derive(Debug, Clone)]
 pub struct PgOptions {
-    /// `postgres://…`, also with a socket's folder as percent-encoded host or
-    /// as `?host=`.
+    /// `postgres://…`. For a Unix socket, its folder is the percent-encoded host, or `?host=`.
     pub url: String,
-    /// Where migrations run, if that is another place: the coordinator of a
-    /// sharded database, or past a connection pooler.
+    /// The URL for migrations, if it differs: the coordinator of a sharded database, or the database behind
+    /// a connection pooler.
     pub migrate_url: Option<String>,
-    /// Connections at most; at least 1.
+    /// Maximum connections; at least 1.
     pub max_connections: u32,
-    /// Buckets of tables created from now on; 1 to `MAX_SPREAD`. More than 1
-    /// is for sharded databases only.
+    /// Buckets of new tables; 1 to `MAX_SPREAD`. More than 1 is for sharded databases only.
     pub spread: u16,
-    /// How long a request waits for its turn, and then for a connection to be made,
-    /// before the answer is `Busy`.
+    /// How long a request waits for its turn, and how long for a new connection, before it fails as `Busy`.
     pub acquire_timeout: Duration,
-    /// How long one statement may take; at most `MAX_OPERATION_TIMEOUT`.
+    /// Timeout of one statement; at most `MAX_OPERATION_TIMEOUT`.
     pub operation_timeout: Duration,
-    /// Idle connections are closed after this, except for a few.
+    /// After this time idle connections are closed, except for a few.
     pub idle_timeout: Duration,
     /// Connections are closed when they are this old, or up to a quarter older.
     pub max_lifetime: Duration,
-    /// Whether requests that wait for the database at the same time share
-    /// statements. Each thread that answers requests then has two connections
-    /// more, one for point reads and one for single writes. Never so on a
-    /// database that Citus spreads over several servers.
+    /// Whether concurrent requests share statements. Each worker thread then has two more connections, one
+    /// for point reads and one for single writes. Ignored on a database that Citus distributes over
+    /// several servers.
     pub coalesce: bool,
 }
 
 impl PgOptions {
-    /// Defaults for a database of one machine.
+    /// Returns the defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -87,15 +81,14 @@ impl PgOptions {
             .disable_statement_logging())
     }
 
-    /// How long a statement waits for a locked row at most.
+    /// The timeout of a statement's wait for a locked row.
     pub(crate) fn lock_timeout(&self) -> Duration {
         Duration::from_millis((self.operation_timeout.as_millis().div_ceil(3)).try_into().unwrap_or(u64::MAX))
     }
 
-    /// Statements that each session starts with. Plans are made once for every value, by index,
-    /// since a plan made while a table is small would otherwise be a full scan for good. The
-    /// database detects within a minute that this server is unreachable, and ends the sessions that
-    /// it abandoned.
+    /// Returns the statements that each session starts with. Plans are generic and use indexes: otherwise
+    /// a plan that was made while a table was small would stay a full scan. The database detects within a
+    /// minute that this server is unreachable, and ends its abandoned sessions.
     pub fn session(&self) -> String {
         let operation = self.operation_timeout.as_millis();
         format!(
@@ -123,7 +116,7 @@ pub enum StartError {
     Migrate(#[source] MigrateError),
 }
 
-/// What PostgreSQL says, without the line of its own source that sqlx adds.
+/// Returns the message of PostgreSQL, without the line of its source that sqlx adds.
 fn told(error: &sqlx::Error) -> String {
     error.as_database_error().map_or_else(|| error.to_string(), |told| told.message().to_owned())
 }
@@ -138,8 +131,8 @@ fn told_of_migration(error: &MigrateError) -> String {
     }
 }
 
-/// What to do about an error of PostgreSQL with this code, where that is not plain:
-/// prepared statements are lost, or another's are there, where sessions are shared.
+/// Advice for errors of PostgreSQL whose cause is not obvious: with shared sessions, prepared statements
+/// are missing, or belong to others.
 fn hint(code: Option<&str>) -> &'static str {
     match code {
         Some("26000" | "42P05") => {

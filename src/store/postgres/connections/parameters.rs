@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-/// Parameters that sqlx knows. It ignores all others, and logs them with their values.
+/// The parameters that sqlx knows. It ignores others, and logs them with their values.
 const KNOWN: [&str; 18] = [
     "application_name",
     "dbname",
@@ -23,11 +23,11 @@ const KNOWN: [&str; 18] = [
     "statement-cache-capacity",
     "user",
 ];
-/// Characters of a name that are shown at most.
+/// Maximum characters of a name in messages.
 const SHOWN: usize = 40;
 
-/// The name of the first parameter that is not known, as it may be shown: never with
-/// its value, which may be a password whose name is misspelt.
+/// Returns the name of the first unknown parameter for a message, never with its value: that may be a
+/// password whose name is misspelt.
 pub(crate) fn unknown_parameter(url: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let query = query.split_once('#').map_or(query, |(query, _)| query);
@@ -43,7 +43,7 @@ fn is_known(name: &str) -> bool {
     is_session_setting || KNOWN.contains(&name)
 }
 
-/// What is no word may be part of a password in which `?` or `&` is not escaped.
+/// A name with other characters is not shown: it may be part of a password with an unescaped `?` or `&`.
 fn shown(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if name.len() <= SHOWN && name.chars().all(is_word) { name.to_owned() } else { "…".to_owned() }

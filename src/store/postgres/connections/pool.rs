@@ -1,9 +1,8 @@
-//! Connections checked out without a round trip.
+//! A connection pool that leases connections without a round trip.
 //!
-//! A runtime hears of what comes over the connections that were opened in it. One
-//! that another runtime opened has that runtime's thread woken for each piece of an
-//! answer, and then the thread that waits. So each thread uses its own connections
-//! while more may be opened, and those of others only after that.
+//! The runtime that opened a connection receives its data. If another thread uses the connection, each
+//! piece of an answer wakes first the thread of that runtime, and then the one that waits. So each thread
+//! uses its own connections while it can open more, and those of others only after that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +19,12 @@ use crate::store::postgres::connections::lease::{Lease, SessionPermit};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::store::postgres::fault::{Trouble, is_limit};
 
-/// A connection that rested this long is asked whether it is still there: less
-/// than a database takes to start again, since a write that is sent over a
-/// connection that was lost before cannot know that it was.
+/// A connection that was idle for this long is checked before use, because a write cannot tell whether
+/// its connection was lost before it was sent. It is less than a restart of the database takes.
 const RESTED: Duration = Duration::from_millis(250);
 static NO_CONNECTION: WarningLimiter = WarningLimiter::new();
 
-/// A bounded number of connections to a database. Several pools may share its sessions.
+/// A limited number of connections to a database. Several pools may share its sessions.
 pub(crate) struct Pool {
     max_connections: usize,
     slots: Arc<Semaphore>,
@@ -42,7 +40,7 @@ struct NotOpened {
 }
 
 impl Pool {
-    /// An empty pool; connections are made as they are needed.
+    /// Returns an empty pool; connections are opened on demand.
     pub(crate) fn new(
         connector: Connector,
         max_connections: usize,
@@ -52,22 +50,21 @@ impl Pool {
         Self { max_connections, slots: Arc::new(Semaphore::new(max_connections)), owner, connector }
     }
 
-    /// Waits for a slot and hands out a connection, for statements that lock nothing.
+    /// Waits for a connection, for statements that lock nothing.
     ///
     /// # Errors
-    /// [`Fault::Busy`] without a slot or a connection in time,
-    /// [`Fault::Unavailable`] if the database refuses all.
+    /// [`Fault::Busy`] if no slot or connection is free in time, [`Fault::Unavailable`] if the database
+    /// refuses connections.
     pub(crate) async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
         self.acquire_for(None).await
     }
 
-    /// As [`Pool::acquire`], for statements that wait for locks as long as an operation may.
+    /// As [`Pool::acquire`], for statements that may wait long for locks.
     pub(crate) async fn acquire_to_lock(&self) -> Result<Lease<'_>, Trouble> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
-    /// As [`Pool::acquire`], for statements that wait this long for locks; `None` for statements
-    /// that take none.
+    /// As [`Pool::acquire`], for statements that wait this long for locks; `None` for those without locks.
     pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, Trouble> {
         let slot = SessionPermit::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.connector.acquire_timeout;
@@ -82,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// Whether the database allows more connections, as far as is known.
+    /// Whether the database allows more connections, as far as we know.
     pub(crate) fn may_open(&self) -> bool {
         self.connector.sessions().may_open()
     }
@@ -103,10 +100,10 @@ impl Pool {
         }
     }
 
-    /// An idle session of this pool, a new one, or else the next that becomes free.
+    /// Returns an idle session of this pool, a new one, or the next that becomes free.
     async fn session(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, Trouble> {
         let in_use = self.max_connections.saturating_sub(self.slots.available_permits());
-        // As many idle ones leave no room for one more.
+        // With this many idle ones there is no room for another.
         let limit = (self.max_connections + 1).saturating_sub(in_use);
         let sessions = self.connector.sessions();
         if let Some(session) = sessions.take(self.owner.id, Handle::current().id(), wait, limit) {
@@ -122,7 +119,7 @@ impl Pool {
         self.wait(wait, until).await
     }
 
-    /// Waits in the queue of all pools, and meanwhile tries to open a session by turns.
+    /// Waits in the queue of all pools. In its turn, it also tries to open a session.
     async fn wait(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, Trouble> {
         let sessions = self.connector.sessions();
         if sessions.is_away() {
@@ -170,7 +167,7 @@ impl Pool {
     }
 
     fn not_opened(&self, error: Option<sqlx::Error>) -> NotOpened {
-        // None in time is nothing to try at once again.
+        // A timeout is not retried at once.
         let Some(error) = error else { return NotOpened { fault: Fault::Busy, may_wait: false } };
         if let Some(DueWarning { left_out }) = NO_CONNECTION.turn() {
             tracing::warn!(%error, left_out, "cannot connect to the database");

@@ -1,4 +1,4 @@
-//! The schema and its migrations, which travel inside the program.
+//! The schema and its migrations, which are compiled into the program.
 
 use sqlx::migrate::Migrator;
 use sqlx::{Connection, PgConnection};
@@ -6,7 +6,7 @@ use sqlx::{Connection, PgConnection};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::statements;
 
-/// The extension that makes tables of several servers one.
+/// The extension that distributes tables over several servers.
 const SHARDING: &str = "citus";
 
 fn migrator() -> Migrator {
@@ -15,7 +15,7 @@ fn migrator() -> Migrator {
     migrator
 }
 
-/// The version that this program brings the schema to.
+/// The schema version of this program.
 pub(crate) fn known() -> i64 {
     migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
 }
@@ -31,7 +31,7 @@ pub(crate) async fn migrate(options: &PgOptions) -> Result<bool, StartError> {
         .map_err(|_| StartError::ConnectTimeout(options.acquire_timeout))?
         .map_err(StartError::Connect)?;
     let migrator = migrator();
-    // Not `run`, whose future cannot be shown to be Send.
+    // `run` cannot be used because its future is not `Send`.
     migrator.run_direct(None, &mut connection, false).await.map_err(StartError::Migrate)?;
     let sharded = sqlx::query(statements::HAS_EXTENSION).bind(SHARDING).fetch_optional(&mut connection);
     let sharded = sharded.await.map_err(StartError::Connect)?.is_some();

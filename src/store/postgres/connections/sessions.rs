@@ -1,9 +1,9 @@
 //! The sessions of one database: the idle ones, and the queue for them.
 //!
 //! All pools of a database share its connection limit. A pool uses its own idle sessions first,
-//! then opens one. Where the database refuses another one, it takes an idle session of any pool, or
-//! waits for one in a queue that all pools share, first come, first served. Then one caller at a
-//! time tries to open a session, with back-off.
+//! then opens one. If the database refuses to open more, it takes an idle session of any pool, or
+//! waits for one in a queue that all pools share, first come, first served. One of the waiting
+//! callers at a time tries to open a session, with back-off.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,42 +16,42 @@ use tokio::time::{Instant, timeout};
 
 use crate::metrics;
 
-/// The first pause after a refused connection, doubled each time …
+/// The first pause after a refused connection. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
-/// … up to this.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
-/// Idle sessions that are kept however long they are idle.
+/// Minimum idle sessions to keep, however long they are idle.
 const KEPT: usize = 2;
-/// How long a session may take to be closed.
+/// Timeout of closing a session.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long a session's statements wait for a row that is locked.
+/// How long the statements of a session wait for a locked row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockWait {
-    /// A moment: the connection is needed by others.
+    /// Briefly: others need the connection.
     Short,
-    /// A third of what an operation may take.
+    /// A third of the timeout of statements.
     Long,
 }
 
-/// A connection to the database, with what is known of it.
+/// A connection to the database, and its state.
 pub(crate) struct Session {
     pub connection: PgConnection,
-    /// Where the connection was opened.
+    /// The runtime in which the connection was opened.
     pub home: runtime::Id,
     pub lock_wait: LockWait,
-    /// When it must be closed, even if it is always in use.
+    /// When it must be closed, even if it is in constant use.
     pub expires: Instant,
-    /// Losses of others before its last statement.
+    /// How many connections had been lost before its last statement.
     pub losses: u64,
     pub idle_since: Instant,
     /// The pool that used it last.
     pub owner: Owner,
-    /// Counts the sessions that there are.
+    /// Its reference count is the number of sessions.
     pub _alive: Arc<()>,
 }
 
-/// A pool, as its sessions name it.
+/// The pool of a session.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     pub id: u64,
@@ -70,23 +70,23 @@ struct State {
     idle: Vec<Session>,
     waiting: VecDeque<oneshot::Sender<Session>>,
     owners: u64,
-    /// Set while the database refuses connections: when to try again.
+    /// When to retry; set while the database refuses connections.
     retry_at: Option<Instant>,
     pause: Duration,
     is_opening: bool,
-    /// The last attempt failed, and there was no session to wait for.
+    /// Whether the last attempt failed, and there was no session to wait for.
     is_away: bool,
 }
 
 impl Sessions {
-    /// A number for a pool that no other has.
+    /// Returns a unique number for a pool.
     pub(crate) fn new_owner(&self) -> u64 {
         let mut state = self.state();
         state.owners += 1;
         state.owners
     }
 
-    /// The token that a new session holds.
+    /// Returns the token that a new session holds.
     pub(crate) fn count_one(&self) -> Arc<()> {
         Arc::clone(&self.alive)
     }
@@ -96,8 +96,8 @@ impl Sessions {
         Arc::strong_count(&self.alive) > 1
     }
 
-    /// An idle session of this pool: of this runtime, or of any if `others` is set.
-    /// One that waits for locks as wanted comes first.
+    /// Takes an idle session of this pool: of this runtime, or of any if `others` is set. It prefers one
+    /// with the wanted lock timeout.
     pub(crate) fn take(
         &self,
         owner: u64,
@@ -132,7 +132,7 @@ impl Sessions {
         state.idle.push(session);
     }
 
-    /// Takes a place in the queue; where any session is idle, it is there at once.
+    /// Joins the queue; if a session is idle, the wait ends at once.
     pub(crate) fn wait(&self) -> Waiter<'_> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state();
@@ -149,14 +149,14 @@ impl Sessions {
         Waiter { sessions: self, receiver }
     }
 
-    /// Whether a session may be opened: the queue is empty, and the last attempt worked.
+    /// Whether a session may be opened: the queue is empty, and the last attempt succeeded.
     pub(crate) fn may_open(&self) -> bool {
         let mut state = self.state();
         state.waiting.retain(|waiting| !waiting.is_closed());
         state.retry_at.is_none() && state.waiting.is_empty()
     }
 
-    /// When a waiter should look whether to open a session.
+    /// When a waiter should check whether to open a session.
     pub(crate) fn retry_at(&self) -> Instant {
         let state = self.state();
         let now = Instant::now();
@@ -167,14 +167,13 @@ impl Sessions {
         }
     }
 
-    /// Whether waiting is pointless until the next attempt to connect.
+    /// Whether there is no session to wait for before the next attempt to connect.
     pub(crate) fn is_away(&self) -> bool {
         let state = self.state();
         state.is_away && state.retry_at.is_some_and(|at| Instant::now() < at)
     }
 
-    /// The right to try to open a session, unless another caller has it or the back-off has not
-    /// passed.
+    /// The permission to open a session; `None` if another caller has it, or during the back-off.
     pub(crate) fn turn(&self) -> Option<OpeningTurn<'_>> {
         let mut state = self.state();
         if state.is_opening || state.retry_at.is_some_and(|at| Instant::now() < at) {
@@ -189,7 +188,7 @@ impl Sessions {
         (state.retry_at, state.pause, state.is_away) = (None, Duration::ZERO, false);
     }
 
-    /// Notes a failed attempt; `is_away` if there is no session to wait for either.
+    /// Records a failed attempt; `is_away` if there is no session to wait for either.
     pub(crate) fn refused(&self, is_away: bool) {
         let mut state = self.state();
         state.is_away = is_away;
@@ -211,7 +210,7 @@ impl Sessions {
     /// expired.
     pub(crate) async fn close_unused(&self, limit: Duration) {
         for session in self.unused(limit) {
-            // Whether it hears of it makes no difference.
+            // It does not matter whether the server receives this.
             let _ = timeout(CLOSING, session.connection.close()).await;
         }
     }
@@ -243,7 +242,7 @@ impl State {
     }
 }
 
-/// The right to open a session while the database may refuse it.
+/// The permission to open a session while the database may refuse it.
 pub(crate) struct OpeningTurn<'s> {
     sessions: &'s Sessions,
 }
@@ -261,7 +260,7 @@ pub(crate) struct Waiter<'s> {
 }
 
 impl Waiter<'_> {
-    /// Waits for a session until then.
+    /// Waits for a session until `end`.
     pub(crate) async fn until(&mut self, end: Instant) -> Option<Session> {
         tokio::time::timeout_at(end, &mut self.receiver).await.ok()?.ok()
     }

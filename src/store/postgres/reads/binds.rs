@@ -1,4 +1,4 @@
-//! The values of a statement.
+//! The parameters of a statement.
 
 use serde_json::{Map, Value};
 use sqlx::postgres::PgArguments;
@@ -8,7 +8,7 @@ use sqlx::{Arguments, Encode, Postgres, Type};
 use crate::store::Fault;
 use crate::store::postgres::fault::Trouble;
 
-/// Values of a statement, numbered as they come.
+/// The parameters of a statement, numbered in the order in which they are added.
 #[derive(Default)]
 pub(crate) struct Binds(PgArguments);
 
@@ -27,7 +27,7 @@ impl Binds {
         self.add(Json(Map::<String, Value>::new()))
     }
 
-    /// The values.
+    /// Returns the parameters.
     pub(crate) fn into_inner(self) -> PgArguments {
         self.0
     }

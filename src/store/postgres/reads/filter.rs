@@ -1,8 +1,7 @@
-//! A predicate as SQL over the stored form, exactly as `Predicate::eval` has it.
+//! Translates a predicate to SQL over the stored form, equivalent to `Predicate::eval`.
 //!
-//! Two-valued: no fragment is ever null. Each cast stands behind the CASE that
-//! proves it safe, since SQL promises no order for AND. Names and literals are
-//! parameters.
+//! The logic is two-valued: no fragment is ever null. Each cast is inside a CASE that proves it safe,
+//! because SQL does not define the order in which AND is evaluated. Names and literals are parameters.
 
 use std::collections::HashMap;
 
@@ -12,8 +11,8 @@ use crate::plan::{Field, Predicate};
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::binds::Binds;
 
-/// Comparisons in a statement at most. With more, reading the rows costs less than
-/// having them compared, and no statement needs much time or memory to be planned.
+/// Maximum comparisons in a statement. With more, it is cheaper to read the rows and compare them here.
+/// It also limits the time and memory that planning takes.
 const MAX_COMPARISONS: usize = 16;
 
 /// Whether PostgreSQL is to evaluate the predicate: few comparisons, and no U+0000,
@@ -38,7 +37,7 @@ fn count(predicate: &Predicate) -> Option<usize> {
     }
 }
 
-/// The predicate's text; its values are added to `binds`.
+/// Returns the SQL of the predicate, and adds its values to `binds`.
 pub(crate) fn fragment(predicate: &Predicate, binds: &mut Binds) -> Result<String, Trouble> {
     Translation { binds, names: HashMap::new() }.predicate(predicate)
 }
@@ -48,7 +47,7 @@ struct Translation<'b, 'p> {
     names: HashMap<&'p str, Property>,
 }
 
-/// How a stored property is reached.
+/// The expressions for a stored property.
 #[derive(Clone)]
 struct Property {
     value: String,
@@ -85,8 +84,8 @@ impl<'p> Translation<'_, 'p> {
         Ok(format!("({})", parts.join(word)))
     }
 
-    /// First the types that compare with the literal, then the missing
-    /// property, then every other type.
+    /// Handles first the types that are comparable with the literal, then the missing property, then
+    /// every other type.
     fn custom(&mut self, name: &'p str, op: CompareOp, literal: &EdmValue) -> Result<String, Trouble> {
         let property = self.property(name)?;
         let mut sql = String::from("CASE");
@@ -101,8 +100,8 @@ impl<'p> Translation<'_, 'p> {
         Ok(sql)
     }
 
-    /// For each stored type that compares with the literal: how it is
-    /// recognised and the comparison.
+    /// Returns, for each stored type that is comparable with the literal, the test for the type and the
+    /// comparison.
     fn alternatives(
         &mut self,
         property: &Property,
@@ -133,7 +132,7 @@ impl<'p> Translation<'_, 'p> {
             ],
             EdmValue::Double(d) => vec![(typed(EdmType::Double), self.double(property, op, *d)?)],
             EdmValue::DateTime(at) => {
-                // Without the Z, trimmed fractions order as text.
+                // Without the Z, dates with trimmed fractions sort as text.
                 let value = format!("rtrim({}, 'Z') COLLATE \"C\"", property.text);
                 let literal = at.to_canonical();
                 let literal = literal.trim_end_matches('Z');
@@ -149,8 +148,7 @@ impl<'p> Translation<'_, 'p> {
         })
     }
 
-    /// PostgreSQL takes NaN for equal to itself and above all else; here it is
-    /// unequal to everything.
+    /// In PostgreSQL, NaN equals itself and is greater than all else; here it is unequal to everything.
     fn double(&mut self, property: &Property, op: CompareOp, literal: f64) -> Result<String, Trouble> {
         let not_a_number = constant(op.holds(None));
         if literal.is_nan() {
@@ -185,7 +183,7 @@ impl<'p> Translation<'_, 'p> {
 }
 
 impl Property {
-    /// Stored without annotation, as this kind of JSON value.
+    /// Tests for a value without annotation of this JSON type.
     fn is_plain(&self, kind: &str) -> String {
         format!("jsonb_typeof({}) = '{kind}' AND {} IS NULL", self.value, self.annotation)
     }
@@ -210,8 +208,8 @@ const fn operator(op: CompareOp) -> &'static str {
     }
 }
 
-/// The SQL of a filter and its number of values; `None` where PostgreSQL does not evaluate it, and
-/// inside where it cannot be expressed. For fuzz targets only.
+/// Returns the SQL of a filter and its number of parameters. The outer `None`: PostgreSQL does not
+/// evaluate it; the inner one: it cannot be expressed. For fuzz targets only.
 #[cfg(fuzzing)]
 pub fn sql_of(predicate: &Predicate) -> Option<Option<(String, usize)>> {
     use sqlx::Arguments as _;

@@ -1,7 +1,7 @@
 //! One page of a query: one snapshot, bounded in rows, bytes and time.
 //!
-//! A range without residual is one statement. A residual walks the range in windows of rows, so
-//! that a scan with few matches still returns in time, with the key that it reached: see [`walk`].
+//! A range without a residual filter is one statement. With one, the range is read in windows of rows,
+//! so that a scan with few matches still returns in time, with the key that it reached: see [`walk`].
 
 mod walk;
 
@@ -34,7 +34,7 @@ pub(crate) struct Query<'a> {
     into: &'a mut dyn Collect,
 }
 
-/// Where the rest of the predicate is evaluated.
+/// Where the residual filter is evaluated.
 #[derive(Clone, Copy)]
 enum Residual<'a> {
     None,
@@ -43,7 +43,7 @@ enum Residual<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// The read of the page that `scan` describes; its entities go `into` something.
+    /// The read of the page that `scan` describes; its entities are passed to `into`.
     pub(crate) fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
         let residual = match &scan.residual {
             None => Residual::None,
@@ -61,7 +61,7 @@ impl Attempt for Query<'_> {
         self.into.restart();
         let reading = Reading { scan: self.scan, residual: self.residual };
         match reading.run(store, table_id, StreamedPage::new(self.scan, self.into), None).await {
-            // A lock of the whole table, which sessions of writes do not wait for.
+            // The whole table is locked, and this session may not wait for locks.
             Err(Trouble::Held) => {
                 self.into.restart();
                 let page = StreamedPage::new(self.scan, self.into);
@@ -72,7 +72,7 @@ impl Attempt for Query<'_> {
     }
 }
 
-/// What is read for a page, and how.
+/// What a page reads, and how.
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     scan: &'a Scan,
@@ -108,14 +108,14 @@ impl Reading<'_> {
             }
         }
         lease.end_snapshot().await?;
-        // A row proves that the table was there.
+        // A row proves that the table existed.
         if !page.has_seen_rows && !exists(&mut lease, table_id).await? {
             return Ok(None);
         }
         Ok(Some(page.end))
     }
 
-    /// How long a statement of a walk may take, if that is less than any may.
+    /// The timeout of a statement of a walk, if it is shorter than the general one.
     fn time_limit(self, any: Duration) -> Option<Duration> {
         let is_walk = !matches!(self.residual, Residual::None);
         (is_walk && self.scan.time < any).then_some(self.scan.time)
@@ -129,7 +129,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads a step of which every row belongs to the page.
+    /// Reads a step without a residual filter.
     async fn all(
         self,
         lease: &mut Lease<'_>,
@@ -152,7 +152,7 @@ async fn stream(
     visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
 ) -> Result<(), Trouble> {
     let (arguments, is_kept) = (source.binds.into_inner(), source.is_kept);
-    // Composed from the fixed texts and fragments of this module only.
+    // Composed only of the fixed texts and fragments of this module.
     let statement = match source.text {
         std::borrow::Cow::Borrowed(text) => sqlx::query_with(text, arguments),
         std::borrow::Cow::Owned(text) => sqlx::query_with(AssertSqlSafe(text), arguments),
@@ -171,7 +171,7 @@ struct StreamedPage<'a> {
     time: Duration,
     with_properties: bool,
     has_seen_rows: bool,
-    /// Whether `last` is wanted.
+    /// Whether `last` is needed.
     is_walk: bool,
     /// The last row of this window that was seen.
     last: Option<Key>,
@@ -194,7 +194,7 @@ impl<'a> StreamedPage<'a> {
         }
     }
 
-    /// Rows to ask for: one more than fit shows where the next page starts.
+    /// The number of rows to read: one more than fit shows where the next page starts.
     fn missing(&self) -> usize {
         self.rows - self.end.entities + 1
     }
@@ -233,7 +233,7 @@ impl<'a> StreamedPage<'a> {
         Ok(self.offer(entity))
     }
 
-    /// Takes a row in, or ends the page before it.
+    /// Adds a row, or ends the page before it.
     fn offer(&mut self, entity: BorrowedEntity<'_>) -> ControlFlow<()> {
         self.has_seen_rows = true;
         let size = entity.weight();

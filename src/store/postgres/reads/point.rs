@@ -23,8 +23,7 @@ impl Attempt for Get<'_> {
 }
 
 impl PgStore {
-    /// What is stored under a key, read together with what others ask for; the
-    /// outer `None` if the table is gone.
+    /// Reads the entity with a key, together with the reads of others; the outer `None` if the table is gone.
     pub(crate) async fn lookup(
         &self,
         table_id: TableId,
@@ -35,7 +34,7 @@ impl PgStore {
             _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
         };
         match found {
-            // A lock of the whole table, which sessions of writes do not wait for.
+            // The whole table is locked, and this session may not wait for locks.
             Err(Trouble::Held) => Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await,
             found => found,
         }

@@ -14,7 +14,7 @@ use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::found;
 use crate::store::postgres::statements;
 
-/// Reads of one statement at most.
+/// Maximum reads of one statement.
 const MAX_ROUND: usize = 128;
 
 /// The read of one entity.
@@ -23,8 +23,7 @@ pub(crate) struct Lookup {
     pub key: Key,
 }
 
-/// The lane of point reads. Its reply is what is stored; the outer `None` says
-/// that the table is gone.
+/// The lane of point reads. Its reply is the entity; the outer `None` if the table is gone.
 pub(crate) struct Reads;
 
 impl Shared for Reads {
@@ -57,7 +56,7 @@ impl Shared for Reads {
     }
 }
 
-/// What is stored under a key; the outer `None` if the table is gone.
+/// Reads the entity with a key; the outer `None` if the table is gone.
 pub(crate) async fn read(
     lease: &mut Lease<'_>,
     table_id: TableId,
@@ -72,7 +71,7 @@ pub(crate) async fn read(
     Ok(Some(found(&row, key.clone())?))
 }
 
-/// Answers each read as its row comes in, those without a row at the end.
+/// Answers each read when its row arrives, and those without a row at the end.
 async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
     let buckets: Vec<i64> =
         round.iter().map(|j| j.request.table_id.bucket(&j.request.key.partition)).collect();

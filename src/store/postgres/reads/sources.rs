@@ -1,4 +1,4 @@
-//! From spans to sources: statements that yield rows of a page in key order.
+//! Converts spans to sources: statements that return rows of a page in key order.
 
 use std::borrow::Cow;
 
@@ -15,12 +15,12 @@ use crate::store::postgres::statements;
 pub(crate) enum Step<'a> {
     /// A range of keys.
     Range(&'a Span),
-    /// Single keys, ascending; never none.
+    /// Single keys in ascending order; at least one.
     Points(&'a [Span]),
 }
 
 impl Step<'_> {
-    /// The first key that the step can yield.
+    /// The first key that the step can return.
     pub(crate) fn first(&self) -> Option<&Key> {
         match self {
             Step::Range(span) => Some(&span.lower),
@@ -29,7 +29,7 @@ impl Step<'_> {
     }
 }
 
-/// Groups neighbouring single keys.
+/// Converts spans to steps, and groups adjacent single keys.
 pub(crate) fn steps(spans: &[Span]) -> Vec<Step<'_>> {
     spans
         .chunk_by(|a, b| a.as_point().is_some() && b.as_point().is_some())
@@ -40,17 +40,16 @@ pub(crate) fn steps(spans: &[Span]) -> Vec<Step<'_>> {
         .collect()
 }
 
-/// Bytes of a text with a filter that is still prepared for the next time: two or three
-/// comparisons. It takes PostgreSQL about 80 times as much memory on each connection,
-/// for each of as many texts as a connection keeps.
+/// Maximum bytes of a text with a filter that stays prepared: two or three comparisons. Each prepared
+/// text takes about 80 times as much memory in PostgreSQL, on each connection.
 const MAX_KEPT_TEXT: usize = 2560;
 
-/// A statement that yields rows in key order.
+/// A statement that returns rows in key order.
 pub(crate) struct Source {
     pub text: Cow<'static, str>,
     pub binds: Binds,
-    /// Whether the connection keeps the statement for the next time. What a client can
-    /// vary is kept only while it is small.
+    /// Whether the connection keeps the statement prepared. Texts that clients can vary are kept only if
+    /// they are short.
     pub is_kept: bool,
 }
 
@@ -66,7 +65,7 @@ impl Source {
     }
 }
 
-/// At most `limit` rows from `lower` on, inside `span`.
+/// Reads at most `limit` rows from `lower` on, inside `span`.
 pub(crate) fn range(
     table_id: TableId,
     span: &Span,
@@ -111,7 +110,7 @@ pub(crate) fn walk(
     Ok(Source::composed(statements::walk(projection, span.upper.is_some(), buckets, &condition), binds))
 }
 
-/// The values that statements about a range have in common, and their buckets.
+/// Returns the common parameters of statements about a range, and the number of its buckets.
 fn range_binds(table_id: TableId, span: &Span, lower: &Key, limit: usize) -> Result<(Binds, usize), Trouble> {
     let mut binds = Binds::default();
     binds.add(table_id.table_no)?;
@@ -134,7 +133,7 @@ fn buckets(table_id: TableId, span: &Span) -> Vec<i64> {
     }
 }
 
-/// At most `limit` of the rows with these keys.
+/// Reads at most `limit` of the rows with these keys.
 pub(crate) fn points(
     table_id: TableId,
     spans: &[Span],
@@ -161,7 +160,7 @@ pub(crate) fn points(
     Ok(Source::fixed(text.into(), binds))
 }
 
-/// At most `limit` of the rows with these keys that a predicate keeps.
+/// Reads at most `limit` of the rows with these keys that match a predicate.
 pub(crate) fn filtered_points(
     table_id: TableId,
     spans: &[Span],

@@ -1,4 +1,4 @@
-//! Stored properties to and from jsonb without a tree in between.
+//! Converts stored properties to and from jsonb without building a tree.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -11,7 +11,7 @@ use crate::codec::sorted::push_sorted;
 /// The only version of jsonb's binary form that PostgreSQL knows.
 const VERSION: u8 = 1;
 
-/// JSON text to be bound as jsonb.
+/// JSON text to bind as jsonb.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JsonText<'a>(pub &'a str);
 
@@ -35,7 +35,7 @@ impl Encode<'_, Postgres> for JsonText<'_> {
     }
 }
 
-/// Properties as a row carries them.
+/// The properties column of a row.
 #[derive(Debug)]
 pub(crate) struct StoredColumn<'r>(pub &'r str);
 

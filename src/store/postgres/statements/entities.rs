@@ -1,17 +1,14 @@
-//! Texts that read and write entities by key.
+//! Statements that read and write entities by key.
 //!
-//! There are three forms. `one` is a row of one request: $1 bucket, $2 pk, $3 rk, $4
-//! table number. `each` is a row for each of several requests, which have nothing to
-//! do with each other: arrays of the same four, side by side and in key order, so that
-//! two statements never wait for each other in a circle. `many` is rows of one
-//! partition: $1 bucket, $2 pk, $3 rks in order, $4 table number. Writes add $5, the
-//! versions, and $6, the properties.
+//! There are three forms. `one` is for one row of one request: $1 bucket, $2 pk, $3 rk, $4 table number.
+//! `each` is for one row of each of several independent requests: parallel arrays of the same four, in key
+//! order so that two statements cannot deadlock. `many` is for rows of one partition: $1 bucket, $2 pk, $3
+//! rks in order, $4 table number. Writes add $5, the versions, and $6, the properties.
 //!
-//! Each kind of write is described by one macro, which takes what differs from its
-//! form. `e` is the alias of `entities` with its dot, or nothing. All texts are put
-//! together when the program is compiled.
+//! One macro describes all forms of each kind of write. `e` is the alias of `entities` with its dot, or
+//! nothing. All texts are built at compile time.
 
-/// The rows of `entities` that a form is about.
+/// The condition for the rows of `entities` that a form applies to.
 macro_rules! key_matches {
     (one, $e:literal) => {
         concat!($e, "bucket = $1 AND ", $e, "pk = $2 AND ", $e, "rk = $3")
@@ -24,8 +21,8 @@ macro_rules! key_matches {
     };
 }
 
-/// Requests as rows `u`, those whose table exists. `types` and `names` are those of
-/// the parameters after the first four.
+/// The requests whose table exists, as rows `u`. `types` and `names` are those of the parameters after
+/// the first four.
 macro_rules! requests {
     ($types:literal, $numbered:literal, $names:literal) => {
         concat! {
@@ -35,15 +32,14 @@ macro_rules! requests {
     };
 }
 
-/// Requests as rows `u` with their places `n`.
+/// The same rows, with the index `n` of each request.
 macro_rules! numbered_requests {
     ($types:literal, $names:literal) => {
         requests!($types, " WITH ORDINALITY", $names)
     };
 }
 
-/// Stores new rows, if their table exists. What is done about others that are there is
-/// added.
+/// Inserts rows if their table exists. What happens on conflict is appended.
 macro_rules! insert {
     ($form:ident, $into:literal) => {
         concat!("INSERT INTO ", $into, " (bucket, pk, rk, modified, properties) SELECT ", insert!($form))
@@ -65,7 +61,7 @@ macro_rules! insert {
     };
 }
 
-/// Stores rows; `properties` and `modified` say what rows that exist become.
+/// Inserts rows; existing ones get `properties` and `modified`.
 macro_rules! insert_or {
     ($form:ident, $properties:literal, $modified:expr) => {
         concat! {
@@ -85,16 +81,16 @@ macro_rules! insert_or {
     };
 }
 
-/// Stores rows whatever is there.
+/// Inserts rows or replaces existing ones.
 macro_rules! upsert {
     ($form:ident) => {
         insert_or!($form, "excluded.properties", "greatest(e.modified + 1, excluded.modified)")
     };
 }
 
-/// Stores new rows, and merges into those that exist. $7: annotations that must not be
-/// stored, joined by commas; $8: members that may be stored at most. The forms `one` and
-/// `each` leave out rows that do not meet that; `many` fails as a whole.
+/// Inserts rows or merges into existing ones. $7: annotations that the stored row must not have, joined
+/// by commas; $8: the maximum number of its members. The forms `one` and `each` skip rows that do not
+/// meet these conditions; `many` fails as a whole.
 macro_rules! insert_or_merge {
     (one) => {
         insert_or_merge!(one, "$7::text", "$8::int")
@@ -125,8 +121,8 @@ macro_rules! insert_or_merge {
     };
 }
 
-/// A change of rows that exist, of the version `wanted` (of any, where that is null) and
-/// under a further guard. `requests` are those of the form `each`.
+/// A change of existing rows with the version `wanted` (null: any) and a further guard. `requests` is
+/// for the form `each`.
 macro_rules! guarded_change {
     (one, $e:literal, $change:expr, $requests:expr, $wanted:literal, $guard:expr) => {
         concat! {
@@ -142,8 +138,8 @@ macro_rules! guarded_change {
     };
 }
 
-/// Sets properties and version: the given one, or the tick after the stored one if that
-/// is as new. `kept` is what of the properties stays.
+/// Sets properties and version. The version is the given one or, if the stored one is not older, the
+/// tick after that. `kept` is the part of the properties that stays.
 macro_rules! set {
     (one, $e:literal, $kept:literal) => {
         concat!(" SET properties = ", $kept, "$6, modified = greatest(", $e, "modified + 1, $5)")
@@ -159,7 +155,7 @@ macro_rules! set {
     };
 }
 
-/// Replaces rows. $7: the versions that must be stored; null for any.
+/// Replaces rows. $7: the required versions; null for any.
 macro_rules! update {
     ($form:ident, $entities:literal, $e:literal) => {
         guarded_change!($form, $e, concat!("UPDATE ", $entities, set!($form, $e, "")), concat! {
@@ -169,8 +165,7 @@ macro_rules! update {
     };
 }
 
-/// Merges into rows. $7 and $8 as in [`insert_or_merge`]; $11: the versions that must be
-/// stored; null for any.
+/// Merges into rows. $7 and $8 as in [`insert_or_merge`]; $11: the required versions; null for any.
 macro_rules! merge {
     ($form:ident, $annotations:literal, $room:literal) => {
         guarded_change!(
@@ -190,7 +185,7 @@ macro_rules! merge {
     };
 }
 
-/// Removes rows. $5: the versions that must be stored; null for any.
+/// Deletes rows. $5: the required versions; null for any.
 macro_rules! delete {
     ($form:ident, $entities:literal, $e:literal) => {
         guarded_change!(
@@ -208,7 +203,7 @@ macro_rules! delete {
 
 // One row.
 
-/// One row if the table exists; its entity columns are null where there is no entity.
+/// Returns one row if the table exists; its entity columns are null if there is no entity.
 pub const READ: &str = "SELECT e.modified, e.properties FROM tables t \
      LEFT JOIN entities e ON e.bucket = $1 AND e.pk = $2 AND e.rk = $3 WHERE t.table_no = $4";
 pub const LOCK_ONE: &str = concat! {
@@ -222,10 +217,10 @@ pub const MERGE: &str = merge!(one, "$7::text", "$8::int");
 pub const INSERT_OR_MERGE: &str = insert_or_merge!(one);
 pub const DELETE: &str = delete!(one, "entities", "");
 
-// A row for each of several requests.
+// One row for each of several requests.
 
-/// A row for each request whose table exists, with its place; the entity columns are
-/// null where there is no entity.
+/// Returns a row for each request whose table exists, with its index; the entity columns are null if
+/// there is no entity.
 pub const READ_EACH: &str = concat! {
     "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!("", ", n"),
     " LEFT JOIN entities AS e ON ", key_matches!(each, "e."),
@@ -239,20 +234,20 @@ pub const MERGE_EACH: &str = merge!(each, "u.annotations", "u.room");
 pub const INSERT_OR_MERGE_EACH: &str = insert_or_merge!(each);
 pub const DELETE_EACH: &str = delete!(each, "entities AS e", "e.");
 
-// Rows of one partition. Of most, how many rows have changed is all that is asked.
+// Rows of one partition. Most of these return only the number of changed rows.
 
 pub const LOCK_MANY: &str = concat! {
     "SELECT rk, modified, properties FROM entities WHERE ", key_matches!(many, ""), " ORDER BY rk FOR UPDATE",
 };
-/// Fails as a whole where one of the rows exists.
+/// Fails as a whole if one of the rows exists.
 pub const INSERT_MANY: &str = insert!(many, "entities");
 /// Leaves out rows that exist.
 pub const INSERT_MISSING: &str = concat!(insert!(many, "entities"), " ON CONFLICT DO NOTHING");
 pub const UPSERT_MANY: &str = upsert!(many);
 /// $7 and $8 are the same for all rows.
 pub const INSERT_OR_MERGE_MANY: &str = insert_or_merge!(many);
-/// The rows are locked and their versions decided. `rk = ANY` beside the join, or the
-/// whole partition is read.
+/// The rows are locked, and their versions known. Without `rk = ANY` beside the join, the whole partition
+/// would be read.
 pub const UPDATE_MANY: &str = concat! {
     "UPDATE entities AS e SET modified = u.modified, properties = u.properties \
      FROM unnest($3::text[], $5::bigint[], $6::jsonb[]) AS u (rk, modified, properties) WHERE ",

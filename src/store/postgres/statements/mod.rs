@@ -1,12 +1,12 @@
-//! Every statement text, so that one test can read them all.
+//! The text of every statement, so that one test can check them all.
 //!
-//! Rules: values by parameters only; whatever touches `entities` names
-//! `bucket`; nothing that a sharding engine refuses (now(), ctid, MERGE, …).
-//! What a process remembers about a table is checked by the statement that uses
-//! it: a table that was dropped, or dropped and created again, has no row in
-//! `tables` under the remembered number.
+//! Rules: values are parameters; every statement on `entities` has a condition on `bucket`; nothing that a
+//! sharded database refuses (now(), ctid, MERGE, …). Statements check the cached number of a table: if
+//! the table was deleted, or deleted and created again, no row of `tables` has this number.
 
+pub(crate) mod beyond;
 pub(crate) mod rewind;
+pub(crate) mod view;
 
 use std::borrow::Cow;
 
@@ -18,9 +18,9 @@ macro_rules! table_exists {
     };
 }
 
-/// Whether laying new properties over those of `e` does what `plan::decide`
-/// does: no annotation of another type stays behind, and the union keeps every
-/// limit. $9 bytes of stored text at most, $10 the path of all members.
+/// Whether concatenating the new properties to those of `e` has the result of `plan::decide`: no
+/// annotation of a former type stays behind, and the union keeps every limit. $9: maximum bytes of stored
+/// text; $10: the path of all members.
 macro_rules! merges_for_certain {
     ($annotations:literal, $room:literal) => {
         concat!(
@@ -33,10 +33,10 @@ macro_rules! merges_for_certain {
     };
 }
 
-/// A value where a condition holds; anywhere else, the end of the whole statement. SQL has no
-/// expression that fails on purpose, so this one divides by zero: the statement changes nothing and
-/// reports `division_by_zero`, which becomes [`Trouble::Undecided`](super::fault::Trouble). The
-/// zero depends on a column; a constant would fail before any row is read.
+/// A value if a condition holds; otherwise the whole statement fails. SQL has no expression that fails on
+/// purpose, so this one divides by zero: the statement changes nothing and reports `division_by_zero`,
+/// which becomes [`Trouble::Undecided`](super::fault::Trouble). The zero depends on a column; a constant
+/// would fail before any row is read.
 macro_rules! value_or_failure {
     ($condition:expr, $value:literal, $column:literal) => {
         concat!(
@@ -67,8 +67,8 @@ pub use entities::{
 pub use load::{FORGET_MARKS, LOAD, LOAD_NEW, MARK, MARKS};
 pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, range, walk, window};
 
-/// Connections that the database allows the role: those of the server that are not
-/// reserved, and no more than the limits of the role and of the database (-1 is none).
+/// The connections that the database allows this role: all that are not reserved, up to the limits of
+/// the role and of the database (-1 is none).
 pub(crate) const ALLOWED_CONNECTIONS: &str = "SELECT least(\
      current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
          - coalesce(current_setting('reserved_connections', true)::int, 0), \
@@ -111,7 +111,7 @@ macro_rules! counted {
 }
 
 pub(crate) const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
-/// Replaces the members that are given and keeps the others.
+/// Replaces the given members and keeps the others.
 pub(crate) const MERGE_PROPERTIES: &str = counted!(
     "account_option_changes",
     "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
@@ -134,7 +134,7 @@ pub(crate) const ADD_ACCOUNT: &str = counted!(
     "INSERT INTO accounts (name, key1, key2, disabled, created, rotated1, rotated2) \
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO NOTHING RETURNING name"
 );
-/// $2: the key that must be stored; $3 the new one, $4 the time.
+/// $2: the key to replace; $3 the new one, $4 the time.
 pub(crate) const ROTATE_KEY1: &str = counted!(
     "account_changes",
     "UPDATE accounts SET key1 = $3, rotated1 = $4 WHERE name = $1 AND key1 = $2 RETURNING name"
@@ -147,14 +147,14 @@ pub(crate) const DISABLE_ACCOUNT: &str =
     counted!("account_changes", "UPDATE accounts SET disabled = $2 WHERE name = $1 RETURNING name");
 pub(crate) const REMOVE_ACCOUNT: &str =
     counted!("account_changes", "DELETE FROM accounts WHERE name = $1 RETURNING name");
-/// $1: the count of changes that there must be; $2 names, $3 and $4 their keys.
+/// $1: the required count of changes; $2 names, $3 and $4 their keys.
 pub(crate) const RESEAL_ACCOUNTS: &str = "WITH counted AS (UPDATE account_changes SET changes = changes + 1 \
      WHERE id = 1 AND changes = $1 RETURNING changes), \
      resealed AS (UPDATE accounts AS a SET key1 = n.key1, key2 = n.key2 \
      FROM unnest($2::text[], $3::bytea[], $4::bytea[]) AS n (name, key1, key2) \
      WHERE a.name = n.name AND EXISTS (SELECT FROM counted)) SELECT changes FROM counted";
 
-/// How far a replica has come, in microseconds since 1970.
+/// The time of the last commit that a replica has replayed, in microseconds since 1970.
 pub(crate) const REPLAYED: &str = "SELECT pg_is_in_recovery() AS is_replica, \
      (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::int8 AS micros";
 
@@ -171,14 +171,14 @@ pub const PURGE_RANGE: &str =
     "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3) AND (pk, rk) <= ($4, $5)";
 pub const PURGE_REST: &str = "DELETE FROM entities WHERE bucket = $1 AND (pk, rk) >= ($2, $3)";
 
-// What operators ask.
+// Queries of operators.
 
 pub(crate) const PROBE: &str = "SELECT 1";
 pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
-/// Every fixed text, and one of each shape of the composed ones.
+/// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
     let mut texts: Vec<Cow<'static, str>> = [
         HAS_EXTENSION,
@@ -244,6 +244,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
     .map(Cow::Borrowed)
     .to_vec();
     texts.extend(rewind::ALL.map(Cow::Borrowed));
+    texts.extend(beyond::ALL.map(Cow::Borrowed));
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());
         texts.push(points(projection).into());

@@ -1,4 +1,4 @@
-//! Sources of pages: rows in key order. $1 table number, $2 rows at most.
+//! Statements that read rows of a page in key order. $1 table number, $2 maximum rows.
 
 use std::borrow::Cow;
 
@@ -31,10 +31,9 @@ pub const fn columns(projection: Projection) -> &'static str {
     }
 }
 
-/// Rows from ($3, $4) on and, if `bounded`, below ($5, $6). The parameters
-/// after those are the buckets. One bucket is one index scan; several are
-/// merged from one index scan each, since `bucket = ANY` would have to sort
-/// all that is left of the table for every page.
+/// Rows from ($3, $4) on and, if `bounded`, below ($5, $6). The parameters after those are the buckets.
+/// One bucket is one index scan. Several are merged from one index scan each, because `bucket = ANY`
+/// would sort the rest of the table for every page.
 pub fn range(projection: Projection, bounded: bool, buckets: usize) -> Cow<'static, str> {
     if buckets == 1 {
         return Cow::Borrowed(match (projection, bounded) {
@@ -74,7 +73,7 @@ pub const fn points_of_partition(projection: Projection) -> &'static str {
     }
 }
 
-/// Rows of several partitions. $3 buckets, $4 pks, $5 rks, side by side.
+/// Rows of several partitions. $3 buckets, $4 pks, $5 rks, as parallel arrays.
 pub const fn points(projection: Projection) -> &'static str {
     match projection {
         Projection::Full => concat!(
@@ -93,9 +92,8 @@ pub const fn points(projection: Projection) -> &'static str {
     }
 }
 
-/// Those rows of a source that a filter keeps. `empty` is the empty object: laid over
-/// the properties, it makes one copy of them out of compressed storage, which every
-/// comparison then reads.
+/// The rows of a source that match a filter. `empty` is the empty object: concatenated to the properties,
+/// it makes one decompressed copy of them, which all comparisons read.
 pub fn filtered(source: &str, filter: &str, projection: Projection, empty: &str, limit: &str) -> String {
     let columns = columns(projection);
     format!(
@@ -104,8 +102,8 @@ pub fn filtered(source: &str, filter: &str, projection: Projection, empty: &str,
     )
 }
 
-/// A window: those of the first $2 rows of a `range` that a filter keeps, `limit` at
-/// most, and the key of the row after the window, which is no match.
+/// A window: at most `limit` of the first $2 rows of a `range` that match a filter, and the key of the
+/// row after the window, which does not count as a match.
 pub fn window(
     projection: Projection,
     bounded: bool,
@@ -131,10 +129,9 @@ pub fn window(
 /// number is prime, because versions of one batch are evenly spaced.
 pub const WALK_STRIDE: usize = 127;
 
-/// Those rows of a `range` that a filter keeps (`matches`), and about one in
-/// [`WALK_STRIDE`] of the others, without their properties: however little is found,
-/// the keys show how far the scan has come. Both count for the limit of $2 rows.
-/// Beside a [`window`] of small rows it takes three quarters of the time.
+/// The rows of a `range` that match a filter (`matches`), and about one in [`WALK_STRIDE`] of the others,
+/// without their properties: even with few matches, the keys show how far the scan has come. Both count
+/// for the limit of $2 rows. For small rows it takes three quarters of the time of a [`window`].
 pub fn walk(projection: Projection, bounded: bool, buckets: usize, filter: &str) -> String {
     let first = if bounded { 7 } else { 5 };
     let upper = if bounded { " AND (pk, rk) < ($5, $6)" } else { "" };

@@ -12,8 +12,8 @@ use crate::store::postgres::catalog::accounts::account;
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements;
 
-/// Tables that a server works on, and what it does to them.
-const TABLES: [&str; 8] = [
+/// The tables that a server uses, and the privileges that it needs.
+const TABLES: [&str; 12] = [
     "tables",
     "entities",
     "doomed",
@@ -22,6 +22,10 @@ const TABLES: [&str; 8] = [
     "account_changes",
     "account_limits",
     "account_option_changes",
+    "expiry",
+    "table_totals",
+    "sql_views",
+    "upkeep_lease",
 ];
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 
@@ -36,10 +40,10 @@ const MISSING: &str = "SELECT p.name || ' on ' || t.name AS missing \
 const MAY_CREATE: &str = "SELECT current_user::text AS role, current_schema()::text AS schema, \
      coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create";
 
-/// Looks at the database, and at what migrations would meet.
+/// Inspects the database, and whether migrations could run.
 ///
 /// # Errors
-/// [`StartError`] if it cannot be asked.
+/// [`StartError`] if it cannot be queried.
 pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
     options.check()?;
     let limit = options.acquire_timeout + options.operation_timeout;
@@ -72,7 +76,7 @@ async fn connect(url: &str, limit: Duration) -> Result<PgConnection, StartError>
 async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let server = sqlx::query(SERVER).fetch_one(&mut *db).await?;
     let (asked, row) = (Utc::now(), sqlx::query(CLOCK).fetch_one(&mut *db).await?);
-    // What the question took is shared by both ways.
+    // Half of the round trip is taken as the time of the answer.
     let middle = asked + (Utc::now() - asked) / 2;
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
     let schema = match has_table(db, "_sqlx_migrations").await? {

@@ -1,8 +1,11 @@
-//! What operators and the server itself do beside requests of clients.
+//! Maintenance: work of operators and of the server itself.
 
+mod expiry;
 mod inspect;
 pub(crate) mod purge;
 mod rewind;
 pub(crate) mod size;
+mod totals;
+mod views;
 
 pub(crate) use inspect::inspect;

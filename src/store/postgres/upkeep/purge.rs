@@ -12,15 +12,15 @@ use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
 
-/// Rows that one call removes at most: so few that the statement rarely outlasts
-/// its turn on a processor that requests want too.
+/// Maximum rows that one call removes: so few that the statement rarely outlasts its time slice on a
+/// processor that requests need too.
 const RANGE: i64 = 100;
-/// Ticks after a deletion in which a write that was under way may still land:
-/// one hour, more than any transaction of ours can last.
+/// The grace period in ticks: for so long after a deletion, a write that was in flight may still commit.
+/// One hour, which is longer than any of our transactions.
 const GRACE: i64 = 3600 * 10_000_000;
 
-/// Where the next call resumes: the last key that was removed from this bucket. Without it, each
-/// call would scan the dead index entries of all rows removed before.
+/// Where the next call resumes: at the last key that was removed from this bucket. Without it, each
+/// call would scan the dead index entries of all rows that were removed before.
 #[derive(Debug, Clone)]
 struct PurgePosition {
     bucket: i64,
@@ -35,13 +35,12 @@ impl PurgePosition {
     }
 }
 
-/// How far this process has come with the table that it purges. Each replica
-/// keeps its own, and each removes all that it finds before its place.
+/// The progress of this process with the table that it purges. Each server has its own.
 #[derive(Debug, Default)]
 pub(crate) struct PurgeProgress(Mutex<Option<(Sweep, PurgePosition)>>);
 
-/// One of the two looks at a table, which differ in when they are due. The second
-/// starts at its beginning: late writes may be anywhere.
+/// One of the two passes over a table, which differ in when they are due. The second starts from the
+/// beginning, because late writes may be anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sweep {
     table_no: i64,
@@ -60,7 +59,7 @@ impl PurgeProgress {
 }
 
 impl PgStore {
-    /// Tables that were deleted and not looked at since, or not to the end.
+    /// Counts the deleted tables whose first pass is not complete.
     pub(crate) async fn count_doomed(&self) -> StoreResult<u64> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::COUNT_DOOMED);
@@ -69,9 +68,8 @@ impl PgStore {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Removes one range of the table that has been due for the longest. A
-    /// table without rows is looked at once more after its grace time, from its
-    /// beginning.
+    /// Removes one range of the table that has been due for the longest. A table without rows gets a second
+    /// pass after its grace period.
     pub(crate) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.pool.acquire_to_lock().await?;
         let query = sqlx::query(statements::DUE).bind(now.raw());

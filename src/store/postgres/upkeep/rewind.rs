@@ -1,5 +1,5 @@
-//! Snapshots, in temporary tables of one session: no database that is served
-//! ever has them, and they are gone with the session.
+//! Snapshots, in temporary tables of one session: they are not part of the schema, and end with the
+//! session.
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -15,8 +15,8 @@ use crate::store::postgres::statements::rewind as texts;
 use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 
 impl PgStore {
-    /// The session that has the snapshots, and their tables in it. Another one
-    /// in its place, after the connection was lost, has none.
+    /// Returns the session that has the snapshots, with their tables. After a lost connection it is a new
+    /// session without snapshots.
     async fn snapshot_session(&self) -> Result<Lease<'_>, Trouble> {
         let mut lease = self.snapshots.acquire_to_lock().await?;
         let known = sqlx::query(texts::HAS_SNAPSHOTS).bind("snapshots");
@@ -54,7 +54,7 @@ impl PgStore {
                 Ok(true)
             }
             Err(trouble) => {
-                // Or the session would end, and every snapshot with it.
+                // Otherwise the session would end, and all snapshots with it.
                 lease.roll_back().await;
                 Err(trouble.into())
             }
@@ -92,7 +92,7 @@ async fn put_back(
     let number = |row: &PgRow| row.try_get("table_no").map_err(broken_row);
     let old: Vec<i64> = rows.iter().map(number).collect::<Result<_, _>>()?;
     let new: Vec<i64> = old.iter().map(|_| new_table_no()).collect();
-    for text in [texts::RESTORE_TABLES, texts::RESTORE_ENTITIES] {
+    for text in [texts::RESTORE_TABLES, texts::RESTORE_ENTITIES, texts::RESTORE_EXPIRY] {
         let restore = sqlx::query(text).bind(name).bind(&old).bind(&new);
         lease.row(restore, Effect::Undone).await?;
     }

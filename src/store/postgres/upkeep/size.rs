@@ -1,4 +1,4 @@
-//! What operators ask: whether the database answers, and how large tables are.
+//! Queries of operators: whether the database answers, and how large tables are.
 
 use sqlx::Row;
 
@@ -10,7 +10,7 @@ use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult, TableSize};
 
 impl PgStore {
-    /// Whether the database answers, asked on a connection of its own.
+    /// Whether the database answers, on a connection of its own.
     pub(crate) async fn probe(&self) -> StoreResult<()> {
         // The connection may have been lost since it was last used.
         retry_or_reconnect(|| self.ask()).await
@@ -25,7 +25,7 @@ impl PgStore {
 
 /// The measure of a table by its first entities.
 pub(crate) struct Measure {
-    /// Entities to look at, at most.
+    /// Maximum entities to count.
     pub most: u32,
 }
 
@@ -41,7 +41,7 @@ impl Attempt for Measure {
         let most = u64::from(self.most);
         let mut size = TableSize::default();
         for bucket in table_id.buckets() {
-            // One row more than may be counted shows whether there are more.
+            // One row beyond the maximum shows whether there are more.
             let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
             let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
             let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;

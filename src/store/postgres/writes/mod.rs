@@ -1,4 +1,4 @@
-//! Writing entities: one, several of many requests at once, or a group in a transaction.
+//! Writing entities: one, one for each of several requests, or a transaction.
 
 pub(crate) mod load;
 pub(crate) mod row_queues;

@@ -1,7 +1,7 @@
 //! Queues for writes whose row is locked by another transaction.
 //!
-//! Of the writes of one row, one at a time uses a connection; the others wait without one. Few
-//! connections in all may wait long for locks, so that the rest of the pool stays free.
+//! Of the writes of one row, one at a time uses a connection; the others wait without one. Only a few
+//! connections may wait long for locks, so that the rest of the pool stays free.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hash, RandomState};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::store::Fault;
 
-/// The part of a pool that may wait for locks.
+/// One connection in this many may wait long for locks.
 const PART: usize = 4;
 
 /// The queues of one store.
@@ -26,13 +26,14 @@ pub(crate) struct RowQueues {
 }
 
 impl RowQueues {
-    /// For a pool with this many connections. No write waits longer than `limit` for its turn.
+    /// Creates the queues for a pool with this many connections. `limit` is the timeout of waiting for a
+    /// turn.
     pub(crate) fn new(connections: usize, limit: Duration) -> Self {
         let waits = Semaphore::new((connections / PART).max(1));
         Self { rows: Mutex::default(), hasher: RandomState::new(), waits, limit }
     }
 
-    /// Whether a write of the row has the turn.
+    /// Whether a write of the row has its turn.
     pub(crate) fn is_taken(&self, row: impl Hash) -> bool {
         let rows = self.rows();
         !rows.is_empty() && rows.contains_key(&self.hasher.hash_one(row))
@@ -51,7 +52,7 @@ impl RowQueues {
         Ok(turn)
     }
 
-    /// Waits for the right to wait for a lock on a connection.
+    /// Waits for permission to wait for a lock on a connection.
     ///
     /// # Errors
     /// [`Fault::Busy`] if that takes too long.
@@ -77,7 +78,7 @@ impl Drop for RowTurn<'_> {
     fn drop(&mut self) {
         self.permit = None;
         let mut rows = self.queues.rows();
-        // One reference is in the map and one is this: no other write waits.
+        // The only references are this one and the map's: no other write waits.
         if Arc::strong_count(&self.queue) == 2 {
             rows.remove(&self.hash);
         }

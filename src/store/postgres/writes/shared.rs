@@ -1,8 +1,8 @@
-//! Independent writes that share a statement, and with it a commit.
+//! Independent writes that share a statement and its commit.
 //!
-//! A round holds writes of one kind and never two of one key. Its statement commits by itself; each
-//! write learns whether its own guard held. If the statement fails and nothing was done, each of
-//! its writes is run alone, so that a bad or locked row fails only the request that it belongs to.
+//! A round has writes of one kind, with different keys. Its statement commits by itself; each write
+//! learns whether its own guard held. If the statement fails without effect, each of its writes is
+//! run alone, so that a bad or locked row fails only its own request.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -23,39 +23,37 @@ use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::{JsonText, broken_row, ticks};
 use crate::store::postgres::{PgStore, statements};
 
-/// Writes of one statement at most.
+/// Maximum writes of one statement.
 const MAX_ROUND: usize = 128;
-/// Bytes of properties in one statement, past which no further write joins.
+/// A statement with more bytes of properties than this takes no further writes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
-/// Every member of an object, as a path of SQL.
+/// The SQL/JSON path of all members of an object.
 const ALL_MEMBERS: &str = "$.*";
 
-/// What a statement does, and the guard under which it does so.
+/// What a statement does, and under which guard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GuardedChange {
-    /// Stores a new row if there is none.
+    /// Inserts a row if none exists.
     Insert(StoredProperties),
-    /// Stores a row whatever is there.
+    /// Inserts or replaces a row.
     Upsert(StoredProperties),
-    /// Replaces a row of this version; of any, without one.
+    /// Replaces a row with this version; `None`: any.
     Update(StoredProperties, Option<i64>),
-    /// Merges into a row of this version, or of any without one, if that can be
-    /// done without deciding upon it first.
+    /// Merges into a row with this version (`None`: any), if [`Merging`] allows it without a read.
     Merge(Merging, Option<i64>),
-    /// Stores a new row, or merges into the one that is there under the same
-    /// condition.
+    /// Inserts a row, or merges into the existing one under the same condition.
     InsertOrMerge(Merging),
-    /// Removes a row of this version; of any, without one.
+    /// Deletes a row with this version; `None`: any.
     Delete(Option<i64>),
 }
 
-/// What is merged, and into what it may be.
+/// What is merged, and which rows it may be merged into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Merging {
     pub properties: StoredProperties,
-    /// Annotations that must not be stored, joined by commas, which no name has.
+    /// Annotations that the stored row must not have, joined by commas, which names cannot contain.
     pub annotations: String,
-    /// Members that may be stored at most.
+    /// Maximum members of the stored row.
     pub max_members: i32,
 }
 
@@ -64,22 +62,22 @@ pub(crate) struct GuardedWrite {
     pub table_id: TableId,
     pub key: Key,
     pub change: GuardedChange,
-    /// The version to store, unless the stored one is as new.
+    /// The new version, unless the stored one is not older.
     pub now: Ticks,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 pub(crate) enum GuardedReply {
-    /// Done and durable, under this version (of a delete: the last one); `None`
-    /// if the guard did not hold, or the table is gone.
+    /// It is durable, with this version (of a delete: the last one); `None` if the guard did not hold, or
+    /// the table is gone.
     Tried(Option<Ticks>),
-    /// Nothing was done: the write is retried alone.
+    /// Nothing was done: the write has to be retried alone.
     Alone(Box<GuardedWrite>),
 }
 
 impl PgStore {
-    /// Does a guarded write, together with those of others; `None` if the guard
-    /// did not hold, or the table is gone.
+    /// Performs a guarded write, together with those of others; `None` if the guard did not hold, or the
+    /// table is gone.
     pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, Trouble> {
         let alone = match &self.writes {
             Some(writes) if self.pool.may_open() && !self.row_queues.is_taken(write.address()) => {
@@ -93,7 +91,7 @@ impl PgStore {
         Box::pin(self.write_guarded_alone(&alone)).await
     }
 
-    /// Runs a write alone, and waits for its row if that is locked.
+    /// Performs a write alone, and waits for its row if that is locked.
     async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
         let _turn = self.row_queues.of_row(alone.address()).await?;
         {
@@ -147,8 +145,8 @@ impl Shared for Writes {
                 repeated.push_back(job);
             }
         }
-        // Other kinds go before more writes of the same rows, so that a row that many
-        // write delays no kind by more than a round.
+        // Other kinds precede further writes of the same rows, so that a contended row delays no kind by more
+        // than one round.
         later.append(&mut repeated);
         later.append(waiting);
         *waiting = later;
@@ -219,7 +217,7 @@ impl GuardedWrite {
         }
     }
 
-    /// The statement that does this write and no other.
+    /// Returns the statement for this write alone.
     pub(crate) fn statement(&self) -> Statement<'_> {
         let text = match &self.change {
             GuardedChange::Insert(_) => statements::INSERT,
@@ -252,19 +250,19 @@ impl GuardedWrite {
     }
 }
 
-/// The bounds of what may be merged into, which are the same for all.
+/// Binds the limits of merged entities, which are constants.
 pub(crate) fn bounded(query: Statement<'_>) -> Statement<'_> {
     query.bind(MAX_STORED_TEXT).bind(ALL_MEMBERS)
 }
 
-/// Of a row that was written. Where it cannot be read, that it was written stays true.
+/// Returns the version of a written row. If it cannot be read, the outcome is unknown, because the row
+/// was written.
 fn version(row: &PgRow) -> Result<Ticks, Trouble> {
     let version = row.try_get("modified").map_err(broken_row).and_then(ticks);
     version.map_err(|_| Fault::Timeout.into())
 }
 
-/// Whether the server said that the statement failed, so that each of its writes
-/// may be tried by itself.
+/// Whether the server reported that the statement failed, so that its writes may be retried one by one.
 const fn undone(trouble: Trouble) -> bool {
     match trouble {
         Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided | Trouble::Held => true,
@@ -272,7 +270,7 @@ const fn undone(trouble: Trouble) -> bool {
     }
 }
 
-/// Versions identify the rows of an insert, and the rows that an upsert merges into.
+/// Makes the versions unique: they identify the rows of an insert, and those that an upsert merges into.
 fn tell_apart(round: &mut [Job<Writes>]) {
     let mut used = HashSet::with_capacity(round.len());
     for job in round {
@@ -310,14 +308,13 @@ fn statement_for_each(round: &[Job<Writes>]) -> Statement<'_> {
     }
 }
 
-/// What the rows of a statement say about each write of its round, in order.
+/// Returns the outcome of each write of a round, in order, from the rows of the statement.
 fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, Trouble>> {
     let mut versions = vec![Ok(None); round.len()];
     for row in rows {
         match place(round, row) {
             Ok(Some(at)) => versions[at] = version(row).map(Some),
-            // Something was committed, but it is unknown which writes. None of them may be reported
-            // as not done.
+            // Some writes were committed, but it is unknown which. None of them may be reported as not done.
             Ok(None) => return vec![Err(Fault::Timeout.into()); round.len()],
             Err(error) => {
                 broken_row(error);
@@ -328,7 +325,7 @@ fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, 
     versions
 }
 
-/// Which write of the round a row belongs to.
+/// Returns the index of the write that a row belongs to.
 fn place(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Error> {
     Ok(match round.first().map(|job| &job.request.change) {
         Some(GuardedChange::Insert(_)) | None => {

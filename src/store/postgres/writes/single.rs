@@ -1,11 +1,10 @@
-//! One write in as few round trips as it takes.
+//! A single write in as few round trips as possible.
 //!
-//! Writes are optimistic: one statement carries the guard under which
-//! `plan::decide` would say yes, and commits by itself. Where the guard fails,
-//! the row is read and `decide` names the error; where `decide` says yes after
-//! all, the row has changed in between and the write is tried again. The guard
-//! of a merge may also fail because what is stored is large or of other types:
-//! then what `decide` says is written, if the row is still the one that it saw.
+//! Writes are optimistic: one statement carries the guard under which `plan::decide` would allow the write,
+//! and commits by itself. If the guard fails, the row is read and `decide` names the error. If `decide`
+//! allows the write after all, the row has changed in between, and the write is retried. The guard of a
+//! merge also fails if the stored row is large or has other types: then the result of `decide` is written,
+//! provided that the row has not changed since.
 
 use sqlx::Row;
 
@@ -101,7 +100,7 @@ impl One<'_> {
         Some(Merging { properties, annotations, max_members })
     }
 
-    /// The change, provided that what was found is still what is stored.
+    /// Returns the change, guarded by the version that was found.
     fn guarded(&self, table_id: TableId, change: Change<'_>, found: Option<&Stored>) -> GuardedWrite {
         let guard = found.map(|f| f.modified.raw());
         self.guarded_write(
@@ -154,7 +153,7 @@ impl One<'_> {
         let guarded = self.guarded(table_id, change, found.as_ref());
         match lease.row(guarded.statement(), Effect::Undone).await? {
             Some(row) => Ok(Some(self.written(ticks(row.try_get("modified").map_err(broken_row)?)?))),
-            // Inserted by another, or the table went, since the look.
+            // Since the read, another request has inserted the row, or the table was deleted.
             None => Err(Failure::Fault(Fault::Serialization)),
         }
     }
@@ -167,7 +166,7 @@ impl One<'_> {
     }
 }
 
-/// What a change stores; nothing if it deletes.
+/// Returns the properties that a change stores; `None` if it deletes.
 fn stored(change: Change<'_>) -> Option<StoredProperties> {
     match change {
         Change::Put { properties, .. } => Some(properties.into_owned()),

@@ -1,9 +1,9 @@
 //! An entity group transaction: all writes of one partition, or none.
 //!
-//! Locks the rows that exist in key order, decides each write in request order, and writes with at
-//! most one statement a kind, rows again in key order, so that two groups cannot deadlock. A group
-//! of one kind of insert or upsert tries a single statement first, which fails as a whole if a row
-//! that exists is in the way of an insert, or has to be looked at for a merge.
+//! The existing rows are locked in key order, each write is decided in request order, and each kind of
+//! write is one statement, again in key order, so that two groups cannot deadlock. A group of only
+//! inserts, or only upserts, tries a single statement first. This fails as a whole if a row exists
+//! that prevents an insert, or that must be read for a merge.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -28,7 +28,7 @@ use crate::store::postgres::writes::shared::bounded;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
 
-/// No statement does it all.
+/// The group cannot be written by a single statement.
 const GO_ON: ControlFlow<Option<Vec<Written>>> = ControlFlow::Continue(());
 
 /// The writes of one group: one partition, no row twice.
@@ -37,7 +37,7 @@ pub(crate) struct Group<'a> {
     pub now: Ticks,
 }
 
-/// What has been decided, by the statement that does it.
+/// The decided changes, by the statement that makes them.
 #[derive(Default)]
 struct Changes<'a> {
     inserts: Vec<Put<'a>>,
@@ -46,7 +46,7 @@ struct Changes<'a> {
     written: Vec<Written>,
 }
 
-/// A row to be stored.
+/// A row to store.
 struct Put<'a> {
     rk: &'a str,
     modified: Ticks,
@@ -76,7 +76,7 @@ impl Group<'_> {
     async fn attempt(&self, mut lease: Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         match self.at_once(&mut lease, table_id).await {
             Ok(ControlFlow::Break(written)) => return Ok(written),
-            // Which one, or what to make of it, the locked run will say.
+            // The run with locks finds out which row, or how to merge.
             Ok(ControlFlow::Continue(())) | Err(Trouble::Duplicate | Trouble::Undecided) => {}
             Err(trouble) => return Err(self.failure(trouble)),
         }
@@ -89,7 +89,7 @@ impl Group<'_> {
             failed => {
                 lease.roll_back().await;
                 match failed {
-                    // A missing table comes before any operation's failure.
+                    // A missing table takes precedence over the failure of an operation.
                     Err(Failure::Refused(_)) if !exists(&mut lease, table_id).await? => Ok(None),
                     other => other,
                 }
@@ -97,8 +97,7 @@ impl Group<'_> {
         }
     }
 
-    /// Does a group of one kind by one statement, if there is one for it; the inner
-    /// `None` if the table is gone.
+    /// Writes a group of one kind by a single statement, if possible; the inner `None` if the table is gone.
     async fn at_once(
         &self,
         lease: &mut Lease<'_>,
@@ -108,7 +107,7 @@ impl Group<'_> {
         if self.writes.iter().any(|write| write.kind != kind) {
             return Ok(GO_ON);
         }
-        // As if nothing were stored, which makes no difference to what is sent.
+        // Decided as if no row existed, which does not affect what is sent.
         let Ok(changes) = self.decide_all(&[]) else { return Ok(GO_ON) };
         let puts = &changes.inserts;
         let upsert = match kind {
@@ -129,14 +128,13 @@ impl Group<'_> {
         if rows.is_empty() {
             return Ok(ControlFlow::Break(None));
         }
-        // It was committed, so it must not be reported as not done.
+        // The group was committed, so it must not be reported as not done.
         let written = self.versions(&rows).ok_or(Fault::Timeout)?;
         Ok(ControlFlow::Break(Some(written)))
     }
 
-    /// The bounds within which all rows can be merged without a read: annotations that none may
-    /// hold, joined by commas, and the most members of each; `None` if they must be read in any
-    /// case.
+    /// Returns the conditions under which all rows can be merged without a read: annotations that none may
+    /// have, joined by commas, and the maximum number of members; `None` if a read is needed in any case.
     fn bounds(&self) -> Option<(String, i32)> {
         let mut annotations = BTreeSet::new();
         let mut members = i32::MAX;
@@ -147,7 +145,7 @@ impl Group<'_> {
         Some((annotations.into_iter().collect::<Vec<_>>().join(","), members))
     }
 
-    /// The versions that rows say they have, in the order of the writes.
+    /// Returns the versions of the rows, in the order of the writes.
     fn versions(&self, rows: &[PgRow]) -> Option<Vec<Written>> {
         let versions: Result<HashMap<&str, Ticks>, Trouble> = rows.iter().map(named_version).collect();
         let versions = versions.ok()?;
@@ -178,14 +176,14 @@ impl Group<'_> {
             return Ok(Some(changes.written));
         }
         if exists(lease, table_id).await? {
-            // A row appeared after the lock: look again, decide again.
+            // A row was inserted after the others were locked: the transaction is retried.
             return Err(Fault::Serialization.into());
         }
         Ok(None)
     }
 
-    /// The failure of an insert. Which key is too long the database does not say, but
-    /// the longest is.
+    /// Returns the failure of an insert. The database does not report which key is too long, so the longest
+    /// one is named.
     fn failure(&self, trouble: Trouble) -> Failure {
         let stored = self.writes.iter().enumerate().filter(|(_, w)| !matches!(w.kind, WriteKind::Delete(_)));
         let longest = stored.rev().max_by_key(|(_, write)| write.key.row.len());
@@ -195,7 +193,7 @@ impl Group<'_> {
         }
     }
 
-    /// The rows that exist, locked, in key order.
+    /// Locks the existing rows and returns them, in key order.
     async fn lock(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Vec<Stored>> {
         let mut rks: Vec<&str> = self.writes.iter().map(|w| w.key.row.as_str()).collect();
         rks.sort_unstable();
@@ -210,7 +208,7 @@ impl Group<'_> {
         Ok(rows.iter().map(stored).collect::<Result<_, Trouble>>()?)
     }
 
-    /// Decides in request order; `found` is in key order.
+    /// Decides all writes, in request order; `found` is in key order.
     fn decide_all(&self, found: &[Stored]) -> Result<Changes<'_>> {
         let mut changes = Changes::default();
         for (index, write) in self.writes.iter().enumerate() {
@@ -240,12 +238,12 @@ impl Group<'_> {
         let modified: Vec<i64> = puts.iter().map(|put| put.modified.raw()).collect();
         let properties: Vec<JsonText<'_>> =
             puts.iter().map(|put| JsonText(put.properties.as_str())).collect();
-        // Elements of arrays have a length before them, and jsonb has a version.
+        // Each array element is preceded by its length, and jsonb by its version.
         let sent = puts.iter().map(|put| (4 + 8) + (5 + put.properties.as_str().len()));
         self.address(text, table_id, &rks, sent.sum()).bind(modified).bind(properties)
     }
 
-    /// `more`: bytes of what is bound besides.
+    /// `more`: the size of further parameters in bytes.
     fn address<'q>(
         &'q self,
         text: &'static str,

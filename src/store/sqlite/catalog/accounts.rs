@@ -1,4 +1,4 @@
-//! Accounts that were added by command.
+//! The accounts that operators have added.
 
 use rusqlite::{Connection, Row, params};
 
@@ -42,7 +42,7 @@ fn account(row: &Row<'_>) -> Sqlite<StoredAccount> {
     })
 }
 
-/// Says whether the accounts were as the change wants them.
+/// Applies a change; `false` if its condition does not hold.
 pub(crate) fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
     let changed = match change {
         AccountChange::Add(account) => db
@@ -102,7 +102,7 @@ fn limit(db: &Connection, name: &str, requests_per_second: Option<u32>) -> Sqlit
     count_option_change(db)
 }
 
-/// Has servers read limits and service properties again.
+/// Counts a change, so that servers reload limits and service properties.
 pub(crate) fn count_option_change(db: &Connection) -> Sqlite<()> {
     db.prepare_cached(
         "INSERT INTO account_option_changes (id, changes) VALUES (1, 1)

@@ -1,5 +1,4 @@
-//! Stored access policies and service properties: small JSON documents that
-//! this layer does not look into.
+//! Stored access policies and service properties, which are opaque JSON documents to this layer.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -39,8 +38,8 @@ pub(crate) fn read_properties(db: &Connection, account: &str) -> Sqlite<Option<S
         .optional()
 }
 
-/// Replaces those members that are given and keeps the others, as jsonb's
-/// concatenation does in PostgreSQL.
+/// Replaces the given members and keeps the others, as the concatenation of jsonb values does in
+/// PostgreSQL.
 pub(crate) fn merge_properties(db: &Connection, account: &str, members: &str) -> Sqlite<StoreResult<()>> {
     type Members = serde_json::Map<String, serde_json::Value>;
     let old = read_properties(db, account)?.unwrap_or_else(|| "{}".into());

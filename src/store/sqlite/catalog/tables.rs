@@ -14,7 +14,7 @@ use crate::store::{StoreResult, bucket};
 /// SQLite never spreads a table over several buckets.
 pub(crate) const SPREAD: u16 = 1;
 
-/// The bucket that all of a table's entities are in.
+/// Returns the only bucket of a table.
 pub(crate) fn bucket_of(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<i64>> {
     db.prepare_cached("SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2")?
         .query_row(params![account, table.lower()], |row| row.get(0))
@@ -45,7 +45,7 @@ pub(crate) fn create(
     }
     loop {
         let (no, lower, name) = (bucket::new_table_no(), table.lower(), table.as_given());
-        // Nothing inserted: the number is taken, another one will not be.
+        // If nothing was inserted, the number is taken, and another one is tried.
         if insert.execute(params![no, account, lower, name, SPREAD, now.raw()])? == 1 {
             return Ok(Ok(()));
         }
@@ -68,7 +68,7 @@ pub(crate) fn delete(
     Ok(Ok(()))
 }
 
-/// One page of an account's tables.
+/// Reads one page of an account's tables.
 pub(crate) fn list(
     db: &Connection,
     account: &str,
@@ -84,14 +84,14 @@ pub(crate) fn list(
     Ok(Ok(if list.needs_permit { ScanStep::NeedsPermit } else { ScanStep::Done(list.page) }))
 }
 
-/// A page of tables being filled.
+/// A page of tables that is being read.
 struct List {
     page: TablePage,
     walk: ScanCounter,
     needs_permit: bool,
 }
 
-/// Returns whether the page is over.
+/// Reads a span; returns whether the page is complete.
 fn list_span(db: &Connection, account: &str, scan: &TableScan, span: &Span, list: &mut List) -> Sqlite<bool> {
     let mut statement = db.prepare_cached(
         "SELECT name_lower, name, created FROM tables

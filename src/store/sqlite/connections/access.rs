@@ -1,4 +1,4 @@
-//! Why a file or folder cannot be written, in words that say what to do.
+//! Explains why a file or folder cannot be written, and what to do about it.
 
 use std::fs::Metadata;
 use std::io;
@@ -9,8 +9,8 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
-/// Why this process cannot write a database file: its folder is missing, or permissions of the file
-/// or the folder forbid it. SQLite makes files beside the database.
+/// Returns why this process cannot write a database file: its folder is missing, or the permissions of
+/// the file or the folder forbid it. SQLite creates files beside the database.
 pub(crate) fn obstacle(file: &Path) -> Option<String> {
     let file = &absolute(file).ok()?;
     let folder = file.parent()?;
@@ -23,7 +23,7 @@ pub(crate) fn obstacle(file: &Path) -> Option<String> {
     describe("file", file, refused.into())
 }
 
-/// Nothing where neither permissions nor the file system are to blame.
+/// Describes an error; `None` if neither permissions nor the file system are the cause.
 fn describe(kind: &str, path: &Path, error: io::Error) -> Option<String> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let shown = path.display();
@@ -31,7 +31,7 @@ fn describe(kind: &str, path: &Path, error: io::Error) -> Option<String> {
         io::ErrorKind::PermissionDenied => {
             format!("run `chown {user} {shown}`, or start the server as a user who may write there")
         }
-        io::ErrorKind::ReadOnlyFilesystem => "mount a volume there that can be written".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "mount a writable volume there".to_owned(),
         _ => return None,
     };
     let owner = path.metadata().map(owner).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Keeps two servers from one database file.
+//! Prevents two servers from using the same database file.
 
 use std::fs::{File, OpenOptions, TryLockError, canonicalize};
 use std::io;
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf, absolute};
 use crate::store::sqlite::connections::access::obstacle;
 use crate::store::sqlite::connections::options::OpenError;
 
-/// The right to serve a database file, until it is dropped. The system takes it back
-/// when the process ends, however it ends.
+/// The right to serve a database file, until it is dropped. The operating system releases it when the
+/// process ends for whatever reason.
 pub(crate) struct ServerLock {
     _file: File,
 }
 
 impl ServerLock {
-    /// Locks the file beside the database. `None`, with a warning, where the file
-    /// system does not allow that.
+    /// Locks the file beside the database. Returns `None`, with a warning, if the file system does not
+    /// support locks.
     ///
     /// # Errors
-    /// [`OpenError::Served`] where another server has it.
+    /// [`OpenError::Served`] if another server holds the lock.
     pub(crate) fn take(database: &Path) -> Result<Option<Self>, OpenError> {
         let path = beside(database);
         let locked = open(&path).map_err(TryLockError::Error).and_then(|file| {
@@ -38,11 +38,11 @@ impl ServerLock {
     }
 }
 
-/// A database that cannot be written is not served at all.
+/// Warns, unless the database itself cannot be written: then the server does not start anyway.
 fn warn(database: &Path, path: &Path, error: &io::Error) {
     if obstacle(database).is_none() {
         let file = path.display();
-        tracing::warn!(%error, "cannot lock {file}; see to it that no other server has this database");
+        tracing::warn!(%error, "cannot lock {file}; make sure that no other server uses this database");
     }
 }
 
@@ -50,7 +50,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
-/// Beside the file itself, so that links to it share one lock.
+/// Returns the path of the lock file. It follows links, so that they share one lock.
 fn beside(database: &Path) -> PathBuf {
     let real = canonicalize(database).or_else(|_| absolute(database)).unwrap_or_else(|_| database.to_owned());
     let mut name = real.into_os_string();

@@ -1,4 +1,4 @@
-//! How a database is reached: settings, the schema, connections and who uses them.
+//! Connections to a database: settings, the schema, pools, locks and limits.
 
 mod access;
 mod lock;

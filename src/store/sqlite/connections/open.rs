@@ -11,14 +11,13 @@ use crate::store::sqlite::connections::schema::migrate;
 /// How long a statement waits for another process that holds the file.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Page cache of the connection that writes, in KiB: what a commit has changed.
-/// More would cost time: SQLite looks through all of it after a page was split.
+/// Page cache of the writing connection, in KiB: enough for the changes of a commit. SQLite searches all
+/// of it after a page was split, so a larger one would cost time.
 const WRITER_CACHE_KIB: i64 = 4 * 1024;
-/// Page cache of a connection that reads, in KiB: pages of the log and, of the
-/// file, those past the memory map.
+/// Page cache of a reading connection, in KiB. It holds pages of the log, and those of the file that are
+/// not memory-mapped.
 const READER_CACHE_KIB: i64 = 2 * 1024;
-/// How often a start that lost against another one is done again, and the
-/// pause before that.
+/// Maximum attempts of a start that conflicts with another one, and the pause between them.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -46,8 +45,8 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
     }
 }
 
-/// What is wrong with a file often shows only when it is first read, and SQLite does
-/// not say who may not do what.
+/// Adds the cause to an error. A problem with a file often shows only on the first read, and SQLite does
+/// not report missing permissions.
 fn explain(location: &Location, error: OpenError) -> OpenError {
     let obstacle = match location {
         Location::File(path) => access::obstacle(path),
@@ -89,8 +88,8 @@ pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> 
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
     if *location != Location::Memory {
-        // FULL: a commit returns only when the log is on the disk, so an
-        // acknowledged write survives the loss of power.
+        // FULL: a commit returns only when the log is on the disk, so an acknowledged write survives a power
+        // failure.
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
     }

@@ -1,4 +1,4 @@
-//! Where a database is, how it is opened, and why it cannot be.
+//! Where a database is, how it is opened, and why opening it fails.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     File(PathBuf),
-    /// Gone with the process.
+    /// In memory; lost when the process ends.
     Memory,
 }
 
@@ -18,11 +18,11 @@ pub enum OpenError {
     Open(String, rusqlite::Error),
     #[error("cannot open the SQLite database {0}: {1}")]
     Access(String, String),
-    #[error("the SQLite database {0} can only be read: {1}")]
+    #[error("the SQLite database {0} is read-only: {1}")]
     ReadOnly(String, String),
-    #[error("another server has the SQLite database {0}: it holds a lock on {1}; end that server first")]
+    #[error("another server uses the SQLite database {0}: it holds a lock on {1}; stop that server first")]
     Served(String, String),
-    #[error("cannot bring the SQLite database to the current schema: {0}")]
+    #[error("cannot migrate the SQLite database: {0}")]
     Migrate(#[from] rusqlite_migration::Error),
     #[error("SQLite refused a setting: {0}")]
     Configure(#[from] rusqlite::Error),
@@ -31,8 +31,7 @@ pub enum OpenError {
 }
 
 impl Location {
-    /// Reads what follows `sqlite:` in a URL: `//path`, a bare path, or
-    /// `:memory:`.
+    /// Parses the part of a URL after `sqlite:`: `//path`, a bare path, or `:memory:`.
     pub(crate) fn parse(rest: &str) -> Option<Self> {
         match rest.strip_prefix("//").unwrap_or(rest) {
             "" => None,
@@ -42,24 +41,23 @@ impl Location {
     }
 }
 
-/// MiB of a file that SQLite can map at most, as `.cargo/config.toml` has it built;
-/// built in another way, it maps less than it is asked to.
+/// Maximum MiB of a file that SQLite can map if it is built with `.cargo/config.toml`. Other builds map
+/// less than they are asked to.
 pub(crate) const MAX_MAP_MIB: u32 = 1024 * 1024;
 
 /// How a database is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
     pub location: Location,
-    /// How long any single write may wait and take.
+    /// Timeout of a write, including its wait.
     pub timeout: Duration,
-    /// MiB of the file that are read through a memory map, at most
-    /// `MAX_MAP_MIB`; 0 for none. The system may take that memory back at any
-    /// time.
+    /// MiB of the file to read through a memory map, at most `MAX_MAP_MIB`; 0 for none. The operating system
+    /// may reclaim this memory at any time.
     pub map_mib: u32,
 }
 
 impl SqliteOptions {
-    /// A database that is mapped as far as can be; writes may take 25 seconds.
+    /// Returns the defaults: the whole file is mapped, and writes have 25 seconds.
     pub const fn new(location: Location) -> Self {
         Self { location, timeout: Duration::from_secs(25), map_mib: MAX_MAP_MIB }
     }

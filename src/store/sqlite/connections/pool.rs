@@ -1,4 +1,4 @@
-//! Connections for reading.
+//! The pool of connections for reading.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::store::sqlite::connections::transaction::Transaction;
 use crate::store::sqlite::fault::fault;
 use crate::store::{Fault, StoreResult};
 
-/// Idle connections that are kept open.
+/// Maximum idle connections that are kept open.
 const MAX_IDLE: usize = 16;
 
 /// Lends connections for reading. Cheap to clone.
@@ -21,15 +21,15 @@ enum Connections {
     /// Connections to one file; in WAL mode readers and the writer do not
     /// wait for each other.
     File { options: SqliteOptions, idle: Mutex<Vec<Connection>> },
-    /// A database in memory has one connection, which everyone shares.
+    /// The one connection of a database in memory, which everyone shares.
     Memory(SharedConnection),
 }
 
 /// A connection that the writer may have to share with readers.
 pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
 
-/// Locks a connection. A panic of an earlier holder cannot leave it in the
-/// middle of a transaction: [`Transaction`] rolls back on drop.
+/// Locks a connection. After a panic of an earlier holder it is not in a transaction, because
+/// [`Transaction`] rolls back on drop.
 pub(crate) fn lock(connection: &SharedConnection) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -56,7 +56,7 @@ impl Readers {
         })
     }
 
-    /// Runs a read of a single statement, which is a snapshot by itself.
+    /// Runs a read of a single statement, which is one snapshot by itself.
     pub(crate) fn with_statement<T>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<StoreResult<T>>,

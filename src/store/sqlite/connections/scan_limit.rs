@@ -1,5 +1,5 @@
-//! Scans are walks that pass over many rows. A few run at a time, and others wait in
-//! a queue with a limit, so that everything else has processors left.
+//! Limits scans: walks that pass over many rows. A few run at a time and others wait in a bounded queue,
+//! so that other requests have processors left.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use tokio::time::timeout;
 
 use crate::store::{Fault, StoreResult};
 
-/// Scans that wait for a permit.
+/// Maximum scans that wait for a permit.
 const MAX_WAITING: usize = 64;
-/// Rows that do not match, and their bytes, past which a walk is a scan.
+/// A walk that has passed over more rows or bytes than this is a scan.
 const SHORT_ROWS: usize = 256;
 const SHORT_BYTES: usize = 1024 * 1024;
-/// Rows between two looks at the clock, where they are quick.
+/// The clock is checked once in this many rows, unless rows are slow.
 const CLOCK_EVERY: usize = 64;
-/// Time from one look at the clock to the next, from which on rows are slow.
+/// If more time than this passes between two checks of the clock, rows are slow.
 const SLOW_ROWS: Duration = Duration::from_millis(20);
 
 /// Permits for scans. Cheap to clone.
@@ -28,18 +28,18 @@ pub(crate) struct ScanLimit {
     queue: Arc<Semaphore>,
     /// A permit for each scan that runs.
     running: Arc<Semaphore>,
-    /// How long a scan may keep its connection.
+    /// The maximum time of a scan on its connection.
     longest: Duration,
 }
 
-/// The right to scan, until it is dropped.
+/// The permission to scan, until it is dropped.
 pub(crate) struct ScanPermit {
     _queued: OwnedSemaphorePermit,
     _running: OwnedSemaphorePermit,
 }
 
 impl ScanLimit {
-    /// A permit for every other processor.
+    /// Allows one scan for every two processors.
     pub(crate) fn new(longest: Duration) -> Self {
         let permits = (available_parallelism().map_or(1, NonZero::get) / 2).max(1);
         Self {
@@ -49,9 +49,9 @@ impl ScanLimit {
         }
     }
 
-    /// A permit, if one is free and nobody waits.
+    /// Returns a permit, if one is free and nobody waits.
     fn free(&self) -> Option<ScanPermit> {
-        // This one first: who gets none must not stand in the queue meanwhile.
+        // Taken first: without it, this caller must not be in the queue even briefly.
         let permit = Arc::clone(&self.running).try_acquire_owned().ok()?;
         let queued = Arc::clone(&self.queue).try_acquire_owned().ok()?;
         Some(ScanPermit { _queued: queued, _running: permit })
@@ -61,15 +61,15 @@ impl ScanLimit {
     ///
     /// # Errors
     /// [`Fault::NotBegun`] if the queue is full, or no permit becomes free in time.
-    pub(crate) async fn wait(&self, patience: Duration) -> StoreResult<ScanPermit> {
+    pub(crate) async fn wait(&self, limit: Duration) -> StoreResult<ScanPermit> {
         let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| Fault::NotBegun)?;
-        match timeout(patience, Arc::clone(&self.running).acquire_owned()).await {
+        match timeout(limit, Arc::clone(&self.running).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(ScanPermit { _queued: queued, _running: permit }),
             _ => Err(Fault::NotBegun.into()),
         }
     }
 
-    /// A walk that may take this long, in a permit or none yet.
+    /// Starts a walk that may take this long, with or without a permit.
     pub(crate) fn walk(&self, time: Duration, permit: Option<ScanPermit>) -> ScanCounter {
         ScanCounter {
             limit: self.clone(),
@@ -85,7 +85,7 @@ impl ScanLimit {
     }
 }
 
-/// How a walk came to its end.
+/// How a walk ended.
 #[derive(Debug)]
 pub(crate) enum ScanStep<T> {
     Done(T),
@@ -93,24 +93,24 @@ pub(crate) enum ScanStep<T> {
     NeedsPermit,
 }
 
-/// Counts what a walk looks at.
+/// Counts the rows of a walk, and checks its time.
 pub(crate) struct ScanCounter {
     limit: ScanLimit,
     permit: Option<ScanPermit>,
     time: Duration,
     started: Instant,
-    /// When the clock was looked at, from the start.
+    /// When the clock was last checked, relative to the start.
     last_look: Duration,
-    /// Rows from one look at the clock to the next; 0 before the first row.
+    /// The clock is checked once in this many rows; 0 before the first row.
     clock_every: usize,
-    /// Rows until the next.
+    /// Rows until the next check.
     rows_to_look: usize,
     passed_rows: usize,
     passed_bytes: usize,
 }
 
 impl ScanCounter {
-    /// Counts a row; false if the time is over and the row is left to the next page.
+    /// Counts a row; `false` if the time is up, and the row belongs to the next page.
     pub(crate) fn row(&mut self) -> bool {
         if self.rows_to_look > 0 {
             self.rows_to_look -= 1;
@@ -118,8 +118,8 @@ impl ScanCounter {
         }
         let elapsed = self.started.elapsed();
         let is_slow = elapsed.saturating_sub(self.last_look) >= SLOW_ROWS;
-        // However short its time, a page gets on by the rows between two looks, or by one
-        // that is slow.
+        // However short its time, each page makes progress: by the rows between two checks, or by one slow
+        // row.
         let has_advanced = self.clock_every == CLOCK_EVERY || is_slow && self.clock_every > 0;
         if has_advanced && elapsed >= self.time() {
             return false;
@@ -139,7 +139,7 @@ impl ScanCounter {
         self.permit.is_some()
     }
 
-    /// Passes over a row that does not match; false if the walk needs a permit.
+    /// Passes over a row that does not match; `false` if the walk needs a permit.
     pub(crate) fn pass(&mut self, bytes: usize) -> bool {
         self.passed_rows += 1;
         self.passed_bytes = self.passed_bytes.saturating_add(bytes);

@@ -1,11 +1,11 @@
-//! The schema and its migrations, which travel inside the program.
+//! The schema and its migrations, which are compiled into the program.
 
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations};
 
 use crate::store::sqlite::connections::options::OpenError;
 
-/// The schema, a step a version.
+/// The migrations, one for each schema version.
 const STEPS: &[M<'_>] = &[
     M::up(include_str!("../../../../migrations/sqlite/0001_tables_and_entities.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0002_service_properties.sql")),
@@ -16,7 +16,7 @@ const STEPS: &[M<'_>] = &[
 /// The schema version that introduced accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;
 
-/// The version that this program brings the schema to.
+/// The schema version of this program.
 pub(crate) fn known() -> i64 {
     i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
 }

@@ -2,19 +2,17 @@
 
 use rusqlite::Connection;
 
-/// A transaction that is rolled back unless it is committed. Unlike rusqlite's own, it
-/// prepares its statements once for each connection: a point read takes little longer
-/// than parsing them.
+/// A transaction that is rolled back unless it is committed. Unlike rusqlite's own, it prepares BEGIN and
+/// COMMIT once for each connection: parsing them takes nearly as long as a point read.
 pub(crate) struct Transaction<'c>(&'c Connection);
 
 impl<'c> Transaction<'c> {
-    /// One that only reads: it sees one state of the database from its first read to
-    /// its end.
+    /// Begins a transaction for reads, which all see one snapshot.
     pub(crate) fn of_reads(db: &'c Connection) -> rusqlite::Result<Self> {
         Self::begin(db, "BEGIN")
     }
 
-    /// One that writes, and keeps all others from writing.
+    /// Begins a transaction for writes, with the only write lock.
     pub(crate) fn of_writes(db: &'c Connection) -> rusqlite::Result<Self> {
         Self::begin(db, "BEGIN IMMEDIATE")
     }
@@ -31,7 +29,7 @@ impl<'c> Transaction<'c> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        // Ended by the commit, or by SQLite itself, as it does where the disk is full.
+        // It was ended by a commit or by SQLite itself, as when the disk is full.
         if self.0.is_autocommit() {
             return;
         }

@@ -1,5 +1,4 @@
-//! Pages of entities. SQLite runs in our process, so predicates
-//! are evaluated in Rust on rows as they come.
+//! Pages of entities. SQLite runs in this process, so predicates are evaluated in Rust, row by row.
 
 use rusqlite::{Connection, Row};
 
@@ -14,7 +13,7 @@ use crate::store::sqlite::reads::ranges::ranges;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{Collect, StoreResult};
 
-/// One page of a query.
+/// Reads one page of a query.
 pub(crate) fn entities(
     db: &Connection,
     account: &str,
@@ -40,7 +39,7 @@ pub(crate) fn entities(
     })
 }
 
-/// A page being filled.
+/// A page that is being read.
 struct ScannedPage<'a> {
     scan: &'a Scan,
     residual: Option<Prepared<'a>>,
@@ -59,7 +58,7 @@ impl<'a> ScannedPage<'a> {
         Self { scan, residual, into, end, bytes: 0, walk, needs_permit: false, failure: None }
     }
 
-    /// Takes rows until a limit is reached; returns whether the page is over.
+    /// Adds rows until a limit is reached; returns whether the page is complete.
     fn take(&mut self, mut rows: rusqlite::Rows<'_>) -> Sqlite<bool> {
         while let Some(row) = rows.next()? {
             if !self.walk.row() {
@@ -80,7 +79,7 @@ impl<'a> ScannedPage<'a> {
                     return Ok(true);
                 }
             }
-            let seen = glimpse(row)?;
+            let seen = borrowed(row)?;
             if self.is_full_for(seen) {
                 self.end.next = Some(key(row)?);
                 return Ok(true);
@@ -95,12 +94,11 @@ impl<'a> ScannedPage<'a> {
         kept >= self.scan.rows || (kept > 0 && self.bytes + entity.weight() > self.scan.bytes)
     }
 
-    /// Most filters look at properties alone, and then nothing else is read of rows
-    /// that do not match.
+    /// Whether a row matches. If the filter uses only properties, nothing else is read of rows that do not.
     fn matches(&self, row: &Row<'_>) -> Sqlite<Result<bool, Error>> {
         let Some(residual) = &self.residual else { return Ok(Ok(true)) };
         Ok(match residual.matches_properties(row.get_ref(PROPERTIES)?.as_bytes()?) {
-            Ok(None) => residual.matches(glimpse(row)?),
+            Ok(None) => residual.matches(borrowed(row)?),
             Ok(Some(matches)) => Ok(matches),
             Err(error) => Err(error),
         })
@@ -122,8 +120,8 @@ const ROW: usize = 1;
 const MODIFIED: usize = 2;
 const PROPERTIES: usize = 3;
 
-/// A row as SQLite shows it.
-fn glimpse<'a>(row: &'a Row<'_>) -> Sqlite<BorrowedEntity<'a>> {
+/// Returns a row as a borrowed entity.
+fn borrowed<'a>(row: &'a Row<'_>) -> Sqlite<BorrowedEntity<'a>> {
     Ok(BorrowedEntity {
         partition: row.get_ref(PARTITION)?.as_str()?,
         row: row.get_ref(ROW)?.as_str()?,

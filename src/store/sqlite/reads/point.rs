@@ -8,8 +8,8 @@ use crate::model::{Key, Stored, TableName};
 use crate::store::StoreResult;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 
-/// One statement, so that it needs no transaction to see one state: a bucket is
-/// its table's number times 2^16 ([`crate::store::bucket`]) where nothing is spread.
+/// Reads an entity by a single statement, which needs no transaction to see one state. With a spread of 1,
+/// the bucket is the table number times 2^16 ([`crate::store::bucket`]).
 pub(crate) fn get(
     db: &Connection,
     account: &str,

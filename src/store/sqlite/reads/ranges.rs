@@ -1,22 +1,21 @@
-//! Spans as ranges of one column. Where a bound is a pair of columns, SQLite
-//! finds its place in the index and still compares the pair with every row.
+//! Converts spans to ranges of one column. If a bound is a pair of columns, SQLite finds its position in the
+//! index, but still compares the pair with every row.
 
 use rusqlite::{Rows, Statement};
 
 use crate::plan::Span;
 use crate::plan::span::first_whole_partition;
 
-/// Keys that one statement walks.
+/// The keys of one statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Range<'a> {
-    /// Rows of one partition, from one on and below another.
+    /// Rows of one partition, from a row key on, below another.
     Rows { partition: &'a str, from: &'a str, below: Option<&'a str> },
-    /// Whole partitions, from one on and below another.
+    /// Whole partitions, from a partition key on, below another.
     Partitions { from: String, below: Option<&'a str> },
 }
 
-/// A statement for the entities of a bucket (?1) within other bounds, in the order
-/// of their keys.
+/// A statement that reads the entities of a bucket (?1) within further bounds, in key order.
 macro_rules! entities_where {
     ($bounds:literal) => {
         concat!(
@@ -28,7 +27,7 @@ macro_rules! entities_where {
 }
 
 impl Range<'_> {
-    /// The statement that walks it.
+    /// Returns the statement that reads it.
     pub(crate) const fn statement(&self) -> &'static str {
         match self {
             Range::Rows { below: None, .. } => entities_where!("pk = ?2 AND rk >= ?3"),
@@ -38,7 +37,7 @@ impl Range<'_> {
         }
     }
 
-    /// Runs the statement, which has been prepared, for a bucket.
+    /// Runs the prepared statement for a bucket.
     pub(crate) fn walk<'s>(
         &self,
         statement: &'s mut Statement<'_>,
@@ -51,7 +50,7 @@ impl Range<'_> {
         Ok(statement.raw_query())
     }
 
-    /// Parameters of the statement after the bucket.
+    /// Returns the parameters after the bucket.
     fn bounds(&self) -> impl Iterator<Item = &str> {
         let bounds = match self {
             Range::Rows { partition, from, below } => [Some(*partition), Some(*from), *below],
@@ -61,7 +60,7 @@ impl Range<'_> {
     }
 }
 
-/// The ranges that make up a span, ascending.
+/// Returns the ranges that make up a span, in ascending order.
 pub(crate) fn ranges(span: &Span) -> Vec<Range<'_>> {
     if span.is_empty() {
         return Vec::new();

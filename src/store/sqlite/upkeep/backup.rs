@@ -1,4 +1,4 @@
-//! A copy of a database file while others read and write it.
+//! Copies a database file while others read and write it.
 
 use std::fs::{self, File, OpenOptions, hard_link};
 use std::io;
@@ -11,19 +11,19 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::store::sqlite::connections::open::BUSY_TIMEOUT;
 
-/// SQLite's instructions between two looks at whether to stop.
+/// SQLite checks whether to stop once in this many of its instructions.
 const STOP_EVERY: i32 = 10_000;
 
-/// Why there is no copy.
+/// Why a backup failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BackupError {
-    #[error("{0} exists already; a backup replaces no file")]
+    #[error("{0} exists already; a backup does not replace a file")]
     Exists(String),
     #[error("cannot write {0}: {1}")]
     File(String, io::Error),
     #[error("cannot read the SQLite database {0}: {1}")]
     Source(String, rusqlite::Error),
-    #[error("{0} is no database of Rowhouse: migrate it first")]
+    #[error("{0} is not a Rowhouse database: run `rowhouse migrate` first")]
     Foreign(String),
     #[error("cannot copy the SQLite database: {0}")]
     Copy(rusqlite::Error),
@@ -35,7 +35,7 @@ pub(crate) enum BackupError {
     Stopped,
 }
 
-/// What a copy holds.
+/// The contents of a backup.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Copied {
     pub bytes: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Copied {
     pub entities: i64,
 }
 
-/// A copy to be made.
+/// A backup to make.
 pub(crate) struct Backup {
     source: PathBuf,
     file: PathBuf,
@@ -56,16 +56,16 @@ struct Partial(PathBuf);
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It is not there any more once the copy has its name.
+        // A complete copy has been renamed, so this fails.
         let _ = fs::remove_file(&self.0);
     }
 }
 
 impl Backup {
-    /// Makes an empty file beside `file`, with the permissions of the source.
+    /// Creates an empty file beside `file`, with the permissions of the source.
     ///
     /// # Errors
-    /// [`BackupError::Exists`], and what the system says about the folder.
+    /// [`BackupError::Exists`], and errors of the folder.
     pub(crate) fn new(source: &Path, file: &Path) -> Result<Self, BackupError> {
         let failed = |error| BackupError::File(file.display().to_string(), error);
         if fs::symlink_metadata(file).is_ok() {
@@ -90,10 +90,10 @@ impl Backup {
         Arc::clone(&self.stop)
     }
 
-    /// Copies, checks the copy, has it on the disk and gives it its name.
+    /// Copies, checks the copy, syncs it to the disk and gives it its name.
     ///
     /// # Errors
-    /// [`BackupError`]; nothing is left then.
+    /// [`BackupError`]; then no file is left.
     pub(crate) fn run(self) -> Result<Copied, BackupError> {
         self.copy()?;
         let copied = self.check()?;
@@ -116,7 +116,7 @@ impl Backup {
     /// One snapshot: writes continue, and later commits are not in it.
     fn copy(&self) -> Result<(), BackupError> {
         let source = |error| BackupError::Source(self.source.display().to_string(), error);
-        // Read-only connections cannot bring a log up to date that a crash has left.
+        // A read-only connection cannot recover the log that a crash has left.
         let db = self.open(&self.source, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(source)?;
         if version(&db).map_err(source)? == 0 {
             return Err(BackupError::Foreign(self.source.display().to_string()));
@@ -164,7 +164,7 @@ fn stopped_or(error: rusqlite::Error, other: fn(rusqlite::Error) -> BackupError)
     }
 }
 
-/// Some file systems have no hard links, and others cannot rename like this.
+/// Tries both ways: some file systems have no hard links, others no such rename.
 fn name_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     match hard_link(from, to) {
         Ok(()) => fs::remove_file(from),

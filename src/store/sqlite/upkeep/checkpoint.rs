@@ -1,8 +1,8 @@
 //! Checkpoints: copies the write-ahead log (WAL) into the database file, beside the thread that
 //! writes.
 //!
-//! SQLite by itself checkpoints in the commit that finds the log long, and every write waits. Here
-//! a thread of its own does nearly all of it while commits continue. Only the last part, which
+//! By default, SQLite checkpoints in the commit that finds the log too long, and every write waits.
+//! Here a separate thread does nearly all of it while commits continue. Only the last part, which
 //! restarts the log, runs between two commits.
 
 mod assistant;
@@ -21,7 +21,7 @@ use crate::store::sqlite::connections::open;
 use crate::store::sqlite::connections::options::{Location, OpenError, SqliteOptions};
 use crate::store::sqlite::fault::fault;
 
-/// When what is done, in pages of the log.
+/// The thresholds of checkpoints, in pages of the log.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     /// Pages of one checkpoint step. A page that was written several times since the last step is
@@ -29,41 +29,42 @@ struct Pace {
     step: i32,
     /// Pages of the log at which it is restarted.
     limit: i32,
-    /// Pages that may be left for the part between two commits.
+    /// Maximum pages that are left for the part between two commits.
     rest: i32,
     /// Pages of the log at which commits wait for the checkpoint thread. If that gets no processor
     /// time, the log must not grow for ever.
     most: i32,
 }
 
-/// 32, 128, 1 and 512 MiB. A restart of the log makes all clients wait until the file is synced, 20
-/// to 30 ms on one disk. That is rare enough to affect fewer than one request in a hundred. A
-/// larger log would cost disk space and a longer recovery.
+/// 32, 128, 1 and 512 MiB. When the log is restarted, all clients wait until the file is synced, 20 to
+/// 30 ms on one disk. That is rare enough to affect fewer than one request in a hundred. A larger
+/// log would cost disk space and a longer recovery.
 const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128 * 1024 };
-/// The longest that commits stay in the log alone while others follow. What is in
-/// the file is read through the memory map, which is quicker.
+/// Under load, a checkpoint begins this long after the last one. Reads of checkpointed pages use the
+/// memory map, which is faster.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long the last commits do, when no others follow.
+/// A checkpoint begins after this time without commits.
 pub(crate) const QUIET: Duration = Duration::from_millis(250);
-/// How long a commit waits for the checkpoint thread, and shutdown for other users of the file.
+/// Timeout of a commit's wait for the checkpoint thread, and of shutdown's wait for other users of the
+/// file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-/// Steps that may be taken to come down to the rest.
+/// Maximum steps to get the log below `rest`.
 const LAST_STEPS: u8 = 4;
 
 thread_local! {
-    /// Pages in the log after the last commit of this thread; 0 if that has changed nothing.
+    /// Pages in the log after the last commit of this thread; 0 if it changed nothing.
     static LOGGED: Cell<i32> = const { Cell::new(0) };
 }
 
-/// What the thread that writes knows of the log.
+/// The writer thread's state of the log.
 pub(crate) struct Checkpoints {
     assistant: Option<Assistant>,
     pace: Pace,
     /// Pages in the log after the last commit.
     logged: i32,
-    /// Pages that the thread has checkpointed, or is about to.
+    /// Pages that the checkpoint thread has copied, or is copying.
     carried: i32,
-    /// Pages from which on the log shall begin anew.
+    /// Pages at which the log is restarted.
     limit: i32,
     /// Steps since the log has reached its limit.
     last_steps: u8,
@@ -72,10 +73,10 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Takes checkpoints over from SQLite, for commits of `writer`.
+    /// Takes over checkpoints from SQLite, for the commits of `writer`.
     ///
     /// # Errors
-    /// What SQLite says about one more connection, or the system about one more thread.
+    /// If a connection cannot be opened, or a thread not started.
     pub(crate) fn start(options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
         Self::with_pace(PACE, options, writer)
     }
@@ -103,14 +104,14 @@ impl Checkpoints {
         })
     }
 
-    /// To be called after each commit of the thread that writes.
+    /// Must be called after each commit of the writer thread.
     pub(crate) fn committed(&mut self, writer: &Connection) {
         let Some(assistant) = &mut self.assistant else { return };
         let logged = LOGGED.take();
         if logged == 0 {
             return;
         }
-        // Every commit makes the log longer, unless it restarted the log.
+        // Every commit makes the log longer, unless the log was restarted.
         if logged <= self.logged {
             (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
         }
@@ -127,23 +128,23 @@ impl Checkpoints {
                 self.wake();
             }
         } else if left > self.pace.rest && self.last_steps < LAST_STEPS {
-            // Each of these steps is shorter than the one before it.
+            // Each of these steps is shorter than the one before.
             self.last_steps += 1;
             self.wake();
         } else {
-            // A reader of an older state may keep this from being all. Then it is
-            // tried again when the log has grown by as much.
+            // A reader of an older state may prevent a complete checkpoint. It is then retried after the log has
+            // grown by as much again.
             carry_over(writer);
             (self.carried, self.limit, self.last_steps) = (logged, logged + self.pace.limit, 0);
         }
     }
 
-    /// Whether [`Checkpoints::quiet`] wants to be called after a while without commits.
+    /// Whether [`Checkpoints::quiet`] must be called after a while without commits.
     pub(crate) const fn has_rest(&self) -> bool {
         self.assistant.is_some() && self.carried < self.logged
     }
 
-    /// To be called when no commit has come for [`QUIET`].
+    /// Must be called after [`QUIET`] without commits.
     pub(crate) fn quiet(&mut self) {
         if self.assistant.as_mut().is_some_and(|assistant| !assistant.is_busy()) {
             self.wake();
@@ -159,15 +160,15 @@ impl Checkpoints {
     }
 }
 
-/// Checkpoints everything and truncates the log, unless another user of the file takes longer than
-/// a second.
+/// Checkpoints everything and truncates the log, unless another user keeps the file busy for more
+/// than a second.
 pub(crate) fn carry_over_all(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(LOCK_TIMEOUT)?;
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Checkpoints what no older reader needs (passive), without waiting. The rest stays in the log,
-/// where it is as safe.
+/// Checkpoints without waiting (passive), as far as no reader needs older pages. The rest stays in the
+/// log, where it is just as safe.
 fn carry_over(db: &Connection) {
     if let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
         fault(&error);

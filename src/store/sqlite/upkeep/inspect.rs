@@ -8,8 +8,7 @@ use crate::store::sqlite::connections::open::BUSY_TIMEOUT;
 use crate::store::sqlite::connections::options::{Location, OpenError, shown};
 use crate::store::sqlite::connections::schema;
 
-/// Looks at a database without changing it. A file that is not there is one that
-/// the first start makes.
+/// Inspects a database without changing it. A missing file is not an error: the first start creates it.
 pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     let mut found = Inspection {
         product: format!("SQLite {}", rusqlite::version()),
@@ -37,7 +36,7 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     db.busy_timeout(BUSY_TIMEOUT)?;
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(open)?;
     found.schema = (version > 0).then_some(version);
-    // Takes the lock of a writer, and writes nothing.
+    // This takes the write lock, but writes nothing.
     if let Err(error) = db.execute_batch("BEGIN IMMEDIATE; ROLLBACK") {
         found.missing.push(format!("writing to {}: {error}", path.display()));
     }

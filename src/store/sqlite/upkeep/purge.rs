@@ -6,17 +6,17 @@ use crate::store::bucket;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::Sqlite;
 
-/// Rows that one purge step removes at most: few, since writes wait for it, but not
-/// fewer, since every commit costs those who read their caches.
+/// Maximum rows that one step removes. Few, because writes wait for it; but not fewer, because each commit
+/// invalidates the caches of readers.
 const PURGE_ROWS: i64 = 500;
 
-/// How many deleted tables are not purged to the end.
+/// Returns how many deleted tables are not completely purged.
 pub(crate) fn backlog(db: &Connection) -> Sqlite<u64> {
     let count = db.prepare_cached("SELECT count(*) FROM doomed")?.query_row([], |row| row.get(0));
     count.map(i64::cast_unsigned)
 }
 
-/// Removes some entities of one deleted table; returns whether more is left.
+/// Removes some entities of one deleted table; returns whether more are left.
 pub(crate) fn purge(db: &Connection) -> Sqlite<bool> {
     let doomed: Option<i64> = db
         .prepare_cached("SELECT table_no FROM doomed ORDER BY due LIMIT 1")?

@@ -1,5 +1,5 @@
-//! Snapshots, in temporary tables of the connection that writes: they are in a
-//! file of their own, and gone with the connection.
+//! Snapshots, in temporary tables of the writing connection: they are in a separate file, and end with
+//! the connection.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -19,13 +19,16 @@ CREATE TEMP TABLE IF NOT EXISTS snapshot_entities (
     snapshot TEXT NOT NULL, bucket INTEGER NOT NULL, pk TEXT NOT NULL, rk TEXT NOT NULL,
     modified INTEGER NOT NULL, properties TEXT NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS temp.snapshot_entities_by_bucket ON snapshot_entities (snapshot, bucket);
+CREATE TEMP TABLE IF NOT EXISTS snapshot_expiry (
+    snapshot TEXT NOT NULL, table_no INTEGER NOT NULL, property TEXT, delay INTEGER NOT NULL,
+    pause INTEGER NOT NULL, made INTEGER NOT NULL, PRIMARY KEY (snapshot, table_no)) STRICT;
 CREATE TEMP TABLE IF NOT EXISTS snapshot_properties (
     snapshot TEXT NOT NULL, account TEXT NOT NULL, properties TEXT NOT NULL,
     PRIMARY KEY (snapshot, account)) STRICT;
 ";
 
 /// ?1 the snapshot, ?2 its account or null.
-const TAKE: [&str; 3] = [
+const TAKE: [&str; 4] = [
     "INSERT INTO temp.snapshot_tables (snapshot, table_no, account, name_lower, name, policies, created)
      SELECT ?1, table_no, account, name_lower, name, policies, created FROM main.tables
      WHERE account = coalesce(?2, account)",
@@ -33,14 +36,19 @@ const TAKE: [&str; 3] = [
      SELECT ?1, e.bucket, e.pk, e.rk, e.modified, e.properties
      FROM main.tables AS t JOIN main.entities AS e ON e.bucket = t.table_no << 16
      WHERE t.account = coalesce(?2, t.account)",
+    "INSERT INTO temp.snapshot_expiry (snapshot, table_no, property, delay, pause, made)
+     SELECT ?1, x.table_no, x.property, x.delay, x.pause, x.made
+     FROM main.tables AS t JOIN main.expiry AS x ON x.table_no = t.table_no
+     WHERE t.account = coalesce(?2, t.account)",
     "INSERT INTO temp.snapshot_properties (snapshot, account, properties)
      SELECT ?1, account, properties FROM main.service_properties WHERE account = coalesce(?2, account)",
 ];
 
 /// ?1 the snapshot.
-const DROP: [&str; 3] = [
+const DROP: [&str; 4] = [
     "DELETE FROM temp.snapshot_tables WHERE snapshot = ?1",
     "DELETE FROM temp.snapshot_entities WHERE snapshot = ?1",
+    "DELETE FROM temp.snapshot_expiry WHERE snapshot = ?1",
     "DELETE FROM temp.snapshot_properties WHERE snapshot = ?1",
 ];
 
@@ -113,6 +121,13 @@ fn restore_table(db: &Connection, snapshot: &str, old: i64) -> Sqlite<()> {
          FROM temp.snapshot_entities WHERE snapshot = ?1 AND bucket = ?2",
     )?
     .execute(params![snapshot, bucket(old, SPREAD, ""), bucket(new, SPREAD, "")])?;
+    // Passes over the tables begin anew.
+    db.prepare_cached(
+        "INSERT INTO main.expiry (table_no, property, delay, pause, made, due, expired)
+         SELECT ?3, property, delay, pause, made, made, 0
+         FROM temp.snapshot_expiry WHERE snapshot = ?1 AND table_no = ?2",
+    )?
+    .execute(params![snapshot, old, new])?;
     Ok(())
 }
 

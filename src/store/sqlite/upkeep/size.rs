@@ -1,4 +1,4 @@
-//! What operators ask: whether the database answers, and how large tables are.
+//! Queries of operators: whether the database answers, and how large tables are.
 
 use rusqlite::{Connection, params};
 
@@ -8,7 +8,7 @@ use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::Sqlite;
 use crate::store::{StoreResult, TableSize};
 
-/// Reads something, to see whether reads work.
+/// Checks whether reads work.
 pub(crate) fn probe(db: &Connection) -> Sqlite<()> {
     db.prepare_cached("SELECT count(*) FROM (SELECT 1 FROM tables LIMIT 1)")?.query_row([], |_| Ok(()))
 }
@@ -21,7 +21,7 @@ pub(crate) fn size(
     most: u32,
 ) -> Sqlite<StoreResult<TableSize>> {
     let Some(bucket) = bucket_of(db, account, table)? else { return Ok(Err(Code::TableNotFound.into())) };
-    // One row more than may be counted shows whether there are more.
+    // One row beyond the maximum shows whether there are more.
     let mut size = db.prepare_cached(
         "SELECT count(*), coalesce(sum(length(CAST(pk AS BLOB)) + length(CAST(rk AS BLOB))
                                      + length(CAST(properties AS BLOB))), 0)

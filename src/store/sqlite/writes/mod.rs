@@ -1,4 +1,4 @@
-//! Writing entities: the thread that writes, and what it does for a request.
+//! Writing entities: the writer thread, and the writes of a request.
 
 pub(crate) mod load;
 pub(crate) mod thread;

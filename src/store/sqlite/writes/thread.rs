@@ -1,5 +1,5 @@
-//! The one thread that writes. It commits everything that is waiting in one
-//! transaction: one sync of the disk for many requests.
+//! The writer thread. Its group commit puts everything that waits into one transaction: one sync of the
+//! disk for many requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,9 +17,9 @@ use crate::store::sqlite::fault::fault;
 use crate::store::sqlite::upkeep::checkpoint::{Checkpoints, QUIET};
 use crate::store::{Failure, Fault, StoreResult};
 
-/// Writes that may wait; more are refused as busy.
+/// Maximum writes that wait; further ones are refused as busy.
 const QUEUE: usize = 8192;
-/// Writes that share a commit at most.
+/// Maximum writes of a group commit.
 const GROUP: usize = 256;
 
 /// Hands writes to the writer thread, which ends when the last handle is gone.
@@ -28,12 +28,12 @@ pub(crate) struct Writer {
     timeout: Duration,
 }
 
-/// A write and the channel for its answer. It is atomic, and can be run again after a roll-back. It
-/// is dropped once its requester has gone away: a write must not be done after its client was told
-/// that it timed out, nor keep the client's data in memory.
+/// A write and the channel for its answer. It is atomic, and can be run again after a rollback. It is
+/// dropped once its requester has gone away: a write must not be done after its client was told that it
+/// timed out, nor keep the client's data in memory.
 trait WriteJob: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;
-    /// Answers with what the last run found, or with why it is not durable.
+    /// Answers with the result of the last run, or with why it is not durable.
     fn answer(self: Box<Self>, durable: Result<(), Failure>);
 }
 
@@ -71,7 +71,7 @@ where
             (Ok(()), Some(outcome)) => outcome,
             (Ok(()), None) => Err(Fault::Other.into()),
         };
-        // A requester that has gone away is no concern of ours.
+        // It does not matter whether the requester is still waiting.
         let _ = self.reply.send(outcome);
     }
 }
@@ -87,8 +87,8 @@ impl Writer {
         Ok(Self { queue, timeout: options.timeout })
     }
 
-    /// Runs a write and returns once it is durable. `work` may be run again
-    /// after a roll-back, and must write nothing when it refuses.
+    /// Runs a write and returns once it is durable. `work` may be run again after a rollback, and must write
+    /// nothing if it refuses.
     pub(crate) async fn submit<T: Send + 'static>(
         &self,
         run: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
@@ -99,7 +99,7 @@ impl Writer {
         self.queue.try_send(job).map_err(|_| Fault::NotBegun)?;
         match tokio::time::timeout(self.timeout, answer).await {
             Ok(Ok(outcome @ (Ok(_) | Err(Failure::Refused(_))))) => outcome,
-            // Too late, or without the lock that every transaction takes first.
+            // It timed out in the queue, or before it got the write lock.
             _ if withdraw(&work) => Err(Fault::NotBegun.into()),
             Ok(Ok(failed)) => failed,
             Ok(Err(_)) | Err(_) => Err(Fault::Timeout.into()),
@@ -109,7 +109,7 @@ impl Writer {
 
 /// Cancels a write that has not begun; `false` if it has.
 fn withdraw<W>(work: &Mutex<Option<Work<W>>>) -> bool {
-    // The holder of the lock is about to begin it, or has.
+    // The holder of the lock runs the write, or is about to.
     let Ok(mut work) = work.try_lock() else { return false };
     let waits = work.as_ref().is_some_and(|work| !work.begun);
     if waits {
@@ -124,16 +124,15 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
         group.extend(waiting.try_iter().take(GROUP - 1));
         METRICS.sqlite_rounds.add(group.len() as u64);
         let db = lock(connection);
-        // The requesters of the group learn that the outcome is unknown; those after them
-        // need the thread.
+        // The requesters of the group learn that the outcome is unknown; later ones need the thread.
         if catch_unwind(AssertUnwindSafe(|| commit(&db, group))).is_err() {
-            tracing::error!("a group of writes came to a panic");
+            tracing::error!("a group of writes panicked");
         }
         checkpoints.committed(&db);
     }
 }
 
-/// The next write; `None` when all senders are gone.
+/// Returns the next write; `None` when all senders are dropped.
 fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
     while checkpoints.has_rest() {
         match waiting.recv_timeout(QUIET) {
@@ -144,8 +143,8 @@ fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) ->
     waiting.recv().ok()
 }
 
-/// Commits a group; if that fails, each of its jobs alone, so that one bad row
-/// fails only its own request.
+/// Commits a group. If that fails, each of its jobs is committed alone, so that a bad row fails only its
+/// own request.
 fn commit(db: &Connection, mut group: Vec<Box<dyn WriteJob>>) {
     match run(db, &mut group) {
         Ok(()) => group.into_iter().for_each(|job| job.answer(Ok(()))),

@@ -1,4 +1,4 @@
-//! Writes of one table: all of them, or none.
+//! Transactions: all writes of one table, or none.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -19,8 +19,8 @@ fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
         .optional()
 }
 
-/// Decides all writes, then applies them; refuses without having changed
-/// anything. The index of the refused write is in the error.
+/// Decides all writes, then applies them. A refusal changes nothing; the error has the index of the refused
+/// write.
 pub(crate) fn transact(
     db: &Connection,
     account: &str,
@@ -53,8 +53,8 @@ pub(crate) fn transact(
     Ok(Ok(written))
 }
 
-/// Inserts all writes without a look at what is there. `false` if some of them
-/// are no inserts or find a row in their way; then nothing has changed.
+/// Inserts without reading first. `false` if some writes are not inserts, or a row exists; then nothing
+/// has changed.
 fn insert_all(db: &Connection, bucket: i64, writes: &[Write], now: Ticks) -> Sqlite<bool> {
     let Some(rows) = writes.iter().map(Write::as_insert).collect::<Option<Vec<_>>>() else {
         return Ok(false);
@@ -75,8 +75,8 @@ fn insert_all(db: &Connection, bucket: i64, writes: &[Write], now: Ticks) -> Sql
     Ok(true)
 }
 
-/// Deletes without a look at what is there. `false` if this is no delete, or
-/// finds no row that it may remove; then nothing has changed.
+/// Deletes without reading first. `false` if this is not a delete, or no row meets its condition; then
+/// nothing has changed.
 fn delete_guarded(db: &Connection, bucket: i64, write: &Write) -> Sqlite<bool> {
     let Some(wanted) = write.as_delete() else { return Ok(false) };
     let Key { partition, row } = &write.key;

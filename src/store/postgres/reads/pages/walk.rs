@@ -1,8 +1,8 @@
-//! Walks what a filter is evaluated on, window by window.
+//! Walks a range window by window to evaluate a filter.
 //!
-//! Rows may be a megabyte each, so the first window is small, and the next ones follow
-//! the time that it took. Whatever a statement meets, the page gets somewhere: one that
-//! is cut off ends the page at the key that it reached, or is repeated with fewer rows.
+//! Rows may have a megabyte each, so the first window is small, and the size of the next ones depends on
+//! the time that it took. Every page makes progress: a statement that is cut off ends the page at the key
+//! that it reached, or is repeated with fewer rows.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -25,27 +25,27 @@ use crate::store::postgres::statements::WALK_STRIDE;
 
 /// Rows of the first window that PostgreSQL evaluates.
 const FIRST: usize = 256;
-/// Rows of the first window that is evaluated here: each of them leaves the database.
+/// Rows of the first window that is evaluated here: the database sends all of them.
 const FIRST_LOCAL: usize = 64;
 const LARGEST: usize = 65_536;
 const LARGEST_LOCAL: usize = 4096;
-/// Larger windows of small rows are statements that end about where they should.
+/// Maximum rows of an exact window. Larger windows of small rows have an approximate size.
 const LARGEST_EXACT: usize = 2048;
 /// A row that takes longer is not small.
 const SMALL_ROW: Duration = Duration::from_micros(8);
-/// How many times the matches of the last window the next one has room for.
+/// The next window has room for this many times the matches of the last one.
 const MORE_MATCHES: usize = 4;
-/// Between windows of one page.
+/// Factor between the sizes of two windows.
 const GROWTH: usize = 8;
 /// A window that took less time is followed by a larger one, …
 const QUICK: Duration = Duration::from_millis(100);
 /// … one that took more by a smaller one.
 const SLOW: Duration = Duration::from_millis(400);
-/// How many times fewer rows are tried after a window that was cut off.
+/// Factor by which the number of rows is reduced after a window was cut off.
 const RETREAT: usize = 16;
-/// Rows between two looks at the clock, where they are evaluated here.
+/// The clock is checked once in this many rows that are evaluated here.
 const CLOCK_EVERY: usize = 16;
-/// The least time that a statement gets, however late it begins.
+/// The minimum timeout of a statement, however late it begins.
 const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
 
 /// Rows of the first window.
@@ -61,7 +61,7 @@ pub(crate) struct Windows<'a> {
     table_id: TableId,
     residual: Residual<'a>,
     projection: Projection,
-    /// How long a statement may take; `None`: as long as any.
+    /// Timeout of a statement; `None`: the general one.
     limit: Option<Duration>,
     /// Rows of the next window.
     rows: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Windows<'a> {
     has_small_rows: bool,
     /// Matches of the last window.
     matched: usize,
-    /// Whether a window has come to its end.
+    /// Whether a window has been completed.
     has_advanced: bool,
 }
 
@@ -97,7 +97,7 @@ impl<'s> Rest<'s> {
 }
 
 impl<'a> Windows<'a> {
-    /// A page's walk that has not begun.
+    /// Creates the walk of a page.
     pub(crate) fn new(
         table_id: TableId,
         residual: Residual<'a>,
@@ -120,7 +120,7 @@ impl<'a> Windows<'a> {
     /// Opens the snapshot that all windows read.
     pub(crate) async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), Trouble> {
         match self.limit {
-            // A single row may take as long as any statement.
+            // A window of a single row has the general timeout.
             Some(limit) if self.rows > 1 => lease.begin_snapshot_within(limit).await,
             _ => lease.begin_snapshot().await,
         }
@@ -158,7 +158,7 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// Has statements end with the page's time, unless they are of single rows.
+    /// Makes statements end with the page's time, except those of single rows.
     async fn keep_to(&mut self, left: Duration, lease: &mut Lease<'_>) -> Result<(), Trouble> {
         let Some(limit) = self.limit.filter(|_| self.rows > 1) else { return Ok(()) };
         let left = left.max(SHORTEST_LIMIT);
@@ -169,7 +169,7 @@ impl<'a> Windows<'a> {
         lease.limit_statements(left).await
     }
 
-    /// Does one window within the page's time; what is left after it.
+    /// Reads one window within the page's time; returns what is left of the step.
     async fn timely_window<'s>(
         &mut self,
         lease: &mut Lease<'_>,
@@ -180,8 +180,8 @@ impl<'a> Windows<'a> {
         self.window(lease, rest, page).await
     }
 
-    /// After a statement that took too long: ends the page with the key that it reached,
-    /// or prepares for fewer rows.
+    /// After a statement that took too long, ends the page with the key that it reached, or reduces the
+    /// number of rows.
     async fn cut_off(
         &mut self,
         lease: &mut Lease<'_>,
@@ -208,7 +208,7 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// Does one window; what is left after it.
+    /// Reads one window; returns what is left of the step.
     async fn window<'s>(
         &mut self,
         lease: &mut Lease<'_>,
@@ -259,7 +259,7 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// A window with an exact number of rows. Each row is decompressed once.
+    /// Reads a window with an exact number of rows. Each row is decompressed once.
     async fn exact(
         &mut self,
         lease: &mut Lease<'_>,
@@ -286,7 +286,7 @@ impl<'a> Windows<'a> {
         Ok(edge)
     }
 
-    /// A window with an approximate number of rows. Few rows that do not match are sent.
+    /// Reads a window with an approximate number of rows. The database sends few that do not match.
     async fn sampled(
         &mut self,
         lease: &mut Lease<'_>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::priority;
 
-/// Whom the thread belongs to. It ends when this is dropped.
+/// The handle of the thread, which ends when this is dropped.
 pub(crate) struct Assistant {
     wake: SyncSender<()>,
     done: Receiver<()>,
@@ -13,10 +13,10 @@ pub(crate) struct Assistant {
 }
 
 impl Assistant {
-    /// Starts the thread; `work` is done once for each [`Assistant::wake`].
+    /// Starts the thread; it runs `work` once for each [`Assistant::wake`].
     ///
     /// # Errors
-    /// What the system says about one more thread.
+    /// If the system cannot start a thread.
     pub(crate) fn start(mut work: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
         let (wake, woken) = sync_channel(1);
         let (tell, done) = sync_channel(1);
@@ -24,7 +24,7 @@ impl Assistant {
             priority::lower();
             while woken.recv().is_ok() {
                 work();
-                // Never full: the message before was received, or this would not run.
+                // Never full: the previous message was received before this work began.
                 let _ = tell.try_send(());
             }
         })?;
@@ -39,14 +39,14 @@ impl Assistant {
         self.is_busy
     }
 
-    /// Waits until it is not busy, for so long at most.
+    /// Waits until it is not busy, at most for this long.
     pub(crate) fn wait(&mut self, most: Duration) {
         if self.is_busy {
             self.is_busy = matches!(self.done.recv_timeout(most), Err(RecvTimeoutError::Timeout));
         }
     }
 
-    /// To be called only while it is not busy.
+    /// Wakes the thread. Must be called only while it is not busy.
     pub(crate) fn wake(&mut self) {
         // Never full: this is the only sender. If the thread has ended, it stays idle.
         self.is_busy = self.wake.try_send(()).is_ok();

@@ -1,7 +1,7 @@
 //! The case of header names on the wire.
 //!
 //! HTTP ignores it, and the libraries below us write lower case. The real service uses its own
-//! case, though, and clients that compare text see the difference. [`WireCase`] sits between actix
+//! case, though, and clients that compare text see the difference. [`HeaderCase`] sits between actix
 //! and a connection and restores it. It is not needed once actix can write header names as given.
 //!
 //! It parses what is written: a head, the body that the head announces, the next head. Bodies are
@@ -38,7 +38,7 @@ const MAX_HEAD: usize = 64 * 1024;
 /// Placeholder for `Content-Length` in an answer whose length actix would remove.
 pub(crate) const LENGTH_OF_NOTHING: &str = "no-body-length";
 
-/// Whether the answer to this method is written with capital letters, which tell [`WireCase`] that
+/// Whether the answer to this method is written with capital letters, which tell [`HeaderCase`] that
 /// the announced body follows.
 pub(crate) fn announces_body(method: &str) -> bool {
     method != "HEAD"
@@ -77,7 +77,7 @@ impl FramePosition {
 
 /// A connection that writes the service's header names.
 #[derive(Debug)]
-pub(crate) struct WireCase<IO> {
+pub(crate) struct HeaderCase<IO> {
     io: IO,
     /// Converted bytes, of which those before `sent` are written. The rest stands for the first
     /// bytes of the caller's next write.
@@ -89,7 +89,7 @@ pub(crate) struct WireCase<IO> {
     begins: bool,
 }
 
-impl<IO> WireCase<IO> {
+impl<IO> HeaderCase<IO> {
     /// Wraps a connection on which nothing has been written.
     pub(crate) const fn new(io: IO) -> Self {
         Self { io, ready: Vec::new(), sent: 0, place: FramePosition::Head, begins: false }
@@ -158,7 +158,7 @@ impl<IO> WireCase<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for WireCase<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for HeaderCase<IO> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.ready.is_empty() {
@@ -192,7 +192,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for WireCase<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for WireCase<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for HeaderCase<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -337,12 +337,12 @@ mod tests {
         }
     }
 
-    fn wire(at_most: usize, reluctant: bool) -> WireCase<Mock> {
-        WireCase::new(Mock { at_most, reluctant, busy: false, calls: 0, taken: Vec::new() })
+    fn wire(at_most: usize, reluctant: bool) -> HeaderCase<Mock> {
+        HeaderCase::new(Mock { at_most, reluctant, busy: false, calls: 0, taken: Vec::new() })
     }
 
     /// Writes as actix does: what is left, until all of it is accepted.
-    fn write(wire: &mut WireCase<Mock>, mut bytes: &[u8]) {
+    fn write(wire: &mut HeaderCase<Mock>, mut bytes: &[u8]) {
         let mut cx = Context::from_waker(Waker::noop());
         while !bytes.is_empty() {
             if let Poll::Ready(written) = Pin::new(&mut *wire).poll_write(&mut cx, bytes) {

@@ -1,0 +1,21 @@
+//! Workarounds for what actix does not offer. Each file says what it is for, which behaviour of actix
+//! it relies on, and what actix would have to offer for the file to be deleted.
+//!
+//! | file | for | unnecessary once actix |
+//! |---|---|---|
+//! | `connection_info` | handlers that know whether a connection is encrypted | has a public constructor of `AppConfig` |
+//! | `header_case` | header names in the service's case, and the length of a 204 | writes both as they were set |
+//! | `unread_body` | an answer before the end of a chunked body | closes a connection whose body is not read |
+//! | `write_timeout` | clients that read nothing | has a write timeout |
+//!
+//! [`super::http2`] replaces actix's HTTP/2 for the same reason: it has no limits.
+
+mod connection_info;
+mod header_case;
+mod unread_body;
+mod write_timeout;
+
+pub(super) use connection_info::app_config;
+pub(super) use header_case::{HeaderCase, LENGTH_OF_NOTHING, announces_body};
+pub(super) use unread_body::{close_after, closes_after_upgrade, is_endless};
+pub(super) use write_timeout::WriteTimeout;

@@ -1,0 +1,152 @@
+//! Expiry: rules, and the deletion of entities that have expired.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::error::Code;
+use crate::model::{Key, TableName, Ticks};
+use crate::store::bucket::bucket;
+use crate::store::postgres::PgStore;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::retry::retry;
+use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::statements::beyond as texts;
+use crate::store::{Expiry, ExpiryRule, ExpirySummary, Fault, StoreResult, SweepState, TableExpiry};
+
+impl Expiry for PgStore {
+    async fn set_expiry(
+        &self,
+        account: &str,
+        table: &TableName,
+        rule: &ExpiryRule,
+        now: Ticks,
+    ) -> StoreResult<()> {
+        let set = retry(|| async {
+            let mut lease = self.pool.acquire_to_lock().await?;
+            let set = sqlx::query(texts::SET_EXPIRY)
+                .bind(account)
+                .bind(table.lower())
+                .bind(rule.property.as_deref())
+                .bind(rule.delay)
+                .bind(rule.pause)
+                .bind(now.raw());
+            Ok(lease.row(set, Effect::Unknown).await?)
+        });
+        set.await?.map(drop).ok_or_else(|| Code::TableNotFound.into())
+    }
+
+    async fn clear_expiry(&self, account: &str, table: &TableName) -> StoreResult<bool> {
+        retry(|| async {
+            let mut lease = self.pool.acquire_to_lock().await?;
+            let clear = sqlx::query(texts::CLEAR_EXPIRY).bind(account).bind(table.lower());
+            Ok(lease.row(clear, Effect::Unknown).await?.is_some())
+        })
+        .await
+    }
+
+    async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>> {
+        retry(|| async {
+            let mut lease = self.pool.acquire().await?;
+            let list = sqlx::query(texts::LIST_EXPIRIES).bind(account);
+            let rows = lease.rows(list, Effect::Undone).await?;
+            Ok(rows.iter().map(expiry).collect::<Result<_, Trouble>>()?)
+        })
+        .await
+    }
+
+    async fn expiry_summary(&self) -> StoreResult<ExpirySummary> {
+        let mut lease = self.pool.acquire().await?;
+        let summarize = sqlx::query(texts::SUMMARIZE_EXPIRIES);
+        let row = lease.row(summarize, Effect::Undone).await?.ok_or(Fault::Other)?;
+        let rules: i64 = row.try_get("rules").map_err(broken_row)?;
+        Ok(ExpirySummary { tables: rules.cast_unsigned(), behind_since: time(&row, "behind")? })
+    }
+
+    async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
+        let mut lease = self.pool.acquire().await?;
+        let due = sqlx::query(texts::DUE_EXPIRY).bind(now.raw());
+        let row = lease.row(due, Effect::Undone).await?;
+        Ok(row.as_ref().map(expiry).transpose()?)
+    }
+
+    async fn delete_expired(&self, of: &TableExpiry, entities: &[(Key, Ticks)]) -> StoreResult<u64> {
+        let mut deleted = 0;
+        // A statement of one bucket goes to one server of a sharded database.
+        let bucket_of = |key: &Key| bucket(of.table_no, of.spread, &key.partition);
+        let mut buckets: Vec<i64> = entities.iter().map(|(key, _)| bucket_of(key)).collect();
+        buckets.sort_unstable();
+        buckets.dedup();
+        for bucket in buckets {
+            let here = || entities.iter().filter(|(key, _)| bucket_of(key) == bucket);
+            let partitions: Vec<&str> = here().map(|(key, _)| key.partition.as_str()).collect();
+            let rows: Vec<&str> = here().map(|(key, _)| key.row.as_str()).collect();
+            let versions: Vec<i64> = here().map(|(_, version)| version.raw()).collect();
+            let mut lease = self.pool.acquire_to_lock().await?;
+            let delete = sqlx::query(texts::DELETE_EXPIRED)
+                .bind(bucket)
+                .bind(partitions)
+                .bind(rows)
+                .bind(versions)
+                .bind(of.table_no)
+                .bind(of.made.raw());
+            deleted += lease.changed(delete, Effect::Unknown).await? as u64;
+        }
+        Ok(deleted)
+    }
+
+    async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let record = sqlx::query(texts::RECORD_SWEEP)
+            .bind(of.table_no)
+            .bind(of.made.raw())
+            .bind(sweep.due.raw())
+            .bind(sweep.began.map(Ticks::raw))
+            .bind(sweep.position.as_ref().map(|key| key.partition.as_str()))
+            .bind(sweep.position.as_ref().map(|key| key.row.as_str()))
+            .bind(sweep.clean.map(Ticks::raw))
+            .bind(sweep.expired.cast_signed());
+        lease.row(record, Effect::Unknown).await?;
+        Ok(())
+    }
+
+    async fn forget_deleted(&self) -> StoreResult<()> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        for text in texts::FORGET_DELETED {
+            lease.row(sqlx::query(text), Effect::Unknown).await?;
+        }
+        Ok(())
+    }
+
+    async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let lead = sqlx::query(texts::LEAD_UPKEEP).bind(holder).bind(now.raw()).bind(until.raw());
+        Ok(lease.row(lead, Effect::Unknown).await?.is_some())
+    }
+}
+
+fn expiry(row: &PgRow) -> Result<TableExpiry, Trouble> {
+    let text = |column: &str| row.try_get::<Option<String>, _>(column).map_err(broken_row);
+    let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
+    let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+    let position = text("pk")?.zip(text("rk")?).map(|(partition, row)| Key { partition, row });
+    Ok(TableExpiry {
+        table_no: number("table_no")?,
+        spread: u16::try_from(spread).map_err(|_| Fault::Other)?,
+        account: row.try_get("account").map_err(broken_row)?,
+        table: row.try_get("name").map_err(broken_row)?,
+        rule: ExpiryRule { property: text("property")?, delay: number("delay")?, pause: number("pause")? },
+        made: ticks(number("made")?)?,
+        sweep: SweepState {
+            due: ticks(number("due")?)?,
+            began: time(row, "began")?,
+            position,
+            clean: time(row, "clean")?,
+            expired: number("expired")?.cast_unsigned(),
+        },
+    })
+}
+
+/// A stored time that may be missing.
+fn time(row: &PgRow, column: &str) -> Result<Option<Ticks>, Trouble> {
+    row.try_get::<Option<i64>, _>(column).map_err(broken_row)?.map(ticks).transpose()
+}

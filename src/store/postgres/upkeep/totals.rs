@@ -1,0 +1,169 @@
+//! Counting entities: a part of a table exactly, whole tables from what is stored.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::model::{Key, TableName, Ticks};
+use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::retry::{Attempt, retry};
+use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::statements::beyond as texts;
+use crate::store::postgres::{PgStore, statements};
+use crate::store::{CountPosition, CountedPart, Fault, StoreResult, StoredTotal, TotalPass, Totals};
+
+impl Totals for PgStore {
+    async fn count_part(
+        &self,
+        account: &str,
+        table: &TableName,
+        from: &CountPosition,
+        rows: u32,
+    ) -> StoreResult<CountedPart> {
+        self.with_table(account, table, &mut CountPart { from, rows }).await
+    }
+
+    async fn estimate(&self, account: &str, table: &TableName) -> StoreResult<Option<u64>> {
+        self.with_table(account, table, &mut Estimate).await.map(Some)
+    }
+
+    async fn stored_total(&self, account: &str, table: &TableName) -> StoreResult<Option<StoredTotal>> {
+        retry(|| async {
+            let mut lease = self.pool.acquire().await?;
+            let read = sqlx::query(texts::STORED_TOTAL).bind(account).bind(table.lower());
+            let row = lease.row(read, Effect::Undone).await?;
+            Ok(row.as_ref().map(stored).transpose()?)
+        })
+        .await
+    }
+
+    async fn want_total(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let want = sqlx::query(texts::WANT_TOTAL).bind(account).bind(table.lower()).bind(now.raw()).bind("");
+        lease.row(want, Effect::Unknown).await?;
+        Ok(())
+    }
+
+    async fn due_total(&self) -> StoreResult<Option<TotalPass>> {
+        let mut lease = self.pool.acquire().await?;
+        let row = lease.row(sqlx::query(texts::DUE_TOTAL), Effect::Undone).await?;
+        Ok(row.as_ref().map(pass).transpose()?)
+    }
+
+    async fn record_total(&self, pass: &TotalPass, part: &CountedPart, now: Ticks) -> StoreResult<()> {
+        let sum = pass.so_far.saturating_add(part.entities).cast_signed();
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let record = match &part.next {
+            Some(CountPosition { share, key }) => sqlx::query(texts::RECORD_PART)
+                .bind(pass.table_no)
+                .bind(pass.began.raw())
+                .bind(i32::from(*share))
+                .bind(&key.partition)
+                .bind(&key.row)
+                .bind(sum),
+            None => sqlx::query(texts::RECORD_TOTAL)
+                .bind(pass.table_no)
+                .bind(pass.began.raw())
+                .bind(sum)
+                .bind(now.raw()),
+        };
+        lease.row(record, Effect::Unknown).await?;
+        Ok(())
+    }
+}
+
+/// Counts the entities of one bucket from a key on.
+struct CountPart<'a> {
+    from: &'a CountPosition,
+    rows: u32,
+}
+
+impl Attempt for CountPart<'_> {
+    type Done = CountedPart;
+
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<CountedPart>> {
+        let mut lease = store.pool.acquire().await?;
+        if !exists(&mut lease, table_id).await? {
+            return Ok(None);
+        }
+        let CountPosition { share, key } = self.from;
+        let Some(bucket) = table_id.buckets().nth(usize::from(*share)) else {
+            return Ok(Some(CountedPart { entities: 0, next: None }));
+        };
+        // Rows before a row that stands so far behind need not be counted one by one.
+        let bound = sqlx::query(statements::PURGE_BOUND)
+            .bind(bucket)
+            .bind(&key.partition)
+            .bind(&key.row)
+            .bind(i64::from(self.rows));
+        if let Some(row) = lease.row(bound, Effect::Undone).await? {
+            let key = Key {
+                partition: row.try_get("pk").map_err(broken_row)?,
+                row: row.try_get("rk").map_err(broken_row)?,
+            };
+            let next = Some(CountPosition { share: *share, key });
+            return Ok(Some(CountedPart { entities: u64::from(self.rows), next }));
+        }
+        let entities = rest(&mut lease, bucket, key).await?;
+        let is_last = usize::from(*share) + 1 >= table_id.buckets().count();
+        let next = CountPosition { share: share.saturating_add(1), ..CountPosition::start() };
+        Ok(Some(CountedPart { entities, next: (!is_last).then_some(next) }))
+    }
+}
+
+async fn rest(lease: &mut Lease<'_>, bucket: i64, from: &Key) -> Result<u64, Trouble> {
+    let count = sqlx::query(texts::COUNT_REST).bind(bucket).bind(&from.partition).bind(&from.row);
+    let row = lease.row(count, Effect::Undone).await?.ok_or(Fault::Other)?;
+    Ok(row.try_get::<i64, _>("n").map_err(broken_row)?.cast_unsigned())
+}
+
+/// What the planner expects.
+struct Estimate;
+
+impl Attempt for Estimate {
+    type Done = u64;
+
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<u64>> {
+        let mut lease = store.pool.acquire().await?;
+        if !exists(&mut lease, table_id).await? {
+            return Ok(None);
+        }
+        let mut sum = 0;
+        for bucket in table_id.buckets() {
+            // The statistics of a value are looked up by the value, which is a number of ours.
+            let text = format!("EXPLAIN (FORMAT JSON) SELECT pk FROM entities WHERE bucket = {bucket}");
+            let explain = sqlx::query(sqlx::AssertSqlSafe(text)).persistent(false);
+            let row = lease.row(explain, Effect::Undone).await?.ok_or(Fault::Other)?;
+            let plan: serde_json::Value = row.try_get(0).map_err(broken_row)?;
+            sum += plan[0]["Plan"]["Plan Rows"].as_u64().unwrap_or(0);
+        }
+        Ok(Some(sum))
+    }
+}
+
+fn stored(row: &PgRow) -> Result<StoredTotal, Trouble> {
+    let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
+    Ok(StoredTotal {
+        entities: number("entities")?.cast_unsigned(),
+        started: ticks(number("started")?)?,
+        ended: ticks(number("ended")?)?,
+    })
+}
+
+fn pass(row: &PgRow) -> Result<TotalPass, Trouble> {
+    let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
+    let share: i32 = row.try_get("share").map_err(broken_row)?;
+    let key = Key {
+        partition: row.try_get("pk").map_err(broken_row)?,
+        row: row.try_get("rk").map_err(broken_row)?,
+    };
+    Ok(TotalPass {
+        table_no: number("table_no")?,
+        account: row.try_get("account").map_err(broken_row)?,
+        table: row.try_get("name").map_err(broken_row)?,
+        began: ticks(number("began")?)?,
+        position: CountPosition { share: u16::try_from(share).map_err(|_| Fault::Other)?, key },
+        so_far: number("so_far")?.cast_unsigned(),
+    })
+}

@@ -1,0 +1,67 @@
+//! The definition of a view over the stored form. Every value stands behind the test of its type, so
+//! that a column never shows a value as something that it is not.
+
+use crate::codec::stored::ANNOTATION;
+use crate::store::quoting::{identifier, literal};
+use crate::store::views::SYSTEM_COLUMNS;
+use crate::store::{ColumnKind, ViewColumn, ViewDefinition};
+
+/// Ticks as ISO 8601 with seven digits, which sort as the times do.
+const TIMESTAMP: &str = "strftime('%Y-%m-%dT%H:%M:%S', modified / 10000000 - 62135596800, 'unixepoch') \
+     || printf('.%07dZ', modified % 10000000)";
+
+/// Creates the view.
+pub(crate) fn create(view: &ViewDefinition, table_no: i64, bucket: i64) -> String {
+    let mut columns: Vec<String> = SYSTEM_COLUMNS.map(identifier).to_vec();
+    columns.extend(view.columns.iter().map(|column| identifier(&column.name)));
+    let mut values = vec!["pk".to_owned(), "rk".to_owned(), TIMESTAMP.to_owned()];
+    values.extend(view.columns.iter().map(value));
+    format!(
+        "CREATE VIEW {} ({}) AS SELECT {} FROM entities WHERE bucket = {bucket} \
+         AND EXISTS (SELECT 1 FROM tables WHERE table_no = {table_no})",
+        identifier(&view.name),
+        columns.join(", "),
+        values.join(", "),
+    )
+}
+
+/// The value of a column; null if the property is missing or has another type.
+fn value(column: &ViewColumn) -> String {
+    let path = |name: &str| literal(&format!("$.\"{name}\""));
+    let value = format!("properties ->> {}", path(&column.property));
+    let annotation = format!("properties ->> {}", path(&format!("{}{ANNOTATION}", column.property)));
+    let json_type = format!("json_type(properties, {})", path(&column.property));
+    let plain = |kind: &str| format!("{json_type} = '{kind}' AND ({annotation}) IS NULL");
+    let is = |edm_type: &str| format!("({annotation}) = 'Edm.{edm_type}'");
+    // U+0000 is stored as two U+0001, and U+0001 beside it as U+0001 U+0002.
+    let readable =
+        format!("replace(replace({value}, char(1) || char(1), char(9216)), char(1) || char(2), char(1))");
+    match column.kind {
+        ColumnKind::Text => {
+            format!("CASE WHEN {} THEN {value} WHEN {} THEN {readable} END", plain("text"), is("String"))
+        }
+        ColumnKind::Boolean => format!("CASE {json_type} WHEN 'true' THEN 1 WHEN 'false' THEN 0 END"),
+        ColumnKind::Int32 => format!("CASE WHEN {} THEN {value} END", plain("integer")),
+        ColumnKind::Int64 => format!(
+            "CASE WHEN {} THEN CAST({value} AS INTEGER) WHEN {} THEN {value} END",
+            is("Int64"),
+            plain("integer")
+        ),
+        // SQLite has no NaN.
+        ColumnKind::Double => format!(
+            "CASE WHEN {} THEN CASE {value} WHEN 'NaN' THEN NULL WHEN 'Infinity' THEN 9e999 \
+             WHEN '-Infinity' THEN -9e999 ELSE CAST({value} AS REAL) END \
+             WHEN {} THEN CAST({value} AS REAL) END",
+            is("Double"),
+            plain("integer")
+        ),
+        ColumnKind::DateTime => format!("CASE WHEN {} THEN {value} END", is("DateTime")),
+        ColumnKind::Guid => format!("CASE WHEN {} THEN {value} END", is("Guid")),
+        ColumnKind::Binary => format!("CASE WHEN {} THEN {value} END", is("Binary")),
+        ColumnKind::Mixed => format!(
+            "CASE WHEN {} THEN {readable} WHEN {json_type} IN ('true', 'false') THEN {json_type} \
+             ELSE CAST({value} AS TEXT) END",
+            is("String")
+        ),
+    }
+}

@@ -1,0 +1,292 @@
+//! `rowhouse expire`, and the servers that delete what has expired.
+
+use serde_json::json;
+
+use super::*;
+use crate::operators::accounts::{call, done};
+use crate::operators::{admin_of, sample};
+use crate::support::http::Wire;
+use crate::support::server::account;
+
+const ADMIN: [&str; 4] = ["--admin-listen", "127.0.0.1:0", "--admin-token", crate::operators::TOKEN];
+
+/// A server with an admin listener and an account.
+fn served(site: &Site, more: &[&str]) -> (Process, Wire, Client) {
+    let account = account(1);
+    let accounts = ["--accounts", &account.setting()];
+    let server = site.server(&[&ADMIN[..], &accounts, more].concat());
+    let client = Client::path_style(server.address(), account);
+    let admin = admin_of(&server);
+    (server, admin, client)
+}
+
+fn set(site: &Site, table: &str, rule: &[&str]) -> Value {
+    site.json(&[&["expire", "set", table, "--account", "acct0001"], rule].concat())
+}
+
+fn rules(site: &Site) -> Vec<Value> {
+    site.json(&["expire", "list"]).as_array().expect("rules").clone()
+}
+
+/// A time some seconds from now, as a property.
+fn at(seconds: i64) -> String {
+    let at = chrono::Utc::now() + chrono::TimeDelta::seconds(seconds);
+    at.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+fn dated(row: &str, value: Value, edm_type: Option<&str>) -> Value {
+    let mut entity = json!({ "PartitionKey": "p", "RowKey": row, "Expires": value });
+    if let Some(edm_type) = edm_type {
+        entity["Expires@odata.type"] = edm_type.into();
+    }
+    entity
+}
+
+/// Sites with what a server on each takes: the last spreads its tables.
+fn sites() -> [(Site, &'static [&'static str]); 3] {
+    let [sqlite, postgres] = Site::both();
+    [(sqlite, &[]), (postgres, &[]), (Site::postgres(), &["--table-spread", "16"])]
+}
+
+#[test]
+fn entities_expire_at_the_date_that_they_carry_and_no_others_do() {
+    for (site, more) in sites() {
+        let (_server, admin, client) = served(&site, more);
+        let (t, untouched) = (client.table(), client.table());
+        let date = Some("Edm.DateTime");
+        for table in [&t, &untouched] {
+            table.seed(dated("past", json!(at(-3600)), date));
+            table.seed(dated("oldest", json!("1601-01-01T00:00:00Z"), date));
+            table.seed(dated("soon", json!(at(4)), date));
+            table.seed(dated("future", json!(at(3600)), date));
+            table.seed(dated("text", json!(at(-3600)), None));
+            table.seed(dated("long", json!("5"), Some("Edm.Int64")));
+            table.seed(dated("int", json!(5), None));
+            table.seed(dated("double", json!("NaN"), Some("Edm.Double")));
+            table.seed(dated("flag", json!(true), None));
+            table.seed(
+                json!({ "PartitionKey": "p", "RowKey": "none", "Other@odata.type": date, "Other": at(-9) }),
+            );
+        }
+        // In other partitions, which a spread table has in other buckets.
+        for n in 0..40 {
+            t.seed(with_keys(
+                &format!("q{n}"),
+                "r",
+                json!({ "Expires@odata.type": date, "Expires": at(-n) }),
+            ));
+        }
+        let made = set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
+        assert_eq!(
+            (&made["at"], &made["plus"], &made["every"]),
+            (&json!("Expires"), &json!("0s"), &json!("1s"))
+        );
+        soon("what has expired", || {
+            t.query("").expect_json()["value"].as_array().is_some_and(|v| v.len() == 7)
+        });
+        let left = row_keys(&t.matches("PartitionKey ge ''"));
+        assert_eq!(left, "double,flag,future,int,long,none,text");
+        assert_eq!(untouched.count(), 10, "tables without a rule are left alone");
+        soon("the end of a pass", || rules(&site)[0]["sweptUntil"].is_string());
+        assert_eq!(rules(&site)[0]["expired"], 43);
+        soon("the metrics", || {
+            let metrics = call(&admin, "GET", "/metrics", "");
+            let metrics = String::from_utf8(metrics.body).expect("text");
+            sample(&metrics, "rowhouse_expired_entities_total") == 43.0
+                && sample(&metrics, "rowhouse_expiry_tables") == 1.0
+                && sample(&metrics, "rowhouse_expiry_lag_seconds") < 60.0
+        });
+        // Once the rule is cleared, nothing expires any more.
+        site.json(&["expire", "clear", &t.name, "--account", "acct0001"]);
+        t.seed(dated("past", json!(at(-3600)), date));
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(t.count(), 8);
+        assert_eq!(rules(&site), Vec::<Value>::new());
+    }
+}
+
+#[test]
+fn entities_expire_by_their_age() {
+    for (site, more) in sites() {
+        let (_server, _, client) = served(&site, more);
+        let t = client.table();
+        for n in 0..20 {
+            t.seed(with_keys(&format!("p{n}"), "r", json!({ "N": n })));
+        }
+        set(&site, &t.name, &["--after", "3s", "--every", "1s"]);
+        // Whatever is written again is new again.
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(6) {
+            t.merge("p3", "r", &json!({ "N": 1 }), Some("*")).expect(204);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        soon("the old ones", || t.count() == 1);
+        assert_eq!(t.get("p3", "r").expect(200).status, 200);
+        soon("the last one", || t.count() == 0);
+    }
+}
+
+#[test]
+fn an_entity_whose_time_is_extended_is_never_lost() {
+    for (site, more) in sites() {
+        let (server, _, client) = served(&site, more);
+        let t = client.table();
+        let entities = 150;
+        for n in 0..entities {
+            let expires = json!({ "Expires@odata.type": "Edm.DateTime", "Expires": at(3 + 2 * (n % 6)) });
+            t.seed(with_keys(&format!("p{}", n % 5), &n.to_string(), expires));
+        }
+        set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
+        let extended = json!({ "Expires@odata.type": "Edm.DateTime", "Expires": at(3600) });
+        // Several clients extend, many entities about when they expire; some come too late.
+        let kept: Vec<i64> = std::thread::scope(|scope| {
+            let worker = |which: i64| {
+                let (server, name, extended) = (&server, &t.name, &extended);
+                scope.spawn(move || {
+                    let client = Client::path_style(server.address(), account(1));
+                    let t = Table::new(&client, name);
+                    let mut kept = Vec::new();
+                    for n in (which..entities).step_by(3) {
+                        std::thread::sleep(Duration::from_millis(150));
+                        let answer = t.merge(&format!("p{}", n % 5), &n.to_string(), extended, Some("*"));
+                        assert!([204, 404].contains(&answer.status), "{answer:?}");
+                        if answer.status == 204 {
+                            kept.push(n);
+                        }
+                    }
+                    kept
+                })
+            };
+            let workers: Vec<_> = (0..3).map(worker).collect();
+            workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
+        });
+        assert!(!kept.is_empty() && kept.len() < entities as usize, "{} were extended", kept.len());
+        soon("the others", || t.count() == kept.len());
+        std::thread::sleep(Duration::from_secs(2));
+        for n in kept {
+            t.get(&format!("p{}", n % 5), &n.to_string()).expect(200);
+        }
+    }
+}
+
+#[test]
+fn a_sweep_goes_on_after_its_server_has_ended() {
+    for (site, more) in sites() {
+        let (first, _, client) = served(&site, more);
+        let t = client.table();
+        let past = json!({ "Expires@odata.type": "Edm.DateTime", "Expires": at(-9) });
+        for partition in 0..30 {
+            let mut batch = Batch::new();
+            for row in 0..100 {
+                batch =
+                    batch.insert(&t, &with_keys(&format!("p{partition}"), &row.to_string(), past.clone()));
+            }
+            batch.commit(&client);
+        }
+        // A second server beside the first, where the database takes one.
+        let second = (!site.url.starts_with("sqlite")).then(|| served(&site, more));
+        set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
+        soon("the first step", || rules(&site)[0]["expired"].as_u64().is_some_and(|expired| expired > 0));
+        drop(first);
+        let (other, client) = match second {
+            Some((server, _, client)) => (server, client),
+            None => {
+                let (server, _, client) = served(&site, more);
+                (server, client)
+            }
+        };
+        let t = Table::new(&client, &t.name);
+        soon("the rest", || t.count() == 0);
+        assert!(rules(&site)[0]["expired"].as_u64().is_some_and(|expired| expired <= 3000));
+        drop(other);
+    }
+}
+
+#[test]
+fn a_rule_goes_with_its_table_and_into_backups_but_not_into_copies() {
+    for site in Site::both() {
+        let (server, _, client) = served(&site, &[]);
+        let t = client.table();
+        t.seed(dated("future", json!(at(3600)), Some("Edm.DateTime")));
+        set(&site, &t.name, &["--at", "Expires"]);
+        client.delete_table(&t.name).expect(204);
+        assert_eq!(rules(&site), Vec::<Value>::new());
+        client.create_table(&t.name).expect(201);
+        t.seed(dated("past", json!(at(-3600)), Some("Edm.DateTime")));
+        assert_eq!(rules(&site), Vec::<Value>::new());
+        set(&site, &t.name, &["--after", "30d"]);
+        if site.url.starts_with("sqlite") {
+            let backup = site.folder.join("backup.db");
+            let backup = backup.to_str().expect("a path");
+            site.json(&["backup", backup]);
+            let url = format!("sqlite://{backup}");
+            let listed = printed(&site.run_with(&["expire", "list", "--json"], &[("DATABASE_URL", &url)]));
+            assert_eq!(listed[0]["after"], "30d");
+        }
+        drop(server);
+        let target = Site::sqlite();
+        let copied = target.run(&[
+            "copy",
+            &site.url,
+            &target.url,
+            "--from-account",
+            "acct0001",
+            "--to-account",
+            "acct0001",
+            "--progress",
+            "json",
+        ]);
+        assert!(copied.status.success(), "{copied:?}");
+        assert_eq!(rules(&target), Vec::<Value>::new());
+        assert_eq!(rules(&site).len(), 1);
+    }
+}
+
+#[test]
+fn mistakes_change_nothing() {
+    for site in Site::both() {
+        let (_server, _, client) = served(&site, &[]);
+        let t = client.table();
+        let fails = |arguments: &[&str], words: &[&str]| {
+            site.fails(&[&["expire"], arguments, &["--account", "acct0001"]].concat(), words);
+        };
+        fails(&["set", &t.name, "--after", "soon"], &["soon", "30d"]);
+        fails(&["set", &t.name, "--after", "0s"], &["1s at least"]);
+        fails(&["set", &t.name, "--at", "no name"], &["no name"]);
+        fails(&["set", &t.name, "--at", "Timestamp"], &["after"]);
+        fails(&["set", &t.name, "--after", "1d", "--every", "0s"], &["every"]);
+        fails(&["set", "Nowhere", "--after", "1d"], &["no such table"]);
+        fails(&["set", "no-name", "--after", "1d"], &["no-name"]);
+        fails(&["clear", &t.name], &[&t.name]);
+        assert_eq!(rules(&site), Vec::<Value>::new());
+        let both = site.run(&["expire", "set", &t.name, "--after", "1d", "--at", "Expires"]);
+        assert!(!both.status.success());
+    }
+}
+
+#[test]
+fn the_admin_listener_does_the_same() {
+    for site in Site::both() {
+        let (_server, admin, client) = served(&site, &[]);
+        let t = client.table();
+        let path = format!("/accounts/acct0001/tables/{}/expiry", t.name);
+        let put = |body: Value| call(&admin, "PUT", &path, &body.to_string());
+        let made = done(&put(json!({ "at": "Expires", "plus": "90m", "every": "1h" })), 200);
+        assert_eq!(
+            (&made["table"], &made["plus"], &made["every"]),
+            (&json!(t.name), &json!("90m"), &json!("1h"))
+        );
+        let listed = done(&call(&admin, "GET", "/expiry?account=acct0001", ""), 200);
+        assert_eq!((&listed[0]["at"], &listed[0]["after"]), (&json!("Expires"), &Value::Null));
+        assert_eq!(listed[0]["set"], site.json(&["expire", "list"])[0]["set"]);
+        let code = |raw: &crate::support::http::Raw, status| done(raw, status)["error"]["code"].clone();
+        assert_eq!(code(&put(json!({ "after": "x" })), 400), "BadRequest");
+        assert_eq!(code(&put(json!({ "after": "1d", "unknown": 1 })), 400), "BadRequest");
+        assert_eq!(code(&call(&admin, "GET", "/expiry?account=nobody", ""), 404), "AccountNotFound");
+        let nowhere = "/accounts/acct0001/tables/Nowhere/expiry";
+        assert_eq!(code(&call(&admin, "PUT", nowhere, r#"{"after":"1d"}"#), 404), "TableNotFound");
+        done(&call(&admin, "DELETE", &path, ""), 200);
+        assert_eq!(code(&call(&admin, "DELETE", &path, ""), 404), "NotSet");
+        assert_eq!(done(&call(&admin, "GET", "/expiry", ""), 200), json!([]));
+    }
+}

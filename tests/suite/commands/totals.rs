@@ -1,0 +1,87 @@
+//! `rowhouse count` of databases, and the totals of `/tables`.
+
+use serde_json::json;
+
+use super::*;
+use crate::operators::TOKEN;
+use crate::operators::accounts::{call, done};
+use crate::operators::admin_of;
+use crate::support::server::account;
+
+/// More than `/tables` looks at.
+const ROWS: usize = 10_300;
+
+fn fill(client: &Client, t: &Table<'_>) {
+    for start in (0..ROWS).step_by(100) {
+        let mut batch = Batch::new();
+        for row in start..start + 100 {
+            let entity = with_keys(&format!("p{}", start / 1000), &format!("{row:06}"), json!({ "N": row }));
+            batch = batch.insert(t, &entity);
+        }
+        batch.commit(client);
+    }
+}
+
+#[test]
+fn large_tables_are_counted_in_the_background_and_exactly_on_request() {
+    let [sqlite, postgres] = Site::both();
+    for (site, more) in [(sqlite, &[][..]), (postgres, &[]), (Site::postgres(), &["--table-spread", "16"])] {
+        let accounts = ["--accounts", &account(1).setting()];
+        let admin = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
+        let server = site.server(&[&accounts[..], &admin, more].concat());
+        let (client, admin) = (Client::path_style(server.address(), account(1)), admin_of(&server));
+        let (small, large) = (client.table(), client.table());
+        small.seed(with_keys("p", "r", json!({})));
+        fill(&client, &large);
+        let total = |name: &str| {
+            let listed = done(&call(&admin, "GET", "/tables?account=acct0001", ""), 200);
+            let tables = listed["tables"].as_array().expect("tables").clone();
+            tables.into_iter().find(|t| t["name"] == name).expect("the table")["total"].clone()
+        };
+        let exact = total(&small.name);
+        assert_eq!((&exact["entities"], &exact["basis"]), (&json!(1), &json!("exact")));
+        // Nobody has counted the other yet.
+        let first = total(&large.name);
+        assert!(["atLeast", "estimated"].iter().any(|basis| first["basis"] == *basis), "{first}");
+        assert!(first["entities"].as_u64().is_some_and(|entities| entities > 10_000), "{first}");
+        soon("a count", || total(&large.name)["basis"] == "counted");
+        let counted = total(&large.name);
+        assert_eq!(counted["entities"], ROWS);
+        assert!(counted["countBegan"].as_str() <= counted["countEnded"].as_str(), "{counted}");
+        assert!(counted["bytes"].as_u64().is_some_and(|bytes| bytes > 100_000), "{counted}");
+        // A count that is fresh stays, and says since when.
+        large.delete("p0", "000000", Some("*")).expect(204);
+        let later = total(&large.name);
+        assert_eq!(
+            (&later["entities"], &later["countEnded"]),
+            (&counted["entities"], &counted["countEnded"])
+        );
+
+        let path = format!("/accounts/acct0001/tables/{}/count", large.name);
+        let asked = |query: &str| done(&call(&admin, "GET", &format!("{path}{query}"), ""), 200);
+        let all = json!({ "entities": ROWS - 1, "complete": true, "next": null });
+        assert_eq!(asked(""), all);
+        assert_eq!(asked("?filter=N%20lt%20500%20or%20N%20ge%2010200")["entities"], 599);
+        assert_eq!(asked("?filter=PartitionKey%20eq%20%27p3%27")["entities"], 1000);
+        for wrong in ["?filter=N%20lt", "?from=x", "?filter=substringof(%27a%27,N)"] {
+            let refused = call(&admin, "GET", &format!("{path}{wrong}"), "");
+            assert!([400, 501].contains(&refused.status), "{refused:?}");
+        }
+        // The command counts beside the server.
+        let count = |more: &[&str]| {
+            let place = ["count", &site.url, "--account", "acct0001", "--include", &large.name];
+            let output = site.run(&[&place[..], &["--json", "--progress", "json"], more].concat());
+            assert!(output.status.success(), "{output:?}");
+            let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            printed["tables"][&large.name].clone()
+        };
+        assert_eq!(count(&[]), ROWS - 1);
+        assert_eq!(count(&["--filter", "N lt 500 or N ge 10200"]), 599);
+        assert_eq!(count(&["--filter", "PartitionKey eq 'p3'"]), 1000);
+        // A table that is made anew is not what was counted.
+        client.delete_table(&large.name).expect(204);
+        client.create_table(&large.name).expect(201);
+        let anew = total(&large.name);
+        assert_eq!((&anew["entities"], &anew["basis"]), (&json!(0), &json!("exact")));
+    }
+}
