@@ -4,6 +4,7 @@ mod arguments;
 mod copying;
 mod counting;
 mod ended;
+mod summary;
 mod verifying;
 
 pub(crate) use copying::CopyArguments;

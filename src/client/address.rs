@@ -6,6 +6,11 @@ use base64::engine::general_purpose::STANDARD;
 use super::connection::{ConnectionString, ConnectionStringError, Secret, is_origin};
 use crate::auth::accounts::AccountKey;
 
+/// What ends the name of an account at the endpoint of its second region.
+const SECONDARY: &str = "-secondary";
+/// The port where the emulator of Cosmos DB has its Table endpoint.
+const COSMOS_EMULATOR: &str = ":8902";
+
 /// How requests are authorized.
 #[derive(Debug, Clone)]
 pub(crate) enum EndpointCredentials {
@@ -85,9 +90,11 @@ impl Address {
     /// Whether the endpoint is Cosmos DB for Table, which has no order of rows and no Timestamp
     /// filters.
     pub(crate) fn is_cosmos(&self) -> bool {
-        let host = self.tables.split_once("://").map_or("", |(_, rest)| rest);
-        let host = host.split(['/', ':']).next().unwrap_or_default();
-        host.contains(".table.cosmos.") || host.contains(".table.cosmosdb.")
+        let authority = self.tables.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = authority.split('/').next().unwrap_or_default();
+        authority.contains(".table.cosmos.")
+            || authority.contains(".table.cosmosdb.")
+            || authority.ends_with(COSMOS_EMULATOR)
     }
 }
 
@@ -98,6 +105,7 @@ fn account_in(tables: &str) -> &str {
         Some((_, path)) => path.rsplit('/').next().unwrap_or_default(),
         None => rest.split(['.', ':']).next().unwrap_or_default(),
     }
+    .trim_end_matches(SECONDARY)
 }
 
 #[cfg(test)]
@@ -117,6 +125,13 @@ mod tests {
             ("http://h:1/abc?sv=1&sig=x", "http://h:1/abc", "abc", "/abc"),
             ("https://abc.table.cosmos.azure.com/?sig=x", "https://abc.table.cosmos.azure.com", "abc", ""),
             ("TableEndpoint=https://a.b;SharedAccessSignature=?sig=x", "https://a.b", "a", ""),
+            (
+                "https://abc-secondary.table.core.windows.net?sig=x",
+                "https://abc-secondary.table.core.windows.net",
+                "abc",
+                "",
+            ),
+            ("http://h:1/abc-secondary?sig=x", "http://h:1/abc-secondary", "abc", "/abc-secondary"),
             ("TableEndpoint=https://a.b;AccountName=c;BearerToken=x", "https://a.b", "c", ""),
         ] {
             let address = Address::parse(text).unwrap();

@@ -12,11 +12,12 @@ const INNER: &str = "changeset_rowhouse";
 
 /// What an operation of a change set does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SetVerb {
+pub(crate) enum SetVerb<'a> {
     Insert,
     InsertOrMerge,
     InsertOrReplace,
-    Delete,
+    /// Of the version with this ETag; `*`: of any.
+    Delete(&'a str),
 }
 
 /// The body of a batch with one change set.
@@ -34,12 +35,12 @@ impl ChangeSetBody {
     }
 
     /// Adds an operation. `resource` is the table's or the entity's path without a slash before it.
-    pub(crate) fn add(&mut self, verb: SetVerb, resource: &str, body: &str) {
+    pub(crate) fn add(&mut self, verb: SetVerb<'_>, resource: &str, body: &str) {
         let (method, condition) = match verb {
-            SetVerb::Insert => ("POST", "Prefer: return-no-content\r\n"),
-            SetVerb::InsertOrMerge => ("MERGE", ""),
-            SetVerb::InsertOrReplace => ("PUT", ""),
-            SetVerb::Delete => ("DELETE", "If-Match: *\r\n"),
+            SetVerb::Insert => ("POST", "Prefer: return-no-content\r\n".to_owned()),
+            SetVerb::InsertOrMerge => ("MERGE", String::new()),
+            SetVerb::InsertOrReplace => ("PUT", String::new()),
+            SetVerb::Delete(tag) => ("DELETE", format!("If-Match: {tag}\r\n")),
         };
         let head = format!(
             "--{INNER}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
@@ -47,7 +48,7 @@ impl ChangeSetBody {
             self.tables,
         );
         self.text.push_str(&head);
-        if verb != SetVerb::Delete {
+        if !matches!(verb, SetVerb::Delete(_)) {
             self.text.push_str("Content-Type: application/json\r\n");
         }
         self.text.push_str("\r\n");
@@ -104,7 +105,7 @@ mod tests {
     fn a_change_set_reads_back_as_the_server_reads_it() {
         let mut set = ChangeSetBody::new("http://h/abc");
         set.add(SetVerb::Insert, "People", "{}");
-        set.add(SetVerb::Delete, "People(PartitionKey='a',RowKey='b')", "");
+        set.add(SetVerb::Delete("*"), "People(PartitionKey='a',RowKey='b')", "");
         let call = set.call();
         let boundary = multipart::boundary(call.content_type.as_deref().unwrap()).unwrap();
         let outer = multipart::parts(&call.body, boundary).unwrap();

@@ -22,7 +22,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum attempts of one request.
 const ATTEMPTS: u32 = 12;
-/// The pause after the first failure; it doubles after each further one.
+/// Attempts of a request to a server that has never answered: its address or certificate may be wrong.
+const FIRST_ATTEMPTS: u32 = 6;
+/// The pause after the first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -50,6 +52,7 @@ pub(crate) struct Client {
     stop: Arc<AtomicBool>,
     throttled: AtomicU64,
     retried: AtomicU64,
+    has_answered: AtomicBool,
 }
 
 impl Client {
@@ -73,6 +76,7 @@ impl Client {
             stop,
             throttled: AtomicU64::new(0),
             retried: AtomicU64::new(0),
+            has_answered: AtomicBool::new(false),
         }
     }
 
@@ -138,7 +142,8 @@ impl Client {
                     }
                 },
             };
-            if attempt == ATTEMPTS {
+            let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
+            if attempt >= most {
                 let method = call.method;
                 return Err(ClientError::Unreachable(format!("{method} {}: {problem}", call.path)));
             }
@@ -159,6 +164,7 @@ impl Client {
             _ => request.body(call.body.as_slice()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
         };
         let response = sent.map_err(|error| error.to_string())?;
+        self.has_answered.store(true, Ordering::Relaxed);
         let retry_after = retry_after(&response);
         let header =
             |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);

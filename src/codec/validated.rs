@@ -86,6 +86,11 @@ impl ValidatedProperties {
         &self.stored
     }
 
+    /// Returns what an entity with exactly these properties stores.
+    pub(crate) fn into_stored(self) -> StoredProperties {
+        self.stored
+    }
+
     /// Returns their number.
     pub(crate) const fn count(&self) -> usize {
         self.count

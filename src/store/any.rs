@@ -1,11 +1,12 @@
 //! One type for either backend: an enum, not a trait object.
 
+use std::sync::Arc;
+
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
 use super::{
-    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, CountPosition, CountedPart, Expiry,
-    ExpiryRule, ExpirySummary, Rewind, SqlView, SqlViews, StoreResult, StoreSnapshot, StoredAccount,
-    StoredTotal, SweepState, TableExpiry, TableSize, TotalPass, Totals, ViewDefinition, ViewFailure,
+    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Load, LoadMark, Rewind, StoreResult,
+    StoreSnapshot, StoredAccount, TableSize,
 };
 use crate::metrics::METRICS;
 use crate::metrics::database_time::in_database;
@@ -104,6 +105,18 @@ impl Backend for Store {
         now: Ticks,
     ) -> StoreResult<Vec<Written>> {
         on_either!(self, store => store.transact(account, table, writes, now))
+    }
+
+    async fn load(&self, account: &str, table: &TableName, load: &Arc<Load>) -> StoreResult<bool> {
+        on_either!(self, store => store.load(account, table, load))
+    }
+
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        on_either!(self, store => store.marks(copy))
+    }
+
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        on_either!(self, store => store.forget_marks(copy))
     }
 
     async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {

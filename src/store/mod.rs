@@ -13,6 +13,7 @@
 //!    not passed on.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use crate::error::{Code, Error};
 use crate::model::entity::BorrowedEntity;
@@ -24,6 +25,7 @@ mod any;
 pub(crate) mod bucket;
 pub mod expiry;
 mod inspection;
+mod load;
 pub mod postgres;
 pub mod quoting;
 pub mod rewind;
@@ -35,6 +37,7 @@ pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, Stored
 pub(crate) use any::Store;
 pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
 pub(crate) use inspection::Inspection;
+pub use load::{Load, LoadMark};
 pub use rewind::{Rewind, StoreSnapshot};
 pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
 pub use views::{ColumnKind, SqlView, SqlViews, ViewColumn, ViewDefinition, ViewFailure};
@@ -248,6 +251,25 @@ pub trait Backend: Send + Sync {
         writes: &[Write],
         now: Ticks,
     ) -> impl Future<Output = StoreResult<Vec<Written>>> + Send;
+
+    /// Stores entities with the versions that they have, and the mark of the copy that they are part
+    /// of, all in one transaction. `false` if some exist that may not be replaced: then nothing was
+    /// done.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn load(
+        &self,
+        account: &str,
+        table: &TableName,
+        load: &Arc<Load>,
+    ) -> impl Future<Output = StoreResult<bool>> + Send;
+
+    /// Reads the marks of a copy.
+    fn marks(&self, copy: &str) -> impl Future<Output = StoreResult<Vec<LoadMark>>> + Send;
+
+    /// Removes the marks of a copy that is complete.
+    fn forget_marks(&self, copy: &str) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Reads the table's stored access policies as JSON; `None` if none were ever set.
     ///

@@ -3,11 +3,13 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::endpoint::{TransferResult, TransferSource};
+use super::endpoint::{Page, TransferResult, TransferSource};
 use super::midpoint::midpoint;
-use super::range::{Lower, RowRange};
+use super::range::{Lower, RowRange, sorts_alike};
 use crate::model::Key;
 
+/// Rows of a page from which on it counts as full.
+const FULL_PAGE: usize = 250;
 /// Full pages that a range must have read before it is split: small ranges are not worth the requests.
 const PAGES_BEFORE_SPLIT: u32 = 2;
 /// Maximum requests to find where to split a range.
@@ -21,8 +23,8 @@ pub(crate) struct Task {
     pub id: i64,
     pub table: String,
     pub range: RowRange,
-    /// Whether an interrupted run may have written beyond the start of the range.
-    pub repeats: bool,
+    /// After an interruption, how many entities of the range were written before.
+    pub resumed: Option<u64>,
 }
 
 /// The end of a range, which may have moved since the range was taken.
@@ -84,6 +86,12 @@ impl Board {
         self.lock().is_stopped
     }
 
+    /// Whether there is nothing left to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        let ranges = self.lock();
+        ranges.is_stopped || ranges.open.is_empty()
+    }
+
     /// Returns a range to work on; `None` when all are done or the board was stopped. `record` is
     /// told of a range that was split, before either half goes on.
     pub(crate) fn take(
@@ -140,7 +148,7 @@ impl Board {
         };
         let upper = range.task.range.upper.replace(at.clone());
         let behind = RowRange { lower: Lower::From(at), upper };
-        let behind = Task { id: behind_id, table: range.task.table.clone(), range: behind, repeats: false };
+        let behind = Task { id: behind_id, table: range.task.table.clone(), range: behind, resumed: None };
         record(&Cut { id, behind: behind.clone() })?;
         ranges.last_id = behind_id;
         let state = RangeState {
@@ -154,9 +162,10 @@ impl Board {
         Ok(Some(behind))
     }
 
-    /// Tells up to which key a worker has read, and whether the page was full. Returns the end of its
+    /// Tells up to which key a worker has read, with a page of so many rows. Returns the end of its
     /// range, from which on rows belong to another worker.
-    pub(crate) fn claim(&self, id: i64, last: Option<&Key>, is_full: bool) -> Upper {
+    pub(crate) fn claim(&self, id: i64, last: Option<&Key>, rows: usize) -> Upper {
+        let is_full = rows >= FULL_PAGE;
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
         if let Some(last) = last {
@@ -168,6 +177,16 @@ impl Board {
             self.changed.notify_one();
         }
         upper
+    }
+
+    /// Leaves out rows of a page that belong to another worker by now; returns whether there were any.
+    pub(crate) fn keep_own(&self, task: &Task, page: &mut Page, is_ordered: bool) -> bool {
+        let last = page.rows.last().map(|row| row.key.clone());
+        let upper = self.claim(task.id, last.as_ref(), page.rows.len());
+        let Some(upper) = upper.filter(|_| is_ordered) else { return false };
+        let before = page.rows.len();
+        page.rows.retain(|row| row.key < upper);
+        page.rows.len() < before
     }
 
     /// Removes a range that is done.
@@ -191,13 +210,7 @@ impl Board {
     }
 }
 
-/// Whether a key is before and after the same others by code point and by UTF-16 unit: servers sort by
-/// either.
-fn sorts_alike(key: &Key) -> bool {
-    key.partition.chars().chain(key.row.chars()).all(|c| c < '\u{d7ff}')
-}
-
-/// Finds a key near the middle of what is left of a range; between partitions if there are several.
+/// Finds a key in the rest of a range, about in the middle; between partitions if there are several.
 fn split_point(
     source: &dyn TransferSource,
     table: &str,

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
+use uuid::Uuid;
 
 use super::board::{Cut, Task};
 use super::endpoint::{TransferError, TransferResult};
 use super::range::{Lower, RowRange};
 use crate::model::Key;
+use crate::store::LoadMark;
 
 const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL, name TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, prepared INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS ranges (
         id INTEGER PRIMARY KEY, name TEXT NOT NULL,
@@ -40,6 +42,8 @@ impl std::ops::AddAssign for Counts {
 /// The state file of a copy.
 pub(crate) struct Checkpoint {
     file: PathBuf,
+    /// The copy, by a name that no other has.
+    copy: String,
     connection: Mutex<Connection>,
 }
 
@@ -69,19 +73,45 @@ impl Checkpoint {
             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         )?;
         connection.execute_batch(SCHEMA)?;
-        let known: Option<String> =
-            connection.query_row("SELECT fingerprint FROM copy", [], |row| row.get(0)).optional()?;
-        match known {
-            Some(known) if known == fingerprint => {}
+        let known: Option<(String, String)> = connection
+            .query_row("SELECT fingerprint, name FROM copy", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let copy = match known {
+            Some((known, copy)) if known == fingerprint => copy,
             Some(_) => {
                 let text = format!("{shown} is of a copy with another FROM, TO or selection");
                 return Err(TransferError::Usage(text));
             }
             None => {
-                connection.execute("INSERT INTO copy VALUES (?1)", [fingerprint])?;
+                let copy = Uuid::new_v4().simple().to_string();
+                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [fingerprint, copy.as_str()])?;
+                copy
+            }
+        };
+        Ok(Self { file: file.to_owned(), copy, connection: Mutex::new(connection) })
+    }
+
+    /// Returns the copy, by a name that no other has.
+    pub(crate) fn copy(&self) -> &str {
+        &self.copy
+    }
+
+    /// Takes over pages that the target has recorded with their entities, and this file has not.
+    pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
+        let open = self.open_ranges()?;
+        for LoadMark { range, reached, counts: [written, unchanged, rejected], .. } in marks {
+            if open.iter().any(|task| task.id == range && !task.range.lower.is_beyond(&reached)) {
+                self.advance(range, Some(&reached), Counts { written, unchanged, rejected })?;
             }
         }
-        Ok(Self { file: file.to_owned(), connection: Mutex::new(connection) })
+        Ok(())
+    }
+
+    /// Begins ranges again that are not done, for a source without an order.
+    pub(crate) fn restart(&self) -> TransferResult<()> {
+        let restart = "UPDATE ranges SET written = 0, unchanged = 0, rejected = 0 WHERE NOT done";
+        self.lock().execute(restart, [])?;
+        Ok(())
     }
 
     /// Returns the tables that an earlier run has prepared, in order.
@@ -94,26 +124,25 @@ impl Checkpoint {
 
     /// Records that a table was prepared, and its ranges; returns them with their numbers.
     pub(crate) fn add_table(&self, table: &str, ranges: Vec<RowRange>) -> TransferResult<Vec<Task>> {
-        let mut connection = self.lock();
-        let transaction = connection.transaction()?;
-        let mut tasks = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            let id: i64 =
-                transaction.query_row("SELECT coalesce(max(id), 0) + 1 FROM ranges", [], |row| row.get(0))?;
-            let task = Task { id, table: table.to_owned(), range, repeats: false };
-            insert(&transaction, &task)?;
-            tasks.push(task);
-        }
-        transaction.execute("INSERT INTO tables VALUES (?1, 1)", [table])?;
-        transaction.commit()?;
-        Ok(tasks)
+        for_good(&mut self.lock(), |connection| {
+            let mut tasks = Vec::with_capacity(ranges.len());
+            for range in ranges {
+                let next = "SELECT coalesce(max(id), 0) + 1 FROM ranges";
+                let id: i64 = connection.query_row(next, [], |row| row.get(0))?;
+                let task = Task { id, table: table.to_owned(), range, resumed: None };
+                insert(connection, &task)?;
+                tasks.push(task);
+            }
+            connection.execute("INSERT INTO tables VALUES (?1, 1)", [table])?;
+            Ok(tasks)
+        })
     }
 
     /// Returns the ranges that are not done.
     pub(crate) fn open_ranges(&self) -> TransferResult<Vec<Task>> {
         let connection = self.lock();
         let mut statement = connection.prepare(
-            "SELECT id, name, pk, rk, is_after, upper_pk, upper_rk FROM ranges WHERE NOT done ORDER BY id",
+            "SELECT id, name, pk, rk, is_after, upper_pk, upper_rk, written FROM ranges WHERE NOT done ORDER BY id",
         )?;
         let tasks = statement.query_map([], read)?;
         Ok(tasks.collect::<rusqlite::Result<_>>()?)
@@ -149,13 +178,12 @@ impl Checkpoint {
 
     /// Records that a range was split.
     pub(crate) fn cut(&self, cut: &Cut) -> TransferResult<()> {
-        let mut connection = self.lock();
-        let transaction = connection.transaction()?;
-        let at = cut.behind.range.lower.key();
-        let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
-        transaction.execute(update, params![cut.id, at.partition, at.row])?;
-        insert(&transaction, &cut.behind)?;
-        Ok(transaction.commit()?)
+        for_good(&mut self.lock(), |connection| {
+            let at = cut.behind.range.lower.key();
+            let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
+            connection.execute(update, params![cut.id, at.partition, at.row])?;
+            insert(connection, &cut.behind)
+        })
     }
 
     /// Records that a range is done.
@@ -178,6 +206,19 @@ impl Checkpoint {
     }
 }
 
+/// Changes ranges so that not even a power failure loses them: the target may have marks of them.
+fn for_good<T>(
+    connection: &mut Connection,
+    change: impl FnOnce(&Connection) -> TransferResult<T>,
+) -> TransferResult<T> {
+    connection.execute_batch("PRAGMA synchronous=FULL")?;
+    let transaction = connection.transaction()?;
+    let changed = change(&transaction)?;
+    transaction.commit()?;
+    connection.execute_batch("PRAGMA synchronous=NORMAL")?;
+    Ok(changed)
+}
+
 fn insert(connection: &Connection, task: &Task) -> TransferResult<()> {
     let RowRange { lower, upper } = &task.range;
     let (key, is_after) = (lower.key(), matches!(lower, Lower::After(_)));
@@ -194,5 +235,6 @@ fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
     let lower = if row.get(4)? { Lower::After(key) } else { Lower::From(key) };
     let upper: (Option<String>, Option<String>) = (row.get(5)?, row.get(6)?);
     let upper = upper.0.zip(upper.1).map(|(partition, row)| Key { partition, row });
-    Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, repeats: true })
+    let resumed = Some(u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0));
+    Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, resumed })
 }

@@ -1,26 +1,25 @@
 //! Comparing two places: a merge of their ordered pages, range by range.
 
-use std::collections::{BTreeMap, VecDeque};
+mod merge;
+mod odd;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::board::{Board, Task};
-use super::checkpoint::Counts;
 use super::copy::run_workers;
-use super::endpoint::{RowReader, TransferError, TransferResult, TransferSource, TransferTarget};
+use super::endpoint::{Rejected, TransferError, TransferResult, TransferSource, TransferTarget};
 use super::progress::Progress;
 use super::range::RowRange;
 use super::row::Row;
 use super::selection::Selection;
 use crate::model::Key;
+use merge::Merge;
 
 /// Maximum differences that are checked again and listed; further ones are only counted.
 const MAX_LISTED: usize = 1000;
-/// Maximum entities deleted in one call.
-const MAX_DELETED: usize = 500;
-/// Minimum rows of a full page.
-const FULL_PAGE: usize = 250;
 
 /// What is wrong with an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +62,8 @@ pub(crate) struct Tally {
     pub different: u64,
     /// Extra ones that were deleted.
     pub deleted: u64,
+    /// Entities of either place that are not understood, and so not compared.
+    pub unreadable: u64,
 }
 
 impl Tally {
@@ -85,6 +86,8 @@ pub(crate) struct Compared {
     pub extra_tables: Vec<String>,
     /// The first differences.
     pub differences: Vec<Difference>,
+    /// The first entities that are not understood, with their tables.
+    pub unreadable: Vec<(String, Rejected)>,
 }
 
 impl Compared {
@@ -92,7 +95,10 @@ impl Compared {
     pub(crate) fn is_equal(&self) -> bool {
         self.missing_tables.is_empty()
             && self.extra_tables.is_empty()
-            && self.tables.values().all(|tally| tally.missing + tally.extra + tally.different == 0)
+            && self
+                .tables
+                .values()
+                .all(|tally| tally.missing + tally.extra + tally.different + tally.unreadable == 0)
     }
 }
 
@@ -116,6 +122,7 @@ pub(crate) struct Comparison<'a> {
 struct Found {
     tables: BTreeMap<String, Tally>,
     candidates: Vec<Difference>,
+    unreadable: Vec<(String, Rejected)>,
 }
 
 impl Comparison<'_> {
@@ -134,13 +141,16 @@ impl Comparison<'_> {
         self.with(&found, |found| {
             found.tables.extend(tables.iter().map(|table| (table.clone(), Tally::default())));
         });
+        for (table, rejected) in self.source.rejected().iter().chain(self.target.rejected()) {
+            self.unreadable(table, vec![rejected.clone()], &found);
+        }
         if self.source.is_ordered() && self.target.is_ordered() {
             self.merge_all(&tables, &found)?;
         } else {
             self.look_up_all(&tables, &found)?;
         }
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        compared.tables = found.tables;
+        (compared.tables, compared.unreadable) = (found.tables, found.unreadable);
         self.recheck(found.candidates, &mut compared)?;
         Ok(compared)
     }
@@ -169,12 +179,12 @@ impl Comparison<'_> {
             self.progress.expect(table, self.source.expected(table)?);
             for range in self.source.ranges(table)? {
                 id += 1;
-                board.add(Task { id, table: table.clone(), range, repeats: false });
+                board.add(Task { id, table: table.clone(), range, resumed: None });
             }
         }
         run_workers(self.concurrency, &board, || {
             while let Some(task) = board.take(Some(self.source), &|_| Ok(()))? {
-                Merge { comparison: self, board: &board, task: &task, found, extra: Vec::new() }.run()?;
+                Merge::run(self, &board, &task, found)?;
                 board.finish(task.id);
             }
             Ok(())
@@ -185,7 +195,7 @@ impl Comparison<'_> {
     fn look_up_all(&self, tables: &[String], found: &Mutex<Found>) -> TransferResult<()> {
         let board = Board::default();
         for (id, table) in (0..).zip(tables) {
-            board.add(Task { id, table: table.clone(), range: RowRange::everything(), repeats: false });
+            board.add(Task { id, table: table.clone(), range: RowRange::everything(), resumed: None });
         }
         run_workers(self.concurrency, &board, || {
             while let Some(task) = board.take(None, &|_| Ok(()))? {
@@ -208,6 +218,7 @@ impl Comparison<'_> {
         let keys_only = absent == DifferenceKind::Extra;
         let mut reader = read.open(table, &RowRange::everything(), keys_only)?;
         while let Some(page) = reader.next()? {
+            self.unreadable(table, page.rejected, found);
             for row in page.rows {
                 self.check_stop()?;
                 match other.get(table, &row.key)? {
@@ -236,7 +247,19 @@ impl Comparison<'_> {
         (!self.with_timestamps || a.modified == b.modified) && a.has_properties_of(b)
     }
 
-    /// Remembers a difference, to be checked again.
+    /// Notes entities that are not understood.
+    fn unreadable(&self, table: &str, rejected: Vec<Rejected>, found: &Mutex<Found>) {
+        if rejected.is_empty() {
+            return;
+        }
+        self.with(found, |found| {
+            found.tables.entry(table.to_owned()).or_default().unreadable += rejected.len() as u64;
+            let room = MAX_LISTED.saturating_sub(found.unreadable.len());
+            found.unreadable.extend(rejected.into_iter().take(room).map(|entity| (table.to_owned(), entity)));
+        });
+    }
+
+    /// Remembers a difference, to be looked at again.
     fn differs(&self, table: &str, key: Key, kind: DifferenceKind, found: &Mutex<Found>) {
         self.with(found, |found| {
             if found.candidates.len() < MAX_LISTED {
@@ -250,9 +273,7 @@ impl Comparison<'_> {
 
     /// Checks the first differences again: a writer, or another sort order, may explain them.
     fn recheck(&self, mut candidates: Vec<Difference>, compared: &mut Compared) -> TransferResult<()> {
-        // If the two places sort differently, an entity seems both missing and extra.
         candidates.sort_by(|a, b| (&a.table, &a.key).cmp(&(&b.table, &b.key)));
-        candidates.dedup_by(|a, b| (&a.table, &a.key) == (&b.table, &b.key));
         if !candidates.is_empty() {
             let steps = self.recheck_delay.as_millis() / 50;
             for _ in 0..steps {
@@ -284,136 +305,6 @@ impl Comparison<'_> {
             difference.kind = kind;
             compared.differences.push(difference);
         }
-        Ok(())
-    }
-}
-
-/// The rows of a reader, one by one.
-struct Rows<'a> {
-    reader: Box<dyn RowReader + 'a>,
-    read: VecDeque<Row>,
-    is_over: bool,
-}
-
-impl Rows<'_> {
-    fn peek(&mut self) -> TransferResult<Option<&Row>> {
-        while self.read.is_empty() && !self.is_over {
-            match self.reader.next()? {
-                Some(page) => self.read.extend(page.rows),
-                None => self.is_over = true,
-            }
-        }
-        Ok(self.read.front())
-    }
-}
-
-/// The comparison of a range.
-struct Merge<'a> {
-    comparison: &'a Comparison<'a>,
-    board: &'a Board,
-    task: &'a Task,
-    found: &'a Mutex<Found>,
-    /// Extra entities to be deleted.
-    extra: Vec<Key>,
-}
-
-impl Merge<'_> {
-    fn run(mut self) -> TransferResult<()> {
-        let (comparison, task) = (self.comparison, self.task);
-        let keys_only = comparison.delete_extra.is_some();
-        let mut ours = comparison.source.open(&task.table, &task.range, keys_only)?;
-        let reader = comparison.target.open(&task.table, &task.range, keys_only)?;
-        let mut theirs = Rows { reader, read: VecDeque::new(), is_over: false };
-        let mut last: Option<Key> = None;
-        'pages: while let Some(page) = ours.next()? {
-            comparison.check_stop()?;
-            let end = page.rows.last().map(|row| row.key.clone());
-            let upper = self.board.claim(task.id, end.as_ref(), page.rows.len() >= FULL_PAGE);
-            let (mut equal, mut read) = (0, 0);
-            for row in page.rows {
-                if upper.as_ref().is_some_and(|upper| row.key >= *upper) {
-                    self.count(equal, read);
-                    break 'pages;
-                }
-                read += 1;
-                equal += self.merge(&row, &mut theirs, last.as_ref())?;
-                last = Some(row.key);
-            }
-            self.count(equal, read);
-        }
-        let upper = self.board.close(task.id);
-        while let Some(row) = theirs.peek()? {
-            if upper.as_ref().is_some_and(|upper| row.key >= *upper) {
-                break;
-            }
-            let key = row.key.clone();
-            theirs.read.pop_front();
-            self.extra(key)?;
-        }
-        self.delete_extra()
-    }
-
-    /// Merges one row of the source; returns 1 if the target has an equal one.
-    fn merge(&mut self, row: &Row, theirs: &mut Rows<'_>, last: Option<&Key>) -> TransferResult<u64> {
-        // The source sorts differently: the second check decides.
-        if last.is_some_and(|last| row.key < *last) {
-            self.comparison.differs(&self.task.table, row.key.clone(), DifferenceKind::Missing, self.found);
-            return Ok(0);
-        }
-        while let Some(there) = theirs.peek()?.filter(|there| there.key < row.key) {
-            let key = there.key.clone();
-            theirs.read.pop_front();
-            self.extra(key)?;
-        }
-        let kind = match theirs.peek()?.filter(|there| there.key == row.key) {
-            None => DifferenceKind::Missing,
-            Some(there) => {
-                let same = self.comparison.delete_extra.is_some() || self.comparison.is_same(row, there);
-                theirs.read.pop_front();
-                if same {
-                    return Ok(1);
-                }
-                DifferenceKind::Different
-            }
-        };
-        if self.comparison.delete_extra.is_none() {
-            self.comparison.differs(&self.task.table, row.key.clone(), kind, self.found);
-        }
-        Ok(0)
-    }
-
-    fn count(&self, equal: u64, read: u64) {
-        self.comparison.with(self.found, |found| {
-            found.tables.entry(self.task.table.clone()).or_default().equal += equal;
-        });
-        self.comparison.progress.add(&self.task.table, Counts { written: read, ..Counts::default() });
-    }
-
-    fn extra(&mut self, key: Key) -> TransferResult<()> {
-        if self.comparison.delete_extra.is_none() {
-            self.comparison.differs(&self.task.table, key, DifferenceKind::Extra, self.found);
-            return Ok(());
-        }
-        self.extra.push(key);
-        if self.extra.len() >= MAX_DELETED { self.delete_extra() } else { Ok(()) }
-    }
-
-    /// Deletes what is extra, unless the source has it by now.
-    fn delete_extra(&mut self) -> TransferResult<()> {
-        let Some(target) = self.comparison.delete_extra else { return Ok(()) };
-        let table = &self.task.table;
-        let mut gone = Vec::new();
-        for key in std::mem::take(&mut self.extra) {
-            if self.comparison.source.get(table, &key)?.is_none() {
-                gone.push(key);
-            }
-        }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let deleted = target.delete(table, &gone)?;
-        self.comparison
-            .with(self.found, |found| found.tables.entry(table.clone()).or_default().deleted += deleted);
         Ok(())
     }
 }

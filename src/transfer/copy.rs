@@ -8,13 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::board::{Board, Task};
 use super::checkpoint::{Checkpoint, Counts};
-use super::endpoint::{Mode, TransferError, TransferResult, TransferSource, TransferTarget, WritePage};
+use super::endpoint::{Mode, Page, TransferError, TransferResult, TransferSource, TransferTarget, WritePage};
 use super::progress::Progress;
 use super::rejects::Rejects;
 use super::selection::Selection;
-
-/// Minimum rows of a full page.
-const FULL_PAGE: usize = 250;
 
 /// How to copy.
 pub(crate) struct CopyOptions<'a> {
@@ -30,7 +27,7 @@ pub(crate) struct CopyOptions<'a> {
     pub with_properties: bool,
     /// Maximum entities a second.
     pub rate_limit: Option<u32>,
-    /// Pairs of a table's name in the source and its name in the target.
+    /// Names that tables have in the target, by their names in the source as they are spelled.
     pub renames: &'a [(String, String)],
     pub stop: &'a AtomicBool,
 }
@@ -38,7 +35,7 @@ pub(crate) struct CopyOptions<'a> {
 impl CopyOptions<'_> {
     /// Returns the name that a table has in the target.
     fn target_table<'t>(&'t self, table: &'t str) -> &'t str {
-        let renamed = self.renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(table));
+        let renamed = self.renames.iter().find(|(from, _)| from == table);
         renamed.map_or(table, |(_, to)| to)
     }
 }
@@ -49,6 +46,10 @@ pub(crate) struct CopySummary {
     pub tables: BTreeMap<String, Counts>,
     /// Tables that failed, with the reasons.
     pub failed: BTreeMap<String, String>,
+    /// Answers that asked to slow down.
+    pub throttled: u64,
+    /// Requests that were repeated.
+    pub retried: u64,
 }
 
 impl CopySummary {
@@ -103,8 +104,14 @@ pub(crate) fn copy(
     for (table, counts) in checkpoint.counts()? {
         progress.add(&table, counts);
     }
-    run.work()?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| run.measure());
+        run.work()
+    })?;
+    let (from, to) = (source.retries(), target.retries());
     let copied = CopySummary {
+        throttled: from.0 + to.0,
+        retried: from.1 + to.1,
         tables: checkpoint.counts()?.into_iter().collect(),
         failed: run.failed.into_inner().unwrap_or_else(PoisonError::into_inner),
     };
@@ -112,7 +119,7 @@ pub(crate) fn copy(
         return Err(TransferError::Interrupted);
     }
     if copied.failed.is_empty() {
-        target.finish()?;
+        target.finish(checkpoint.copy())?;
     }
     Ok(copied)
 }
@@ -120,6 +127,10 @@ pub(crate) fn copy(
 impl CopyRun<'_> {
     /// Creates the tables, with their policies, and finds the ranges to read.
     fn prepare(&self) -> TransferResult<()> {
+        self.checkpoint.catch_up(self.target.marks(self.checkpoint.copy())?)?;
+        if !self.source.is_ordered() {
+            self.checkpoint.restart()?;
+        }
         let prepared = self.checkpoint.tables()?;
         for task in self.checkpoint.open_ranges()? {
             self.board.add(task);
@@ -159,7 +170,20 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    /// Waits until the rate limit allows this many entities; a stop ends the wait.
+    /// Counts the tables of a source that can do so at little cost, for the time that is left.
+    fn measure(&self) {
+        for table in self.progress.unexpected() {
+            if self.board.is_idle() {
+                return;
+            }
+            // A table that cannot be counted has no time left.
+            if let Ok(Some(entities)) = self.source.measured(&table) {
+                self.progress.expect(&table, Some(entities));
+            }
+        }
+    }
+
+    /// Waits until the limit allows so many entities; a stop ends the wait.
     fn wait_for_rate(&self, entities: usize) {
         let Some(limit) = self.options.rate_limit else { return };
         let now = Instant::now();
@@ -200,44 +224,51 @@ impl CopyRun<'_> {
     /// Copies a range; `false` if it was stopped before the end.
     fn copy_range(&self, task: &Task) -> TransferResult<bool> {
         let mut reader = self.source.open(&task.table, &task.range, false)?;
-        let mut repeats = task.repeats;
+        let mut resumed = task.resumed;
         loop {
             if self.options.stop.load(Ordering::Relaxed) || self.board.is_stopped() {
                 self.board.stop();
                 return Ok(false);
             }
             let Some(mut page) = reader.next()? else { return Ok(true) };
-            let last = page.rows.last().map(|row| row.key.clone());
-            let upper = self.board.claim(task.id, last.as_ref(), page.rows.len() >= FULL_PAGE);
-            let mut is_last = false;
-            if self.source.is_ordered() {
-                let before = page.rows.len();
-                page.rows.retain(|row| upper.as_ref().is_none_or(|upper| row.key < *upper));
-                is_last =
-                    page.rows.len() < before && last.is_some_and(|last| upper.is_some_and(|u| last >= u));
+            let is_last = self.board.keep_own(task, &mut page, self.source.is_ordered());
+            let has_rows = !page.rows.is_empty();
+            self.copy_page(task, page, resumed)?;
+            if has_rows {
+                resumed = None;
             }
-            // Cosmos has no key order, so an interrupted range is read again from its start.
-            let last = page.rows.last().map(|row| row.key.clone()).filter(|_| self.source.is_ordered());
-            let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
-            self.rejects.add(&task.table, &page.rejected)?;
-            if !page.rows.is_empty() {
-                self.wait_for_rate(page.rows.len());
-                let (table, mode) = (self.options.target_table(&task.table), self.options.mode);
-                let result =
-                    self.target.write(WritePage { table, range: task.id, rows: page.rows, mode, repeats })?;
-                self.rejects.add(&task.table, &result.rejected)?;
-                counts.written += result.written;
-                counts.unchanged += result.unchanged;
-                counts.rejected += result.rejected.len() as u64;
-                repeats = !self.source.is_ordered() && task.repeats;
-            }
-            self.checkpoint.advance(task.id, last.as_ref(), counts)?;
-            self.progress.add(&task.table, counts);
-            self.progress.throttled(self.source.retries().0 + self.target.retries().0);
             if is_last {
                 return Ok(true);
             }
         }
+    }
+
+    fn copy_page(&self, task: &Task, page: Page, resumed: Option<u64>) -> TransferResult<()> {
+        // Cosmos has no order: a range is read again as a whole.
+        let last = page.rows.last().map(|row| row.key.clone()).filter(|_| self.source.is_ordered());
+        let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
+        self.rejects.add(&task.table, &page.rejected)?;
+        if !page.rows.is_empty() {
+            self.wait_for_rate(page.rows.len());
+            let written = self.target.write(WritePage {
+                table: self.options.target_table(&task.table),
+                range: task.id,
+                rows: page.rows,
+                mode: self.options.mode,
+                resumed,
+                copy: self.checkpoint.copy(),
+                last: last.clone(),
+                rejected: counts.rejected,
+                reject: &|rejected| self.rejects.add(&task.table, &[rejected]),
+            })?;
+            counts.written += written.written;
+            counts.unchanged += written.unchanged;
+            counts.rejected += written.rejected;
+        }
+        self.checkpoint.advance(task.id, last.as_ref(), counts)?;
+        self.progress.add(&task.table, counts);
+        self.progress.throttled(self.source.retries().0 + self.target.retries().0);
+        Ok(())
     }
 }
 

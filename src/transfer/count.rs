@@ -1,4 +1,4 @@
-//! Counting and deleting the entities of a place.
+//! Counting, deleting and surveying the entities of a place.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,104 +7,139 @@ use std::sync::{Mutex, PoisonError};
 use super::board::{Board, Task};
 use super::checkpoint::Counts;
 use super::copy::run_workers;
-use super::endpoint::{TransferError, TransferResult, TransferSource, TransferTarget};
+use super::endpoint::{Page, Rejected, TransferError, TransferResult, TransferSource, TransferTarget};
 use super::progress::Progress;
+use super::represent::not_in_cosmos;
+use super::row::Row;
 use super::selection::Selection;
-use crate::model::Key;
 
-/// Minimum rows of a full page.
-const FULL_PAGE: usize = 250;
+/// Entities that a survey lists; further ones are only counted.
+const MAX_LISTED: usize = 1000;
 
-/// Counts the entities of the selected tables.
-///
-/// # Errors
-/// [`TransferError`] if the place cannot be read.
-pub(crate) fn count(
-    source: &dyn TransferSource,
-    selection: &Selection,
-    concurrency: usize,
-    progress: &Progress,
-    stop: &AtomicBool,
-) -> TransferResult<BTreeMap<String, u64>> {
-    let mut sums = BTreeMap::new();
-    for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
-        progress.expect(&table, None);
-        let counted = source.count(&table, &mut |entities| {
-            progress.add(&table, Counts { written: entities, ..Counts::default() });
-            if stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
-        })?;
-        match counted {
-            Some(entities) => sums.insert(table, entities),
-            None => {
-                let count = &|_: &str, keys: &[Key]| Ok(keys.len() as u64);
-                return for_each_page(source, selection, concurrency, progress, stop, count);
+/// A walk over the entities of the tables that are selected, by several workers.
+pub(crate) struct PageWalk<'a> {
+    pub source: &'a dyn TransferSource,
+    pub selection: &'a Selection,
+    pub concurrency: usize,
+    pub progress: &'a Progress,
+    pub stop: &'a AtomicBool,
+}
+
+/// What a copy would have to do.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    /// How many entities of each table can be copied.
+    pub tables: BTreeMap<String, u64>,
+    /// How many cannot be represented in the target.
+    pub rejected: u64,
+    /// The first of them, with their tables.
+    pub first_rejected: Vec<(String, Rejected)>,
+}
+
+impl PageWalk<'_> {
+    /// Counts the entities.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the place cannot be read.
+    pub(crate) fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
+        self.sum(true, &|_, page| Ok(page.rows.len() as u64))
+    }
+
+    /// Deletes the entities from `target`, which is the same place; returns how many there were. One
+    /// that changes meanwhile stays.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the place cannot be read or written. What was deleted stays so.
+    pub(crate) fn delete(&self, target: &dyn TransferTarget) -> TransferResult<BTreeMap<String, u64>> {
+        self.sum(true, &|table, page| {
+            let version = |row: &Row| (row.key.clone(), row.version());
+            target.delete(table, &page.rows.iter().map(version).collect::<Vec<_>>())
+        })
+    }
+
+    /// Reads all entities, and finds those that cannot be represented in the target.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the place cannot be read.
+    pub(crate) fn survey(&self, to_cosmos: bool) -> TransferResult<Survey> {
+        let found = Mutex::new(Survey::default());
+        let reject = |table: &str, entity: Rejected| {
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.rejected += 1;
+            if found.first_rejected.len() < MAX_LISTED {
+                found.first_rejected.push((table.to_owned(), entity));
             }
         };
-    }
-    Ok(sums)
-}
-
-/// Deletes the entities that the source of the place selects; returns how many were deleted.
-///
-/// # Errors
-/// [`TransferError`] if the place cannot be read or written. Earlier deletions are not undone.
-pub(crate) fn delete_where(
-    source: &dyn TransferSource,
-    target: &dyn TransferTarget,
-    selection: &Selection,
-    concurrency: usize,
-    progress: &Progress,
-    stop: &AtomicBool,
-) -> TransferResult<BTreeMap<String, u64>> {
-    for_each_page(source, selection, concurrency, progress, stop, &|table, keys| target.delete(table, keys))
-}
-
-/// Sums what `work` returns for the keys of each page.
-fn for_each_page(
-    source: &dyn TransferSource,
-    selection: &Selection,
-    concurrency: usize,
-    progress: &Progress,
-    stop: &AtomicBool,
-    work: &(dyn Fn(&str, &[Key]) -> TransferResult<u64> + Sync),
-) -> TransferResult<BTreeMap<String, u64>> {
-    let board = Board::default();
-    let mut sums = BTreeMap::new();
-    let mut id = 0;
-    for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
-        for range in source.ranges(&table)? {
-            id += 1;
-            board.add(Task { id, table: table.clone(), range, repeats: false });
+        for (table, entity) in self.source.rejected() {
+            reject(table, entity.clone());
         }
-        progress.expect(&table, None);
-        sums.insert(table, 0);
-    }
-    let sums = Mutex::new(sums);
-    let splits = source.is_ordered().then_some(source);
-    run_workers(concurrency, &board, || {
-        while let Some(task) = board.take(splits, &|_| Ok(()))? {
-            let mut reader = source.open(&task.table, &task.range, true)?;
-            while let Some(page) = reader.next()? {
-                if stop.load(Ordering::Relaxed) {
-                    return Err(TransferError::Interrupted);
-                }
-                let mut keys: Vec<Key> = page.rows.into_iter().map(|row| row.key).collect();
-                let last = keys.last().cloned();
-                let upper = board.claim(task.id, last.as_ref(), keys.len() >= FULL_PAGE);
-                if source.is_ordered() {
-                    keys.retain(|key| upper.as_ref().is_none_or(|upper| key < upper));
-                }
-                let sum = work(&task.table, &keys)?;
-                progress.add(&task.table, Counts { written: sum, ..Counts::default() });
-                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-                *sums.entry(task.table.clone()).or_default() += sum;
-                if last.is_some_and(|last| source.is_ordered() && upper.is_some_and(|upper| last >= upper)) {
-                    break;
+        let tables = self.sum(false, &|table, page| {
+            page.rejected.iter().for_each(|entity| reject(table, entity.clone()));
+            let mut fit = 0;
+            for row in &page.rows {
+                match not_in_cosmos(row).filter(|_| to_cosmos) {
+                    Some(reason) => reject(table, Rejected { entity: row.to_json(), reason }),
+                    None => fit += 1,
                 }
             }
-            board.finish(task.id);
+            Ok(fit)
+        })?;
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Survey { tables, ..found })
+    }
+
+    /// Sums what `work` returns for each page.
+    fn sum(
+        &self,
+        keys_only: bool,
+        work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
+    ) -> TransferResult<BTreeMap<String, u64>> {
+        let board = Board::default();
+        let mut sums = BTreeMap::new();
+        let mut id = 0;
+        for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
+            for range in self.source.ranges(&table)? {
+                id += 1;
+                board.add(Task { id, table: table.clone(), range, resumed: None });
+            }
+            self.progress.expect(&table, self.source.expected(&table)?);
+            sums.insert(table, 0);
         }
-        Ok(())
-    })?;
-    Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
+        let sums = Mutex::new(sums);
+        let splits = self.source.is_ordered().then_some(self.source);
+        run_workers(self.concurrency, &board, || {
+            while let Some(task) = board.take(splits, &|_| Ok(()))? {
+                let sum = self.sum_range(&board, &task, keys_only, work)?;
+                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+                *sums.entry(task.table.clone()).or_default() += sum;
+                board.finish(task.id);
+            }
+            Ok(())
+        })?;
+        Ok(sums.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn sum_range(
+        &self,
+        board: &Board,
+        task: &Task,
+        keys_only: bool,
+        work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
+    ) -> TransferResult<u64> {
+        let mut reader = self.source.open(&task.table, &task.range, keys_only)?;
+        let mut sum = 0;
+        while let Some(mut page) = reader.next()? {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            let is_last = board.keep_own(task, &mut page, self.source.is_ordered());
+            let part = work(&task.table, &page)?;
+            self.progress.add(&task.table, Counts { written: part, ..Counts::default() });
+            sum += part;
+            if is_last {
+                break;
+            }
+        }
+        Ok(sum)
+    }
 }

@@ -12,8 +12,7 @@ use super::endpoint::{
     Page, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage, WriteResult,
 };
 use super::range::{Lower, RowRange};
-use super::row::Row;
-use crate::beyond::totals::{self, CountPace};
+use super::row::{Row, Version};
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, ServiceProperties};
 use crate::error::{Code, Error};
@@ -22,15 +21,14 @@ use crate::plan::predicate::Predicate;
 use crate::plan::span::Span;
 use crate::plan::{Projection, Scan, TableScan};
 use crate::store::{
-    AccountChange, AccountOptions, Backend as _, CountPosition, CountedPart, Failure, Fault, Store,
-    StoreResult,
+    AccountChange, AccountOptions, Backend as _, Failure, Fault, LoadMark, Store, StoreResult,
 };
 use writes::Versions;
 
 /// Rows of a page.
-const ROWS: usize = 500;
+const ROWS: usize = 1000;
 /// Bytes of a page.
-const BYTES: usize = 1 << 20;
+const BYTES: usize = 2 << 20;
 /// Maximum time for reading a page.
 const TIME: std::time::Duration = std::time::Duration::from_secs(5);
 /// Time after which a part of a count is shown.
@@ -83,21 +81,11 @@ impl LocalDatabase {
     }
 
     /// Runs an operation, and retries it while the database is busy.
-    fn run<T, W>(&self, mut work: impl FnMut() -> W) -> StoreResult<T>
+    fn run<T, W>(&self, work: impl FnMut() -> W) -> StoreResult<T>
     where
         W: Future<Output = StoreResult<T>>,
     {
-        for attempt in 0..ATTEMPTS {
-            match self.runtime.block_on(work()) {
-                Err(Failure::Fault(
-                    Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable,
-                )) if attempt + 1 < ATTEMPTS => {
-                    std::thread::sleep(std::time::Duration::from_millis(50 << attempt));
-                }
-                done => return done,
-            }
-        }
-        Err(Failure::Fault(Fault::Unavailable))
+        self.runtime.block_on(repeated(work))
     }
 
     /// Counts a part of a table; a part that takes too long is made smaller.
@@ -124,6 +112,24 @@ impl LocalDatabase {
     }
 }
 
+/// Runs an operation, and retries it while the database is busy.
+async fn repeated<T, W>(mut work: impl FnMut() -> W) -> StoreResult<T>
+where
+    W: Future<Output = StoreResult<T>>,
+{
+    for attempt in 0..ATTEMPTS {
+        match work().await {
+            Err(Failure::Fault(
+                Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable,
+            )) if attempt + 1 < ATTEMPTS => {
+                tokio::time::sleep(std::time::Duration::from_millis(50 << attempt)).await;
+            }
+            done => return done,
+        }
+    }
+    Err(Failure::Fault(Fault::Unavailable))
+}
+
 /// Reads a table's name.
 fn name(table: &str) -> TransferResult<TableName> {
     TableName::parse(table).map_err(|error| TransferError::Endpoint(format!("{table}: {}", error.text())))
@@ -144,7 +150,7 @@ fn is(failure: &Failure, code: Code) -> bool {
 
 impl From<Stored> for Row {
     fn from(stored: Stored) -> Self {
-        Self { key: stored.key, modified: Some(stored.modified), properties: stored.properties }
+        Self { key: stored.key, modified: Some(stored.modified), tag: None, properties: stored.properties }
     }
 }
 
@@ -223,6 +229,16 @@ impl TransferSource for LocalDatabase {
         }))
     }
 
+    fn measured(&self, table: &str) -> TransferResult<Option<u64>> {
+        if self.filter.is_some() {
+            return Ok(None);
+        }
+        let table = name(table)?;
+        let size = self.runtime.block_on(self.store.size(&self.account, &table, u32::MAX));
+        let size = size.map_err(|failure| failed(table.as_given(), failure))?;
+        Ok(size.complete.then_some(size.entities))
+    }
+
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
         let (table, scan) = (name(table)?, self.scan(range, 1, None, true));
         let read = self.run(|| self.store.query(&self.account, &table, &scan));
@@ -272,12 +288,21 @@ impl TransferTarget for LocalDatabase {
         }
     }
 
-    fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult> {
-        writes::write(self, page)
+    fn write(&self, mut page: WritePage<'_>) -> TransferResult<WriteResult> {
+        writes::write(self, &mut page)
     }
 
-    fn delete(&self, table: &str, keys: &[Key]) -> TransferResult<u64> {
-        writes::delete(self, table, keys)
+    fn marks(&self, copy: &str) -> TransferResult<Vec<LoadMark>> {
+        self.run(|| self.store.marks(copy)).map_err(|failure| failed("the marks of the copy", failure))
+    }
+
+    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
+        writes::delete(self, table, entities)
+    }
+
+    fn finish(&self, copy: &str) -> TransferResult<()> {
+        let forgotten = self.run(|| self.store.forget_marks(copy));
+        forgotten.map_err(|failure| failed("the marks of the copy", failure))
     }
 
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {

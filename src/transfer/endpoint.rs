@@ -1,11 +1,13 @@
 //! What copies read from and write to.
 
+use super::inferred::Inferences;
 use super::range::RowRange;
-use super::row::Row;
+use super::row::{Row, Version};
 use crate::client::{AddressError, ClientError, ServiceError};
 use crate::codec::policies::Policy;
 use crate::codec::properties::ServiceProperties;
 use crate::model::Key;
+use crate::store::LoadMark;
 
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +91,8 @@ pub(crate) struct WriteResult {
     pub written: u64,
     /// Already there and left as they are.
     pub unchanged: u64,
-    pub rejected: Vec<Rejected>,
+    /// Passed to [`WritePage::reject`].
+    pub rejected: u64,
 }
 
 /// A page to write.
@@ -99,8 +102,16 @@ pub(crate) struct WritePage<'a> {
     pub range: i64,
     pub rows: Vec<Row>,
     pub mode: Mode,
-    /// Whether an interrupted run may have written some of the rows.
-    pub repeats: bool,
+    /// In the first page after an interruption, how many entities of the range were written before.
+    pub resumed: Option<u64>,
+    /// The copy, by a name that no other has.
+    pub copy: &'a str,
+    /// The last key of the page, in a source with an order.
+    pub last: Option<Key>,
+    /// How many entities of the page were rejected when they were read.
+    pub rejected: u64,
+    /// Records an entity that cannot be copied.
+    pub reject: &'a dyn Fn(Rejected) -> TransferResult<()>,
 }
 
 /// Reads a range of a table page by page.
@@ -136,13 +147,8 @@ pub(crate) trait TransferSource: Send + Sync {
         Ok(None)
     }
 
-    /// Counts the entities of a table that are selected where that takes less than reading their keys;
-    /// `None` where it does not. `counted` is told of each part, and may end the count.
-    fn count(
-        &self,
-        _table: &str,
-        _counted: &mut dyn FnMut(u64) -> TransferResult<()>,
-    ) -> TransferResult<Option<u64>> {
+    /// Counts the entities of a table, where that costs little beside a copy.
+    fn measured(&self, _table: &str) -> TransferResult<Option<u64>> {
         Ok(None)
     }
 
@@ -171,6 +177,11 @@ pub(crate) trait TransferSource: Send + Sync {
         &[]
     }
 
+    /// Returns the types of properties that the source does not tell.
+    fn inferences(&self) -> Option<&Inferences> {
+        None
+    }
+
     /// Returns how many answers asked to slow down, and how many requests were retried.
     fn retries(&self) -> (u64, u64) {
         (0, 0)
@@ -191,8 +202,15 @@ pub(crate) trait TransferTarget: Send + Sync {
     /// Writes the next page of a range; it is durable when this returns.
     fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult>;
 
-    /// Deletes entities; returns how many existed.
-    fn delete(&self, table: &str, keys: &[Key]) -> TransferResult<u64>;
+    /// Returns the pages that the target has recorded itself, in the transactions that stored them:
+    /// the last one of each range of a copy.
+    fn marks(&self, _copy: &str) -> TransferResult<Vec<LoadMark>> {
+        Ok(Vec::new())
+    }
+
+    /// Deletes versions of entities; returns how many there were. An entity that has changed since
+    /// stays.
+    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64>;
 
     /// Replaces the stored access policies of a table.
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()>;
@@ -200,8 +218,8 @@ pub(crate) trait TransferTarget: Send + Sync {
     /// Replaces the given service properties; others stay.
     fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
 
-    /// Completes the target after the last write.
-    fn finish(&self) -> TransferResult<()> {
+    /// Completes the target after the last write of a copy.
+    fn finish(&self, _copy: &str) -> TransferResult<()> {
         Ok(())
     }
 

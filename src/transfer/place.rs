@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::database::LocalDatabase;
 use super::dump::{DumpSource, DumpTarget, MANIFEST};
 use super::endpoint::{TransferError, TransferResult, TransferSource, TransferTarget};
-use super::foreign::{FileOptions, Staged, stage};
+use super::foreign::{FileOptions, Staged, stage, stage_source};
 use super::remote::Remote;
 use super::selection::Selection;
 use crate::app;
@@ -103,7 +103,13 @@ impl Place {
         }
     }
 
-    /// Returns the account of an address. It is also the default account of a database on the other side.
+    /// Whether the place is Cosmos DB for Table.
+    pub(crate) fn is_cosmos(&self) -> bool {
+        matches!(self, Place::Remote(address) if address.is_cosmos())
+    }
+
+    /// Returns the account of an address, which a database on the other side has too unless another
+    /// is named.
     pub(crate) fn account(&self) -> Option<&str> {
         match self {
             Place::Remote(address) => Some(&address.account),
@@ -149,6 +155,10 @@ impl Connecting<'_> {
                 let store = self.runtime.block_on(app::open_existing(database));
                 self.database(store, None)?
             }
+            Place::Dump(path) if path.is_file() => {
+                let staged = stage(path, &self.files, self.account, self.runtime.clone(), self.predicate()?)?;
+                Connected::Files(Box::new(staged))
+            }
             Place::Dump(path) => Connected::DumpSource(DumpSource::open(path, self.predicate()?)?),
             Place::File(path) => {
                 let staged = stage(path, &self.files, self.account, self.runtime.clone(), self.predicate()?)?;
@@ -174,6 +184,15 @@ impl Connecting<'_> {
                 return Err(TransferError::Usage("TO: files of other programs are read-only".into()));
             }
         })
+    }
+
+    /// Reads a source without an order into a temporary database, which sorts it.
+    ///
+    /// # Errors
+    /// [`TransferError`] if it cannot be read, or its tables have names that are equal but for case.
+    pub(crate) fn sorted(&self, source: &dyn TransferSource) -> TransferResult<Connected> {
+        let staged = stage_source(source, self.selection, self.runtime.clone(), &self.stop)?;
+        Ok(Connected::Files(Box::new(staged)))
     }
 
     fn remote(&self, address: &Address) -> TransferResult<Remote> {

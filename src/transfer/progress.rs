@@ -46,6 +46,8 @@ struct ProgressState {
     begun: Instant,
     tables: Mutex<BTreeMap<String, ProgressOfTable>>,
     bars: MultiProgress,
+    /// The bar of all tables, where there are several.
+    all: Mutex<Option<ProgressBar>>,
     throttled: AtomicU64,
     is_over: AtomicBool,
 }
@@ -69,6 +71,7 @@ impl Progress {
             form,
             begun: Instant::now(),
             tables: Mutex::default(),
+            all: Mutex::default(),
             bars: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
             throttled: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -94,7 +97,13 @@ impl Progress {
         tables.entry(table.to_owned()).or_default().expected = entities;
     }
 
-    /// Sets how many answers so far have asked to slow down.
+    /// Returns the tables of which it is not known how many entities they have.
+    pub(crate) fn unexpected(&self) -> Vec<String> {
+        let tables = self.shared.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().filter(|(_, state)| state.expected.is_none()).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Notes how many answers so far asked to slow down.
     pub(crate) fn throttled(&self, answers: u64) {
         self.shared.throttled.store(answers, Ordering::Relaxed);
     }
@@ -135,12 +144,18 @@ impl ProgressState {
 
     fn draw(&self) {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let throttled = self.throttled.load(Ordering::Relaxed);
         for (name, state) in tables.iter_mut().take(MAX_BARS) {
-            let bar = state.bar.get_or_insert_with(|| self.bars.add(bar(name, state.expected)));
-            let Counts { written, unchanged, rejected } = state.counts;
-            bar.set_position(written + unchanged + rejected);
-            let throttled = self.throttled.load(Ordering::Relaxed);
-            bar.set_message(format!("{rejected} rejected, {throttled} throttled"));
+            let bar = state.bar.get_or_insert_with(|| self.bars.add(bar(name)));
+            show(bar, state.counts, state.expected, throttled);
+        }
+        if tables.len() > 1 {
+            let mut sum = Counts::default();
+            tables.values().for_each(|state| sum += state.counts);
+            let expected: Option<u64> = tables.values().map(|state| state.expected).sum();
+            let name = format!("all {} tables", tables.len());
+            let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            show(all.get_or_insert_with(|| self.bars.add(bar(&name))), sum, expected, throttled);
         }
     }
 
@@ -175,14 +190,30 @@ impl ProgressState {
     }
 }
 
-fn bar(name: &str, expected: Option<u64>) -> ProgressBar {
-    let (bar, template) = match expected {
-        Some(all) => (ProgressBar::new(all), "{prefix:24} {bar:24} {pos}/{len} {per_sec}, {msg}, {eta} left"),
-        None => (ProgressBar::new_spinner(), "{prefix:24} {spinner} {pos} {per_sec}, {msg}"),
-    };
+const OF_UNKNOWN: &str = "{prefix:24} {spinner} {pos} {per_sec}, {msg}";
+const OF_KNOWN: &str = "{prefix:24} {bar:24} {pos}/{len} {per_sec}, {msg}, {eta} left";
+
+fn bar(name: &str) -> ProgressBar {
+    let bar = ProgressBar::no_length();
+    set_style(&bar, OF_UNKNOWN);
+    bar.with_prefix(name.to_owned())
+}
+
+fn show(bar: &ProgressBar, counts: Counts, expected: Option<u64>, throttled: u64) {
+    if bar.length() != expected
+        && let Some(all) = expected
+    {
+        bar.set_length(all);
+        set_style(bar, OF_KNOWN);
+    }
+    let Counts { written, unchanged, rejected } = counts;
+    bar.set_position(written + unchanged + rejected);
+    bar.set_message(format!("{rejected} rejected, {throttled} throttled"));
+}
+
+fn set_style(bar: &ProgressBar, template: &str) {
     // The templates are constant, so they are valid.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    bar.with_prefix(name.to_owned())
 }

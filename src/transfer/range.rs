@@ -94,7 +94,13 @@ impl RowRange {
     }
 }
 
-/// Quotes a text as a literal in a filter.
+/// Whether a key is before and after the same others by code point and by UTF-16 unit: servers sort by
+/// either.
+pub(crate) fn sorts_alike(key: &Key) -> bool {
+    key.partition.bytes().chain(key.row.bytes()).all(|byte| byte < 0xed)
+}
+
+/// Returns a text as a literal of a filter.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

@@ -1,26 +1,35 @@
 //! An entity that is transferred, and the comparison of two.
 
-use serde::Deserialize;
-
 use crate::codec::json::read::{self as json_read};
+use crate::codec::property_order;
+use crate::codec::stored::{self, StoredField};
 use crate::codec::strings::push_string;
-use crate::codec::{property_order, stored};
-use crate::model::entity::{Properties, StoredProperties};
+use crate::codec::validated::{GivenProperties, ValidatedProperties};
+use crate::error::Error;
+use crate::model::entity::{Properties, PropertyOrder, StoredProperties};
+use crate::model::names::{KeyPart, check_body_key, check_key_length};
 use crate::model::{EdmType, EdmValue, Key, Ticks};
 
-/// An entity that is transferred from a source to a target.
+/// The version of an entity that a deletion is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Version {
+    Any,
+    /// The one of this Timestamp.
+    Time(Ticks),
+    /// The one of this ETag.
+    Tag(String),
+}
+
+/// An entity on its way from a source to a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub key: Key,
     /// Its Timestamp, if the source has one.
     pub modified: Option<Ticks>,
+    /// Its ETag, where an endpoint has told it.
+    pub tag: Option<String>,
+    /// They have passed the checks of the service.
     pub properties: StoredProperties,
-}
-
-#[derive(Deserialize)]
-struct TimestampMember<'a> {
-    #[serde(rename = "Timestamp", borrow)]
-    timestamp: Option<std::borrow::Cow<'a, str>>,
 }
 
 impl Row {
@@ -30,16 +39,23 @@ impl Row {
     /// Why it is invalid.
     pub(crate) fn from_json(json: &str) -> Result<Self, String> {
         let body = json_read::entity(json.as_bytes()).map_err(|error| error.text().to_owned())?;
-        if let Some(flaw) = body.flaw {
-            return Err(flaw.text().to_owned());
-        }
         let (Some(partition), Some(row)) = (body.partition, body.row) else {
             return Err("it has no PartitionKey and RowKey".into());
         };
-        let members: TimestampMember<'_> = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        let modified = members.timestamp.as_deref().map(Ticks::parse).transpose();
-        let modified = modified.map_err(|_| "its Timestamp is not a date")?;
-        Ok(Self { key: Key::new(partition, row), modified, properties: stored::encode(&body.properties) })
+        let modified = body.timestamp.map(timestamp).transpose()?;
+        let key = Key { partition, row };
+        let properties = checked(&key, body.properties, body.flaw)
+            .map_err(|error| format!("{}: {}", error.code.facts().code, error.text()))?;
+        Ok(Self { key, modified, tag: None, properties })
+    }
+
+    /// Returns the condition that it has not changed since.
+    pub(crate) fn version(&self) -> Version {
+        match (&self.tag, self.modified) {
+            (Some(tag), _) => Version::Tag(tag.clone()),
+            (None, Some(time)) => Version::Time(time),
+            (None, None) => Version::Any,
+        }
     }
 
     /// Appends the entity as JSON. Every value whose type a reader could mistake is annotated, doubles
@@ -56,6 +72,14 @@ impl Row {
             out.push_str(",\"Timestamp@odata.type\":\"Edm.DateTime\",\"Timestamp\":\"");
             out.push_str(&modified.to_seven_digits());
             out.push('"');
+        }
+        if let Some(members) = self.members_as_sent() {
+            if !members.is_empty() {
+                out.push(',');
+                out.push_str(members);
+            }
+            out.push('}');
+            return Ok(());
         }
         let fields = property_order::fields(self.properties.as_str(), self.properties.order());
         let fields = fields.map_err(|error| error.text().to_owned())?;
@@ -84,7 +108,25 @@ impl Row {
         Ok(())
     }
 
-    /// Returns the properties in display order.
+    /// Returns the stored members if they are what is to be sent: in their order, without escaped
+    /// strings, and without doubles that are stored as strings.
+    fn members_as_sent(&self) -> Option<&str> {
+        let text = self.properties.as_str();
+        if self.properties.order() != PropertyOrder::AsStored || text.contains("\"Edm.String\"") {
+            return None;
+        }
+        // A quote within a string has a backslash before it, so this is an annotation.
+        for (at, annotation) in text.match_indices("\"Edm.Double\",\"") {
+            let (_, value) = text[at + annotation.len()..].split_once("\":")?;
+            let mut start = value.chars();
+            if start.next() == Some('"') && !matches!(start.next(), Some('N' | 'I')) {
+                return None;
+            }
+        }
+        text.strip_prefix('{')?.strip_suffix('}')
+    }
+
+    /// Returns the properties in the order in which they are shown.
     ///
     /// # Errors
     /// If the entity is not in stored form.
@@ -107,12 +149,16 @@ impl Row {
         if self.properties.as_str() == other.properties.as_str() {
             return true;
         }
-        let decoded = |row: &Self| {
-            let mut properties = stored::decode(&row.properties).ok()?;
-            properties.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            Some(properties)
-        };
-        decoded(self).zip(decoded(other)).is_some_and(|(a, b)| is_equal(&a, &b))
+        match (self.sorted_fields(), other.sorted_fields()) {
+            (Some(a), Some(b)) => a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| is_equal(a, b)),
+            _ => false,
+        }
+    }
+
+    fn sorted_fields(&self) -> Option<Vec<StoredField<'_>>> {
+        let mut fields = stored::fields(self.properties.as_str()).ok()?;
+        fields.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Some(fields)
     }
 
     /// Returns the names of properties that differ, sorted.
@@ -135,15 +181,37 @@ impl Row {
     }
 }
 
-/// Appends a stored double. Those with exponents, and those that JSON has no number for, are stored as
-/// strings.
+/// Checks keys and properties as the service does.
+fn checked(
+    key: &Key,
+    properties: GivenProperties<'_>,
+    flaw: Option<Error>,
+) -> crate::error::Result<StoredProperties> {
+    for (part, value) in [(KeyPart::PartitionKey, &key.partition), (KeyPart::RowKey, &key.row)] {
+        check_body_key(part, value)?;
+        check_key_length(value)?;
+    }
+    ValidatedProperties::new(key.counted_size(), &properties, flaw).map(ValidatedProperties::into_stored)
+}
+
+/// Reads the JSON text of a Timestamp.
+fn timestamp(json: &str) -> Result<Ticks, String> {
+    let text: std::borrow::Cow<'_, str> =
+        serde_json::from_str(json).map_err(|_| "its Timestamp is not a date")?;
+    Ticks::parse(&text).map_err(|_| "its Timestamp is not a date".to_owned())
+}
+
+/// Doubles that JSON has no number for are stored as strings, and exponents too.
 fn push_double(out: &mut String, raw: &str) {
     let is_number = raw.trim_matches('"').bytes().last().is_some_and(|byte| byte.is_ascii_digit());
     out.push_str(if is_number { raw.trim_matches('"') } else { raw });
 }
 
-fn is_equal(a: &Properties, b: &Properties) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|((n, v), (m, w))| n == m && is_same(v, w))
+/// Whether two properties are equal. Databases print some texts in other ways.
+fn is_equal(a: &StoredField<'_>, b: &StoredField<'_>) -> bool {
+    let has_same_text = || a.raw == b.raw && a.edm_type == b.edm_type && a.escaped == b.escaped;
+    let has_same_value = || a.value().ok().zip(b.value().ok()).is_some_and(|(a, b)| is_same(&a, &b));
+    a.name == b.name && (has_same_text() || has_same_value())
 }
 
 /// Whether two values are identical to the last bit; all NaN are equal.
@@ -176,7 +244,7 @@ mod tests {
             let properties: Properties =
                 values.into_iter().enumerate().map(|(at, value)| (format!("P{at}"), value)).collect();
             let modified = Ticks::from_raw(638_000_000_000_000_001);
-            let row = Row { key: Key::new("it's", "é"), modified, properties: stored::encode(&properties) };
+            let row = Row { key: Key::new("it's", "é"), modified, tag: None, properties: stored::encode(&properties) };
             let mut json = String::new();
             row.push_json(&mut json, true).unwrap();
             let back = Row::from_json(&json).unwrap();

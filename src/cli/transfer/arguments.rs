@@ -10,7 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::ended::TransferEnd;
 use crate::model::{EdmType, Ticks};
-use crate::transfer::{Connecting, FileFormat, FileOptions, Place, ProgressForm, Selection};
+use crate::transfer::{
+    Connecting, FileFormat, FileOptions, PageWalk, Place, Progress, ProgressForm, Selection, TransferSource,
+};
 
 /// Pages in flight where an endpoint answers over a network.
 const REMOTE: u16 = 8;
@@ -67,7 +69,26 @@ impl FileArguments {
     }
 }
 
-/// How fast a command runs, and how it shows its progress.
+/// The accounts of databases.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceAccounts {
+    /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
+    #[arg(long)]
+    from_account: Option<String>,
+    /// The account in TO, if that is a database [default: that of FROM, or devstoreaccount1]
+    #[arg(long)]
+    to_account: Option<String>,
+}
+
+impl PlaceAccounts {
+    /// Returns the accounts in FROM and TO.
+    pub(super) fn of<'a>(&'a self, from: &'a Place, to: &'a Place) -> [Option<&'a str>; 2] {
+        let (given_from, given_to) = (self.from_account.as_deref(), self.to_account.as_deref());
+        [given_from.or(to.account()).or(given_to), given_to.or(from.account()).or(given_from)]
+    }
+}
+
+/// How fast, and what is shown meanwhile.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// Maximum requests or pages in flight; lowered while an endpoint throttles [default: 8, and 4
@@ -135,7 +156,17 @@ impl TransferSession {
         })
     }
 
-    /// Returns what is needed to connect to a place.
+    /// Returns a walk over the entities that are selected.
+    pub(super) fn walk<'a>(
+        &'a self,
+        source: &'a dyn TransferSource,
+        selection: &'a Selection,
+        progress: &'a Progress,
+    ) -> PageWalk<'a> {
+        PageWalk { source, selection, concurrency: self.concurrency, progress, stop: &self.stop }
+    }
+
+    /// Returns what connecting takes.
     pub(super) fn connecting<'a>(
         &self,
         selection: &'a Selection,

@@ -7,15 +7,21 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::arguments::{FileArguments, RunArguments, SelectionArguments, TransferSession, confirmed, place};
+use super::arguments::{
+    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, confirmed, place,
+};
 use super::ended::TransferEnd;
+use super::summary;
 use super::verifying::{deleted, report};
 use crate::cli::output::{OutputForm, warn};
 use crate::model::{TableName, Ticks};
 use crate::transfer::{
-    Checkpoint, Comparison, CopyOptions, CopySummary, Mode, Place, Progress, Rejects, Selection,
-    TransferSource, TransferTarget, copy, count,
+    Checkpoint, Comparison, Connected, CopyOptions, CopySummary, Inferences, Mode, Place, Progress, Rejects,
+    Selection, Survey, TransferSource, TransferTarget, copy, name_problems,
 };
+
+/// Entities that cannot be copied of which the text lists the reasons; the file has all.
+const MAX_SHOWN: usize = 20;
 
 /// The arguments of `rowhouse copy`.
 #[derive(Debug, Args)]
@@ -45,13 +51,10 @@ pub(crate) struct CopyArguments {
     /// After the copy, delete entities that only the target has
     #[arg(long, conflicts_with_all = ["filter", "rename"])]
     delete_extra: bool,
-    /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
-    #[arg(long)]
-    from_account: Option<String>,
-    /// The account in TO, if that is a database [default: that of FROM, or devstoreaccount1]
-    #[arg(long)]
-    to_account: Option<String>,
-    /// Count what would be copied, and change nothing
+    #[command(flatten)]
+    account: PlaceAccounts,
+    /// Count what would be copied, list what cannot be and the types that files do not tell, and change
+    /// nothing
     #[arg(long)]
     dry_run: bool,
     /// Continue an interrupted copy
@@ -86,8 +89,9 @@ fn time(text: &str) -> Result<Ticks, String> {
 
 fn rename(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
-    let valid = TableName::parse(to).is_ok() && TableName::parse(from).is_ok();
-    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid table name".into())
+    // Cosmos DB has other names than Azure Tables.
+    let valid = TableName::parse(to).is_ok() && !from.is_empty();
+    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid name of a table".into())
 }
 
 /// Copies, and prints a summary.
@@ -96,82 +100,255 @@ fn rename(text: &str) -> Result<(String, String), String> {
 /// How it ended, unless everything was copied.
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
-    let from_account = arguments.from_account.as_deref().or(to.account()).or(arguments.to_account.as_deref());
-    let to_account = arguments.to_account.as_deref().or(from.account()).or(arguments.from_account.as_deref());
+    let [from_account, to_account] = arguments.account.of(&from, &to);
     if from.shown() == to.shown() && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
     let selection = arguments.selection.selection(arguments.since);
     let session = TransferSession::start(&arguments.run, &arguments.files, &[&from, &to])?;
     let connected = session.connecting(&selection, from_account).source(&from)?;
-    let source = connected.as_source()?;
+    let job =
+        CopyJob { arguments, from: &from, to: &to, from_account, to_account, selection, session: &session };
+    job.check_names(connected.as_source()?)?;
+    let sorted = match (&to, connected.as_source()?.is_ordered()) {
+        (Place::Dump(_), false) => {
+            Some(session.connecting(&job.selection, None).sorted(connected.as_source()?)?)
+        }
+        _ => None,
+    };
+    let source = sorted.as_ref().map_or(connected.as_source(), Connected::as_source)?;
     if arguments.dry_run {
-        return rehearse(arguments, source, &selection, &session);
+        return job.rehearse(source);
     }
-    // The selection applies to the source only.
+    job.warn_of_types(source, false);
+    job.refuse_what_cosmos_lacks(source)?;
+    // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
     let written = session.connecting(&unfiltered, to_account).target(&to)?;
-    let target = written.as_target()?;
     if arguments.accounts {
         let copied = connected.copy_accounts(&written)?;
         warn(&format!("{copied} accounts copied; existing ones were left as they are"));
     }
-    confirm(arguments, source, target, &selection)?;
-    let mut files = Files::of(arguments, &from, &to);
-    if let (Place::Dump(folder), None) = (&to, &arguments.state) {
-        files.state = folder.join("copy.state");
-    }
-    let fingerprint = format!(
-        "{} {from_account:?} -> {} {to_account:?} {} {:?} {:?}",
-        from.shown(),
-        to.shown(),
-        selection.fingerprint(),
-        arguments.mode,
-        arguments.rename
-    );
-    for (table, rejected) in source.rejected() {
-        warn(&format!("{table}: {}: {}", rejected.reason, rejected.entity));
-    }
-    let checkpoint = Checkpoint::open(&files.state, &fingerprint, arguments.resume)?;
-    let rejects = Rejects::new(&files.rejects);
-    let options = CopyOptions {
-        selection: &selection,
-        mode: arguments.mode,
-        concurrency: session.concurrency,
-        keep_going: arguments.keep_going,
-        with_policies: arguments.since.is_none(),
-        with_properties: arguments.selection.is_everything() && arguments.since.is_none(),
-        rate_limit: arguments.rate_limit,
-        renames: &arguments.rename,
-        stop: &session.stop,
-    };
-    for (table, rejected) in source.rejected().iter().filter(|_| !arguments.resume) {
-        rejects.add(table, std::slice::from_ref(rejected)).map_err(TransferEnd::from)?;
-    }
-    let progress = Progress::start(arguments.run.progress, "copied");
-    let done = copy(source, target, &options, &checkpoint, &rejects, &progress);
-    let elapsed = progress.elapsed();
-    drop(progress);
-    let copied = done.map_err(|error| interrupted(error.into(), &files.state))?;
-    if copied.failed.is_empty() {
-        checkpoint.remove();
-    }
-    summarize(arguments, &copied, elapsed, &files)?;
-    if !copied.failed.is_empty() {
-        let text =
-            format!("some tables failed; {} has the state: continue with --resume", files.state.display());
-        return Err(TransferEnd::Failed(text));
-    }
-    let rejected = copied.sum().rejected > 0 || !source.rejected().is_empty();
+    confirm(arguments, source, written.as_target()?, &job.selection)?;
+    let rejected = job.copy(source, written.as_target()?)?;
     drop(written);
     if arguments.delete_extra || arguments.verify {
-        let places = [(&from, from_account), (&to, to_account)];
-        compare(arguments, source, places, &selection, &session)?;
+        job.compare(source)?;
     }
     if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
 }
 
-/// Adds how to continue an interrupted or failed copy.
+/// A copy with what was found out about its arguments.
+struct CopyJob<'a> {
+    arguments: &'a CopyArguments,
+    from: &'a Place,
+    to: &'a Place,
+    from_account: Option<&'a str>,
+    to_account: Option<&'a str>,
+    selection: Selection,
+    session: &'a TransferSession,
+}
+
+impl CopyJob<'_> {
+    /// Returns the names of the selected tables in the source and in the target.
+    fn names(&self, source: &dyn TransferSource) -> Result<Vec<(String, String)>, TransferEnd> {
+        let mut names = source.tables()?;
+        names.retain(|name| self.selection.has_table(name));
+        let renamed = |table: &str| {
+            let renames = &self.arguments.rename;
+            let exact = renames.iter().find(|(from, _)| from == table);
+            let other = || {
+                let found = renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(table));
+                // A place that tells names apart by case has another table of that name.
+                found.filter(|(from, _)| !names.contains(from))
+            };
+            exact.or_else(other).map_or(table, |(_, to)| to).to_owned()
+        };
+        Ok(names.iter().map(|table| (table.clone(), renamed(table))).collect())
+    }
+
+    /// Refuses names of tables that TO cannot have.
+    fn check_names(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        let problems = name_problems(&self.names(source)?, self.to.is_cosmos());
+        if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
+    }
+
+    /// Lists the types that files do not tell: all, or those that are mixed.
+    fn warn_of_types(&self, source: &dyn TransferSource, all: bool) {
+        for (table, property, types) in source.inferences().into_iter().flat_map(Inferences::untyped) {
+            if all || types.is_doubtful() {
+                let hint = if types.is_doubtful() { "; if it has one type, say --type" } else { "" };
+                warn(&format!("{table}.{property}: no type in the file, taken for {}{hint}", types.shown()));
+            }
+        }
+    }
+
+    /// Reads everything once where TO is Cosmos DB: what it cannot represent is told before anything is
+    /// written.
+    fn refuse_what_cosmos_lacks(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        if !self.to.is_cosmos() || self.arguments.resume {
+            return Ok(());
+        }
+        let survey = self.survey(source)?;
+        list_rejected(&survey);
+        if survey.rejected == 0 {
+            return Ok(());
+        }
+        let question = format!("{} entities cannot be copied to Cosmos DB", survey.rejected);
+        confirmed(&question, self.arguments.yes)
+    }
+
+    fn survey(&self, source: &dyn TransferSource) -> Result<Survey, TransferEnd> {
+        let progress = Progress::start(self.arguments.run.progress, "read");
+        Ok(self.session.walk(source, &self.selection, &progress).survey(self.to.is_cosmos())?)
+    }
+
+    /// Tells what would be copied.
+    fn rehearse(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        self.warn_of_types(source, true);
+        let survey = self.survey(source)?;
+        list_rejected(&survey);
+        let entities: u64 = survey.tables.values().sum();
+        let mut text: String =
+            survey.tables.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
+        text.push_str(&format!(
+            "{entities:>12}  in {} tables would be copied, {} cannot be; nothing was changed",
+            survey.tables.len(),
+            survey.rejected,
+        ));
+        let inferred: Vec<_> = source
+            .inferences()
+            .into_iter()
+            .flat_map(Inferences::untyped)
+            .map(|(table, property, types)| {
+                json!({ "table": table, "property": property, "types": types.types, "untyped": types.untyped })
+            })
+            .collect();
+        let value = json!({
+            "dryRun": true, "tables": survey.tables, "entities": entities, "rejected": survey.rejected,
+            "inferred": inferred,
+        });
+        self.arguments.form.print(&text, &value)?;
+        if survey.rejected > 0 { Err(TransferEnd::Rejected) } else { Ok(()) }
+    }
+
+    /// Copies; returns whether entities were rejected.
+    fn copy(&self, source: &dyn TransferSource, target: &dyn TransferTarget) -> Result<bool, TransferEnd> {
+        let arguments = self.arguments;
+        let files = CopyFiles::of(self);
+        for (table, rejected) in source.rejected() {
+            warn(&format!("{table}: {}: {}", rejected.reason, rejected.entity));
+        }
+        let checkpoint = Checkpoint::open(&files.state, &self.fingerprint(), arguments.resume)?;
+        let rejects = Rejects::new(&files.rejects);
+        for (table, rejected) in source.rejected().iter().filter(|_| !arguments.resume) {
+            rejects.add(table, std::slice::from_ref(rejected)).map_err(TransferEnd::from)?;
+        }
+        let renames = self.names(source)?;
+        let options = CopyOptions {
+            selection: &self.selection,
+            mode: arguments.mode,
+            concurrency: self.session.concurrency,
+            keep_going: arguments.keep_going,
+            with_policies: arguments.since.is_none(),
+            with_properties: arguments.selection.is_everything() && arguments.since.is_none(),
+            rate_limit: arguments.rate_limit,
+            renames: &renames,
+            stop: &self.session.stop,
+        };
+        let progress = Progress::start(arguments.run.progress, "copied");
+        let done = copy(source, target, &options, &checkpoint, &rejects, &progress);
+        let elapsed = progress.elapsed();
+        drop(progress);
+        let copied = done.map_err(|error| interrupted(error.into(), &files.state))?;
+        if copied.failed.is_empty() {
+            checkpoint.remove();
+        }
+        self.summarize(&copied, elapsed, &files)?;
+        if copied.failed.is_empty() {
+            return Ok(copied.sum().rejected > 0 || !source.rejected().is_empty());
+        }
+        let state = files.state.display();
+        Err(TransferEnd::Failed(format!("some tables failed; {state} has the state: continue with --resume")))
+    }
+
+    /// Returns what a resumed copy must have in common with the first run.
+    fn fingerprint(&self) -> String {
+        format!(
+            "{} {:?} -> {} {:?} {} {:?} {:?}",
+            self.from.shown(),
+            self.from_account,
+            self.to.shown(),
+            self.to_account,
+            self.selection.fingerprint(),
+            self.arguments.mode,
+            self.arguments.rename
+        )
+    }
+
+    /// Deletes what is extra and compares, as asked: whole tables, also after a copy of what is new.
+    fn compare(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        let (arguments, session) = (self.arguments, self.session);
+        let selection = &Selection { since: None, ..self.selection.clone() };
+        let whole = match arguments.since {
+            Some(_) => Some(session.connecting(selection, self.from_account).source(self.from)?),
+            None => None,
+        };
+        let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
+        let connecting = session.connecting(selection, self.to_account);
+        let connected = match self.to {
+            Place::Dump(_) => connecting.source(self.to)?,
+            _ => connecting.target(self.to)?,
+        };
+        let progress = Progress::start(arguments.run.progress, "compared");
+        let mut comparison = Comparison {
+            source,
+            target: connected.as_source()?,
+            selection,
+            with_timestamps: false,
+            delete_extra: arguments.delete_extra.then(|| connected.as_target()).transpose()?,
+            concurrency: session.concurrency,
+            recheck_delay: Duration::from_secs(2),
+            progress: &progress,
+            stop: &session.stop,
+        };
+        if arguments.delete_extra {
+            deleted(&arguments.form, &comparison.run()?)?;
+        }
+        if !arguments.verify {
+            return Ok(());
+        }
+        comparison.delete_extra = None;
+        let compared = comparison.run()?;
+        drop(progress);
+        report(&arguments.form, &compared)
+    }
+
+    /// Prints what was copied.
+    fn summarize(
+        &self,
+        copied: &CopySummary,
+        elapsed: Duration,
+        files: &CopyFiles,
+    ) -> Result<(), TransferEnd> {
+        let text = summary::text_of(copied, elapsed, &files.rejects);
+        let text = format!("{} -> {}\n{text}", self.from.shown(), self.to.shown());
+        self.arguments.form.print(&text, &summary::json_of(copied, elapsed, &files.rejects))?;
+        Ok(())
+    }
+}
+
+/// Lists entities that cannot be copied.
+fn list_rejected(survey: &Survey) {
+    for (table, entity) in survey.first_rejected.iter().take(MAX_SHOWN) {
+        warn(&format!("{table}: {}: {}", entity.reason, entity.entity));
+    }
+    if survey.rejected > MAX_SHOWN as u64 {
+        warn(&format!("and {} more that cannot be copied", survey.rejected - MAX_SHOWN as u64));
+    }
+}
+
+/// Says how an interrupted or failed copy is continued.
 fn interrupted(ended: TransferEnd, state: &std::path::Path) -> TransferEnd {
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!(
@@ -183,41 +360,26 @@ fn interrupted(ended: TransferEnd, state: &std::path::Path) -> TransferEnd {
 }
 
 /// The files of a copy.
-struct Files {
+struct CopyFiles {
     state: PathBuf,
     rejects: PathBuf,
 }
 
-impl Files {
-    fn of(arguments: &CopyArguments, from: &Place, to: &Place) -> Self {
+impl CopyFiles {
+    fn of(job: &CopyJob<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
-        (from.shown(), to.shown(), &arguments.from_account, &arguments.to_account).hash(&mut hasher);
+        (job.from.shown(), job.to.shown(), job.from_account, job.to_account).hash(&mut hasher);
         let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);
-        let named =
-            |given: &Option<PathBuf>, suffix| given.clone().unwrap_or(format!("{stem}.{suffix}").into());
-        Self { state: named(&arguments.state, "state"), rejects: named(&arguments.rejects, "rejects.jsonl") }
+        let state = match job.to {
+            Place::Dump(folder) => folder.join("copy.state"),
+            _ => format!("{stem}.state").into(),
+        };
+        let rejects = PathBuf::from(format!("{stem}.rejects.jsonl"));
+        Self {
+            state: job.arguments.state.clone().unwrap_or(state),
+            rejects: job.arguments.rejects.clone().unwrap_or(rejects),
+        }
     }
-}
-
-/// Counts what would be copied.
-fn rehearse(
-    arguments: &CopyArguments,
-    source: &dyn TransferSource,
-    selection: &Selection,
-    session: &TransferSession,
-) -> Result<(), TransferEnd> {
-    let progress = Progress::start(arguments.run.progress, "counted");
-    let counts = count(source, selection, session.concurrency, &progress, &session.stop)?;
-    drop(progress);
-    let entities: u64 = counts.values().sum();
-    let mut text: String =
-        counts.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
-    text.push_str(&format!(
-        "{entities:>12}  in {} tables would be copied; nothing was changed",
-        counts.len()
-    ));
-    arguments.form.print(&text, &json!({ "dryRun": true, "tables": counts, "entities": entities }))?;
-    Ok(())
 }
 
 /// Asks before existing entities are changed.
@@ -244,94 +406,4 @@ fn confirm(
     }
     let verb = if arguments.delete_extra { "change and delete" } else { "change" };
     confirmed(&format!("this may {verb} entities of {}", tables.join(", ")), false)
-}
-
-/// Deletes extra entities and compares both places, if requested. Both apply to whole tables, even
-/// after a copy with `--since`.
-fn compare(
-    arguments: &CopyArguments,
-    source: &dyn TransferSource,
-    [(from, from_account), (to, to_account)]: [(&Place, Option<&str>); 2],
-    selection: &Selection,
-    session: &TransferSession,
-) -> Result<(), TransferEnd> {
-    let selection = &Selection { since: None, ..selection.clone() };
-    let whole = match arguments.since {
-        Some(_) => Some(session.connecting(selection, from_account).source(from)?),
-        None => None,
-    };
-    let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
-    let connected = match to {
-        Place::Dump(_) => session.connecting(selection, to_account).source(to)?,
-        _ => session.connecting(selection, to_account).target(to)?,
-    };
-    let progress = Progress::start(arguments.run.progress, "compared");
-    let mut comparison = Comparison {
-        source,
-        target: connected.as_source()?,
-        selection,
-        with_timestamps: false,
-        delete_extra: arguments.delete_extra.then(|| connected.as_target()).transpose()?,
-        concurrency: session.concurrency,
-        recheck_delay: Duration::from_secs(2),
-        progress: &progress,
-        stop: &session.stop,
-    };
-    if arguments.delete_extra {
-        deleted(&arguments.form, &comparison.run()?)?;
-    }
-    if !arguments.verify {
-        return Ok(());
-    }
-    comparison.delete_extra = None;
-    let compared = comparison.run()?;
-    drop(progress);
-    report(&arguments.form, &compared)
-}
-
-fn summarize(
-    arguments: &CopyArguments,
-    copied: &CopySummary,
-    elapsed: Duration,
-    files: &Files,
-) -> Result<(), TransferEnd> {
-    let sum = copied.sum();
-    let rate = (sum.written + sum.unchanged) as f64 / elapsed.as_secs_f64().max(0.001);
-    let mut text = String::new();
-    for (table, counts) in &copied.tables {
-        text.push_str(&format!(
-            "{table}: {} copied, {} already there, {} rejected\n",
-            counts.written, counts.unchanged, counts.rejected
-        ));
-    }
-    for (table, reason) in &copied.failed {
-        text.push_str(&format!("{table}: failed: {reason}\n"));
-    }
-    text.push_str(&format!(
-        "{} entities of {} tables copied, {} already there, {} rejected, in {:.1} s ({rate:.0}/s)",
-        sum.written,
-        copied.tables.len(),
-        sum.unchanged,
-        sum.rejected,
-        elapsed.as_secs_f64(),
-    ));
-    if sum.rejected > 0 {
-        text.push_str(&format!("\nrejected entities are in {}", files.rejects.display()));
-    }
-    let tables: serde_json::Map<String, serde_json::Value> = copied
-        .tables
-        .iter()
-        .map(|(table, counts)| {
-            let counts =
-                json!({ "copied": counts.written, "unchanged": counts.unchanged, "rejected": counts.rejected });
-            (table.clone(), counts)
-        })
-        .collect();
-    let value = json!({
-        "copied": sum.written, "unchanged": sum.unchanged, "rejected": sum.rejected,
-        "seconds": elapsed.as_secs_f64(), "tables": tables, "failed": copied.failed,
-        "rejects": (sum.rejected > 0).then(|| files.rejects.display().to_string()),
-    });
-    arguments.form.print(&text, &value)?;
-    Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::arguments::{FileArguments, RunArguments, SelectionArguments, TransferSession, confirmed, place};
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
-use crate::transfer::{self, Progress, Selection};
+use crate::transfer::{Progress, Selection};
 
 /// The arguments of `rowhouse count`.
 #[derive(Debug, Args)]
@@ -62,8 +62,7 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let session = TransferSession::start(&arguments.run, &arguments.files, &[&place])?;
     let connected = session.connecting(&selection, arguments.account.as_deref()).source(&place)?;
     let progress = Progress::start(arguments.run.progress, "counted");
-    let counts =
-        transfer::count(connected.as_source()?, &selection, session.concurrency, &progress, &session.stop)?;
+    let counts = session.walk(connected.as_source()?, &selection, &progress).count()?;
     drop(progress);
     print(&arguments.form, &counts, "entities")
 }
@@ -83,23 +82,22 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
     let session = TransferSession::start(&arguments.run, &FileArguments::default(), &[&place])?;
     let connecting = session.connecting(&selection, arguments.account.as_deref());
     let connected = if arguments.dry_run { connecting.source(&place)? } else { connecting.target(&place)? };
-    let (source, concurrency, stop) = (connected.as_source()?, session.concurrency, &*session.stop);
+    let source = connected.as_source()?;
     if !source.tables()?.iter().any(|name| name.eq_ignore_ascii_case(&arguments.table)) {
         return Err(TransferEnd::Usage(format!("there is no table {}", arguments.table)));
     }
-    let progress = Progress::start(arguments.run.progress, "counted");
-    if arguments.dry_run {
-        let counts = transfer::count(source, &selection, concurrency, &progress, stop)?;
+    if arguments.dry_run || !arguments.yes {
+        let progress = Progress::start(arguments.run.progress, "counted");
+        let counts = session.walk(source, &selection, &progress).count()?;
         drop(progress);
-        return print(&arguments.form, &counts, "entities would be deleted");
-    }
-    if !arguments.yes {
-        let counts = transfer::count(source, &selection, concurrency, &progress, stop)?;
+        if arguments.dry_run {
+            return print(&arguments.form, &counts, "entities would be deleted");
+        }
         let entities: u64 = counts.values().sum();
         confirmed(&format!("this deletes {entities} entities of {}", arguments.table), false)?;
     }
-    let target = connected.as_target()?;
-    let deleted = transfer::delete_where(source, target, &selection, concurrency, &progress, stop)?;
+    let progress = Progress::start(arguments.run.progress, "deleted");
+    let deleted = session.walk(source, &selection, &progress).delete(connected.as_target()?)?;
     drop(progress);
     print(&arguments.form, &deleted, "entities deleted")
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use super::arguments::{FileArguments, RunArguments, SelectionArguments, TransferSession, place};
+use super::arguments::{
+    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, place,
+};
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
 use crate::transfer::{Compared, Comparison, Progress};
@@ -22,12 +24,8 @@ pub(crate) struct VerifyArguments {
     to: String,
     #[command(flatten)]
     selection: SelectionArguments,
-    /// The account in FROM, if that is a database
-    #[arg(long)]
-    from_account: Option<String>,
-    /// The account in TO, if that is a database
-    #[arg(long)]
-    to_account: Option<String>,
+    #[command(flatten)]
+    accounts: PlaceAccounts,
     /// Compare Timestamps too, which only databases and dumps keep
     #[arg(long)]
     timestamps: bool,
@@ -50,8 +48,7 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
     let selection = arguments.selection.selection(None);
     let session = TransferSession::start(&arguments.run, &arguments.files, &[&from, &to])?;
-    let from_account = arguments.from_account.as_deref().or(to.account()).or(arguments.to_account.as_deref());
-    let to_account = arguments.to_account.as_deref().or(from.account()).or(arguments.from_account.as_deref());
+    let [from_account, to_account] = arguments.accounts.of(&from, &to);
     let source = session.connecting(&selection, from_account).source(&from)?;
     let target = session.connecting(&selection, to_account).source(&to)?;
     let progress = Progress::start(arguments.run.progress, "compared");
@@ -82,6 +79,9 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
             "{table}: {} equal, {} missing, {} extra, {} different\n",
             tally.equal, tally.missing, tally.extra, tally.different
         ));
+        if tally.unreadable > 0 {
+            text.push_str(&format!("{table}: {} are not understood\n", tally.unreadable));
+        }
     }
     for (tables, word) in [(&compared.missing_tables, "missing"), (&compared.extra_tables, "extra")] {
         tables.iter().for_each(|table| text.push_str(&format!("{table}: the table is {word}\n")));
@@ -95,6 +95,9 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         let (table, key) = (&difference.table, &difference.key);
         text.push_str(&format!("  {word}: {table} {:?} {:?}{properties}\n", key.partition, key.row));
     }
+    for (table, entity) in compared.unreadable.iter().take(MAX_SHOWN) {
+        text.push_str(&format!("  not understood: {table}: {}: {}\n", entity.reason, entity.entity));
+    }
     text.push_str(if compared.is_equal() { "equal" } else { "not equal" });
     let tables: serde_json::Map<String, serde_json::Value> = compared
         .tables
@@ -102,6 +105,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         .map(|(table, tally)| {
             let tally = json!({
                 "equal": tally.equal, "missing": tally.missing, "extra": tally.extra, "different": tally.different,
+                "unreadable": tally.unreadable,
             });
             (table.clone(), tally)
         })

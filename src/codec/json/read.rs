@@ -22,6 +22,8 @@ use crate::model::{EdmType, EdmValue, Ticks, lexical};
 pub struct EntityBody<'a> {
     pub partition: Option<String>,
     pub row: Option<String>,
+    /// JSON text of the Timestamp, which requests ignore.
+    pub timestamp: Option<&'a str>,
     /// Whether a key is annotated as another type than String. An insert is refused then; an update
     /// takes its keys from the URL, as recorded.
     pub has_key_of_other_type: bool,
@@ -73,7 +75,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
         match name.as_ref() {
             "PartitionKey" => entity.partition = key(raw)?,
             "RowKey" => entity.row = key(raw)?,
-            "Timestamp" => {}
+            "Timestamp" => entity.timestamp = Some(raw),
             _ if raw.starts_with(['{', '[']) => return Err(Code::BodyNotUnderstood.into()),
             _ => {
                 let annotated = members.annotation(&name);

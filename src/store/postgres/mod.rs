@@ -10,6 +10,7 @@ pub mod statements;
 mod upkeep;
 mod writes;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::tables::TableCache;
@@ -37,8 +38,8 @@ use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 use crate::store::{
-    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Rewind, StoreResult,
-    StoreSnapshot, StoredAccount, TableSize,
+    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Load, LoadMark, Rewind,
+    StoreResult, StoreSnapshot, StoredAccount, TableSize,
 };
 
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
@@ -166,6 +167,18 @@ impl Backend for PgStore {
             Failure::Refused(error) if error.code == Code::TableNotFound => Failure::Refused(error.at(0)),
             other => other,
         })
+    }
+
+    async fn load(&self, account: &str, table: &TableName, load: &Arc<Load>) -> StoreResult<bool> {
+        self.load_all(account, table, load).await
+    }
+
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        self.read_marks(copy).await
+    }
+
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        retry(|| self.remove_marks(copy)).await
     }
 
     async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {

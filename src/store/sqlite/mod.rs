@@ -11,13 +11,14 @@ mod rows;
 mod upkeep;
 mod writes;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
 use super::{
-    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Fault, Inspection, Rewind,
-    StoreResult, StoreSnapshot, StoredAccount, TableSize,
+    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Fault, Inspection, Load,
+    LoadMark, Rewind, StoreResult, StoreSnapshot, StoredAccount, TableSize,
 };
 use crate::model::{Key, Stored, TableName, Ticks};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
@@ -30,6 +31,7 @@ pub(crate) use connections::{MAX_MAP_MIB, ServerLock, obstacle};
 use reads::{pages, point};
 pub(crate) use upkeep::{Backup, Copied};
 use upkeep::{checkpoint, inspect, purge, rewind, size};
+use writes::load as loading;
 use writes::thread::Writer;
 use writes::transaction::transact;
 
@@ -191,6 +193,21 @@ impl Backend for SqliteStore {
     ) -> StoreResult<Vec<Written>> {
         let (account, table, writes) = (account.to_owned(), table.clone(), writes.to_vec());
         self.writer.submit(move |db| transact(db, &account, &table, &writes, now)).await
+    }
+
+    async fn load(&self, account: &str, table: &TableName, load: &Arc<Load>) -> StoreResult<bool> {
+        let (account, table, load) = (account.to_owned(), table.clone(), Arc::clone(load));
+        self.writer.submit(move |db| loading::load(db, &account, &table, &load)).await
+    }
+
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        let copy = copy.to_owned();
+        self.read_apart(move |db| loading::marks(db, &copy).map(Ok)).await
+    }
+
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        let copy = copy.to_owned();
+        self.writer.submit(move |db| loading::forget_marks(db, &copy).map(Ok)).await
     }
 
     async fn policies(&self, account: &str, table: &TableName) -> StoreResult<Option<String>> {

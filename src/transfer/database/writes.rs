@@ -1,25 +1,27 @@
 //! Writing entities with their existing Timestamps.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::Utc;
 use futures_util::future::join_all;
 
-use super::{ATTEMPTS, LocalDatabase, Row, TransferResult, WritePage, WriteResult, failed, is, name};
+use super::{
+    ATTEMPTS, LocalDatabase, Row, TransferResult, WritePage, WriteResult, failed, is, name, repeated,
+};
+use crate::codec::stored;
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error};
-use crate::model::names::{KeyPart, check_body_key, check_key_length};
-use crate::model::{IfMatch, Key, TableName, Ticks};
+use crate::model::entity::{PropertyOrder, StoredProperties};
+use crate::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use crate::plan::{Write, WriteKind};
-use crate::store::{Backend as _, Failure, Fault, StoreResult};
-use crate::transfer::endpoint::{Mode, Rejected};
+use crate::store::{Backend as _, Failure, Fault, Load, LoadMark, Store};
+use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;
+use crate::transfer::row::Version;
 
 /// Maximum writes of a page in flight: no more than fit into the queues of the stores.
 const IN_FLIGHT: usize = 256;
-/// Maximum writes of a transaction.
-const GROUP: usize = 100;
 
 /// The versions of writes in flight. Concurrent writes may share a statement, which identifies them by
 /// version. If two had the same version, one would become a tick newer.
@@ -31,221 +33,244 @@ impl Versions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(version)
     }
 
-    fn release(&self, groups: &[VersionGroup]) {
+    fn release(&self, merges: &[RowMerge]) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.iter().for_each(|group| {
-            taken.remove(&group.version);
+        merges.iter().for_each(|merge| {
+            taken.remove(&merge.version);
         });
     }
 }
 
-/// Writes of one partition with one version.
-struct VersionGroup {
-    version: Ticks,
-    rows: Vec<Row>,
-    writes: Vec<Write>,
-    attempts: u32,
+pub(super) fn write(database: &LocalDatabase, page: &mut WritePage<'_>) -> TransferResult<WriteResult> {
+    let table = name(page.table)?;
+    let mut writer = LoadWriter { database, table, page, result: WriteResult::default() };
+    let rows = writer.once()?;
+    match writer.page.mode {
+        Mode::Merge => writer.merge_all(rows)?,
+        _ => writer.load_all(rows)?,
+    }
+    Ok(writer.result)
 }
 
-pub(super) fn write(database: &LocalDatabase, page: WritePage<'_>) -> TransferResult<WriteResult> {
-    let table = name(page.table)?;
-    let mut result = WriteResult::default();
-    let mut rows = page.rows;
-    if page.repeats && page.mode != Mode::Insert {
-        rows = without_written(database, page.table, rows, &mut result)?;
+/// Writes a page.
+struct LoadWriter<'a, 'p> {
+    database: &'a LocalDatabase,
+    table: TableName,
+    page: &'a mut WritePage<'p>,
+    result: WriteResult,
+}
+
+impl LoadWriter<'_, '_> {
+    fn reject(&mut self, row: &Row, reason: String) -> TransferResult<()> {
+        self.result.rejected += 1;
+        (self.page.reject)(Rejected { entity: row.to_json(), reason })
     }
-    let mut waiting = groups(rows, page.mode, &mut result);
-    while !waiting.is_empty() {
+
+    /// Takes the rows in the order of their keys. A key that a file has twice is rejected, unless the
+    /// entities are equal.
+    fn once(&mut self) -> TransferResult<Vec<Row>> {
+        let mut rows = std::mem::take(&mut self.page.rows);
+        rows.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut once: Vec<Row> = Vec::with_capacity(rows.len());
+        for row in rows {
+            match once.last().filter(|before| before.key == row.key) {
+                None => once.push(row),
+                Some(before) if before.has_properties_of(&row) => self.result.unchanged += 1,
+                Some(_) => self.reject(&row, "another entity has this key".into())?,
+            }
+        }
+        Ok(once)
+    }
+
+    /// Stores the rows in one transaction, with the mark of the page.
+    fn load_all(&mut self, mut rows: Vec<Row>) -> TransferResult<()> {
+        // Another writer may add an entity between the look at what is there and the next attempt.
+        for _ in 0..ATTEMPTS {
+            let count = rows.len() as u64;
+            match self.load(&rows, self.mark(count)) {
+                Ok(true) => {
+                    self.result.written += count;
+                    return Ok(());
+                }
+                Ok(false) => rows = self.without_existing(rows)?,
+                Err(Failure::Refused(error)) if error.code != Code::TableNotFound && count > 0 => {
+                    rows = self.load_singly(rows)?;
+                }
+                Err(failure) => return Err(failed(self.page.table, failure)),
+            }
+        }
+        Err(TransferError::Endpoint(format!("{}: other writers were in the way too often", self.page.table)))
+    }
+
+    fn load(&self, rows: &[Row], mark: Option<LoadMark>) -> Result<bool, Failure> {
+        let now = Ticks::from_utc(Utc::now());
+        let stored = |row: &Row| -> Result<Stored, Failure> {
+            let modified = row.modified.unwrap_or(now);
+            Ok(Stored { key: row.key.clone(), modified, properties: self.properties_of(row)? })
+        };
+        let rows = rows.iter().map(stored).collect::<Result<_, _>>()?;
+        let load = Arc::new(Load { rows, replaces: self.page.mode == Mode::Replace, mark });
+        let LocalDatabase { store, account, .. } = self.database;
+        self.database.run(|| store.load(account, &self.table, &load))
+    }
+
+    /// Returns the properties as they are to be stored: SQLite keeps their order.
+    fn properties_of(&self, row: &Row) -> Result<StoredProperties, Failure> {
+        let is_kept = matches!(*self.database.store, Store::Sqlite(_));
+        match row.properties.order() {
+            PropertyOrder::Ordinal if is_kept => Ok(stored::encode(&row.properties_in_order()?)),
+            _ => Ok(row.properties.clone()),
+        }
+    }
+
+    /// Returns the mark of the page, if the copy keeps marks: with `more` entities written.
+    fn mark(&self, more: u64) -> Option<LoadMark> {
+        let reached = self.page.last.clone()?;
+        let WriteResult { written, unchanged, rejected } = self.result;
+        let counts = [written + more, unchanged, rejected + self.page.rejected];
+        Some(LoadMark { copy: self.page.copy.to_owned(), range: self.page.range, reached, counts })
+    }
+
+    /// Stores rows one by one, and rejects those that the database refuses. Returns none: the mark is
+    /// all that is left to do.
+    fn load_singly(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
+        for row in rows {
+            match self.load(std::slice::from_ref(&row), None) {
+                Ok(true) => self.result.written += 1,
+                Ok(false) => drop(self.without_existing(vec![row])?),
+                Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
+                    self.reject(&row, text(&error))?;
+                }
+                Err(failure) => return Err(failed(self.page.table, failure)),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Leaves out the entities whose keys the target has.
+    fn without_existing(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
+        let found = existing(self.database, self.page.table, rows.iter())?;
+        let mut left = Vec::new();
+        for row in rows {
+            match found.get(&row.key) {
+                None => left.push(row),
+                Some(there) if self.page.mode == Mode::Skip || there.has_properties_of(&row) => {
+                    self.result.unchanged += 1;
+                }
+                Some(_) => self.reject(&row, "the target has another entity with this key".into())?,
+            }
+        }
+        Ok(left)
+    }
+
+    /// Merges rows into those that are there, and then records the mark: a merge may be repeated.
+    fn merge_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
+        let mut waiting = Vec::with_capacity(rows.len());
+        let now = Ticks::from_utc(Utc::now());
+        for row in rows {
+            let version = row.modified.unwrap_or(now);
+            match merge_of(&row) {
+                Ok(write) => waiting.push(RowMerge { row, write, version, attempts: 0 }),
+                Err(error) => self.reject(&row, text(&error))?,
+            }
+        }
+        while !waiting.is_empty() {
+            waiting = self.merge_some(waiting)?;
+        }
+        self.load(&[], self.mark(0)).map(drop).map_err(|failure| failed(self.page.table, failure))
+    }
+
+    /// Merges as many rows at once as may be; returns the others.
+    fn merge_some(&mut self, waiting: Vec<RowMerge>) -> TransferResult<Vec<RowMerge>> {
+        let LocalDatabase { store, account, versions, runtime, .. } = self.database;
         let (mut round, mut later) = (Vec::new(), Vec::new());
-        for group in waiting {
-            let fits = round.len() < IN_FLIGHT && database.versions.take(group.version);
-            if fits { round.push(group) } else { later.push(group) }
+        for merge in waiting {
+            let fits = round.len() < IN_FLIGHT && versions.take(merge.version);
+            if fits { round.push(merge) } else { later.push(merge) }
         }
         if round.is_empty() {
             // Another thread is writing with one of these versions.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let outcomes =
-            database.runtime.block_on(join_all(round.iter().map(|group| run(database, &table, group))));
-        database.versions.release(&round);
-        let mut refused = Vec::new();
-        for (group, outcome) in round.into_iter().zip(outcomes) {
+        let work = round.iter().map(|merge| store.write(account, &self.table, &merge.write, merge.version));
+        let outcomes = runtime.block_on(join_all(work));
+        versions.release(&round);
+        for (merge, outcome) in round.into_iter().zip(outcomes) {
             match outcome {
-                Ok(()) => result.written += group.rows.len() as u64,
-                Err(failure) => refused.push((group, failure)),
-            }
-        }
-        waiting = later;
-        waiting.extend(settle(database, page.table, refused, page.mode, &mut result)?);
-    }
-    Ok(result)
-}
-
-/// Leaves out entities that an interrupted run has already written: another write would make them newer.
-fn without_written(
-    database: &LocalDatabase,
-    table: &str,
-    rows: Vec<Row>,
-    result: &mut WriteResult,
-) -> TransferResult<Vec<Row>> {
-    let found = existing(database, table, rows.iter())?;
-    let is_written = |row: &Row| {
-        found
-            .get(&row.key)
-            .is_some_and(|there| there.modified == row.modified && there.has_properties_of(row))
-    };
-    let (written, left): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(is_written);
-    result.written += written.len() as u64;
-    Ok(left)
-}
-
-/// Leaves out the entities whose keys the target has.
-fn without_existing(
-    database: &LocalDatabase,
-    table: &str,
-    groups: Vec<VersionGroup>,
-    mode: Mode,
-    result: &mut WriteResult,
-) -> TransferResult<Vec<VersionGroup>> {
-    let found = existing(database, table, groups.iter().flat_map(|group| &group.rows))?;
-    let mut left = Vec::new();
-    for mut group in groups {
-        for row in std::mem::take(&mut group.rows) {
-            match found.get(&row.key) {
-                None => group.rows.push(row),
-                Some(there) if mode == Mode::Skip || there.has_properties_of(&row) => result.unchanged += 1,
-                Some(_) => {
-                    let reason = "the target has another entity with this key";
-                    result.rejected.push(Rejected { entity: row.to_json(), reason: reason.into() });
+                Ok(_) => self.result.written += 1,
+                Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
+                    self.reject(&merge.row, text(&error))?;
                 }
+                Err(Failure::Fault(
+                    Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable,
+                )) if merge.attempts < ATTEMPTS => {
+                    std::thread::sleep(std::time::Duration::from_millis(20 << merge.attempts));
+                    later.push(RowMerge { attempts: merge.attempts + 1, ..merge });
+                }
+                Err(failure) => return Err(failed(self.page.table, failure)),
             }
         }
-        group.writes.retain(|write| group.rows.iter().any(|row| row.key == write.key));
-        left.push(group);
+        Ok(later)
     }
-    left.retain(|group| !group.rows.is_empty());
-    Ok(left)
 }
 
-/// Groups entities of the same partition and version. Invalid ones are rejected.
-fn groups(rows: Vec<Row>, mode: Mode, result: &mut WriteResult) -> Vec<VersionGroup> {
-    let mut groups: Vec<VersionGroup> = Vec::new();
-    let now = Ticks::from_utc(Utc::now());
-    for row in rows {
-        let write = match validated(&row, mode) {
-            Ok(write) => write,
-            Err(error) => {
-                result.rejected.push(rejected(&row, &error));
-                continue;
-            }
-        };
-        let version = row.modified.unwrap_or(now);
-        let fits = groups.last().is_some_and(|group| {
-            group.version == version
-                && group.writes.len() < GROUP
-                && group.writes.iter().all(|other| other.key != write.key)
-                && group.writes.first().is_some_and(|other| other.key.partition == write.key.partition)
-        });
-        if !fits {
-            groups.push(VersionGroup { version, rows: Vec::new(), writes: Vec::new(), attempts: 0 });
-        }
-        if let Some(group) = groups.last_mut() {
-            group.rows.push(row);
-            group.writes.push(write);
-        }
-    }
-    groups
+/// An entity that is merged into the one that is there.
+struct RowMerge {
+    row: Row,
+    write: Write,
+    version: Ticks,
+    attempts: u32,
 }
 
-fn validated(row: &Row, mode: Mode) -> std::result::Result<Write, Error> {
-    for (part, value) in [(KeyPart::PartitionKey, &row.key.partition), (KeyPart::RowKey, &row.key.row)] {
-        check_body_key(part, value)?;
-        check_key_length(value)?;
-    }
+fn merge_of(row: &Row) -> std::result::Result<Write, Error> {
     let properties = row.properties_in_order()?;
     let properties = ValidatedProperties::new(row.key.counted_size(), &properties, None)?;
-    let kind = match mode {
-        Mode::Insert | Mode::Skip => WriteKind::Insert,
-        Mode::Merge => WriteKind::Merge(IfMatch::Absent),
-        Mode::Replace => WriteKind::Replace(IfMatch::Absent),
-    };
-    Ok(Write { kind, key: row.key.clone(), properties })
+    Ok(Write { kind: WriteKind::Merge(IfMatch::Absent), key: row.key.clone(), properties })
 }
 
-async fn run(database: &LocalDatabase, table: &TableName, group: &VersionGroup) -> StoreResult<()> {
-    let LocalDatabase { store, account, .. } = database;
-    match group.writes.as_slice() {
-        [only] => store.write(account, table, only, group.version).await.map(drop),
-        several => store.transact(account, table, several, group.version).await.map(drop),
-    }
+fn text(error: &Error) -> String {
+    format!("{}: {}", error.code.facts().code, error.text())
 }
 
-/// Decides what to do with groups that were refused; returns those to retry.
-fn settle(
+/// Deletes the versions that are given; returns how many there were.
+pub(super) fn delete(
     database: &LocalDatabase,
     table: &str,
-    refused: Vec<(VersionGroup, Failure)>,
-    mode: Mode,
-    result: &mut WriteResult,
-) -> TransferResult<Vec<VersionGroup>> {
-    let (mut again, mut there) = (Vec::new(), Vec::new());
-    for (group, failure) in refused {
-        match failure {
-            failure if is(&failure, Code::EntityAlreadyExists) => there.push(group),
-            // The rows of other groups are not affected.
-            Failure::Refused(error) if error.code != Code::TableNotFound => {
-                match <[Row; 1]>::try_from(group.rows) {
-                    Ok([row]) => result.rejected.push(rejected(&row, &error)),
-                    Err(rows) => again.extend(singly(rows, group.writes, group.version)),
-                }
-            }
-            Failure::Fault(Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable)
-                if group.attempts < ATTEMPTS =>
-            {
-                std::thread::sleep(std::time::Duration::from_millis(20 << group.attempts));
-                again.push(VersionGroup { attempts: group.attempts + 1, ..group });
-            }
-            failure => return Err(failed(table, failure)),
-        }
-    }
-    again.extend(without_existing(database, table, there, mode, result)?);
-    Ok(again)
-}
-
-/// Splits rows into groups of one.
-fn singly(rows: Vec<Row>, writes: Vec<Write>, version: Ticks) -> impl Iterator<Item = VersionGroup> {
-    let pairs = rows.into_iter().zip(writes);
-    pairs.map(move |(row, write)| VersionGroup { version, rows: vec![row], writes: vec![write], attempts: 0 })
-}
-
-fn rejected(row: &Row, error: &Error) -> Rejected {
-    Rejected { entity: row.to_json(), reason: format!("{}: {}", error.code.facts().code, error.text()) }
-}
-
-/// Deletes entities; returns how many existed.
-pub(super) fn delete(database: &LocalDatabase, table: &str, keys: &[Key]) -> TransferResult<u64> {
+    entities: &[(Key, Version)],
+) -> TransferResult<u64> {
     let table = name(table)?;
     let mut deleted = 0;
-    for chunk in keys.chunks(IN_FLIGHT) {
+    for chunk in entities.chunks(IN_FLIGHT) {
         let now = Ticks::from_utc(Utc::now());
         let writes: Vec<Write> = chunk
             .iter()
-            .map(|key| {
-                let none: &[(String, crate::model::EdmValue)] = &[];
-                let properties = ValidatedProperties::new(key.counted_size(), none, None);
-                let kind = WriteKind::Delete(IfMatch::Any);
-                properties.map(|properties| Write { kind, key: key.clone(), properties })
-            })
+            .map(|(key, version)| delete_of(key, version))
             .collect::<crate::error::Result<_>>()
             .map_err(|error| failed(table.as_given(), error.into()))?;
-        let work = writes.iter().map(|write| database.store.write(&database.account, &table, write, now));
+        let work = writes
+            .iter()
+            .map(|write| repeated(|| database.store.write(&database.account, &table, write, now)));
         for outcome in database.runtime.block_on(join_all(work)) {
             match outcome {
                 Ok(_) => deleted += 1,
-                Err(failure) if is(&failure, Code::ResourceNotFound) => {}
+                Err(failure)
+                    if is(&failure, Code::ResourceNotFound)
+                        || is(&failure, Code::UpdateConditionNotSatisfied) => {}
                 Err(failure) => return Err(failed(table.as_given(), failure)),
             }
         }
     }
     Ok(deleted)
+}
+
+fn delete_of(key: &Key, version: &Version) -> crate::error::Result<Write> {
+    let none: &[(String, EdmValue)] = &[];
+    let properties = ValidatedProperties::new(key.counted_size(), none, None)?;
+    let condition = match version {
+        Version::Any => IfMatch::Any,
+        Version::Time(time) => IfMatch::Version(Some(*time)),
+        // A database has versions of its own only.
+        Version::Tag(_) => IfMatch::Version(None),
+    };
+    Ok(Write { kind: WriteKind::Delete(condition), key: key.clone(), properties })
 }

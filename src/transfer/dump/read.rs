@@ -20,10 +20,10 @@ use crate::transfer::range::{Lower, RowRange};
 use crate::transfer::row::Row;
 
 /// Entities of a page.
-const ROWS: usize = 500;
+const ROWS: usize = 1000;
 /// Bytes of the lines of a page.
-const BYTES: usize = 1 << 20;
-/// Maximum bytes of a line: an entity of 1 MiB, with binary values in base64 and every character escaped.
+const BYTES: usize = 2 << 20;
+/// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
 const MAX_LINE: u64 = 16 << 20;
 
 /// A dump to read from.
@@ -187,11 +187,8 @@ impl RowReader for Lines<'_> {
             match Row::from_json(line.trim_end()) {
                 Err(reason) => page.rejected.push(Rejected { entity: line.trim_end().to_owned(), reason }),
                 Ok(row) if self.range.lower.is_beyond(&row.key) => {}
-                Ok(row) if self.range.upper.as_ref().is_some_and(|upper| row.key >= *upper) => {
-                    // Lines are in key order, so the remaining ones are beyond the range too.
-                    self.open = None;
-                    self.parts.clear();
-                }
+                // The source of the dump may sort in another way: rows of the range may follow.
+                Ok(row) if self.range.upper.as_ref().is_some_and(|upper| row.key >= *upper) => {}
                 Ok(row) if self.is_selected(&row)? => page.rows.push(row),
                 Ok(_) => {}
             }

@@ -17,7 +17,8 @@ use crate::model::{Key, Ticks};
 use crate::transfer::endpoint::{
     Rejected, TransferError, TransferResult, TransferTarget, WritePage, WriteResult,
 };
-use crate::transfer::row::Row;
+use crate::transfer::range::sorts_alike;
+use crate::transfer::row::{Row, Version};
 
 /// A part of at least this many bytes is followed by a new one.
 const PART_BYTES: u64 = 64 << 20;
@@ -73,32 +74,43 @@ impl DumpTarget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the part that a range is written to. After an interruption it keeps what the file has
-    /// before `next`.
+    /// Returns the part that a range is written to. After an interruption it begins with what is in
+    /// the file before `next`; `resumed` is how many entities the range must have then.
     fn part(
         &self,
         table: &str,
         range: i64,
         next: &Key,
-        repeats: bool,
+        resumed: Option<u64>,
     ) -> TransferResult<Arc<Mutex<OpenPart>>> {
         if let Some(part) = self.lock().open.get(&range) {
             return Ok(part.clone());
         }
         std::fs::create_dir_all(self.folder.join(table))?;
-        let mut number = 1;
+        let (mut number, mut kept) = (1, 0);
         let name = |number: u32| format!("{table}/{range:06}-{number:04}.ndjson.zst");
-        if repeats {
-            // The parts before the last are complete; they are kept for the manifest.
+        if resumed.is_some() {
+            // The parts before the last are complete; they stay open for the manifest.
             while self.folder.join(name(number + 1)).exists() {
                 number += 1;
             }
             for before in 1..number {
                 let part = OpenPart::load(&self.folder, table, name(before), None)?;
+                kept += part.entities;
                 self.retire(part);
             }
         }
-        let part = OpenPart::load(&self.folder, table, name(number), Some(next).filter(|_| repeats))?;
+        let until = Some(next).filter(|_| resumed.is_some());
+        let part = OpenPart::load(&self.folder, table, name(number), until)?;
+        kept += part.entities;
+        if resumed.is_some_and(|written| written != kept) {
+            let text = format!(
+                "{} has {kept} entities of a range and not {}, as after a power failure; begin anew in an empty folder",
+                self.folder.display(),
+                resumed.unwrap_or(0)
+            );
+            return Err(TransferError::Endpoint(text));
+        }
         let part = Arc::new(Mutex::new(part));
         self.lock().open.insert(range, part.clone());
         Ok(part)
@@ -158,30 +170,32 @@ impl OpenPart {
             let read = Decoder::with_buffer(BufReader::with_capacity(1, &mut counted))
                 .and_then(|decoder| decoder.single_frame().read_to_string(&mut text));
             let frame = counted.bytes;
-            let keys =
-                |line: Option<&str>| line.and_then(|line| Row::from_json(line).ok()).map(|row| row.key);
-            let (Ok(_), Some(first), Some(last)) =
-                (read, keys(text.lines().next()), keys(text.lines().last()))
-            else {
-                return Ok(());
-            };
-            if until.is_some_and(|until| last >= *until) {
+            let key = |line: &str| Row::from_json(line).ok().map(|row| row.key);
+            let keys: Option<Vec<Key>> = text.lines().map(key).collect();
+            let (Ok(_), Some(keys)) = (read, keys) else { return Ok(()) };
+            let (Some(first), Some(last)) = (keys.iter().min(), keys.iter().max()) else { return Ok(()) };
+            if until.is_some_and(|until| keys.last().is_some_and(|last| last >= until)) {
                 return Ok(());
             }
             let mut bytes = vec![0; usize::try_from(frame).unwrap_or(0)];
             self.file.seek(SeekFrom::Start(self.bytes))?;
             self.file.read_exact(&mut bytes)?;
-            self.count(&bytes, text.lines().count() as u64, first, last);
+            self.count(&bytes, keys.len() as u64, first, last);
         }
         Ok(())
     }
 
-    fn count(&mut self, bytes: &[u8], entities: u64, first: Key, last: Key) {
+    fn count(&mut self, bytes: &[u8], entities: u64, first: &Key, last: &Key) {
         self.digest.update(bytes);
         self.bytes += bytes.len() as u64;
         self.entities += entities;
-        self.first.get_or_insert(first);
-        self.last = Some(last);
+        // A source may sort keys in another way than we do.
+        if self.first.as_ref().is_none_or(|least| first < least) {
+            self.first = Some(first.clone());
+        }
+        if self.last.as_ref().is_none_or(|greatest| last > greatest) {
+            self.last = Some(last.clone());
+        }
     }
 
     /// Returns the manifest's entry for the part; `None` if it has no entities.
@@ -234,24 +248,29 @@ impl TransferTarget for DumpTarget {
                 }
                 Err(reason) => {
                     text.truncate(before);
-                    result.rejected.push(Rejected { entity: row.to_json(), reason });
+                    result.rejected += 1;
+                    (page.reject)(Rejected { entity: row.to_json(), reason })?;
                 }
             }
         }
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(result) };
-        let part = self.part(page.table, page.range, first, page.repeats)?;
-        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(next), Some(first), Some(last)) = (keys.first(), keys.iter().min(), keys.iter().max())
+        else {
+            return Ok(result);
+        };
         let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
-        part.file.write_all(&frame)?;
-        part.count(&frame, keys.len() as u64, (*first).clone(), (*last).clone());
-        result.written = keys.len() as u64;
-        if part.bytes >= PART_BYTES {
+        let part = self.part(page.table, page.range, next, page.resumed)?;
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        // Parts must be disjoint in whatever order the source has.
+        if part.bytes >= PART_BYTES && sorts_alike(next) {
             self.split(page.range, &mut part)?;
         }
+        part.file.write_all(&frame)?;
+        part.count(&frame, keys.len() as u64, first, last);
+        result.written = keys.len() as u64;
         Ok(result)
     }
 
-    fn delete(&self, _table: &str, _keys: &[Key]) -> TransferResult<u64> {
+    fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
         Err(TransferError::Usage("a dump cannot be changed".into()))
     }
 
@@ -269,7 +288,7 @@ impl TransferTarget for DumpTarget {
         Ok(())
     }
 
-    fn finish(&self) -> TransferResult<()> {
+    fn finish(&self, _copy: &str) -> TransferResult<()> {
         self.load_finished()?;
         let state = self.lock();
         let mut tables = Vec::new();

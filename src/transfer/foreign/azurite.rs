@@ -1,8 +1,6 @@
 //! Azurite's workspace file: a LokiJS database as one JSON object.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -11,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::opening;
 use super::staging::Staging;
 use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::codec::policies::{Policy, read_time};
@@ -31,7 +30,7 @@ const SERVICES: &str = "$SERVICES_COLLECTION$";
 pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
     let account = staging.account.clone().unwrap_or_else(|| DEVELOPMENT_ACCOUNT.to_owned());
     let mut workspace = Workspace { account, tables: HashMap::new(), staging, failure: None };
-    let mut deserializer = serde_json::Deserializer::from_reader(BufReader::new(File::open(path)?));
+    let mut deserializer = serde_json::Deserializer::from_reader(opening::open_text(path)?);
     let read = Level::Top.of(&mut workspace).deserialize(&mut deserializer);
     let failure = workspace.failure.take();
     read.map_err(|error| {
@@ -178,6 +177,9 @@ impl Workspace<'_> {
 
     fn entity(&mut self, value: Value) -> TransferResult<()> {
         let shown = value.to_string();
+        if let Some(properties) = value["properties"].as_object() {
+            self.staging.note_numbers(properties);
+        }
         let row = serde_json::from_value(value).map_err(|error| error.to_string()).and_then(row);
         self.staging.add(row.map_err(|reason| Rejected { entity: shown, reason }))
     }
@@ -203,11 +205,20 @@ fn row(document: EntityDocument) -> Result<Row, String> {
     for (name, value) in document.properties.iter().filter(|(name, _)| !is_key(name)) {
         let value = match value {
             Value::String(text) if annotation(name) == Some("Edm.Guid") => Value::String(guid(text)?),
+            // Integers are Int32; a larger one without a type was sent as a double.
+            Value::Number(number) if annotation(name).is_none() && is_beyond_int32(number) => {
+                members.insert(format!("{name}{ANNOTATION}"), "Edm.Double".into());
+                value.clone()
+            }
             other => other.clone(),
         };
         members.insert(name.clone(), value);
     }
     Row::from_json(&Value::Object(members).to_string())
+}
+
+fn is_beyond_int32(number: &serde_json::Number) -> bool {
+    !number.is_f64() && number.as_i64().is_none_or(|number| i32::try_from(number).is_err())
 }
 
 /// Decodes a GUID: base64 of its text, or in older files the text itself.

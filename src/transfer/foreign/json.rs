@@ -1,15 +1,13 @@
 //! JSON files: an array of entities, an object with a list of them, or one on each line.
 
-use std::fs::File;
-use std::io::{BufReader, Read as _};
 use std::path::Path;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::staging::Staging;
-use super::{FileOptions, members};
-use crate::transfer::endpoint::{TransferError, TransferResult};
+use super::{FileOptions, members, opening};
+use crate::transfer::endpoint::{Rejected, TransferError, TransferResult};
 
 /// Members that hold the list of entities.
 const LISTS: [&str; 3] = ["value", "items", "entities"];
@@ -25,29 +23,63 @@ pub(super) fn import(
     staging: &mut Staging,
 ) -> TransferResult<()> {
     staging.begin(table)?;
-    let mut reader = BufReader::new(File::open(path)?);
-    skip_mark(&mut reader)?;
     let mut failure = None;
-    let mut documents = serde_json::Deserializer::from_reader(reader);
-    // Until the end; otherwise another document follows.
+    let mut about = AboutFile { before: staging.taken(), documents: 0, last: None };
+    let mut documents = serde_json::Deserializer::from_reader(opening::open_text(path)?);
+    // The end, or another document.
     while documents.end().is_err() {
         let document = Document { options, staging, failure: &mut failure, is_member: false };
-        if let Err(error) = document.deserialize(&mut documents) {
+        let read = document.deserialize(&mut documents).map_err(|error| {
             let wrong = || TransferError::Endpoint(format!("{}: {error}", path.display()));
-            return Err(failure.take().unwrap_or_else(wrong));
-        }
+            failure.take().unwrap_or_else(wrong)
+        })?;
+        about.next(read, staging)?;
     }
-    Ok(())
+    about.check(staging).map_err(|reason| TransferError::Endpoint(format!("{}: {reason}", path.display())))
 }
 
-/// Skips a byte order mark.
-fn skip_mark(reader: &mut BufReader<File>) -> TransferResult<()> {
-    use std::io::{BufRead as _, Seek as _};
-    if !reader.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
-        return Ok(());
+/// Documents that are no entities: some dumps begin and end with what they tell about the file.
+struct AboutFile {
+    documents: u64,
+    last: Option<Value>,
+    /// Entities that were staged before the file.
+    before: u64,
+}
+
+impl AboutFile {
+    /// Takes the next document, if it is no entity. One between entities is rejected.
+    fn next(&mut self, document: Option<Value>, staging: &mut Staging) -> TransferResult<()> {
+        if let Some(between) = self.last.take().filter(|_| self.documents > 1) {
+            let reason = "it has no PartitionKey and RowKey".into();
+            staging.add(Err(Rejected { entity: between.to_string(), reason }))?;
+        }
+        self.documents += 1;
+        self.last = document;
+        Ok(())
     }
-    reader.rewind()?;
-    Ok(reader.read_exact(&mut [0; 3])?)
+
+    /// Checks the number of entities, if the end of the file tells one, and that there is no more than
+    /// the file has.
+    fn check(&self, staging: &Staging) -> Result<(), String> {
+        let Some(last) = &self.last else { return Ok(()) };
+        let has = staging.taken() - self.before;
+        if self.documents == 1 {
+            return Err("it has no entities".into());
+        }
+        match number(last, "RecordCount").filter(|told| *told != has) {
+            Some(told) => Err(format!("it tells of {told} entities, and has {has}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Finds a number by its name, in an object or in a member of it.
+fn number(value: &Value, name: &str) -> Option<u64> {
+    let members = value.as_object()?;
+    let own = members
+        .get(name)
+        .and_then(|found| found.as_u64().or_else(|| found.as_str().and_then(|text| text.parse().ok())));
+    own.or_else(|| members.values().find_map(|member| number(member, name)))
 }
 
 /// A document of the file, or a member of one that may be a list of entities.
@@ -61,8 +93,8 @@ struct Document<'a, 's> {
 
 impl Document<'_, '_> {
     fn add(&mut self, value: &Value) -> Result<(), &'static str> {
-        let added = self.staging.add(members::entity(value, self.options));
-        added.map_err(|error| {
+        let row = members::entity(value, self.options, self.staging.inferences());
+        self.staging.add(row).map_err(|error| {
             *self.failure = Some(error);
             "staging failed"
         })
@@ -82,7 +114,7 @@ impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
     }
 }
 
-/// Imports entities; returns the value of a member that is not a list of them.
+/// Stages entities; returns a member that is no list of them, or a document that is no entity.
 impl<'de> Visitor<'de> for Document<'_, '_> {
     type Value = Option<Value>;
 
@@ -116,11 +148,17 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
         if self.is_member {
             return Ok(Some(Value::Object(members)));
         }
-        // The first and last lines of some dumps describe the file.
-        let is_about_file = !members.contains_key("PartitionKey") && !members.contains_key("RowKey");
-        if !is_list && !is_about_file {
-            self.add(&Value::Object(members)).map_err(serde::de::Error::custom)?;
+        if members.get("nextMarker").is_some_and(|next| next.as_object().is_some_and(|next| !next.is_empty()))
+        {
+            return Err(serde::de::Error::custom("it has a nextMarker: the list goes on in another file"));
         }
+        if is_list {
+            return Ok(None);
+        }
+        if !members.contains_key("PartitionKey") && !members.contains_key("RowKey") {
+            return Ok(Some(Value::Object(members)));
+        }
+        self.add(&Value::Object(members)).map_err(serde::de::Error::custom)?;
         Ok(None)
     }
 

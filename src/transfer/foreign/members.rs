@@ -10,22 +10,27 @@ use crate::transfer::row::Row;
 
 /// The names of types in azure-table-archiver, by their numbers.
 const ARCHIVER: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
-/// Members that are not properties.
-const NOISE: [&str; 4] = ["odata.etag", "etag", "odata.metadata", "TableName"];
 
-/// Reads an entity: plain members with type annotations, or objects that hold the value and its type.
-pub(super) fn entity(value: &Value, options: &FileOptions) -> Result<Row, Rejected> {
+/// Reads an entity: plain members with type annotations, or values as objects that tell their type.
+/// `note` is told the types of numbers, and whether the file tells them.
+pub(super) fn entity(
+    value: &Value,
+    options: &FileOptions,
+    mut note: impl FnMut(&str, EdmType, bool),
+) -> Result<Row, Rejected> {
     let reject = |reason: String| Rejected { entity: value.to_string(), reason };
     let Some(members) = value.as_object() else { return Err(reject("it is not a JSON object".into())) };
     let mut plain = Map::new();
     for (name, member) in members {
-        if NOISE.contains(&name.as_str()) || name.starts_with("odata.") {
+        // az lists the ETag as `etag`, which may be the name of a property too.
+        let is_tag = name == "etag" && member.as_str().is_some_and(|tag| tag.starts_with("W/\""));
+        if is_tag || name.starts_with("odata.") {
             continue;
         }
         if name == "Properties" && member.is_array() {
             listed(member, &mut plain).map_err(reject)?;
         } else {
-            push(&mut plain, name, member, options, members).map_err(reject)?;
+            push(&mut plain, name, member, options, members, &mut note).map_err(reject)?;
         }
     }
     Row::from_json(&Value::Object(plain).to_string()).map_err(reject)
@@ -49,6 +54,7 @@ fn push(
     member: &Value,
     options: &FileOptions,
     all: &Map<String, Value>,
+    note: &mut dyn FnMut(&str, EdmType, bool),
 ) -> Result<(), String> {
     match member {
         Value::Object(object) => {
@@ -62,16 +68,40 @@ fn push(
             let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
             set(plain, name, "Binary", json!(text));
         }
-        scalar => match options.types.iter().find(|(wanted, _)| wanted == name) {
-            Some((_, edm_type)) if !all.contains_key(&format!("{name}{ANNOTATION}")) => {
-                set(plain, name, edm_type.name(), scalar.clone());
+        scalar => {
+            let told = all.get(&format!("{name}{ANNOTATION}")).and_then(Value::as_str);
+            let wanted = options.types.iter().find(|(wanted, _)| wanted == name);
+            match (told, wanted, scalar) {
+                (Some(told), ..) => {
+                    if let Some(told) = EdmType::ALL.into_iter().find(|known| known.name() == told)
+                        && matches!(told, EdmType::Int32 | EdmType::Int64 | EdmType::Double)
+                    {
+                        note(name, told, true);
+                    }
+                    plain.insert(name.to_owned(), scalar.clone());
+                }
+                (None, Some((_, wanted)), _) => set(plain, name, wanted.name(), scalar.clone()),
+                (None, None, Value::Number(number)) => {
+                    let inferred = inferred(number).ok_or_else(|| {
+                        format!("{name} is beyond Int64; say which type it has, such as --type {name}=Double")
+                    })?;
+                    note(name, inferred, false);
+                    set(plain, name, inferred.name(), scalar.clone());
+                }
+                _ => drop(plain.insert(name.to_owned(), scalar.clone())),
             }
-            _ => {
-                plain.insert(name.to_owned(), scalar.clone());
-            }
-        },
+        }
     }
     Ok(())
+}
+
+/// The type that a number without one most likely has.
+fn inferred(number: &serde_json::Number) -> Option<EdmType> {
+    match number.as_i64() {
+        Some(small) if i32::try_from(small).is_ok() => Some(EdmType::Int32),
+        Some(_) => Some(EdmType::Int64),
+        None => number.is_f64().then_some(EdmType::Double),
+    }
 }
 
 /// Returns the type and value of `{name: v, "EdmType": "Int32"}`, `{"EdmType": 6, "Int32Value": v}` or
@@ -123,7 +153,7 @@ mod tests {
     fn read(value: Value, types: &[(&str, EdmType)]) -> Result<String, String> {
         let types = types.iter().map(|(name, edm_type)| ((*name).to_owned(), *edm_type)).collect();
         let options = FileOptions { format: FileFormat::Json, table: None, types };
-        entity(&value, &options)
+        entity(&value, &options, |_, _, _| {})
             .map(|row| row.properties.as_str().to_owned())
             .map_err(|rejected| rejected.reason)
     }

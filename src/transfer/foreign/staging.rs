@@ -1,15 +1,19 @@
 //! The temporary database that files are read into.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::{FileOptions, import};
 use crate::codec::policies::Policy;
 use crate::codec::properties::ServiceProperties;
-use crate::model::Key;
+use crate::model::{EdmType, Key};
 use crate::plan::Predicate;
 use crate::store::Store;
 use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
@@ -17,8 +21,10 @@ use crate::transfer::database::LocalDatabase;
 use crate::transfer::endpoint::{
     Mode, Rejected, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
 };
+use crate::transfer::inferred::Inferences;
 use crate::transfer::range::RowRange;
 use crate::transfer::row::Row;
+use crate::transfer::selection::Selection;
 
 /// Maximum entities of a transaction.
 const PAGE: usize = 500;
@@ -33,19 +39,40 @@ pub(super) struct Staging {
     table: String,
     waiting: Vec<Row>,
     rejected: Vec<(String, Rejected)>,
+    inferences: Inferences,
+    entities: BTreeMap<String, u64>,
+    taken: u64,
 }
 
 impl Staging {
+    /// Returns how many entities were added so far.
+    pub(super) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Notes the types of the numbers of an entity with annotations.
+    pub(super) fn note_numbers(&mut self, members: &Map<String, Value>) {
+        self.inferences.note_numbers(&self.table, members);
+    }
+
+    /// Returns what to note a type with, of a property of the table.
+    pub(super) fn inferences(&mut self) -> impl FnMut(&str, EdmType, bool) {
+        |property, edm_type, is_told| self.inferences.note(&self.table, property, edm_type, is_told)
+    }
+
     /// Begins a table.
     pub(super) fn begin(&mut self, table: &str) -> TransferResult<()> {
         self.flush()?;
-        self.database.create(table)?;
-        table.clone_into(&mut self.table);
+        if self.table != table {
+            self.database.create(table)?;
+            table.clone_into(&mut self.table);
+        }
         Ok(())
     }
 
     /// Adds an entity of the table.
     pub(super) fn add(&mut self, row: Result<Row, Rejected>) -> TransferResult<()> {
+        self.taken += 1;
         match row {
             Err(rejected) => self.rejected.push((self.table.clone(), rejected)),
             Ok(row) => self.waiting.push(row),
@@ -68,10 +95,22 @@ impl Staging {
         if rows.is_empty() {
             return Ok(());
         }
-        let page = WritePage { table: &self.table, range: 0, rows, mode: Mode::Insert, repeats: false };
-        let result = self.database.write(page)?;
-        let table = &self.table;
-        self.rejected.extend(result.rejected.into_iter().map(|rejected| (table.clone(), rejected)));
+        let rejected = RefCell::new(&mut self.rejected);
+        let staged = self.database.write(WritePage {
+            table: &self.table,
+            range: 0,
+            rows,
+            mode: Mode::Insert,
+            resumed: None,
+            copy: "",
+            last: None,
+            rejected: 0,
+            reject: &|entity| {
+                rejected.borrow_mut().push((self.table.clone(), entity));
+                Ok(())
+            },
+        })?;
+        *self.entities.entry(self.table.clone()).or_default() += staged.written;
         Ok(())
     }
 }
@@ -81,6 +120,9 @@ pub(crate) struct Staged {
     database: LocalDatabase,
     folder: PathBuf,
     rejected: Vec<(String, Rejected)>,
+    inferences: Inferences,
+    /// How many entities each table has, unless a filter selects some.
+    entities: Option<BTreeMap<String, u64>>,
 }
 
 impl Drop for Staged {
@@ -102,6 +144,41 @@ pub(crate) fn stage(
     runtime: Arc<Runtime>,
     filter: Option<Predicate>,
 ) -> TransferResult<Staged> {
+    staged(account, runtime, filter, |staging| import(path, options, staging))
+}
+
+/// Reads the tables of another source, which has no order, into a temporary database.
+///
+/// # Errors
+/// [`TransferError`] if it cannot be read, or is interrupted.
+pub(crate) fn stage_source(
+    source: &dyn TransferSource,
+    selection: &Selection,
+    runtime: Arc<Runtime>,
+    stop: &AtomicBool,
+) -> TransferResult<Staged> {
+    staged(None, runtime, None, |staging| {
+        for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
+            staging.begin(&table)?;
+            let mut reader = source.open(&table, &RowRange::everything(), false)?;
+            while let Some(page) = reader.next()? {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(TransferError::Interrupted);
+                }
+                page.rejected.into_iter().try_for_each(|rejected| staging.add(Err(rejected)))?;
+                page.rows.into_iter().try_for_each(|row| staging.add(Ok(row)))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn staged(
+    account: Option<&str>,
+    runtime: Arc<Runtime>,
+    filter: Option<Predicate>,
+    read: impl FnOnce(&mut Staging) -> TransferResult<()>,
+) -> TransferResult<Staged> {
     let folder = std::env::temp_dir().join(format!("rowhouse-{}", Uuid::new_v4().simple()));
     std::fs::create_dir(&folder)?;
     let location = Location::File(folder.join("staged.db"));
@@ -110,17 +187,25 @@ pub(crate) fn stage(
     let store = opened.map_err(|error| TransferError::Endpoint(error.to_string()))?;
     let store = Arc::new(Store::Sqlite(store));
     let database = |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter);
-    let mut staged = Staged { database: database(filter), folder, rejected: Vec::new() };
+    let is_whole = filter.is_none();
+    let (inferences, entities) = (Inferences::default(), None);
+    let mut staged =
+        Staged { database: database(filter), folder, rejected: Vec::new(), inferences, entities };
     let mut staging = Staging {
         database: database(None),
         account: account.map(str::to_owned),
         table: String::new(),
         waiting: Vec::new(),
         rejected: Vec::new(),
+        inferences: Inferences::default(),
+        entities: BTreeMap::new(),
+        taken: 0,
     };
-    import(path, options, &mut staging)?;
+    read(&mut staging)?;
     staging.flush()?;
-    staged.rejected = std::mem::take(&mut staging.rejected);
+    staged.rejected = staging.rejected;
+    staged.inferences = staging.inferences;
+    staged.entities = is_whole.then_some(staging.entities);
     Ok(staged)
 }
 
@@ -154,7 +239,15 @@ impl TransferSource for Staged {
         TransferSource::properties(&self.database)
     }
 
+    fn expected(&self, table: &str) -> TransferResult<Option<u64>> {
+        Ok(self.entities.as_ref().map(|entities| entities.get(table).copied().unwrap_or(0)))
+    }
+
     fn rejected(&self) -> &[(String, Rejected)] {
         &self.rejected
+    }
+
+    fn inferences(&self) -> Option<&Inferences> {
+        Some(&self.inferences)
     }
 }

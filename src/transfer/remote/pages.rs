@@ -1,5 +1,6 @@
 //! Reading pages of entities.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use crate::transfer::range::RowRange;
 /// The pages of a range: all pages of each of its filters, in order.
 pub(super) struct RemotePages<'a> {
     remote: &'a Remote,
+    keys_only: bool,
     calls: VecDeque<ClientCall>,
 }
 
@@ -27,7 +29,7 @@ impl<'a> RemotePages<'a> {
             let call = remote.query(table, &filter, remote.filter.as_deref());
             if keys_only { call.query("$select", "PartitionKey,RowKey,Timestamp") } else { call }
         });
-        Self { remote, calls: calls.collect() }
+        Self { remote, keys_only, calls: calls.collect() }
     }
 }
 
@@ -38,8 +40,32 @@ impl RowReader for RemotePages<'_> {
         if let Some(following) = next(&call, &answer) {
             self.calls.push_front(following);
         }
-        read(&answer.body).map(Some)
+        let mut page = read(&answer.body)?;
+        if self.keys_only {
+            page.rows = tagged(&answer.body, page.rows)?;
+        }
+        Ok(Some(page))
     }
+}
+
+#[derive(Deserialize)]
+struct TagMember<'a> {
+    #[serde(rename = "odata.etag", borrow)]
+    tag: Option<Cow<'a, str>>,
+}
+
+/// Adds the ETags of a page to its rows, as long as all of them were understood.
+fn tagged(body: &[u8], mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
+    let wrong = |error| TransferError::Endpoint(format!("a page of entities: {error}"));
+    let read: PageBody<'_> = serde_json::from_slice(body).map_err(wrong)?;
+    if read.value.len() == rows.len() {
+        for (row, raw) in rows.iter_mut().zip(read.value) {
+            let member: TagMember<'_> = serde_json::from_str(raw.get()).map_err(wrong)?;
+            // Cosmos DB doubles the quotes of tags in bodies.
+            row.tag = member.tag.map(|tag| tag.replace("''", "'"));
+        }
+    }
+    Ok(rows)
 }
 
 /// Reads the body of a page.

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::{Remote, Row, TransferResult, WritePage, WriteResult, rejected};
-use crate::client::{ChangeSetBody, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
-use crate::codec::uri::entity_address;
+use super::{Remote, Row, TransferResult, WritePage, WriteResult};
+use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
+use crate::codec::uri::{entity_address, escape};
 use crate::model::Key;
-use crate::transfer::endpoint::{Mode, TransferError};
+use crate::model::version::etag;
+use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;
+use crate::transfer::row::Version;
 
 /// An operation of a change set.
 struct SetOperation {
@@ -16,108 +18,154 @@ struct SetOperation {
 }
 
 /// Writes a page in change sets. An entity that is refused is left out, and the others are retried.
-pub(super) fn write(remote: &Remote, page: WritePage<'_>) -> TransferResult<WriteResult> {
-    let mut result = WriteResult::default();
-    for group in groups(page.rows, &mut result) {
-        write_group(remote, page.table, group, page.mode, &mut result)?;
+pub(super) fn write(remote: &Remote, page: &mut WritePage<'_>) -> TransferResult<WriteResult> {
+    let rows = std::mem::take(&mut page.rows);
+    let mut writer = SetWriter { remote, page, result: WriteResult::default() };
+    for group in writer.groups(rows)? {
+        writer.write_group(group)?;
     }
-    Ok(result)
+    Ok(writer.result)
 }
 
-/// Groups entities into change sets.
-fn groups(rows: Vec<Row>, result: &mut WriteResult) -> Vec<Vec<SetOperation>> {
-    let mut groups: Vec<Vec<SetOperation>> = Vec::new();
-    let (mut size, mut keys) = (0, HashSet::new());
-    for row in rows {
-        let mut body = String::new();
-        if let Err(reason) = row.push_json(&mut body, false) {
-            result.rejected.push(rejected(&row, reason));
-            continue;
-        }
-        let fits = groups.last().and_then(|group| group.first()).is_some_and(|first| {
-            first.row.key.partition == row.key.partition && size + body.len() < MAX_BODY
-        });
-        if !fits || groups.last().is_none_or(|group| group.len() == MAX_OPERATIONS) || keys.contains(&row.key)
-        {
-            groups.push(Vec::new());
-            size = 0;
-            keys.clear();
-        }
-        size += body.len() + 512;
-        keys.insert(row.key.clone());
-        if let Some(group) = groups.last_mut() {
-            group.push(SetOperation { row, body });
-        }
-    }
-    groups
+/// Writes a page.
+struct SetWriter<'a, 'p> {
+    remote: &'a Remote,
+    page: &'a WritePage<'p>,
+    result: WriteResult,
 }
 
-fn write_group(
-    remote: &Remote,
-    table: &str,
-    mut group: Vec<SetOperation>,
-    mode: Mode,
-    result: &mut WriteResult,
-) -> TransferResult<()> {
-    while !group.is_empty() {
-        let refused = match send(remote, table, &group, mode)? {
-            Ok(()) => {
-                result.written += group.len() as u64;
-                return Ok(());
+impl SetWriter<'_, '_> {
+    fn reject(&mut self, row: &Row, reason: impl Into<String>) -> TransferResult<()> {
+        self.result.rejected += 1;
+        (self.page.reject)(Rejected { entity: row.to_json(), reason: reason.into() })
+    }
+
+    /// Groups entities that one change set can hold.
+    fn groups(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Vec<SetOperation>>> {
+        let mut groups: Vec<Vec<SetOperation>> = Vec::new();
+        let (mut size, mut keys) = (0, HashSet::new());
+        for row in rows {
+            let mut body = String::with_capacity(row.properties.as_str().len() + 256);
+            if let Err(reason) = row.push_json(&mut body, false) {
+                self.reject(&row, reason)?;
+                continue;
             }
-            Err(refused) => refused,
-        };
-        if is_fatal(&refused) {
-            return Err(refused.into());
+            let fits = groups.last().is_some_and(|group| {
+                group.len() < MAX_OPERATIONS
+                    && group.first().is_some_and(|first| first.row.key.partition == row.key.partition)
+                    && size + body.len() < MAX_BODY
+                    && !keys.contains(&row.key.row)
+            });
+            if !fits {
+                groups.push(Vec::new());
+                size = 0;
+                keys.clear();
+            }
+            size += body.len() + 512;
+            keys.insert(row.key.row.clone());
+            if let Some(group) = groups.last_mut() {
+                group.push(SetOperation { row, body });
+            }
         }
-        let whole = refused.index.is_none() && group.len() > 1;
-        let culprit = refused.index.unwrap_or(0);
-        if whole || culprit >= group.len() {
-            // The error names no entity, or concerns the whole batch: the entities are sent one by one.
-            if group.len() == 1 {
+        Ok(groups)
+    }
+
+    fn write_group(&mut self, mut group: Vec<SetOperation>) -> TransferResult<()> {
+        while !group.is_empty() {
+            let refused = match self.send(&group)? {
+                Ok(()) => {
+                    self.result.written += group.len() as u64;
+                    return Ok(());
+                }
+                Err(refused) => refused,
+            };
+            if is_fatal(&refused) {
                 return Err(refused.into());
             }
-            let rest = group.split_off(group.len() / 2);
-            write_group(remote, table, group, mode, result)?;
-            group = rest;
-            continue;
+            group = self.without_refused(group, refused)?;
         }
-        if refused.code == "EntityAlreadyExists" && matches!(mode, Mode::Insert | Mode::Skip) {
+        Ok(())
+    }
+
+    /// Leaves out what is the reason for a refusal; returns what is to be tried again.
+    fn without_refused(
+        &mut self,
+        mut group: Vec<SetOperation>,
+        refused: ServiceError,
+    ) -> TransferResult<Vec<SetOperation>> {
+        let culprit = match refused.index {
+            Some(index) if index < group.len() => index,
+            // It does not say which, or concerns the batch: each half by itself.
+            _ if group.len() > 1 => {
+                let rest = group.split_off(group.len() / 2);
+                self.write_group(group)?;
+                return Ok(rest);
+            }
+            Some(_) => return Err(refused.into()),
+            None => 0,
+        };
+        let may_exist = matches!(self.page.mode, Mode::Insert | Mode::Skip);
+        if refused.code == "EntityAlreadyExists" && may_exist {
             let before = group.len();
-            group = without_existing(remote, table, group, mode, result)?;
+            group = self.without_existing(group)?;
             if group.len() < before {
-                continue;
+                return Ok(group);
             }
         }
         let SetOperation { row, .. } = group.remove(culprit);
-        result.rejected.push(rejected(&row, refused.to_string()));
+        self.reject(&row, refused.to_string())?;
+        Ok(group)
     }
-    Ok(())
-}
 
-/// Leaves out the entities that the target already has: an earlier attempt may have written them.
-fn without_existing(
-    remote: &Remote,
-    table: &str,
-    group: Vec<SetOperation>,
-    mode: Mode,
-    result: &mut WriteResult,
-) -> TransferResult<Vec<SetOperation>> {
-    let found = existing(remote, table, group.iter().map(|operation| &operation.row))?;
-    let mut left = Vec::new();
-    for operation in group {
-        match found.get(&operation.row.key) {
-            None => left.push(operation),
-            Some(there) if mode == Mode::Skip || there.has_properties_of(&operation.row) => {
-                result.unchanged += 1
-            }
-            Some(_) => {
-                let reason = "the target has another entity with this key";
-                result.rejected.push(rejected(&operation.row, reason));
+    /// Leaves out the entities whose keys the target has: a retry finds what the attempt before it has
+    /// written.
+    fn without_existing(&mut self, group: Vec<SetOperation>) -> TransferResult<Vec<SetOperation>> {
+        let found = existing(self.remote, self.page.table, group.iter().map(|operation| &operation.row))?;
+        let mut left = Vec::new();
+        for operation in group {
+            let row = &operation.row;
+            match found.get(&row.key) {
+                None => left.push(operation),
+                Some(there) if self.page.mode == Mode::Skip || there.has_properties_of(row) => {
+                    self.result.unchanged += 1;
+                }
+                Some(_) => self.reject(row, "the target has another entity with this key")?,
             }
         }
+        Ok(left)
     }
-    Ok(left)
+
+    fn send(&self, group: &[SetOperation]) -> TransferResult<std::result::Result<(), ServiceError>> {
+        if let [only] = group {
+            return self.send_one(only);
+        }
+        let table = self.page.table;
+        let mut set = ChangeSetBody::new(&self.remote.client.address.tables);
+        for SetOperation { row, body } in group {
+            let resource = || entity_address(table, &row.key.partition, &row.key.row);
+            match self.page.mode {
+                Mode::Insert | Mode::Skip => set.add(SetVerb::Insert, table, body),
+                Mode::Merge => set.add(SetVerb::InsertOrMerge, &resource(), body),
+                Mode::Replace => set.add(SetVerb::InsertOrReplace, &resource(), body),
+            }
+        }
+        Ok(self.remote.client.send_change_set(&set.call())?)
+    }
+
+    /// Sends an operation by itself, which costs less than a batch: partitions may be tiny.
+    fn send_one(&self, operation: &SetOperation) -> TransferResult<std::result::Result<(), ServiceError>> {
+        let SetOperation { row, body } = operation;
+        let table = self.page.table;
+        let entity = || format!("/{}", entity_address(table, &row.key.partition, &row.key.row));
+        let (method, path) = match self.page.mode {
+            Mode::Insert | Mode::Skip => ("POST", format!("/{}", escape(table))),
+            Mode::Merge => ("MERGE", entity()),
+            Mode::Replace => ("PUT", entity()),
+        };
+        let call = ClientCall::with_body(method, path, "application/json", body.clone().into_bytes());
+        let answer = self.remote.client.send(&call.header("Prefer", "return-no-content"))?;
+        Ok(answer.success().map(drop))
+    }
 }
 
 /// Whether every other entity would be refused as well.
@@ -126,49 +174,37 @@ fn is_fatal(refused: &ServiceError) -> bool {
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
 }
 
-fn send(
-    remote: &Remote,
-    table: &str,
-    group: &[SetOperation],
-    mode: Mode,
-) -> TransferResult<std::result::Result<(), ServiceError>> {
-    let mut set = ChangeSetBody::new(&remote.client.address.tables);
-    for SetOperation { row, body } in group {
-        let resource = || entity_address(table, &row.key.partition, &row.key.row);
-        match mode {
-            Mode::Insert | Mode::Skip => set.add(SetVerb::Insert, table, body),
-            Mode::Merge => set.add(SetVerb::InsertOrMerge, &resource(), body),
-            Mode::Replace => set.add(SetVerb::InsertOrReplace, &resource(), body),
-        }
-    }
-    Ok(remote.client.send_change_set(&set.call())?)
-}
-
-/// Deletes entities in change sets; returns how many existed.
-pub(super) fn delete(remote: &Remote, table: &str, keys: &[Key]) -> TransferResult<u64> {
+/// Deletes versions of entities in change sets; returns how many there were.
+pub(super) fn delete(remote: &Remote, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
     let mut deleted = 0;
-    for partition in keys.chunk_by(|a, b| a.partition == b.partition) {
+    for partition in entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition) {
         for chunk in partition.chunks(MAX_OPERATIONS) {
-            deleted += delete_group(remote, table, chunk.to_vec())?;
+            deleted += delete_group(remote, table, chunk.iter().collect())?;
         }
     }
     Ok(deleted)
 }
 
-fn delete_group(remote: &Remote, table: &str, mut keys: Vec<Key>) -> TransferResult<u64> {
-    while !keys.is_empty() {
+fn delete_group(remote: &Remote, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {
+    while !entities.is_empty() {
         let mut set = ChangeSetBody::new(&remote.client.address.tables);
-        for key in &keys {
-            set.add(SetVerb::Delete, &entity_address(table, &key.partition, &key.row), "");
+        for (key, version) in &entities {
+            let tag = match version {
+                Version::Any => "*".to_owned(),
+                Version::Time(time) => etag(*time),
+                Version::Tag(tag) => tag.clone(),
+            };
+            set.add(SetVerb::Delete(&tag), &entity_address(table, &key.partition, &key.row), "");
         }
         match remote.client.send_change_set(&set.call())? {
-            Ok(()) => return Ok(keys.len() as u64),
-            Err(refused) if refused.status == 404 && refused.code != "TableNotFound" => {
-                let missing = refused.index.unwrap_or(0);
-                if missing >= keys.len() {
+            Ok(()) => return Ok(entities.len() as u64),
+            // It is gone, or has changed since, and stays.
+            Err(refused) if matches!(refused.status, 404 | 412) && refused.code != "TableNotFound" => {
+                let other = refused.index.unwrap_or(0);
+                if other >= entities.len() {
                     return Err(refused.into());
                 }
-                keys.remove(missing);
+                entities.remove(other);
             }
             Err(refused) => return Err(TransferError::from(refused)),
         }

@@ -7,27 +7,28 @@ use serde_json::json;
 
 use super::faulty_proxy::FaultyProxy;
 use super::*;
+use crate::promises::chance::Chance;
 use crate::support::server::account;
 
 /// A site with a server.
-struct Served {
-    site: Site,
-    server: Process,
-    account: Account,
+pub struct Served {
+    pub site: Site,
+    pub server: Process,
+    pub account: Account,
 }
 
 impl Served {
-    fn new(site: Site) -> Self {
+    pub fn new(site: Site) -> Self {
         let account = account(1);
         let server = site.server(&["--accounts", &account.setting()]);
         Self { site, server, account }
     }
 
-    fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::path_style(self.server.address(), self.account.clone())
     }
 
-    fn connection_string(&self) -> String {
+    pub fn connection_string(&self) -> String {
         connection_string(self.server.address(), &self.account)
     }
 
@@ -38,7 +39,7 @@ impl Served {
     }
 }
 
-fn connection_string(address: &str, account: &Account) -> String {
+pub fn connection_string(address: &str, account: &Account) -> String {
     let (name, key) = (&account.name, &account.keys[0]);
     format!("AccountName={name};AccountKey={key};TableEndpoint=http://{address}/{name}")
 }
@@ -66,7 +67,7 @@ fn seed(client: &Client, table: &Table<'_>) {
     }
 }
 
-fn batch_rows(client: &Client, table: &Table<'_>, partition: &str, rows: usize) {
+pub fn batch_rows(client: &Client, table: &Table<'_>, partition: &str, rows: usize) {
     for start in (0..rows).step_by(100) {
         let mut batch = Batch::new();
         for row in start..rows.min(start + 100) {
@@ -77,7 +78,7 @@ fn batch_rows(client: &Client, table: &Table<'_>, partition: &str, rows: usize) 
 }
 
 #[track_caller]
-fn copy(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
+pub fn copy(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
     // Progress goes to standard error, if it takes that long.
     let output = site.run(&[&["copy", from, to, "--json"], more].concat());
     assert!(output.status.success(), "{output:?}");
@@ -85,7 +86,7 @@ fn copy(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
 }
 
 #[track_caller]
-fn status_of(site: &Site, arguments: &[&str], status: i32, words: &[&str]) {
+pub fn status_of(site: &Site, arguments: &[&str], status: i32, words: &[&str]) {
     let output = site.run(arguments);
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     let said =
@@ -94,7 +95,7 @@ fn status_of(site: &Site, arguments: &[&str], status: i32, words: &[&str]) {
 }
 
 #[track_caller]
-fn equal(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
+pub fn equal(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
     let found = site.json(&[&["verify", from, to, "--recheck-delay", "0"], more].concat());
     assert_eq!(found["equal"], true);
     found
@@ -230,7 +231,9 @@ fn a_killed_copy_is_resumed_without_loss() {
         let to_account = ["--to-account", name.as_str(), "--concurrency", "3"];
         let mut more = to_account.to_vec();
         let mut kills = 0;
-        for wait in [60, 150, 300, 500] {
+        let mut chance = Chance::of("killed copies").fork(to.len());
+        for longest in [120, 240, 360, 480, 600] {
+            let wait = 20 + chance.below(longest);
             let mut child = start(&source.site, &from, &to, &more);
             std::thread::sleep(Duration::from_millis(wait));
             if let Some(status) = child.try_wait().expect("a child") {
@@ -238,6 +241,7 @@ fn a_killed_copy_is_resumed_without_loss() {
                 more.clear();
                 break;
             }
+            // Its last moments: it may have ended by itself.
             child.kill().expect("it runs");
             child.wait().expect("it ended");
             kills += 1;
@@ -306,7 +310,7 @@ fn differences_are_found_and_extra_entities_deleted() {
         );
         assert_eq!(
             found["tables"][&table.name],
-            json!({ "equal": 1498, "missing": 1, "extra": 2, "different": 1 })
+            json!({ "equal": 1498, "missing": 1, "extra": 2, "different": 1, "unreadable": 0 })
         );
         // An insert refuses what differs, tells why, and changes nothing.
         let output = source.site.run(&["copy", &from, &to, "--json", "--rejects", "rejects.jsonl"]);
@@ -380,6 +384,16 @@ fn a_cut_over_beside_writers_ends_equal() {
         let done = source.site.run(&[&["copy", &from, &to][..], &last].concat());
         assert!(done.status.success() && done.stdout.ends_with(b"\nequal\n"), "{done:?}");
         equal(&source.site, &from, &to, &[]);
+        // The way back: what was written to the new place meanwhile goes to the old one.
+        let there = target.client();
+        let theirs = Table::new(&there, &table.name);
+        let moved = timestamp_of(&theirs.seed(with_keys("back", "new", json!({ "New": true }))));
+        theirs.delete("a", "000010", Some("*"));
+        theirs.replace("a", "000011", &json!({ "Back": 1 }), None).expect(204);
+        let back = ["--since", &moved, "--mode", "replace", "--delete-extra", "--verify", "--yes"];
+        let done = source.site.run(&[&["copy", &to, &from][..], &back].concat());
+        assert!(done.status.success() && done.stdout.ends_with(b"\nequal\n"), "{done:?}");
+        assert_eq!(table.entity("a", "000011")["Back"], 1);
     }
 }
 

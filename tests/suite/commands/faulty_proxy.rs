@@ -46,6 +46,26 @@ const FATES: [Fate; 14] = [
     Fate::Refused("500 Internal Server Error"),
 ];
 
+/// Calls `meddle` before the first request with these words reaches the server.
+pub fn meddling(server: &str, words: &'static str, meddle: impl FnOnce() + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let server = server.to_owned();
+    std::thread::spawn(move || {
+        let mut meddle = Some(meddle);
+        for mut client in listener.incoming().flatten() {
+            let Ok(request) = request(&mut client) else { continue };
+            if String::from_utf8_lossy(&request).contains(words)
+                && let Some(meddle) = meddle.take()
+            {
+                meddle();
+            }
+            drop(forward(client, &server, &request, Fate::Answered));
+        }
+    });
+    address
+}
+
 impl FaultyProxy {
     pub fn before(server: &str, seed: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -92,13 +112,12 @@ fn serve(mut client: TcpStream, server: &str, fate: Fate) -> std::io::Result<()>
         );
         return client.write_all(format!("{head}{body}").as_bytes());
     }
-    let mut upstream = TcpStream::connect(server)?;
-    let at = request.windows(2).position(|window| window == b"\r\n").expect("a first line") + 2;
-    upstream.write_all(&request[..at])?;
-    upstream.write_all(b"Connection: close\r\n")?;
-    upstream.write_all(&request[at..])?;
-    let mut answer = Vec::new();
-    upstream.read_to_end(&mut answer)?;
+    forward(client, server, &request, fate)
+}
+
+/// Sends a request to the server, and as much of the answer to the client as the fate allows.
+fn forward(mut client: TcpStream, server: &str, request: &[u8], fate: Fate) -> std::io::Result<()> {
+    let answer = exchange(server, request)?;
     match fate {
         Fate::AnswerLost => {}
         Fate::AnswerCut => client.write_all(&answer[..answer.len() / 2])?,
@@ -107,8 +126,20 @@ fn serve(mut client: TcpStream, server: &str, fate: Fate) -> std::io::Result<()>
     client.shutdown(Shutdown::Both)
 }
 
+/// Sends a request to a server, and returns its whole answer.
+pub fn exchange(server: &str, request: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut upstream = TcpStream::connect(server)?;
+    let at = request.windows(2).position(|window| window == b"\r\n").expect("a first line") + 2;
+    upstream.write_all(&request[..at])?;
+    upstream.write_all(b"Connection: close\r\n")?;
+    upstream.write_all(&request[at..])?;
+    let mut answer = Vec::new();
+    upstream.read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
 /// Reads one request, whose body has a length.
-fn request(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+pub fn request(client: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut read = Vec::new();
     let mut buffer = [0; 16 << 10];
     loop {

@@ -145,3 +145,148 @@ fn what_is_not_understood_is_listed_and_not_altered() {
         assert!(matches!(output.status.code(), Some(1 | 2)), "{output:?}");
     }
 }
+
+/// Writes files below a folder of a site, and copies it to a dump.
+#[track_caller]
+fn read_folder(files: &[(&str, &[u8])], more: &[&str]) -> Vec<Value> {
+    let site = Site::sqlite();
+    for (file, content) in files {
+        let path = site.folder.join("in").join(file);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, content).expect("a file");
+    }
+    let output = site.run(&[&["copy", "in", "dump:out", "--json"], more].concat());
+    assert!(output.status.success(), "{output:?}");
+    entities(&site)
+}
+
+#[test]
+fn folders_of_azcopy_are_read_by_their_manifest() {
+    let manifest = br#"{"Version":2,"PayloadFormat":"Json","Checksum":15564613245429458971,"AccountName":"acct","TableName":"People","Timestamp":"2018-05-28T03:06:11.6482709Z","SplitSize":200000,"TotalDataFiles":2}"#;
+    let data =
+        |row: &str| format!(r#"{{"value":[{{"PartitionKey":"a","RowKey":"{row}","N":1}}]}}"#).into_bytes();
+    let (first, second) = (data("1"), data("2"));
+    let name = |number: u32| format!("acct_People_20180528T030611.6482709Z_0_{number}_00A1B2C3D4E5F607.json");
+    let (one, two) = (name(0), name(1));
+    let files: [(&str, &[u8]); 3] = [("any.manifest", manifest), (&one, &first), (&two, &second)];
+    let expected =
+        ["1", "2"].map(|row| json!({ "_table": "People", "PartitionKey": "a", "RowKey": row, "N": 1 }));
+    assert_eq!(read_folder(&files, &[]), expected);
+    // A data file that is missing is told.
+    let site = Site::sqlite();
+    std::fs::write(site.folder.join("any.manifest"), manifest).expect("a file");
+    std::fs::write(site.folder.join(&one), &first).expect("a file");
+    let output = site.run(&["copy", "any.manifest", "dump:out"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("2 data files"), "{output:?}");
+    // CSV has its types beside it, in one of several forms.
+    for schema in [
+        "PartitionKey,RowKey,N\nEdm.String,Edm.String,Edm.Int64\n",
+        "N,Edm.Int64\n",
+        "Edm.String,Edm.String,Int64",
+    ] {
+        let files: [(&str, &[u8]); 2] = [
+            ("acct_People_20180528T030611.6482709Z_0_0_0A.csv", b"PartitionKey,RowKey,N\r\na,1,5\r\n"),
+            ("acct_People_20180528T030611.6482709Z_0_0_0A.schema.csv", schema.as_bytes()),
+        ];
+        let row = json!({ "_table": "People", "PartitionKey": "a", "RowKey": "1",
+            "N@odata.type": "Edm.Int64", "N": "5" });
+        assert_eq!(read_folder(&files, &[]), [row], "{schema:?}");
+    }
+}
+
+#[test]
+fn archives_and_lists_of_other_programs_are_read() {
+    let entity = br#"{"L":{"EdmType":7,"Int64Value":5},"B":{"EdmType":2,"BooleanValue":true}}"#;
+    let row = |table: &str, partition: &str, row: &str| {
+        json!({ "_table": table, "PartitionKey": partition, "RowKey": row,
+            "L@odata.type": "Edm.Int64", "L": "5", "B": true })
+    };
+    let files: [(&str, &[u8]); 3] =
+        [("People/a/1.json", entity), ("People/a b/x.y.json", entity), ("Cities/c/1.json", entity)];
+    assert_eq!(
+        read_folder(&files, &[]),
+        [row("Cities", "c", "1"), row("People", "a", "1"), row("People", "a b", "x.y")]
+    );
+    assert_eq!(read_folder(&[("p/1.json", entity)], &["--table", "People"]), [row("People", "p", "1")]);
+    // gzip under another name, with lines about the file before and after.
+    let lines = concat!(
+        r#"{"Header":{"TableName":"People"}}"#,
+        "\n",
+        r#"{"PartitionKey":"a","RowKey":"1","L":{"L":5,"EdmType":"Int64"},"B":{"B":true,"EdmType":"Boolean"}}"#,
+        "\n",
+        r#"{"Footer":{"RecordCount":1}}"#,
+        "\n"
+    );
+    let packed = |text: &str| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, text.as_bytes()).expect("memory");
+        packed.finish().expect("memory")
+    };
+    let file = "People_Backup_20200101000000.txt.7z";
+    assert_eq!(read_folder(&[(file, &packed(lines))], &[]), [row("People", "a", "1")]);
+    let site = Site::sqlite();
+    std::fs::write(site.folder.join(file), packed(&lines.replace("Count\":1", "Count\":2"))).expect("a file");
+    let output = site.run(&["copy", file, "dump:out"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("tells of 2 entities"), "{output:?}");
+    let listed = r#"[{"Properties":[{"PropertyName":"L","PropertyType":7,"PropertyValue":"5"},
+        {"PropertyName":"B","PropertyType":2,"PropertyValue":"true"}],"PartitionKey":"a","RowKey":"1"}]"#;
+    assert_eq!(read("People.json", listed, &[]), [row("People", "a", "1")]);
+    // A part of a dump of ours, alone.
+    let site = Site::sqlite();
+    std::fs::write(site.folder.join("People.json"), listed).expect("a file");
+    assert!(site.run(&["copy", "People.json", "dump:first"]).status.success());
+    let part = "dump:first/People/000001-0001.ndjson.zst";
+    assert!(site.run(&["copy", part, "dump:out"]).status.success());
+    assert_eq!(entities(&site), [row("People", "a", "1")]);
+}
+
+#[test]
+fn csv_keeps_returns_in_values_and_refuses_ragged_rows_that_are_too_long() {
+    let old = "PartitionKey,RowKey,S,S@type\r\na,1,x\ry,Edm.String\r\na,2,\"q\r\nr\",Edm.String\r\na,3\r\n";
+    let row = |row: &str, text: Option<&str>| {
+        let mut row = json!({ "_table": "People", "PartitionKey": "a", "RowKey": row });
+        text.into_iter().for_each(|text| row["S"] = text.into());
+        row
+    };
+    let expected = [row("1", Some("x\ry")), row("2", Some("q\r\nr")), row("3", None)];
+    assert_eq!(read("People.csv", old, &[]), expected);
+    assert_eq!(read("People.csv", &old.replace(',', "^"), &[]), expected);
+    let site = Site::sqlite();
+    std::fs::write(site.folder.join("People.csv"), "PartitionKey,RowKey\na,1\na,2,3\n").expect("a file");
+    let output = site.run(&["copy", "People.csv", "dump:out"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(entities(&site).len(), 1);
+}
+
+#[test]
+fn types_that_a_file_does_not_tell_are_listed_before_anything_is_written() {
+    let site = Site::sqlite();
+    let untyped = r#"[{"PartitionKey":"a","RowKey":"1","Price":3,"Large":5000000000,"N":1,"X":[0,255]},
+        {"PartitionKey":"a","RowKey":"2","Price":2.5,"Large":6,"N":2}]"#;
+    std::fs::write(site.folder.join("People.json"), untyped).expect("a file");
+    let output = site.run(&["copy", "People.json", "dump:out", "--dry-run", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        found["inferred"],
+        json!([
+            { "table": "People", "property": "Large", "types": { "Int32": 1, "Int64": 1 }, "untyped": 2 },
+            { "table": "People", "property": "N", "types": { "Int32": 2 }, "untyped": 2 },
+            { "table": "People", "property": "Price", "types": { "Double": 1, "Int32": 1 }, "untyped": 2 },
+        ])
+    );
+    assert!(!site.folder.join("out/manifest.json").exists());
+    let output = site.run(&["copy", "People.json", "dump:out", "--type", "Price=Double,Large=Int64"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let found = entities(&site);
+    assert_eq!(
+        (&found[0]["Price"], &found[1]["Large"], &found[0]["X"]),
+        (&json!(3.0), &json!("6"), &json!("AP8="))
+    );
+    // Without the types the doubtful ones are told.
+    let output = site.run(&["copy", "People.json", "dump:other"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("People.Price") && said.contains("--type") && !said.contains("People.N"), "{said}");
+}

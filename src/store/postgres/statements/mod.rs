@@ -56,6 +56,7 @@ macro_rules! value_or_failure {
 }
 
 mod entities;
+mod load;
 mod pages;
 
 pub use beyond::{COUNT_REST, DELETE_EXPIRED};
@@ -64,6 +65,7 @@ pub use entities::{
     INSERT_OR_MERGE_EACH, INSERT_OR_MERGE_MANY, LOCK_MANY, LOCK_ONE, MERGE, MERGE_EACH, READ, READ_EACH,
     UPDATE, UPDATE_EACH, UPDATE_MANY, UPSERT, UPSERT_EACH, UPSERT_MANY,
 };
+pub use load::{FORGET_MARKS, LOAD, LOAD_NEW, MARK, MARKS};
 pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, range, walk, window};
 
 /// The connections that the database allows this role: all that are not reserved, up to the limits of
@@ -225,6 +227,11 @@ pub fn all() -> Vec<Cow<'static, str>> {
         INSERT_OR_MERGE_MANY,
         UPDATE_MANY,
         DELETE_MANY,
+        LOAD_NEW,
+        LOAD,
+        MARK,
+        MARKS,
+        FORGET_MARKS,
         DUE,
         COUNT_DOOMED,
         PROBE,

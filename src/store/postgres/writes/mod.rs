@@ -1,5 +1,6 @@
 //! Writing entities: one, one for each of several requests, or a transaction.
 
+pub(crate) mod load;
 pub(crate) mod row_queues;
 pub(crate) mod shared;
 pub(crate) mod single;

@@ -1,4 +1,5 @@
 //! Writing entities: the writer thread, and the writes of a request.
 
+pub(crate) mod load;
 pub(crate) mod thread;
 pub(crate) mod transaction;

@@ -106,6 +106,13 @@ before(async () => {
     const rows = Array.from({ length: 100 }, (_, row) => ["create", { partitionKey: "many", rowKey: `${part}-${row}`, row }]);
     await table.submitTransaction(rows);
   }
+  // Azurite sorts these by UTF-16 unit, Rowhouse by code point: the second half comes first there.
+  for (const first of ["\uffee", "\u{1f600}"]) {
+    for (let part = 0; part < 15; part++) {
+      const rows = Array.from({ length: 100 }, (_, row) => ["create", { partitionKey: "odd", rowKey: `${first}${part}-${row}` }]);
+      await table.submitTransaction(rows);
+    }
+  }
 });
 
 after(async () => {
@@ -116,11 +123,11 @@ after(async () => {
 
 test("entities of every type go to Azurite and come back", async () => {
   const there = await succeeds("copy", rowhousePlace, azuritePlace, "--verify");
-  assert.match(there, /1301 equal, 0 missing, 0 extra, 0 different\nequal\n$/);
+  assert.match(there, /4301 equal, 0 missing, 0 extra, 0 different\nequal\n$/);
   await succeeds("copy", azuritePlace, "sqlite://back.db", "--verify");
   await succeeds("verify", rowhousePlace, "sqlite://back.db", "--to-account", NAME);
   const again = JSON.parse(await succeeds("copy", azuritePlace, rowhousePlace, "--json"));
-  assert.deepEqual([again.copied, again.unchanged, again.rejected], [0, 1301, 0]);
+  assert.deepEqual([again.copied, again.unchanged, again.rejected], [0, 4301, 0]);
 });
 
 test("what Azurite answers and its file are equal", async () => {

@@ -1,0 +1,117 @@
+//! Storing the entities of a copy, with its mark, in one transaction.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::model::{Key, TableName};
+use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::connections::lease::{Lease, Statement};
+use crate::store::postgres::fault::{Effect, Trouble, not_begun};
+use crate::store::postgres::retry::{Attempt, retry};
+use crate::store::postgres::rows::{JsonText, broken_row};
+use crate::store::postgres::{PgStore, statements};
+use crate::store::{Load, LoadMark, StoreResult};
+
+/// Entities that are stored; `false` if some exist that may not be replaced.
+struct Loading<'a> {
+    load: &'a Load,
+}
+
+impl Attempt for Loading<'_> {
+    type Done = bool;
+
+    async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<bool>> {
+        let mut lease = store.pool.acquire_to_lock().await.map_err(not_begun)?;
+        lease.begin().await?;
+        match self.put_all(&mut lease, table_id).await {
+            Ok(Some(true)) => {
+                lease.commit().await?;
+                Ok(Some(true))
+            }
+            refused => {
+                lease.roll_back().await;
+                Ok(refused?)
+            }
+        }
+    }
+}
+
+impl Loading<'_> {
+    async fn put_all(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<Option<bool>, Trouble> {
+        if !exists(lease, table_id).await? {
+            return Ok(None);
+        }
+        let Load { rows, replaces, mark } = self.load;
+        if !rows.is_empty() {
+            let stored = lease.changed(self.put(table_id), Effect::Undone).await?;
+            if !replaces && stored < rows.len() {
+                return Ok(Some(false));
+            }
+        }
+        if let Some(mark) = mark {
+            lease.changed(put_mark(mark), Effect::Undone).await?;
+        }
+        Ok(Some(true))
+    }
+
+    fn put(&self, table_id: TableId) -> Statement<'_> {
+        let Load { rows, replaces, .. } = self.load;
+        let buckets: Vec<i64> = rows.iter().map(|row| table_id.bucket(&row.key.partition)).collect();
+        let pks: Vec<&str> = rows.iter().map(|row| row.key.partition.as_str()).collect();
+        let rks: Vec<&str> = rows.iter().map(|row| row.key.row.as_str()).collect();
+        let modified: Vec<i64> = rows.iter().map(|row| row.modified.raw()).collect();
+        let properties: Vec<JsonText<'_>> =
+            rows.iter().map(|row| JsonText(row.properties.as_str())).collect();
+        sqlx::query(if *replaces { statements::LOAD } else { statements::LOAD_NEW })
+            .bind(buckets)
+            .bind(pks)
+            .bind(rks)
+            .bind(modified)
+            .bind(properties)
+            .bind(table_id.table_no)
+    }
+}
+
+fn put_mark(mark: &LoadMark) -> Statement<'_> {
+    let [written, unchanged, rejected] = mark.stored_counts();
+    sqlx::query(statements::MARK)
+        .bind(&mark.copy)
+        .bind(mark.range)
+        .bind(&mark.reached.partition)
+        .bind(&mark.reached.row)
+        .bind(written)
+        .bind(unchanged)
+        .bind(rejected)
+}
+
+impl PgStore {
+    pub(crate) async fn load_all(&self, account: &str, table: &TableName, load: &Load) -> StoreResult<bool> {
+        self.with_table(account, table, &mut Loading { load }).await
+    }
+
+    pub(crate) async fn read_marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        let rows = retry(|| async {
+            let mut lease = self.pool.acquire_to_lock().await?;
+            Ok(lease.rows(sqlx::query(statements::MARKS).bind(copy), Effect::Undone).await?)
+        });
+        Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, Trouble>>()?)
+    }
+
+    pub(crate) async fn remove_marks(&self, copy: &str) -> StoreResult<()> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        lease.changed(sqlx::query(statements::FORGET_MARKS).bind(copy), Effect::Unknown).await?;
+        Ok(())
+    }
+}
+
+fn mark(copy: &str, row: &PgRow) -> Result<LoadMark, Trouble> {
+    let text = |column| row.try_get::<String, _>(column).map_err(broken_row);
+    let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
+    let count = |column| number(column).map(|count| u64::try_from(count).unwrap_or(0));
+    Ok(LoadMark {
+        copy: copy.to_owned(),
+        range: number("range_no")?,
+        reached: Key { partition: text("pk")?, row: text("rk")? },
+        counts: [count("written")?, count("unchanged")?, count("rejected")?],
+    })
+}

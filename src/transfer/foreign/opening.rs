@@ -1,0 +1,60 @@
+//! Opening files, whatever they are compressed with.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use zstd::stream::read::Decoder;
+
+use crate::transfer::endpoint::{TransferError, TransferResult};
+
+/// Bytes by which a file is recognized.
+const BEGINNING: u64 = 1 << 16;
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const SEVEN_ZIP: &[u8] = &[0x37, 0x7a, 0xbc, 0xaf];
+
+/// Opens a file, and decompresses it if its content is gzip or zstd, whatever its name says.
+///
+/// # Errors
+/// [`TransferError`] if it cannot be opened, or is compressed in another way.
+pub(super) fn open(path: &Path) -> TransferResult<Box<dyn BufRead>> {
+    let wrong =
+        |reason: &dyn std::fmt::Display| TransferError::Endpoint(format!("{}: {reason}", path.display()));
+    let mut file = BufReader::new(File::open(path).map_err(|error| wrong(&error))?);
+    let beginning = file.fill_buf().map_err(|error| wrong(&error))?;
+    if beginning.starts_with(SEVEN_ZIP) {
+        return Err(wrong(&"is a 7-Zip archive; unpack it first"));
+    }
+    if beginning.starts_with(GZIP) {
+        return Ok(Box::new(BufReader::new(MultiGzDecoder::new(file))));
+    }
+    if beginning.starts_with(ZSTD) {
+        let decoder = Decoder::with_buffer(file).map_err(|error| wrong(&error))?;
+        return Ok(Box::new(BufReader::new(decoder)));
+    }
+    Ok(Box::new(file))
+}
+
+/// Opens a file of text, without its byte order mark.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_text(path: &Path) -> TransferResult<Box<dyn BufRead>> {
+    let mut reader = open(path)?;
+    if reader.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+        reader.consume(3);
+    }
+    Ok(reader)
+}
+
+/// Returns the beginning of a text.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn beginning(path: &Path) -> TransferResult<String> {
+    let mut bytes = Vec::new();
+    open_text(path)?.take(BEGINNING).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,159 @@
+//! `rowhouse copy` under conditions that are not those of every day: full disks, other services,
+//! certificates, and writers at the wrong moment.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use super::copying::{Served, batch_rows, connection_string, copy, equal, status_of};
+use super::cosmos_proxy::{COSMOS, as_cosmos};
+use super::faulty_proxy::meddling;
+use super::*;
+use crate::tls;
+
+#[test]
+fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    // It does not compress to less than a half.
+    let text = |row: usize| (0..20).map(|n| format!("{:016x}", scattered(20 * row + n))).collect::<String>();
+    for start in (0..4000).step_by(100) {
+        let mut batch = Batch::new();
+        for row in start..start + 100 {
+            batch = batch.insert(&table, &with_keys("a", &format!("{row:06}"), json!({ "S": text(row) })));
+        }
+        batch.commit(&client);
+    }
+    let from = source.connection_string();
+    let name = source.account.name.as_str();
+    let here = &source.site;
+    for to in ["dump:full", "sqlite://full.db"] {
+        // No file may grow beyond this, as on a disk without room; the signal for it is ignored.
+        let limited = "trap '' XFSZ; ulimit -f 300; exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_rowhouse"), "copy", &from, to]);
+        command.args([
+            "--to-account",
+            name,
+            "--state",
+            "full.state",
+            "--rejects",
+            "full.rejects",
+            "--concurrency",
+            "1",
+        ]);
+        let output = command.current_dir(&here.folder).output().expect("a shell");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(here.folder.join("full.state").exists(), "{output:?}");
+        let more = ["--to-account", name, "--state", "full.state", "--rejects", "full.rejects", "--resume"];
+        assert_eq!(copy(here, &from, to, &more)["rejected"], 0);
+        equal(here, &from, to, &["--to-account", name]);
+    }
+}
+
+/// Numbers that look like chance.
+fn scattered(number: usize) -> u64 {
+    let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+#[test]
+fn a_place_without_an_order_is_copied_compared_and_protected() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 1300);
+    for partition in 0..20 {
+        table.seed(with_keys(&format!("p{partition:03}"), "only", json!({ "N": partition })));
+    }
+    let ordered = source.connection_string();
+    let here = &source.site;
+    let name = source.account.name.as_str();
+    as_cosmos(source.server.address(), || {
+        let cosmos = connection_string(COSMOS, &source.account);
+        for to in ["dump:sorted", "sqlite://sorted.db"] {
+            assert_eq!(copy(here, &cosmos, to, &["--to-account", name])["copied"], 1320);
+            equal(here, &ordered, to, &["--to-account", name]);
+        }
+        // Each entity is looked up.
+        equal(here, &cosmos, "sqlite://sorted.db", &["--to-account", name]);
+        status_of(here, &["copy", &cosmos, "dump:x", "--since", "2020-01-01"], 2, &["--since", "Cosmos"]);
+        // What Cosmos DB does not take is told before anything is written.
+        let lines = format!(
+            "{{\"PartitionKey\":\"z\",\"RowKey\":\"{}\"}}\n{{\"PartitionKey\":\"z\",\"RowKey\":\"1\",\"etag\":\"x\"}}\n\
+             {{\"PartitionKey\":\"z\",\"RowKey\":\"2\"}}\n",
+            "r".repeat(256)
+        );
+        std::fs::write(here.folder.join("People.json"), lines).expect("a file");
+        status_of(
+            here,
+            &["copy", "People.json", &cosmos, "--dry-run"],
+            3,
+            &["256 bytes", "named etag", "2 cannot"],
+        );
+        status_of(here, &["copy", "People.json", &cosmos], 2, &["2 entities cannot", "--yes"]);
+        client.request("GET", "/People()").send().expect(404);
+    });
+}
+
+#[test]
+fn a_write_that_comes_between_wins_over_a_deletion() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let table = client.table();
+        batch_rows(&client, &table, "a", 300);
+        let (same, name) = (client.same(), table.name.clone());
+        let between = move || {
+            Table::new(&same, &name).merge("a", "000007", &json!({ "Kept": true }), Some("*")).expect(204);
+        };
+        let address = meddling(source.server.address(), "DELETE http", between);
+        let place = connection_string(&address, &source.account);
+        let delete = ["delete-where", &place, &table.name, "N lt 200", "--yes", "--concurrency", "1"];
+        assert_eq!(source.site.json(&delete)["entities"], 199);
+        assert_eq!(table.entity("a", "000007")["Kept"], true);
+        assert_eq!(table.count(), 101);
+    }
+}
+
+#[test]
+fn encrypted_endpoints_and_signatures_are_places_too() {
+    let (server, _folder) = tls::server(&[]);
+    let client = tls::client(&server);
+    let table = client.table();
+    batch_rows(&client, &table, "a", 120);
+    let site = Site::sqlite();
+    let account = crate::support::server::account(1);
+    let plain = connection_string(server.address(), &account);
+    let from = plain.replace("http://127.0.0.1", "https://localhost");
+    let output = site.run(&["copy", &from, &site.url]);
+    assert_eq!(output.status.code(), Some(1), "nobody trusts the certificate: {output:?}");
+    let authority = tls::fixture("ca.pem").display().to_string();
+    let output = site.run_with(&["copy", &from, &site.url], &[("SSL_CERT_FILE", &authority)]);
+    assert!(output.status.success(), "{output:?}");
+    // The same with a signature that may only read one table.
+    let served = Served::new(Site::sqlite());
+    let client = served.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 120);
+    let key = &served.account.keys[0];
+    let sas = [
+        "sas",
+        "table",
+        &table.name,
+        "--permissions",
+        "r",
+        "--expiry",
+        "1h",
+        "--account",
+        &served.account.name,
+    ];
+    let output =
+        served.site.run_with(&sas, &[("ROWHOUSE_ACCOUNTS", &format!("{}:{key}", served.account.name))]);
+    assert!(output.status.success(), "{output:?}");
+    let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let from = format!("http://{}/{}?{token}", served.server.address(), served.account.name);
+    assert_eq!(copy(&served.site, &from, "dump:signed", &["--include", &table.name])["copied"], 120);
+    equal(&served.site, &served.connection_string(), "dump:signed", &[]);
+}
