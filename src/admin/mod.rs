@@ -9,6 +9,7 @@ mod call;
 mod connections;
 mod figures;
 mod guard;
+mod indexes;
 mod listen;
 mod probes;
 mod rewind;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use super::call::{Call, Outcome};
-use super::{about, accounts, figures, probes, rewind, tables};
+use super::{about, accounts, figures, indexes, probes, rewind, tables};
 
 /// The future of an answer.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -41,6 +41,10 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/version", |call| Box::pin(about::version(call))),
     guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
     guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
+    guarded("GET", "/indexes", |call| Box::pin(indexes::list(call))),
+    token("POST", "/indexes", |call| Box::pin(indexes::add(call))),
+    token("DELETE", "/indexes/{id}", |call| Box::pin(indexes::remove(call))),
+    guarded("GET", "/index-suggestions", |_| Box::pin(async { Ok(indexes::suggestions()) })),
     guarded("GET", "/accounts", |call| Box::pin(accounts::list(call))),
     token("POST", "/accounts", |call| Box::pin(accounts::add(call))),
     guarded("GET", "/accounts/{name}", |call| Box::pin(accounts::read(call))),

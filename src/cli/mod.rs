@@ -6,12 +6,14 @@ mod backup;
 mod check;
 mod endpoint;
 mod healthcheck;
+mod index;
 mod migrate;
 mod output;
 mod parse;
 mod sas;
 mod serve;
 mod signer;
+mod suggest;
 mod transfer;
 
 use std::io::{self, Write as _};
@@ -27,6 +29,7 @@ use azurite::Named;
 use backup::BackupArguments;
 use check::CheckArguments;
 use healthcheck::HealthcheckArguments;
+use index::IndexCommand;
 use migrate::MigrateArguments;
 use output::{OutputForm, Problem};
 use parse::{Refused, parse};
@@ -66,6 +69,9 @@ enum Command {
     /// database
     #[command(subcommand)]
     Account(Box<AccountCommand>),
+    /// Make, list, drop and suggest property indexes, which make filters fast
+    #[command(subcommand)]
+    Index(Box<IndexCommand>),
     /// Print a shared access signature, made without contacting the server
     #[command(subcommand)]
     Sas(Box<SasCommand>),
@@ -171,6 +177,7 @@ pub fn run() -> ExitCode {
         Some(Command::Migrate(arguments)) => migrate::run(arguments),
         Some(Command::Backup(arguments)) => backup::run(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
+        Some(Command::Index(command)) => index::run(command),
         Some(Command::Sas(command)) => sas::run(command),
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),
         Some(Command::Copy(arguments)) => return end(transfer::copy(arguments)),

@@ -97,7 +97,8 @@ impl LocalDatabase {
     fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
         let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
         let residual = filter.cloned();
-        Scan { spans: vec![range.span()], residual, rows, bytes: BYTES, time: TIME, projection }
+        let spans = vec![range.span()];
+        Scan { spans, residual, rows, bytes: BYTES, time: TIME, projection, indexed: Vec::new() }
     }
 }
 

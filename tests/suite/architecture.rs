@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "client", "store",
-    "accounts", "service", "http", "admin", "config", "app", "transfer", "testing", "cli",
+    "indexes", "accounts", "service", "http", "admin", "config", "app", "transfer", "testing", "cli",
 ];
 
 /// Crates that only some modules may name.

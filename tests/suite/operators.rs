@@ -2,6 +2,7 @@
 
 mod accounts;
 mod crowd;
+mod indexes;
 mod quiet;
 mod throttle;
 
@@ -34,7 +35,7 @@ pub fn server(database: &str, more: &[&str]) -> (Process, Wire) {
 }
 
 /// Where a server answers operators.
-fn admin_of(server: &Process) -> Wire {
+pub fn admin_of(server: &Process) -> Wire {
     let log = server.log();
     let (_, rest) = log.split_once("operators are answered at http://").expect("the address is logged");
     Wire::new(rest.lines().next().expect("a line").trim())

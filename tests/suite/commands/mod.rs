@@ -8,6 +8,7 @@ mod copying;
 mod document;
 mod faulty_proxy;
 mod files;
+mod indexing;
 mod locking;
 mod resealing;
 mod sas;

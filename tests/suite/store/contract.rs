@@ -26,6 +26,8 @@ macro_rules! contract {
             values: stored_unaltered;
             accounts: sealed_anew_together, options_by_account;
             pushdown: sql_is_eval;
+            indexes: narrowed_is_eval, indexes_follow_writes, dense_filters_walk, indexes_are_limited,
+                a_deleted_table_takes_its_indexes_along;
             rewind: comes_back_as_it_was, one_account_alone, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
         );
     };
@@ -105,6 +107,7 @@ pub fn scan(spans: Vec<Span>) -> Scan {
         bytes: usize::MAX,
         time: Duration::from_secs(60),
         projection: Projection::Full,
+        indexed: Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Maintenance: work of operators and of the server itself.
 
+mod indexes;
 mod inspect;
 pub(crate) mod purge;
 mod rewind;

@@ -2,6 +2,7 @@
 
 mod backup;
 pub(crate) mod checkpoint;
+pub(crate) mod indexes;
 pub(crate) mod inspect;
 pub(crate) mod purge;
 pub(crate) mod rewind;
