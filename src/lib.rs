@@ -8,7 +8,7 @@
 //! All decisions are pure functions over plain data. Only `http`, `admin` and `app` use actix, only
 //! `store` accesses databases; the time and the request id are arguments. Dependencies between the
 //! modules (each may use those to its left): model, error, metrics, trace <- odata, codec <-
-//! request <- auth, plan, client <- store <- accounts <- service <- http <- admin <- config <- app
+//! request <- auth, plan, client <- store <- indexes <- accounts <- service <- http <- admin <- config <- app
 //! <- transfer, testing <- cli.
 
 #![warn(missing_docs, unreachable_pub)]
@@ -21,6 +21,7 @@ pub mod cli;
 mod client;
 mod config;
 mod http;
+mod indexes;
 mod metrics;
 mod service;
 #[cfg(feature = "testing")]

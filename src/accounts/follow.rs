@@ -1,5 +1,5 @@
-//! The accounts that a server serves: keys and state, CORS rules and limits, in one snapshot. A
-//! change counter in the database is polled, and the snapshot reloaded when it changes.
+//! The accounts that a server serves: keys and state, CORS rules and limits, in one snapshot, and the
+//! property indexes of tables. A change counter in the database is polled, and the snapshot reloaded when it changes.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -15,6 +15,7 @@ use crate::auth::AccountSet;
 use crate::auth::accounts::AccountKey;
 use crate::auth::seal::{KeySlot, MasterKeys};
 use crate::codec::properties::{self, CorsRule};
+use crate::indexes::IndexCatalog;
 use crate::model::Ticks;
 use crate::store::{AccountOptions, Backend, ChangeCounts, Failure, Fault, StoredAccount};
 
@@ -63,6 +64,8 @@ pub(crate) struct Follower {
     given: AccountSet,
     /// The snapshot for requests. A request keeps the one that it began with.
     served: ArcSwap<AccountSet>,
+    /// The property indexes of all tables.
+    indexes: ArcSwap<IndexCatalog>,
     /// Locked while accounts are read and replaced, so that an older snapshot never replaces a
     /// newer one.
     last: Mutex<LastRead>,
@@ -119,8 +122,13 @@ impl Follower {
         // The counters first: a change between the two reads is then noticed by the next poll.
         let changes = store.account_changes().await?;
         let nothing = LastRead { count: LastCount::now(changes), known: KnownAccounts::new() };
-        let mut follower =
-            Self { master, served: ArcSwap::from_pointee(given.clone()), given, last: Mutex::new(nothing) };
+        let mut follower = Self {
+            master,
+            served: ArcSwap::from_pointee(given.clone()),
+            given,
+            indexes: ArcSwap::from_pointee(IndexCatalog::new(store.indexes().await?)),
+            last: Mutex::new(nothing),
+        };
         let mut known = KnownAccounts::new();
         if let Some(master) = &follower.master {
             let stored = store.accounts().await?;
@@ -135,6 +143,11 @@ impl Follower {
     /// The accounts as last read.
     pub(crate) fn accounts(&self) -> Arc<AccountSet> {
         self.served.load_full()
+    }
+
+    /// The property indexes as last read.
+    pub(crate) fn indexes(&self) -> Arc<IndexCatalog> {
+        self.indexes.load_full()
     }
 
     /// The master keys that the stored keys are encrypted with.
@@ -159,6 +172,9 @@ impl Follower {
             return Ok(false);
         }
         let before = last.count.changes;
+        if changes.indexes != before.indexes {
+            self.indexes.store(Arc::new(IndexCatalog::new(store.indexes().await?)));
+        }
         if let Some(master) = self.master.as_ref().filter(|_| changes.accounts != before.accounts) {
             last.known = opened(master, &last.known, &store.accounts().await?);
         }
@@ -172,7 +188,7 @@ impl Follower {
     /// itself is already stored.
     pub(crate) async fn follow_own_change<B: Backend>(&self, store: &B) {
         if !matches!(timeout(FOLLOW_TIMEOUT, self.follow(store)).await, Ok(Ok(_))) {
-            tracing::warn!("a change of an account is not served yet");
+            tracing::warn!("a change of an account or an index is not served yet");
         }
     }
 

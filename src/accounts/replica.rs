@@ -1,4 +1,4 @@
-//! The CORS rules that are stored in the read replica. Answers of the secondary use them.
+//! The CORS rules and property indexes that the read replica has. Answers of the secondary use them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,15 @@ use tokio::sync::Mutex;
 
 use super::follow::{LastCount, rules_of};
 use crate::codec::properties::CorsRule;
+use crate::indexes::IndexCatalog;
 use crate::store::{Backend, Failure};
 
 /// The CORS rules by account, as last read from the replica.
 #[derive(Debug, Default)]
 pub(crate) struct ReplicaRules {
     rules: ArcSwap<HashMap<String, Arc<[CorsRule]>>>,
+    /// The indexes that the replica has: it may lag behind.
+    indexes: ArcSwap<IndexCatalog>,
     last: Mutex<Option<LastCount>>,
 }
 
@@ -23,10 +26,15 @@ impl ReplicaRules {
         self.rules.load().get(account).map(Arc::clone).unwrap_or_default()
     }
 
-    /// Reloads the rules if they are stale.
+    /// The property indexes of the replica.
+    pub(crate) fn indexes(&self) -> Arc<IndexCatalog> {
+        self.indexes.load_full()
+    }
+
+    /// Reloads the rules and indexes if they are stale.
     ///
     /// # Errors
-    /// Errors of the store. The rules stay in use.
+    /// Errors of the store. The rules and indexes stay in use.
     pub(crate) async fn follow<B: Backend>(&self, replica: &B) -> Result<(), Failure> {
         let mut last = self.last.lock().await;
         let changes = replica.account_changes().await?;
@@ -39,6 +47,7 @@ impl ReplicaRules {
             (options.name, rules)
         });
         self.rules.store(Arc::new(rules.collect()));
+        self.indexes.store(Arc::new(IndexCatalog::new(replica.indexes().await?)));
         *last = Some(LastCount::now(changes));
         Ok(())
     }

@@ -13,6 +13,7 @@ mod console;
 mod dispatch;
 mod figures;
 mod guard;
+mod indexes;
 mod listen;
 mod probes;
 mod rewind;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, beyond, figures, probes, rewind, tables};
+use super::{about, accounts, beyond, figures, indexes, probes, rewind, tables};
 
 /// The future of an answer.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -67,6 +67,10 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/version", |call| Box::pin(about::version(call))),
     guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
     guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
+    guarded("GET", "/indexes", |call| Box::pin(indexes::list(call))),
+    token("POST", "/indexes", |call| Box::pin(indexes::add(call))).changing(),
+    token("DELETE", "/indexes/{id}", |call| Box::pin(indexes::remove(call))).changing(),
+    guarded("GET", "/index-suggestions", |_| Box::pin(async { Ok(indexes::suggestions()) })),
     guarded("GET", "/accounts", |call| Box::pin(accounts::list(call))),
     token("POST", "/accounts", |call| Box::pin(accounts::add(call))).changing(),
     guarded("GET", "/accounts/{name}", |call| Box::pin(accounts::read(call))),

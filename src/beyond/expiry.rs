@@ -212,6 +212,7 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
         bytes: STEP_BYTES,
         time: STEP_TIME,
         projection: Projection::SystemOnly,
+        indexed: Vec::new(),
     };
     match store.own_page(&of.account, &table, &scan, Vec::<Stored>::new()).await {
         Ok((found, end)) => {

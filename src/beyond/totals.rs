@@ -126,6 +126,7 @@ pub(crate) async fn count_matching(
             bytes: PAGE_BYTES,
             time: time.saturating_sub(begun.elapsed()).max(STEP_TIMES.0),
             projection: Projection::SystemOnly,
+            indexed: Vec::new(),
         };
         let (_, end) = store.own_page(account, table, &scan, Uncollected).await?;
         entities += end.entities as u64;

@@ -228,6 +228,7 @@ async fn page(
         bytes: MAX_BYTES,
         time: MAX_TIME,
         projection: Projection::Full,
+        indexed: Vec::new(),
     };
     let (page, end) = store.own_page(account, table, &scan, PageProperties::default()).await?;
     page.entities.iter().for_each(|properties| seen.add(properties));

@@ -8,6 +8,7 @@ mod check;
 mod endpoint;
 mod explain;
 mod healthcheck;
+mod index;
 mod inspect;
 mod migrate;
 mod output;
@@ -15,6 +16,7 @@ mod parse;
 mod sas;
 mod serve;
 mod signer;
+mod suggest;
 mod transfer;
 
 use std::io::{self, Write as _};
@@ -32,6 +34,7 @@ use beyond::{ExpireCommand, ViewCommand};
 use check::CheckArguments;
 use explain::ExplainArguments;
 use healthcheck::HealthcheckArguments;
+use index::IndexCommand;
 use migrate::MigrateArguments;
 use output::{OutputForm, Problem};
 use parse::{Refused, parse};
@@ -71,6 +74,9 @@ enum Command {
     /// database
     #[command(subcommand)]
     Account(Box<AccountCommand>),
+    /// Make, list, drop and suggest property indexes, which make filters fast
+    #[command(subcommand)]
+    Index(Box<IndexCommand>),
     /// Print or inspect a shared access signature, without contacting the server
     #[command(subcommand)]
     Sas(Box<SasCommand>),
@@ -188,6 +194,7 @@ pub fn run() -> ExitCode {
         Some(Command::Migrate(arguments)) => migrate::run(arguments),
         Some(Command::Backup(arguments)) => backup::run(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
+        Some(Command::Index(command)) => index::run(command),
         Some(Command::Sas(command)) => sas::run(command),
         Some(Command::Explain(arguments)) => explain::run(arguments),
         Some(Command::Healthcheck(arguments)) => healthcheck::run(arguments),

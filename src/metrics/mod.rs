@@ -9,6 +9,7 @@ pub(crate) mod database_time;
 pub(crate) mod operation;
 pub(crate) mod process;
 pub(crate) mod requests;
+pub(crate) mod scans;
 pub(crate) mod text;
 pub(crate) mod warning_limiter;
 
@@ -16,6 +17,7 @@ use cells::{Counter, Gauge, Histogram};
 pub(crate) use operation::{OperationLabel, Scheme};
 pub(crate) use requests::Ending;
 use requests::Requests;
+use scans::{FilterMetrics, ScanCosts};
 
 /// Bucket bounds for the number of requests that share a round trip.
 pub(crate) const ROUNDS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -51,6 +53,10 @@ pub(crate) struct Metrics {
     pub expiry_lag: Gauge,
     pub tls: TlsMetrics,
     pub traces: Traces,
+    /// Rows that filtered pages looked at.
+    pub filters: FilterMetrics,
+    /// Filters that an index could narrow.
+    pub scan_costs: ScanCosts,
 }
 
 /// Export of traces.
@@ -117,6 +123,8 @@ impl Metrics {
             expired: Counter::new(),
             expiry_tables: Gauge::new(),
             expiry_lag: Gauge::new(),
+            filters: FilterMetrics::new(),
+            scan_costs: ScanCosts::new(),
             tls: TlsMetrics {
                 handshakes: Counter::new(),
                 failed_handshakes: Counter::new(),

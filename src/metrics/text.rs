@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::cells::HistogramCounts;
 use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
+use super::scans::{FilterMetrics, FilteredRows};
 use super::{METRICS, Metrics, PoolMetrics, process};
 
 /// The media type of the output of [`print()`].
@@ -21,6 +22,7 @@ pub(crate) fn print() -> String {
     request_metrics(&mut page, &METRICS.requests);
     refusal_metrics(&mut page, &METRICS.requests);
     traffic_metrics(&mut page, &METRICS.requests);
+    filter_metrics(&mut page, &METRICS.filters);
     let about = "Requests refused because of the limit of their account.";
     page.counter("rowhouse_requests_throttled", about, METRICS.throttled.get());
     database_metrics(&mut page, &METRICS);
@@ -112,6 +114,24 @@ fn traffic_metrics(page: &mut MetricsText, requests: &Requests) {
         ("rowhouse_entities_returned", "Entities read for clients, in pages and singly.", entities),
     ] {
         page.counter(name, about, value);
+    }
+}
+
+fn filter_metrics(page: &mut MetricsText, filters: &FilterMetrics) {
+    type Rows = fn(&FilteredRows) -> u64;
+    let families: [(&str, &str, Rows); 2] = [
+        (
+            "rowhouse_filter_rows_examined",
+            "About how many rows and index entries filtered queries looked at.",
+            |rows| rows.examined.get(),
+        ),
+        ("rowhouse_filter_rows_returned", "Rows that filtered queries returned.", |rows| rows.returned.get()),
+    ];
+    for (name, about, count) in families {
+        page.family(name, "counter", about);
+        for (by, rows) in [("scan", &filters.scans), ("index", &filters.by_index)] {
+            page.sample(&format!("{name}_total"), &[("by", by)], count(rows) as f64);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod decide;
 pub mod filter;
+pub mod index;
 pub(crate) mod merge_limits;
 pub mod page;
 pub mod predicate;

@@ -41,6 +41,7 @@ pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan>
         bytes: MAX_BYTES,
         time: MAX_TIME,
         projection: projection(options.select.as_ref()),
+        indexed: Vec::new(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::index::IndexChoice;
 use super::predicate::Predicate;
 use super::span::Span;
 use crate::model::{Key, Stored, Ticks};
@@ -29,6 +30,8 @@ pub struct Scan {
     pub time: Duration,
     /// What each row contains.
     pub projection: Projection,
+    /// The ways in which indexes can find the matches, the most promising first.
+    pub indexed: Vec<IndexChoice>,
 }
 
 /// The part of each row that the page needs.
@@ -53,6 +56,10 @@ pub struct EntityPage {
 pub struct PageEnd {
     /// The number of entities.
     pub entities: usize,
+    /// About how many rows and index entries were looked at.
+    pub examined: u64,
+    /// Whether an index has named the rows.
+    pub by_index: bool,
     /// Where the next page starts, inclusive; `None` at the end.
     pub next: Option<Key>,
 }

@@ -25,6 +25,12 @@ impl Span {
         Span { lower: Key::new("", ""), upper: None }
     }
 
+    /// Returns the span of one key.
+    fn point(key: Key) -> Self {
+        let upper = Key { partition: key.partition.clone(), row: successor(&key.row) };
+        Span { lower: key, upper: Some(upper) }
+    }
+
     /// Returns the only key that this span can hold, if it holds at most one.
     pub(crate) fn as_point(&self) -> Option<&Key> {
         let upper = self.upper.as_ref()?;
@@ -115,6 +121,18 @@ pub(crate) fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<
             (!span.is_empty()).then_some(span)
         })
         .collect()
+}
+
+/// Returns those of the keys that lie in the spans, in order, each as a span of its own.
+pub(crate) fn points_within(mut keys: Vec<Key>, spans: &[Span]) -> Vec<Span> {
+    keys.sort_unstable();
+    keys.dedup();
+    let contains = |key: &Key| {
+        let after = spans.partition_point(|span| span.lower <= *key);
+        let last = after.checked_sub(1).map(|at| &spans[at]);
+        last.is_some_and(|span| span.upper.as_ref().is_none_or(|upper| *key < *upper))
+    };
+    keys.into_iter().filter(contains).map(Span::point).collect()
 }
 
 /// Whether the spans decide `predicate` completely, so that it is no residual filter.
@@ -368,6 +386,16 @@ mod tests {
         let spans = spans_of(&predicate);
         assert_eq!(spans.len(), 100);
         assert!(spans.iter().all(|s| s.as_point().is_some() && s.partition() == Some("p")));
+    }
+
+    #[test]
+    fn keys_become_points_of_the_spans_that_hold_them() {
+        let spans = [span(("a", "2"), Some(("b", ""))), span(("c", ""), None)];
+        let keys = [("c", "1"), ("a", "2"), ("a", "1"), ("b", ""), ("c", "1"), ("a", "9")];
+        let points = points_within(keys.map(|(p, r)| Key::new(p, r)).to_vec(), &spans);
+        let found: Vec<&Key> = points.iter().filter_map(Span::as_point).collect();
+        assert_eq!(found, [&Key::new("a", "2"), &Key::new("a", "9"), &Key::new("c", "1")]);
+        assert_eq!(points_within(vec![Key::new("a", "1")], &[]), []);
     }
 
     #[test]

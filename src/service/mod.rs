@@ -39,6 +39,7 @@ pub(crate) use throttle::Throttle;
 
 use crate::accounts::{Follower, ReplicaRules};
 use crate::codec::properties::CorsRule;
+use crate::indexes::IndexCatalog;
 use crate::request::Target;
 use crate::store::Store;
 use crate::trace::Tracer;
@@ -80,6 +81,14 @@ pub(crate) struct Served {
 }
 
 impl Service {
+    /// Returns the indexes that the store of an address has.
+    fn indexes_of(&self, target: &Target) -> Arc<IndexCatalog> {
+        match &self.secondary {
+            Some(_) if target.secondary => self.replica_rules.indexes(),
+            _ => self.follower.indexes(),
+        }
+    }
+
     /// Returns the store that serves an address. Writes to a secondary are refused earlier.
     fn store_of(&self, target: &Target) -> &Store {
         match &self.secondary {

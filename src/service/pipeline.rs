@@ -234,6 +234,9 @@ impl Pipeline<'_> {
         };
         let mut plan = permit(identity, target, planned)?;
         plan.end_page_within(self.page_time());
+        if let Plan::QueryEntities { table, scan, .. } = &mut plan {
+            self.service.indexes_of(target).narrow(&target.account, table, scan);
+        }
         Ok((Planned::One(plan), printer))
     }
 

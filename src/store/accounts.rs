@@ -41,6 +41,8 @@ pub struct ChangeCounts {
     /// Counts changes of what [`super::Backend::account_options`] returns: limits and service
     /// properties.
     pub options: i64,
+    /// Counts changes of what [`super::Backend::indexes`] returns.
+    pub indexes: i64,
 }
 
 /// The stored options of an account. The account itself may be one of the settings.

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use super::postgres::PgStore;
 use super::sqlite::SqliteStore;
 use super::{
-    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Load, LoadMark, Rewind, StoreResult,
-    StoreSnapshot, StoredAccount, TableSize,
+    AccountChange, AccountOptions, AddedIndex, Backend, BuiltIndex, ChangeCounts, Collect, CountPosition,
+    CountedPart, Expiry, ExpiryRule, ExpirySummary, IndexFigures, Load, LoadMark, Rewind, SqlView, SqlViews,
+    StoreResult, StoreSnapshot, StoredAccount, StoredIndex, StoredTotal, SweepState, TableExpiry, TableSize,
+    TotalPass, Totals, ViewDefinition, ViewFailure,
 };
 use crate::metrics::METRICS;
 use crate::metrics::database_time::in_database;
+use crate::metrics::scans::{ScannedProperty, is_costly};
 use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::plan::index::{IndexKind, PropertyIndex, indexable};
+use crate::plan::{PageEnd, Predicate, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
 /// The database of a server.
 pub(crate) enum Store {
@@ -50,6 +54,19 @@ impl Store {
     }
 }
 
+/// Counts a filtered page, and remembers what an index could have saved.
+fn count_filtered(account: &str, table: &TableName, filter: &Predicate, end: &PageEnd) {
+    METRICS.filters.page(end.examined, end.entities, end.by_index);
+    if end.by_index || !is_costly(end.examined, end.entities) {
+        return;
+    }
+    for (property, kind) in indexable(filter) {
+        let (account, table) = (account.to_owned(), table.lower().to_owned());
+        let scanned = ScannedProperty { account, table, property: property.to_owned(), kind: kind.name() };
+        METRICS.scan_costs.add(scanned, end.examined, end.entities);
+    }
+}
+
 impl Backend for Store {
     async fn create_table(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         on_either!(self, store => store.create_table(account, table, now))
@@ -84,6 +101,9 @@ impl Backend for Store {
     ) -> StoreResult<(C, PageEnd)> {
         let (into, end) = self.own_page(account, table, scan, into).await?;
         METRICS.requests.page(end.entities);
+        if let Some(filter) = &scan.residual {
+            count_filtered(account, table, filter, &end);
+        }
         Ok((into, end))
     }
 
@@ -165,6 +185,37 @@ impl Backend for Store {
 
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
         on_either!(self, store => store.change_account(change))
+    }
+
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        on_either!(self, store => store.indexes())
+    }
+
+    async fn add_index(
+        &self,
+        account: &str,
+        table: &TableName,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> StoreResult<AddedIndex> {
+        on_either!(self, store => store.add_index(account, table, property, kind, now))
+    }
+
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        on_either!(self, store => store.build_index(index, now))
+    }
+
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        on_either!(self, store => store.drop_index(index_no, now))
+    }
+
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        on_either!(self, store => store.remove_index(now))
+    }
+
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        on_either!(self, store => store.index_figures(index))
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

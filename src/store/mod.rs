@@ -18,12 +18,14 @@ use std::sync::Arc;
 use crate::error::{Code, Error};
 use crate::model::entity::BorrowedEntity;
 use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::index::{IndexKind, PropertyIndex};
 use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 
 pub(crate) mod accounts;
 mod any;
 pub(crate) mod bucket;
 pub mod expiry;
+pub(crate) mod indexes;
 mod inspection;
 mod load;
 pub mod postgres;
@@ -36,6 +38,9 @@ pub mod views;
 pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 pub(crate) use any::Store;
 pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
+pub use indexes::{
+    AddedIndex, BuiltIndex, IndexFigures, IndexState, MAX_INDEXES, MAX_TABLE_INDEXES, StoredIndex,
+};
 pub(crate) use inspection::Inspection;
 pub use load::{Load, LoadMark};
 pub use rewind::{Rewind, StoreSnapshot};
@@ -322,8 +327,9 @@ pub trait Backend: Send + Sync {
         most: u32,
     ) -> impl Future<Output = StoreResult<TableSize>> + Send;
 
-    /// Returns the change counters of accounts and of their options. If a counter differs from the
-    /// last read, [`Backend::accounts`] or [`Backend::account_options`] has changed.
+    /// Returns the change counters of accounts, of their options and of indexes. If a counter differs
+    /// from the last read, [`Backend::accounts`], [`Backend::account_options`] or [`Backend::indexes`]
+    /// has changed.
     fn account_changes(&self) -> impl Future<Output = StoreResult<ChangeCounts>> + Send;
 
     /// Reads the stored accounts, in the order of their names, without those of the settings.
@@ -335,6 +341,40 @@ pub trait Backend: Send + Sync {
     /// Changes stored accounts; `false` if the condition of the change does not hold, and nothing
     /// was done.
     fn change_account(&self, change: &AccountChange) -> impl Future<Output = StoreResult<bool>> + Send;
+
+    /// Lists the property indexes of existing tables.
+    fn indexes(&self) -> impl Future<Output = StoreResult<Vec<StoredIndex>>> + Send;
+
+    /// Adds an index, to be built by [`Backend::build_index`]. The property has a valid name.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    fn add_index(
+        &self,
+        account: &str,
+        table: &TableName,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<AddedIndex>> + Send;
+
+    /// Builds an index, for as long as that takes; what a former attempt has left is made again. Pages
+    /// use it once the servers have read the list. On SQLite, writes wait meanwhile.
+    fn build_index(
+        &self,
+        index: &PropertyIndex,
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<BuiltIndex>> + Send;
+
+    /// Has servers no longer use an index, and cancels its build; `false` if there is none.
+    fn drop_index(&self, index_no: i64, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
+
+    /// Removes one index from the database that was dropped a while ago, or whose table is gone. Returns
+    /// whether it did.
+    fn remove_index(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
+
+    /// Measures an index.
+    fn index_figures(&self, index: &PropertyIndex) -> impl Future<Output = StoreResult<IndexFigures>> + Send;
 
     /// Removes some rows of deleted tables. Returns whether more are left.
     fn purge(&self, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;

@@ -42,7 +42,23 @@ impl PageWalk<'_> {
     /// # Errors
     /// [`TransferError`] if the place cannot be read.
     pub(crate) fn count(&self) -> TransferResult<BTreeMap<String, u64>> {
-        self.sum(true, &|_, page| Ok(page.rows.len() as u64))
+        let mut sums = BTreeMap::new();
+        for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
+            let Some(entities) = self.count_inside(&table)? else {
+                return self.sum(true, &|_, page| Ok(page.rows.len() as u64));
+            };
+            sums.insert(table, entities);
+        }
+        Ok(sums)
+    }
+
+    /// Lets the source count a table itself, where it can.
+    fn count_inside(&self, table: &str) -> TransferResult<Option<u64>> {
+        self.progress.expect(table, None);
+        self.source.count(table, &mut |entities| {
+            self.progress.add(table, Counts { written: entities, ..Counts::default() });
+            if self.stop.load(Ordering::Relaxed) { Err(TransferError::Interrupted) } else { Ok(()) }
+        })
     }
 
     /// Deletes the entities from `target`, which is the same place; returns how many there were. One

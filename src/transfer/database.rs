@@ -13,6 +13,7 @@ use super::endpoint::{
 };
 use super::range::{Lower, RowRange};
 use super::row::{Row, Version};
+use crate::beyond::totals::{self, CountPace};
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, ServiceProperties};
 use crate::error::{Code, Error};
@@ -21,7 +22,8 @@ use crate::plan::predicate::Predicate;
 use crate::plan::span::Span;
 use crate::plan::{Projection, Scan, TableScan};
 use crate::store::{
-    AccountChange, AccountOptions, Backend as _, Failure, Fault, LoadMark, Store, StoreResult,
+    AccountChange, AccountOptions, Backend as _, CountPosition, CountedPart, Failure, Fault, LoadMark, Store,
+    StoreResult,
 };
 use writes::Versions;
 
@@ -108,7 +110,8 @@ impl LocalDatabase {
     fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
         let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
         let residual = filter.cloned();
-        Scan { spans: vec![range.span()], residual, rows, bytes: BYTES, time: TIME, projection }
+        let spans = vec![range.span()];
+        Scan { spans, residual, rows, bytes: BYTES, time: TIME, projection, indexed: Vec::new() }
     }
 }
 

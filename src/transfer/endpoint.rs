@@ -152,6 +152,16 @@ pub(crate) trait TransferSource: Send + Sync {
         Ok(None)
     }
 
+    /// Counts the entities of a table that are selected where that takes less than reading their keys;
+    /// `None` where it does not. `counted` is told of each part, and may end the count.
+    fn count(
+        &self,
+        _table: &str,
+        _counted: &mut dyn FnMut(u64) -> TransferResult<()>,
+    ) -> TransferResult<Option<u64>> {
+        Ok(None)
+    }
+
     /// Opens a range of a table. `keys_only`: properties are not needed.
     fn open<'a>(
         &'a self,

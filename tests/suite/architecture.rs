@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Modules from the leaves up: each may import what stands before it.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "error", "metrics", "trace", "model", "odata", "codec", "request", "auth", "plan", "client", "store",
-    "accounts", "beyond", "service", "http", "admin", "config", "app", "transfer", "testing", "cli",
+    "indexes", "accounts", "beyond", "service", "http", "admin", "config", "app", "transfer", "testing",
+    "cli",
 ];
 
 /// Crates that only some modules may name.

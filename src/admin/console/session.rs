@@ -28,7 +28,7 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
             "testMode": admin.settings.test_mode,
             "tokenNeeded": admin.settings.token.is_none(),
             // The parts of the page for what this version of the server does not have stay hidden.
-            "features": { "indexes": false, "expiry": true, "views": true },
+            "features": { "indexes": true, "expiry": true, "views": true },
             "tablesEndpoint": admin.settings.tables_endpoint,
             "accounts": shown.collect::<Vec<Value>>(),
             "moreAccounts": accounts.len() > MAX_ACCOUNTS,

@@ -13,6 +13,8 @@ mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::postgres::PgConnectOptions;
+
 use catalog::tables::TableCache;
 pub(crate) use connections::ConnectionDemand;
 use connections::connector::Connector;
@@ -36,10 +38,12 @@ use writes::{single, transaction};
 use crate::error::Code;
 use crate::metrics::METRICS;
 use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::index::{IndexKind, PropertyIndex};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::store::indexes::NarrowingMemory;
 use crate::store::{
-    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Load, LoadMark, Rewind,
-    StoreResult, StoreSnapshot, StoredAccount, TableSize,
+    AccountChange, AccountOptions, AddedIndex, Backend, BuiltIndex, ChangeCounts, Collect, Failure,
+    IndexFigures, Load, LoadMark, Rewind, StoreResult, StoreSnapshot, StoredAccount, StoredIndex, TableSize,
 };
 
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
@@ -60,6 +64,9 @@ pub struct PgStore {
     spread: u16,
     /// Timeout of a statement.
     operation_timeout: Duration,
+    narrowing: NarrowingMemory,
+    /// How to reach the database for definitions.
+    definer: PgConnectOptions,
 }
 
 impl PgStore {
@@ -85,6 +92,8 @@ impl PgStore {
             purge_progress: PurgeProgress::default(),
             spread: options.spread,
             operation_timeout: options.operation_timeout,
+            narrowing: NarrowingMemory::default(),
+            definer: PgOptions::connect_options(options.migrate_url.as_ref().unwrap_or(&options.url))?,
         })
     }
 
@@ -109,6 +118,8 @@ impl PgStore {
             purge_progress: PurgeProgress::default(),
             spread: self.spread,
             operation_timeout: options.operation_timeout,
+            narrowing: NarrowingMemory::default(),
+            definer: PgOptions::connect_options(options.migrate_url.as_ref().unwrap_or(&options.url))?,
         })
     }
 }
@@ -227,6 +238,41 @@ impl Backend for PgStore {
 
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
         retry(|| self.try_change_account(change)).await
+    }
+
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        retry(|| self.read_indexes()).await
+    }
+
+    async fn add_index(
+        &self,
+        account: &str,
+        table: &TableName,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> StoreResult<AddedIndex> {
+        retry(|| self.try_add_index(account, table, property, kind, now)).await
+    }
+
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        retry(|| self.try_build_index(index, now)).await
+    }
+
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        let is_dropped = retry(|| self.mark_dropped(index_no, now)).await?;
+        if is_dropped {
+            retry(|| self.cancel_build(index_no)).await?;
+        }
+        Ok(is_dropped)
+    }
+
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        retry(|| self.try_remove_index(now)).await
+    }
+
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        retry(|| self.read_index_figures(index)).await
     }
 
     async fn purge(&self, now: Ticks) -> StoreResult<bool> {

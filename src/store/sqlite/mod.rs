@@ -16,11 +16,14 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::indexes::NarrowingMemory;
 use super::{
-    AccountChange, AccountOptions, Backend, ChangeCounts, Collect, Failure, Fault, Inspection, Load,
-    LoadMark, Rewind, StoreResult, StoreSnapshot, StoredAccount, TableSize,
+    AccountChange, AccountOptions, AddedIndex, Backend, BuiltIndex, ChangeCounts, Collect, Failure, Fault,
+    IndexFigures, Inspection, Load, LoadMark, Rewind, StoreResult, StoreSnapshot, StoredAccount, StoredIndex,
+    TableSize,
 };
 use crate::model::{Key, Stored, TableName, Ticks};
+use crate::plan::index::{IndexKind, PropertyIndex};
 use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 use catalog::{accounts, service, tables};
 use connections::open;
@@ -29,6 +32,7 @@ use connections::scan_limit::{ScanCounter, ScanLimit, ScanStep};
 pub use connections::{Location, OpenError, SqliteOptions};
 pub(crate) use connections::{MAX_MAP_MIB, ServerLock, obstacle};
 use reads::{pages, point};
+use upkeep::indexes::CancelledBuild;
 pub(crate) use upkeep::{Backup, Copied};
 use upkeep::{checkpoint, inspect, purge, rewind, size};
 use writes::load as loading;
@@ -40,10 +44,14 @@ pub struct SqliteStore {
     readers: Readers,
     writer: Writer,
     scan_limit: ScanLimit,
+    narrowing: Arc<NarrowingMemory>,
+    cancelled_build: CancelledBuild,
 }
 
 /// Maximum time of a scan on the only connection of a database in memory.
 const MEMORY_SCAN: Duration = Duration::from_millis(100);
+/// How long an index may take to be built.
+const BUILD_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 impl SqliteStore {
     /// Opens the database, creates it if it does not exist, and applies the migrations.
@@ -55,7 +63,13 @@ impl SqliteStore {
         let (readers, writing) = Readers::new(options, first);
         let is_memory = options.location == Location::Memory;
         let scan_limit = ScanLimit::new(if is_memory { MEMORY_SCAN } else { Duration::MAX });
-        Ok(Self { readers, writer: Writer::start(writing, options)?, scan_limit })
+        Ok(Self {
+            readers,
+            writer: Writer::start(writing, options)?,
+            scan_limit,
+            narrowing: Arc::default(),
+            cancelled_build: CancelledBuild::default(),
+        })
     }
 
     /// Inspects a database without changing or creating it.
@@ -159,8 +173,9 @@ impl Backend for SqliteStore {
     ) -> StoreResult<(C, PageEnd)> {
         let (account, table, scan) = (account.to_owned(), table.clone(), scan.clone());
         let time = scan.time;
+        let memory = Arc::clone(&self.narrowing);
         let walk = move |db: &Connection, into: &mut C, walk| {
-            pages::entities(db, &account, &table, &scan, walk, into)
+            pages::entities(db, &account, &table, (&scan, &memory), walk, into)
         };
         Box::pin(self.walk(into, time, walk)).await
     }
@@ -261,6 +276,48 @@ impl Backend for SqliteStore {
     async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
         let change = change.clone();
         self.writer.submit(move |db| accounts::change(db, &change).map(Ok)).await
+    }
+
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        self.readers.with(|db| catalog::indexes::list(db).map(Ok))
+    }
+
+    async fn add_index(
+        &self,
+        account: &str,
+        table: &TableName,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> StoreResult<AddedIndex> {
+        let (account, table, property) = (account.to_owned(), table.clone(), property.to_owned());
+        let add = move |db: &Connection| catalog::indexes::add(db, &account, &table, &property, kind, now);
+        self.writer.submit(add).await
+    }
+
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        let (index, cancelled) = (index.clone(), self.cancelled_build.clone());
+        let build = move |db: &Connection| upkeep::indexes::build(db, &index, now, &cancelled).map(Ok);
+        self.writer.submit_within(BUILD_LIMIT, build).await
+    }
+
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        self.cancelled_build.set(index_no);
+        self.writer.submit(move |db| catalog::indexes::drop(db, index_no, now).map(Ok)).await
+    }
+
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        // Writers have nothing to do with the question.
+        if !self.readers.with(|db| upkeep::indexes::is_any_removable(db, now).map(Ok))? {
+            return Ok(false);
+        }
+        self.writer.submit_within(BUILD_LIMIT, move |db| upkeep::indexes::remove(db, now).map(Ok)).await
+    }
+
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        let index_no = index.index_no;
+        let bytes = self.read_apart(move |db| upkeep::indexes::bytes(db, index_no).map(Ok)).await?;
+        Ok(IndexFigures { bytes, uses: self.narrowing.uses.of(index_no), progress: None })
     }
 
     async fn purge(&self, _now: Ticks) -> StoreResult<bool> {

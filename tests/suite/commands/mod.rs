@@ -11,6 +11,7 @@ mod expiring;
 mod explaining;
 mod faulty_proxy;
 mod files;
+mod indexing;
 mod locking;
 mod moving;
 mod resealing;

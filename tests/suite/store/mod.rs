@@ -7,6 +7,7 @@ pub mod contract;
 mod explain;
 mod groups;
 mod held;
+mod indexes;
 mod limits;
 mod merges;
 mod outages;

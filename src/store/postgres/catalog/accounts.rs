@@ -16,7 +16,11 @@ impl PgStore {
         let row = lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await?;
         let row = row.ok_or(Fault::Other)?;
         let count = |name: &str| row.try_get(name).map_err(broken_row);
-        Ok(ChangeCounts { accounts: count("accounts")?, options: count("options")? })
+        Ok(ChangeCounts {
+            accounts: count("accounts")?,
+            options: count("options")?,
+            indexes: count("indexes")?,
+        })
     }
 
     pub(crate) async fn read_accounts(&self) -> StoreResult<Vec<StoredAccount>> {

@@ -175,6 +175,11 @@ impl Lease<'_> {
         self.open_transaction("BEGIN ISOLATION LEVEL READ COMMITTED").await
     }
 
+    /// Whether a transaction is open.
+    pub(crate) const fn is_in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
     /// Opens a read-only transaction on one snapshot (REPEATABLE READ).
     pub(crate) async fn begin_snapshot(&mut self) -> Result<(), Trouble> {
         self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await

@@ -2,6 +2,7 @@
 
 pub(crate) mod binds;
 pub(crate) mod filter;
+mod narrow;
 pub(crate) mod pages;
 pub(crate) mod point;
 pub(crate) mod shared;

@@ -14,17 +14,20 @@ use sqlx::postgres::PgRow;
 use crate::model::Key;
 use crate::model::entity::BorrowedEntity;
 use crate::plan::predicate::Prepared;
-use crate::plan::{PageEnd, Predicate, Projection, Scan};
+use crate::plan::span::points_within;
+use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
+use crate::store::indexes::filter_number;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::{TableId, exists};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::reads::narrow::look_up;
 use crate::store::postgres::reads::sources::{Source, Step};
 use crate::store::postgres::reads::{filter, sources};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::entity;
-use crate::store::{Collect, StoreResult};
+use crate::store::{Collect, Fault, StoreResult};
 use walk::{Windows, first_window};
 
 /// The read of one page.
@@ -88,11 +91,12 @@ impl Reading<'_> {
         mut page: StreamedPage<'_>,
         lock_wait: Option<LockWait>,
     ) -> Result<Option<PageEnd>, Trouble> {
-        let steps = sources::steps(&self.scan.spans);
         let mut lease = store.pool.acquire_for(lock_wait).await?;
         let limit = self.time_limit(store.operation_timeout);
         let mut walk = Windows::new(table_id, self.residual, self.scan.projection, limit);
-        if !self.is_one_statement(&steps) {
+        let points = self.narrowed(store, table_id, &walk, &mut lease, &mut page.end).await?;
+        let steps = sources::steps(points.as_deref().unwrap_or(&self.scan.spans));
+        if !lease.is_in_transaction() && !self.is_one_statement(&steps) {
             walk.begin(&mut lease).await?;
         }
         for (at, step) in steps.iter().enumerate() {
@@ -113,6 +117,42 @@ impl Reading<'_> {
             return Ok(None);
         }
         Ok(Some(page.end))
+    }
+
+    /// Looks the keys of matches up in indexes, in the snapshot that the page is then read in. `None` if no
+    /// index helps; then the page is read in the order of keys.
+    async fn narrowed(
+        self,
+        store: &PgStore,
+        table_id: TableId,
+        walk: &Windows<'_>,
+        lease: &mut Lease<'_>,
+        end: &mut PageEnd,
+    ) -> Result<Option<Vec<Span>>, Trouble> {
+        if self.scan.indexed.is_empty() {
+            return Ok(None);
+        }
+        let (filter, dense) = (filter_number(table_id.table_no, self.scan), &store.narrowing.dense);
+        if dense.has(filter) {
+            return Ok(None);
+        }
+        walk.begin(lease).await?;
+        let best = match look_up(lease, table_id, self.scan).await {
+            // An index that the database does not have, or not yet.
+            Err(Trouble::Fault(Fault::Timeout)) => {
+                lease.roll_back().await;
+                dense.put(filter);
+                return Ok(None);
+            }
+            best => best?,
+        };
+        end.examined += best.entries;
+        let keys = best.into_keys();
+        end.by_index = keys.is_some();
+        if keys.is_none() {
+            dense.put(filter);
+        }
+        Ok(keys.map(|keys| points_within(keys, &self.scan.spans)))
     }
 
     /// The timeout of a statement of a walk, if it is shorter than the general one.

@@ -55,7 +55,20 @@ macro_rules! value_or_failure {
     };
 }
 
+/// A change that also counts itself.
+macro_rules! counted {
+    ($counter:literal, $change:literal) => {
+        concat!(
+            "WITH counted AS (INSERT INTO ",
+            $counter,
+            " AS c (id, changes) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) ",
+            $change
+        )
+    };
+}
+
 mod entities;
+pub(crate) mod indexes;
 mod load;
 mod pages;
 
@@ -100,17 +113,6 @@ pub(crate) const WRITE_POLICIES: &str =
 
 // Accounts, their limits and service properties. Each change counts itself in the same statement.
 
-macro_rules! counted {
-    ($counter:literal, $change:literal) => {
-        concat!(
-            "WITH counted AS (INSERT INTO ",
-            $counter,
-            " AS c (id, changes) VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) ",
-            $change
-        )
-    };
-}
-
 pub(crate) const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
 /// Replaces the given members and keeps the others.
 pub(crate) const MERGE_PROPERTIES: &str = counted!(
@@ -127,7 +129,8 @@ pub(crate) const LIMIT_ACCOUNT: &str = counted!(
 );
 pub(crate) const ACCOUNT_CHANGES: &str = "SELECT \
      coalesce((SELECT changes FROM account_changes), 0) AS accounts, \
-     coalesce((SELECT changes FROM account_option_changes), 0) AS options";
+     coalesce((SELECT changes FROM account_option_changes), 0) AS options, \
+     coalesce((SELECT changes FROM property_index_changes), 0) AS indexes";
 pub(crate) const LIST_ACCOUNTS: &str =
     "SELECT name, key1, key2, disabled, created, rotated1, rotated2 FROM accounts ORDER BY name";
 pub(crate) const ADD_ACCOUNT: &str = counted!(
@@ -244,6 +247,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
     ]
     .map(Cow::Borrowed)
     .to_vec();
+    texts.extend(indexes::ALL.map(Cow::Borrowed));
     texts.extend(rewind::ALL.map(Cow::Borrowed));
     texts.extend(beyond::ALL.map(Cow::Borrowed));
     for projection in [Projection::Full, Projection::SystemOnly] {

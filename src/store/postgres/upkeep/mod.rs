@@ -1,6 +1,7 @@
 //! Maintenance: work of operators and of the server itself.
 
 mod expiry;
+mod indexes;
 mod inspect;
 pub(crate) mod purge;
 mod rewind;

@@ -9,9 +9,12 @@ use crate::store::{AccountChange, AccountOptions, ChangeCounts, Resealed, Stored
 pub(crate) fn changes(db: &Connection) -> Sqlite<ChangeCounts> {
     db.prepare_cached(
         "SELECT coalesce((SELECT changes FROM account_changes), 0),
-                coalesce((SELECT changes FROM account_option_changes), 0)",
+                coalesce((SELECT changes FROM account_option_changes), 0),
+                coalesce((SELECT changes FROM property_index_changes), 0)",
     )?
-    .query_row([], |row| Ok(ChangeCounts { accounts: row.get(0)?, options: row.get(1)? }))
+    .query_row([], |row| {
+        Ok(ChangeCounts { accounts: row.get(0)?, options: row.get(1)?, indexes: row.get(2)? })
+    })
 }
 
 pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoredAccount>> {

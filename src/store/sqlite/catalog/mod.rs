@@ -1,5 +1,7 @@
 //! What is stored beside entities: tables, accounts, policies and service properties.
 
 pub(crate) mod accounts;
+pub(crate) mod entries;
+pub(crate) mod indexes;
 pub(crate) mod service;
 pub(crate) mod tables;

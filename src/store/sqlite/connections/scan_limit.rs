@@ -194,6 +194,7 @@ mod tests {
             bytes: usize::MAX,
             time,
             projection: Projection::Full,
+            indexed: Vec::new(),
         }
     }
 

@@ -11,7 +11,9 @@ const STEPS: &[M<'_>] = &[
     M::up(include_str!("../../../../migrations/sqlite/0002_service_properties.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0003_accounts.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0004_account_limits.sql")),
-    M::up(include_str!("../../../../migrations/sqlite/0005_copy_marks.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0005_expiry_totals_views.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0006_copy_marks.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0007_property_indexes.sql")),
 ];
 /// The schema version that introduced accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;

@@ -1,5 +1,6 @@
 //! Reading entities: one by its key, or pages of them.
 
+pub(crate) mod narrow;
 pub(crate) mod pages;
 pub(crate) mod point;
 mod ranges;

@@ -7,8 +7,10 @@ use crate::model::entity::{BorrowedEntity, PropertyOrder};
 use crate::model::{Key, TableName};
 use crate::plan::predicate::Prepared;
 use crate::plan::{PageEnd, Projection, Scan};
+use crate::store::indexes::NarrowingMemory;
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
+use crate::store::sqlite::reads::narrow::narrow;
 use crate::store::sqlite::reads::ranges::ranges;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{Collect, StoreResult};
@@ -18,7 +20,7 @@ pub(crate) fn entities(
     db: &Connection,
     account: &str,
     table: &TableName,
-    scan: &Scan,
+    (scan, memory): (&Scan, &NarrowingMemory),
     walk: ScanCounter,
     into: &mut dyn Collect,
 ) -> Sqlite<StoreResult<ScanStep<PageEnd>>> {
@@ -26,7 +28,10 @@ pub(crate) fn entities(
         return Ok(Err(Code::TableNotFound.into()));
     };
     let mut page = ScannedPage::new(scan, walk, into);
-    for range in scan.spans.iter().flat_map(ranges) {
+    let narrowed = narrow(db, bucket >> 16, scan, memory)?;
+    (page.end.examined, page.end.by_index) = (narrowed.entries, narrowed.points.is_some());
+    let spans = narrowed.points.as_deref().unwrap_or(&scan.spans);
+    for range in spans.iter().flat_map(ranges) {
         let mut statement = db.prepare_cached(range.statement())?;
         if page.take(range.walk(&mut statement, bucket)?)? {
             break;
@@ -61,6 +66,7 @@ impl<'a> ScannedPage<'a> {
     /// Adds rows until a limit is reached; returns whether the page is complete.
     fn take(&mut self, mut rows: rusqlite::Rows<'_>) -> Sqlite<bool> {
         while let Some(row) = rows.next()? {
+            self.end.examined += 1;
             if !self.walk.row() {
                 self.end.next = Some(key(row)?);
                 return Ok(true);

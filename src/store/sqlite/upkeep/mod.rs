@@ -3,6 +3,7 @@
 mod backup;
 pub(crate) mod checkpoint;
 mod expiry;
+pub(crate) mod indexes;
 pub(crate) mod inspect;
 pub(crate) mod purge;
 pub(crate) mod rewind;

@@ -93,11 +93,20 @@ impl Writer {
         &self,
         run: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
     ) -> StoreResult<T> {
+        self.submit_within(self.timeout, run).await
+    }
+
+    /// As [`Writer::submit`], for work that may take this long.
+    pub(crate) async fn submit_within<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        run: impl FnMut(&Connection) -> rusqlite::Result<StoreResult<T>> + Send + 'static,
+    ) -> StoreResult<T> {
         let (reply, answer) = oneshot::channel();
         let work = Arc::new(Mutex::new(Some(Work { run, begun: false })));
         let job = Box::new(WriteRequest { work: Arc::downgrade(&work), outcome: None, reply });
         self.queue.try_send(job).map_err(|_| Fault::NotBegun)?;
-        match tokio::time::timeout(self.timeout, answer).await {
+        match tokio::time::timeout(limit, answer).await {
             Ok(Ok(outcome @ (Ok(_) | Err(Failure::Refused(_))))) => outcome,
             // It timed out in the queue, or before it got the write lock.
             _ if withdraw(&work) => Err(Fault::NotBegun.into()),

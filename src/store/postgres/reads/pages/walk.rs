@@ -218,6 +218,7 @@ impl<'a> Windows<'a> {
         let (span, lower) = match rest {
             Rest::Points(spans) => {
                 let (now, later) = spans.split_at(self.rows.min(spans.len()));
+                page.end.examined += now.len() as u64;
                 self.points(lease, now, page).await?;
                 return Ok((!later.is_empty()).then_some(Rest::Points(later)));
             }
@@ -283,6 +284,7 @@ impl<'a> Windows<'a> {
         })
         .await?;
         self.matched = matched;
+        page.end.examined += if edge.is_some() { self.rows as u64 } else { matched as u64 };
         Ok(edge)
     }
 
@@ -315,6 +317,7 @@ impl<'a> Windows<'a> {
         })
         .await?;
         self.matched = matched;
+        page.end.examined += (matched + (seen - matched) * WALK_STRIDE) as u64;
         Ok(edge)
     }
 
@@ -345,6 +348,7 @@ impl<'a> Windows<'a> {
             flow
         })
         .await?;
+        page.end.examined += seen as u64;
         Ok(edge)
     }
 }

@@ -1,0 +1,304 @@
+//! `rowhouse index …`: property indexes of tables.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::output::{Done, OutputForm, Problem, block_on};
+use crate::app::{self, AppError};
+use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::config::{Database, Mistakes, StorageSettings};
+use crate::indexes::{self, IndexError, IndexPlace};
+use crate::model::Ticks;
+use crate::plan::index::IndexKind;
+use crate::store::sqlite::OpenError;
+use crate::store::{Backend as _, BuiltIndex, IndexFigures, IndexState, Store, StoredIndex};
+
+use super::suggest::{SuggestArguments, suggest};
+
+const CREATE_EXAMPLES: &str = "Examples:
+  rowhouse index create People Email --account myaccount
+  rowhouse index create People Age --kind number --account myaccount
+
+Filters that compare the property become fast; what they answer does not change. On PostgreSQL,
+clients read and write while an index is built. On SQLite, writes wait. Interrupted with Ctrl-C, the
+index is dropped; after a crash, a server on the database builds it.";
+const SUGGEST_EXAMPLE: &str = "Example:
+  rowhouse index suggest --admin-listen 127.0.0.1:9000
+
+Lists what filters without an index have cost that server since it started.";
+
+/// The subcommands of `rowhouse index`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum IndexCommand {
+    /// Make an index over a property, so that filters on it read few entities
+    #[command(after_help = CREATE_EXAMPLES)]
+    Create(CreateIndexArguments),
+    /// List the indexes with their state, size and use
+    #[command(after_help = "Example:\n  rowhouse index list --json")]
+    List(ListIndexArguments),
+    /// Drop the index over a property, also one that is being built
+    #[command(after_help = "Example:\n  rowhouse index drop People Email --account myaccount")]
+    Drop(DropIndexArguments),
+    /// Suggest indexes from what filters have cost a running server
+    #[command(after_help = SUGGEST_EXAMPLE)]
+    Suggest(SuggestArguments),
+}
+
+/// The property of an index, and the database.
+#[derive(Debug, Args)]
+pub(crate) struct IndexArguments {
+    /// The table
+    table: String,
+    /// The property, as entities spell it
+    property: String,
+    /// The account of the table
+    #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
+    account: String,
+    /// text, number, time, guid or boolean [default: as the values of the first entities]
+    #[arg(long)]
+    kind: Option<IndexKind>,
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateIndexArguments {
+    #[command(flatten)]
+    index: IndexArguments,
+    /// Do not ask before a build that has the writes of a running server wait
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DropIndexArguments {
+    #[command(flatten)]
+    index: IndexArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListIndexArguments {
+    /// The table [default: all tables]
+    table: Option<String>,
+    /// The account of the tables [default: all accounts]
+    #[arg(long)]
+    account: Option<String>,
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Pause between two looks at a build.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long to wait for a dropped index to be removed from the database.
+const REMOVAL: Duration = Duration::from_secs(30);
+
+/// Runs the command.
+///
+/// # Errors
+/// [`Problem`], to be shown.
+pub(crate) fn run(command: &IndexCommand) -> Done {
+    match command {
+        IndexCommand::Create(arguments) => create(arguments),
+        IndexCommand::List(arguments) => list(arguments),
+        IndexCommand::Drop(arguments) => drop_index(&arguments.index),
+        IndexCommand::Suggest(arguments) => suggest(arguments),
+    }
+}
+
+fn database(storage: &StorageSettings) -> Done<Database> {
+    let mut mistakes = Mistakes::default();
+    let database = storage.read(&mut mistakes);
+    let database = mistakes.unless(database)?;
+    if database.is_in_memory() {
+        return Err(Problem(
+            "--database-url: a database in memory is only reached over the admin listener".into(),
+        ));
+    }
+    Ok(database)
+}
+
+fn now() -> Ticks {
+    Ticks::from_utc(Utc::now())
+}
+
+impl IndexArguments {
+    fn place(&self) -> IndexPlace<'_> {
+        IndexPlace { account: &self.account, table: &self.table, property: &self.property, kind: self.kind }
+    }
+}
+
+fn create(arguments: &CreateIndexArguments) -> Done {
+    let index = &arguments.index;
+    let database = database(&index.storage)?;
+    // Held while this process builds in a file: no server starts on it meanwhile.
+    let lock = match app::lock(&database) {
+        Err(AppError::Sqlite(OpenError::Served(..))) => None,
+        lock => Some(lock?),
+    };
+    let is_served = lock.is_none();
+    if is_served && !arguments.yes {
+        confirm()?;
+    }
+    let begun = Instant::now();
+    let (stored, figures) = block_on(async {
+        let store = app::open_existing(&database).await?;
+        let stored = indexes::add(&store, index.place(), now()).await?;
+        let index_no = stored.index.index_no;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let built = tokio::select! {
+            built = build(&store, &stored, is_served) => built,
+            _ = interrupt.recv() => Err(Problem("interrupted; the index is dropped".into())),
+            _ = terminate.recv() => Err(Problem("interrupted; the index is dropped".into())),
+        };
+        if let Err(problem) = built {
+            let dropped = indexes::drop(&store, index_no, now()).await;
+            return Err(dropped.err().map_or(problem, Problem::from));
+        }
+        Ok((
+            indexes::find_by_number(&store, index_no).await?,
+            store.index_figures(&stored.index).await.map_err(IndexError::from)?,
+        ))
+    })?;
+    let text =
+        format!("Made the index {} in {:.1} s.", described(&stored, figures), begun.elapsed().as_secs_f64());
+    index.form.print(&text, &indexes::shown(&stored, figures))
+}
+
+/// Asks before the writes of a server have to wait.
+fn confirm() -> Done {
+    let warning = "a server has the SQLite file: while it builds the index, all writes wait, about a second for \
+                   each 200 MB of the file; those that wait for too long are refused as busy";
+    if !stdin().is_terminal() {
+        return Err(Problem(format!("{warning}; give --yes to build it nevertheless")));
+    }
+    let _ = write!(stderr(), "rowhouse: {warning}. Build it? [y/N] ");
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Problem("nothing was done".into())),
+    }
+}
+
+/// Builds an index here, unless a server does, and shows how far it is.
+async fn build(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
+    let show = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if let Ok(IndexFigures { progress: Some(progress), .. }) =
+                store.index_figures(&stored.index).await
+            {
+                let _ = write!(stderr(), "\rrowhouse: {:3.0} % built", progress * 100.0);
+            }
+        }
+    };
+    let built = tokio::select! {
+        built = finish(store, stored, is_served) => built,
+        never = async { if stderr().is_terminal() { show.await } else { std::future::pending().await } } => never,
+    };
+    if stderr().is_terminal() {
+        let _ = write!(stderr(), "\r\x1b[K");
+    }
+    built
+}
+
+/// Returns once the index is complete, whoever builds it.
+async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
+    let index_no = stored.index.index_no;
+    let gone = || Problem("the index was dropped, or its table deleted, while it was built".into());
+    loop {
+        if !is_served {
+            match store.build_index(&stored.index, now()).await.map_err(IndexError::from)? {
+                BuiltIndex::Ready => return Ok(()),
+                // A server may have built it.
+                BuiltIndex::Gone | BuiltIndex::Elsewhere => {}
+            }
+        }
+        let found = store.indexes().await.map_err(IndexError::from)?;
+        match found.iter().find(|other| other.index.index_no == index_no).map(|other| other.state) {
+            Some(IndexState::Ready) => return Ok(()),
+            Some(IndexState::Building) => tokio::time::sleep(LOOK).await,
+            None => return Err(gone()),
+        }
+    }
+}
+
+fn drop_index(arguments: &IndexArguments) -> Done {
+    let database = database(&arguments.storage)?;
+    let (stored, is_removed) = block_on(async {
+        let store = app::open_existing(&database).await?;
+        let stored = indexes::find(&store, arguments.place()).await?;
+        indexes::drop(&store, stored.index.index_no, now()).await?;
+        let is_removed = remove(&store, &stored).await?;
+        Ok((stored, is_removed))
+    })?;
+    let rest = if is_removed { "" } else { " A server will free its space." };
+    let name = described(&stored, IndexFigures::default());
+    let dropped = json!({ "dropped": stored.index.index_no, "removed": is_removed });
+    arguments.form.print(&format!("Dropped the index {name}.{rest}"), &dropped)
+}
+
+/// Removes a dropped index once no server uses it; returns whether it is removed.
+async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
+    let begun = Instant::now();
+    while store.index_figures(&stored.index).await.map_err(IndexError::from)?.bytes.is_some() {
+        if begun.elapsed() > REMOVAL {
+            return Ok(false);
+        }
+        tokio::time::sleep(LOOK).await;
+        // A server may be removing it, which makes this fail.
+        let _ = store.remove_index(now()).await;
+    }
+    Ok(true)
+}
+
+fn list(arguments: &ListIndexArguments) -> Done {
+    let database = database(&arguments.storage)?;
+    let found = block_on(async {
+        let store = app::open_existing(&database).await?;
+        Ok(indexes::list(&store, arguments.account.as_deref(), arguments.table.as_deref()).await?)
+    })?;
+    let lines: Vec<String> = found.iter().map(|(stored, figures)| line(stored, *figures)).collect();
+    let text = if lines.is_empty() { "There are no indexes.".into() } else { lines.join("\n") };
+    let values: Vec<Value> = found.iter().map(|(stored, figures)| indexes::shown(stored, *figures)).collect();
+    arguments.form.print(&text, &Value::Array(values))
+}
+
+fn described(stored: &StoredIndex, figures: IndexFigures) -> String {
+    let StoredIndex { account, table, index, .. } = stored;
+    let size = figures.bytes.map(|bytes| format!(", {}", megabytes(bytes))).unwrap_or_default();
+    format!("of {account}/{table} over {} ({}{size})", index.property, index.kind)
+}
+
+fn line(stored: &StoredIndex, figures: IndexFigures) -> String {
+    let StoredIndex { account, table, index, state, changed } = stored;
+    let place = format!("{account}/{table}");
+    let state = match state {
+        IndexState::Building => match figures.progress {
+            Some(progress) => format!("building, {:.0} %", progress * 100.0),
+            None => "building".into(),
+        },
+        IndexState::Ready => "ready".into(),
+    };
+    let size = figures.bytes.map(megabytes).unwrap_or_default();
+    let uses = figures.uses.map(|uses| format!("read {uses} times, ")).unwrap_or_default();
+    let since = changed.to_canonical();
+    format!(
+        "{place:<32} {:<24} {:<8} {state:<14} {size:>10}  {uses}since {since}",
+        index.property, index.kind
+    )
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

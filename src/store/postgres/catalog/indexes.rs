@@ -1,0 +1,75 @@
+//! The indexes that operators have made.
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::error::Code;
+use crate::model::{TableName, Ticks};
+use crate::plan::index::{IndexKind, PropertyIndex};
+use crate::store::bucket::new_table_no;
+use crate::store::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
+use crate::store::postgres::PgStore;
+use crate::store::postgres::fault::Effect;
+use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::statements::indexes as texts;
+use crate::store::{AddedIndex, Fault, IndexState, StoreResult, StoredIndex};
+
+impl PgStore {
+    pub(crate) async fn read_indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let rows = lease.rows(sqlx::query(texts::LIST), Effect::Undone).await?;
+        let found: Vec<Option<StoredIndex>> = rows.iter().map(stored).collect::<StoreResult<_>>()?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    pub(crate) async fn try_add_index(
+        &self,
+        account: &str,
+        table: &TableName,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> StoreResult<AddedIndex> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        lease.begin().await?;
+        let table = sqlx::query(texts::LOCK_TABLE).bind(account).bind(table.lower());
+        let Some(row) = lease.row(table, Effect::Undone).await? else {
+            lease.roll_back().await;
+            return Err(Code::TableNotFound.into());
+        };
+        let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
+        let count = sqlx::query(texts::COUNT).bind(table_no).bind(property).bind(kind.name());
+        let counted = lease.row(count, Effect::Undone).await?.ok_or(Fault::Other)?;
+        let count = |column: &str| counted.try_get::<i64, _>(column).map_err(broken_row);
+        let (same, of_table, total) = (count("same")?, count("of_table")?, count("total")?);
+        if same > 0 || of_table >= MAX_TABLE_INDEXES || total >= MAX_INDEXES {
+            lease.roll_back().await;
+            return Ok(if same > 0 { AddedIndex::Exists } else { AddedIndex::TooMany });
+        }
+        let index_no = new_table_no();
+        let add = sqlx::query(texts::ADD).bind(index_no).bind(table_no).bind(property).bind(kind.name());
+        lease.row(add.bind(now.raw()), Effect::Undone).await?;
+        lease.commit().await?;
+        Ok(AddedIndex::Added(index_no))
+    }
+
+    pub(crate) async fn mark_dropped(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let drop = sqlx::query(texts::DROP).bind(index_no).bind(now.raw());
+        Ok(lease.row(drop, Effect::Unknown).await?.is_some())
+    }
+}
+
+/// `None` for a kind of a newer version, and for an index that is to be removed.
+fn stored(row: &PgRow) -> StoreResult<Option<StoredIndex>> {
+    let text = |column: &str| row.try_get::<String, _>(column).map_err(broken_row);
+    let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
+    let state: i32 = row.try_get("state").map_err(broken_row)?;
+    let (Ok(kind), Some(state)) = (text("kind")?.parse::<IndexKind>(), IndexState::read(state.into())) else {
+        return Ok(None);
+    };
+    let (index_no, table_no, property) = (number("index_no")?, number("table_no")?, text("property")?);
+    let index = PropertyIndex { index_no, table_no, property, kind };
+    let changed = ticks(number("changed")?)?;
+    Ok(Some(StoredIndex { account: text("account")?, table: text("name_lower")?, index, state, changed }))
+}

@@ -1,0 +1,82 @@
+//! Narrowing a page to the entities that an index names.
+
+use std::ops::ControlFlow;
+
+use sqlx::AssertSqlSafe;
+
+use crate::model::Key;
+use crate::plan::Scan;
+use crate::plan::index::{IndexRange, IndexValue};
+use crate::store::indexes::{BestChoice, choices_of};
+use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::reads::binds::Binds;
+use crate::store::postgres::rows::key;
+use crate::store::postgres::statements::indexes as texts;
+
+/// Ranges and buckets that one statement looks up.
+const BRANCHES: usize = 32;
+
+/// Looks up the keys of all matches and perhaps others, in each of the choices until one has few.
+pub(crate) async fn look_up(
+    lease: &mut Lease<'_>,
+    table_id: TableId,
+    scan: &Scan,
+) -> Result<BestChoice, Trouble> {
+    let mut best = BestChoice::default();
+    for choice in choices_of(scan, table_id.table_no) {
+        let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
+        if best.offer(keys) {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+/// The keys in some ranges of every bucket, `limit` at most.
+async fn keys_of(
+    lease: &mut Lease<'_>,
+    table_id: TableId,
+    ranges: &[IndexRange],
+    limit: usize,
+) -> Result<Vec<Key>, Trouble> {
+    let branches: Vec<(&IndexRange, i64)> =
+        ranges.iter().flat_map(|range| table_id.buckets().map(move |bucket| (range, bucket))).collect();
+    let mut keys = Vec::new();
+    for some in branches.chunks(BRANCHES) {
+        let (text, binds) = statement(some, limit - keys.len())?;
+        // Composed of fixed texts, and of numbers and names that `statements::indexes` writes.
+        let lookup = sqlx::query_with(AssertSqlSafe(text), binds.into_inner());
+        let mut visit = |row: &sqlx::postgres::PgRow| {
+            keys.push(key(row)?);
+            Ok(ControlFlow::Continue(()))
+        };
+        lease.stream(lookup.persistent(some.len() == 1), &mut visit).await?;
+        if keys.len() >= limit {
+            break;
+        }
+    }
+    Ok(keys)
+}
+
+fn statement(branches: &[(&IndexRange, i64)], limit: usize) -> Result<(String, Binds), Trouble> {
+    let mut binds = Binds::default();
+    let limit = binds.add(limit as i64)?;
+    let mut texts_of = Vec::with_capacity(branches.len());
+    for (range, bucket) in branches {
+        let lower = range.lower.as_ref().map(|value| bind(&mut binds, value)).transpose()?;
+        let upper = range.upper.as_ref().map(|value| bind(&mut binds, value)).transpose()?;
+        texts_of.push(texts::lookup(&range.index, *bucket, lower.as_deref(), upper.as_deref(), &limit));
+    }
+    let joined = texts_of.join(" UNION ALL ");
+    Ok((if branches.len() == 1 { joined } else { format!("{joined} LIMIT {limit}") }, binds))
+}
+
+fn bind(binds: &mut Binds, value: &IndexValue) -> Result<String, Trouble> {
+    match value {
+        IndexValue::Text(text) => binds.add(text.as_str()),
+        IndexValue::Number(number) => binds.add(*number),
+        IndexValue::Boolean(value) => binds.add(*value),
+    }
+}

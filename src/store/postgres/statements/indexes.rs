@@ -1,0 +1,187 @@
+//! Property indexes: the catalogue, definitions and lookups.
+//!
+//! Tables and property names cannot be parameters of a definition, and an index is only used by a statement
+//! that repeats its expression. So this module writes values into statements: numbers of ours, and names by
+//! [`literal`].
+
+use std::fmt::Write as _;
+
+use crate::codec::stored::ANNOTATION;
+use crate::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
+
+/// The lock of the process that builds or removes indexes in a database.
+pub(crate) const LOCK_BUILDS: &str = "SELECT pg_try_advisory_lock(1380469080, 26) AS locked";
+
+pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, \
+     t.name_lower, t.spread FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
+     ORDER BY t.account, t.name_lower, i.property, i.kind";
+/// Locks a table, so that its indexes are added one after the other.
+pub(crate) const LOCK_TABLE: &str =
+    "SELECT table_no FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
+/// $1 table number, $2 property, $3 kind.
+pub(crate) const COUNT: &str = "SELECT count(*) AS total, \
+     count(*) FILTER (WHERE table_no = $1) AS of_table, \
+     count(*) FILTER (WHERE table_no = $1 AND property = $2 AND kind = $3) AS same \
+     FROM property_indexes WHERE state <> 2";
+pub(crate) const ADD: &str = counted!(
+    "property_index_changes",
+    "INSERT INTO property_indexes (index_no, table_no, property, kind, state, changed) \
+     VALUES ($1, $2, $3, $4, 0, $5) RETURNING index_no"
+);
+pub(crate) const WANTED: &str = "SELECT t.spread FROM property_indexes AS i \
+     JOIN tables AS t ON t.table_no = i.table_no WHERE i.index_no = $1 AND i.state = 0";
+pub(crate) const COMPLETE: &str = counted!(
+    "property_index_changes",
+    "UPDATE property_indexes AS i SET state = 1, changed = $2 WHERE i.index_no = $1 AND i.state = 0 \
+     AND EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) RETURNING i.index_no"
+);
+pub(crate) const DROP: &str = counted!(
+    "property_index_changes",
+    "UPDATE property_indexes SET state = 2, changed = $2 WHERE index_no = $1 AND state <> 2 RETURNING index_no"
+);
+/// Of indexes that nothing can use any more: dropped until $1, or of deleted tables.
+pub(crate) const REMOVABLE: &str = "SELECT i.index_no FROM property_indexes AS i \
+     WHERE (i.state = 2 AND i.changed <= $1) \
+     OR NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = i.table_no) LIMIT 1";
+pub(crate) const FORGET: &str =
+    counted!("property_index_changes", "DELETE FROM property_indexes WHERE index_no = $1 RETURNING index_no");
+
+/// The tables that hold entities: one, or the partitions of one. $1 its name, $2 the kind of plain tables.
+pub(crate) const HOLDERS: &str = "SELECT c.oid::regclass::text AS name FROM pg_class AS c \
+     WHERE c.oid = $1::regclass AND c.relkind = $2 UNION ALL \
+     SELECT p.relid::regclass::text FROM pg_partition_tree($1::regclass) AS p WHERE p.isleaf \
+     AND p.parentrelid IS NOT NULL ORDER BY name";
+/// The indexes in the database whose names begin in this way, also those that are not complete.
+pub(crate) const PARTS: &str = "SELECT c.oid::regclass::text AS name, c.relname, i.indisvalid, \
+     pg_relation_size(c.oid) AS bytes, coalesce(pg_stat_get_numscans(c.oid), 0) AS uses, \
+     p.blocks_done::float8 / nullif(p.blocks_total, 0) AS progress, p.pid \
+     FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid \
+     LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid \
+     WHERE starts_with(c.relname, $1) ORDER BY c.relname";
+pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
+
+/// The texts that contain no values.
+pub(crate) const ALL: [&str; 12] =
+    [LOCK_BUILDS, LIST, LOCK_TABLE, COUNT, ADD, WANTED, COMPLETE, DROP, REMOVABLE, FORGET, PARTS, CANCEL];
+
+/// What the names of an index's parts begin with.
+pub(crate) fn prefix(index_no: i64) -> String {
+    format!("property_index_{index_no}_")
+}
+
+/// The name of the part for one bucket of one table that holds entities.
+pub(crate) fn part(index_no: i64, holder: usize, bucket: i64) -> String {
+    format!("{}{holder}_{}", prefix(index_no), bucket & 0xffff)
+}
+
+/// Makes a part. `holder` is quoted by the database.
+pub(crate) fn definition(index: &PropertyIndex, name: &str, holder: &str, bucket: i64) -> String {
+    let entry = entry(index);
+    format!("CREATE INDEX CONCURRENTLY {name} ON {holder} ({entry}) WHERE bucket = {bucket}")
+}
+
+/// Removes a part. `name` is quoted by the database.
+pub(crate) fn removal(name: &str) -> String {
+    format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")
+}
+
+/// Reads the keys of entries of one bucket between bounds, which are placeholders, `limit` of them at most.
+/// The order of the index, which nobody needs, has the database read the index whatever it believes about
+/// the values.
+pub(crate) fn lookup(
+    index: &PropertyIndex,
+    bucket: i64,
+    lower: Option<&str>,
+    upper: Option<&str>,
+    limit: &str,
+) -> String {
+    let entry = entry(index);
+    let mut text = format!("(SELECT pk, rk FROM entities WHERE bucket = {bucket}");
+    for (operator, bound) in [(">=", lower), ("<=", upper)] {
+        if let Some(bound) = bound {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " AND {entry} {operator} {bound}");
+        }
+    }
+    let _ = write!(text, " ORDER BY {entry} LIMIT {limit})");
+    text
+}
+
+/// The entry of a row: NULL without the property, and the lowest entry if the type is another one.
+fn entry(index: &PropertyIndex) -> String {
+    let name = literal(&index.property);
+    let (json, value) = (format!("(properties -> {name})"), format!("(properties ->> {name})"));
+    let named = format!("(properties ->> {})", literal(&format!("{}{ANNOTATION}", index.property)));
+    let cases = match index.kind {
+        IndexKind::Text => format!(
+            "WHEN {named} IS NULL THEN CASE jsonb_typeof({json}) WHEN 'string' THEN left({value}, {MAX_TEXT}) ELSE '' END \
+             WHEN {named} = 'Edm.String' THEN left(split_part({value}, chr(1), 1), {MAX_TEXT}) ELSE ''"
+        ),
+        IndexKind::Number => format!(
+            "WHEN {named} IS NULL THEN CASE jsonb_typeof({json}) WHEN 'number' THEN {value}::float8 \
+             ELSE '-Infinity'::float8 END WHEN {named} = 'Edm.Int64' THEN {value}::float8 \
+             WHEN {named} = 'Edm.Double' THEN CASE {value} WHEN 'NaN' THEN NULL ELSE {value}::float8 END \
+             ELSE '-Infinity'::float8"
+        ),
+        IndexKind::Time => {
+            format!("WHEN {named} = 'Edm.DateTime' THEN left(rtrim({value}, 'Z'), {MAX_TEXT}) ELSE ''")
+        }
+        IndexKind::Guid => format!("WHEN {named} = 'Edm.Guid' THEN left({value}, {MAX_TEXT}) ELSE ''"),
+        IndexKind::Boolean => format!(
+            "WHEN {named} IS NULL AND jsonb_typeof({json}) = 'boolean' THEN {json}::boolean ELSE false"
+        ),
+    };
+    let collation = match index.kind {
+        IndexKind::Text | IndexKind::Time | IndexKind::Guid => " COLLATE \"C\"",
+        IndexKind::Number | IndexKind::Boolean => "",
+    };
+    format!("(CASE WHEN {json} IS NULL THEN NULL {cases} END{collation})")
+}
+
+/// A name as a literal: letters and digits of ASCII as they are, anything else as its number, so that no
+/// name can end the literal.
+fn literal(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.');
+    if name.chars().all(is_plain) {
+        return format!("'{name}'");
+    }
+    let escaped = name.chars().fold(String::new(), |mut text, c| {
+        let _ = if is_plain(c) { write!(text, "{c}") } else { write!(text, "\\+{:06x}", u32::from(c)) };
+        text
+    });
+    format!("U&'{escaped}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_literal() {
+        assert_eq!(literal("Age_1"), "'Age_1'");
+        assert_eq!(literal("Age@odata.type"), "'Age@odata.type'");
+        assert_eq!(literal("é"), "U&'\\+0000e9'");
+        for hostile in
+            ["'", "a' OR 1=1 --", "\\", "\\'", "\"", "a;b", "$$", "\n", "\u{0}", "\u{10ffff}", "E'"]
+        {
+            let literal = literal(hostile);
+            let inner = literal.strip_prefix("U&'").and_then(|rest| rest.strip_suffix('\'')).unwrap();
+            for escape in inner.split('\\').skip(1) {
+                assert!(escape.starts_with('+') && escape.len() >= 7, "{literal}");
+            }
+            let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '@' | '.' | '+' | '\\');
+            assert!(inner.chars().all(is_safe), "{literal}");
+        }
+    }
+
+    #[test]
+    fn lookups_name_their_bucket_and_bind_their_bounds() {
+        let index = PropertyIndex { index_no: 1, table_no: 1, property: "N".into(), kind: IndexKind::Guid };
+        let text = lookup(&index, 65536, Some("$2"), Some("$3"), "$1");
+        assert!(text.contains("WHERE bucket = 65536 AND"));
+        assert!(
+            text.contains(" >= $2 AND ") && text.contains(" <= $3 ORDER BY ") && text.ends_with(" LIMIT $1)")
+        );
+        assert_eq!(part(1, 0, 65536 + 7), "property_index_1_0_7");
+    }
+}

@@ -1,0 +1,197 @@
+//! Building, measuring and removing property indexes.
+//!
+//! One process of a database builds or removes indexes at a time: two of them would wait for each other.
+//! It has a session of its own, without the limits of statements for clients.
+
+use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
+
+use crate::model::Ticks;
+use crate::plan::index::PropertyIndex;
+use crate::store::bucket::buckets;
+use crate::store::indexes::removable_until;
+use crate::store::postgres::PgStore;
+use crate::store::postgres::fault::{Effect, Trouble, judge};
+use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::statements::indexes as texts;
+use crate::store::{BuiltIndex, Fault, IndexFigures, StoreResult};
+
+/// The table of entities, and what PostgreSQL calls a plain table.
+const ENTITIES: (&str, &str) = ("entities", "r");
+/// The settings of the session: no limit of time, and the parser that literals are written for.
+const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
+     SET idle_in_transaction_session_timeout = 0; SET standard_conforming_strings = on; \
+     SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
+
+/// A part of an index as it is in the database.
+struct IndexPart {
+    name: String,
+    relname: String,
+    is_valid: bool,
+    bytes: i64,
+    uses: i64,
+    progress: Option<f64>,
+    /// The session that builds it.
+    pid: Option<i32>,
+}
+
+impl IndexPart {
+    fn read(row: &PgRow) -> StoreResult<Self> {
+        let text = |column: &str| row.try_get::<String, _>(column).map_err(broken_row);
+        Ok(Self {
+            name: text("name")?,
+            relname: text("relname")?,
+            is_valid: row.try_get("indisvalid").map_err(broken_row)?,
+            bytes: row.try_get("bytes").map_err(broken_row)?,
+            uses: row.try_get("uses").map_err(broken_row)?,
+            progress: row.try_get("progress").map_err(broken_row)?,
+            pid: row.try_get("pid").map_err(broken_row)?,
+        })
+    }
+}
+
+/// The session that builds or removes indexes. The lock is held until it is closed.
+struct BuildSession(PgConnection);
+
+impl BuildSession {
+    /// Opens a session; `None` if another one has the lock.
+    async fn open(connect: &PgConnectOptions) -> StoreResult<Option<Self>> {
+        let mut connection = PgConnection::connect_with(connect).await.map_err(failed)?;
+        connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
+        let mut session = Self(connection);
+        let locked = session.rows(sqlx::query(texts::LOCK_BUILDS)).await?;
+        let is_locked = locked.first().ok_or(Fault::Other)?.try_get("locked").map_err(broken_row)?;
+        Ok(if is_locked { Some(session) } else { None })
+    }
+
+    async fn rows(
+        &mut self,
+        query: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
+    ) -> StoreResult<Vec<PgRow>> {
+        Ok(query.fetch_all(&mut self.0).await.map_err(failed)?)
+    }
+
+    /// Runs a definition or removal, which has no parameters.
+    async fn define(&mut self, text: String) -> Result<(), Trouble> {
+        // Composed of a fixed text, and of numbers and names that `statements::indexes` writes.
+        let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.0).await;
+        done.map(|_| ()).map_err(failed)
+    }
+
+    async fn parts(&mut self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
+        let rows = self.rows(sqlx::query(texts::PARTS).bind(texts::prefix(index_no))).await?;
+        rows.iter().map(IndexPart::read).collect()
+    }
+
+    /// The spread of the table; `None` if the index is no longer wanted.
+    async fn wanted(&mut self, index_no: i64) -> StoreResult<Option<u16>> {
+        let rows = self.rows(sqlx::query(texts::WANTED).bind(index_no)).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+        Ok(Some(u16::try_from(spread).map_err(|_| Fault::Other)?))
+    }
+
+    /// Makes the parts that are missing. One that a build has left behind incomplete is made again.
+    async fn build(&mut self, index: &PropertyIndex, spread: u16) -> StoreResult<()> {
+        let holders = sqlx::query(texts::HOLDERS).bind(ENTITIES.0).bind(ENTITIES.1);
+        let holders = self.rows(holders).await?;
+        let parts = self.parts(index.index_no).await?;
+        for (at, holder) in holders.iter().enumerate() {
+            let holder: String = holder.try_get("name").map_err(broken_row)?;
+            for bucket in buckets(index.table_no, spread) {
+                let name = texts::part(index.index_no, at, bucket);
+                match parts.iter().find(|part| part.relname == name) {
+                    Some(part) if part.is_valid => continue,
+                    Some(part) => self.define(texts::removal(&part.name)).await?,
+                    None => {}
+                }
+                self.define(texts::definition(index, &name, &holder, bucket)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the session, and with it the lock.
+    async fn close(self) {
+        // The database ends it in any case.
+        let _ = self.0.close().await;
+    }
+}
+
+fn failed(error: sqlx::Error) -> Trouble {
+    judge(&error, Effect::Undone)
+}
+
+impl PgStore {
+    pub(crate) async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        let Some(mut session) = BuildSession::open(&self.definer).await? else {
+            return Ok(BuiltIndex::Elsewhere);
+        };
+        let built = build(&mut session, index, now).await;
+        session.close().await;
+        built
+    }
+
+    pub(crate) async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
+        for part in self.parts(index_no).await? {
+            if let Some(pid) = part.pid {
+                let mut lease = self.pool.acquire_to_lock().await?;
+                lease.row(sqlx::query(texts::CANCEL).bind(pid), Effect::Undone).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the parts of one index that nothing uses any more.
+    pub(crate) async fn try_remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let removable = sqlx::query(texts::REMOVABLE).bind(removable_until(now));
+        let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
+        drop(lease);
+        let index_no: i64 = row.try_get("index_no").map_err(broken_row)?;
+        let Some(mut session) = BuildSession::open(&self.definer).await? else { return Ok(false) };
+        for part in session.parts(index_no).await? {
+            session.define(texts::removal(&part.name)).await?;
+        }
+        session.rows(sqlx::query(texts::FORGET).bind(index_no)).await?;
+        session.close().await;
+        Ok(true)
+    }
+
+    pub(crate) async fn read_index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        let parts = self.parts(index.index_no).await?;
+        if parts.is_empty() {
+            return Ok(IndexFigures::default());
+        }
+        let sum = |of: fn(&IndexPart) -> i64| Some(parts.iter().map(of).sum::<i64>().cast_unsigned());
+        let done = |part: &IndexPart| if part.is_valid { 1.0 } else { part.progress.unwrap_or(0.0) };
+        let progress = parts.iter().map(done).sum::<f64>() / parts.len() as f64;
+        Ok(IndexFigures {
+            bytes: sum(|part| part.bytes),
+            uses: sum(|part| part.uses),
+            progress: Some(progress),
+        })
+    }
+
+    async fn parts(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
+        let mut lease = self.pool.acquire_to_lock().await?;
+        let parts = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
+        lease.rows(parts, Effect::Undone).await?.iter().map(IndexPart::read).collect()
+    }
+}
+
+/// Builds an index as the only one who does. If it was dropped meanwhile, its parts are removed with it.
+async fn build(session: &mut BuildSession, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+    let index_no = index.index_no;
+    let Some(spread) = session.wanted(index_no).await? else { return Ok(BuiltIndex::Gone) };
+    if let Err(failure) = session.build(index, spread).await {
+        // A drop cancels the build.
+        return match session.wanted(index_no).await? {
+            None => Ok(BuiltIndex::Gone),
+            Some(_) => Err(failure),
+        };
+    }
+    let complete = sqlx::query(texts::COMPLETE).bind(index_no).bind(now.raw());
+    let is_ready = !session.rows(complete).await?.is_empty();
+    Ok(if is_ready { BuiltIndex::Ready } else { BuiltIndex::Gone })
+}

@@ -1,0 +1,134 @@
+//! Narrowing a page to the entities that an index names.
+
+use rusqlite::Connection;
+use rusqlite::types::Value as SqlValue;
+
+use crate::model::Key;
+use crate::plan::index::{IndexRange, IndexValue};
+use crate::plan::span::points_within;
+use crate::plan::{Scan, Span};
+use crate::store::indexes::{BestChoice, NarrowingMemory, choices_of, filter_number};
+use crate::store::sqlite::catalog::entries;
+use crate::store::sqlite::rows::Sqlite;
+
+/// How far a number may be off after SQLite has read its text, relative to the number.
+const READ_ERROR: f64 = 1e-14;
+/// Numbers whose magnitude is at most this, or at least its reciprocal, are read less exactly.
+const TINY: f64 = 1e-290;
+
+/// What an index has narrowed a page to.
+pub(crate) struct Narrowed {
+    /// The keys of all matches and perhaps others; `None`: read in the order of keys.
+    pub points: Option<Vec<Span>>,
+    /// Entries that were looked up.
+    pub entries: u64,
+}
+
+/// Looks up the keys that a page can have matches at.
+pub(crate) fn narrow(
+    db: &Connection,
+    table_no: i64,
+    scan: &Scan,
+    memory: &NarrowingMemory,
+) -> Sqlite<Narrowed> {
+    let mut best = BestChoice::default();
+    if scan.indexed.is_empty() {
+        return Ok(Narrowed { points: None, entries: 0 });
+    }
+    let filter = filter_number(table_no, scan);
+    if memory.dense.has(filter) {
+        return Ok(Narrowed { points: None, entries: 0 });
+    }
+    for choice in choices_of(scan, table_no) {
+        // An index that was removed meanwhile is as good as none.
+        let Some(keys) = look_up(db, &choice.ranges, best.limit() + 1)? else { continue };
+        memory.uses.count(choice);
+        if best.offer(keys) {
+            break;
+        }
+    }
+    let entries = best.entries;
+    let keys = best.into_keys();
+    if keys.is_none() {
+        memory.dense.put(filter);
+    }
+    Ok(Narrowed { points: keys.map(|keys| points_within(keys, &scan.spans)), entries })
+}
+
+/// The keys in some ranges, `limit` at most; `None` if there is no such index.
+fn look_up(db: &Connection, ranges: &[IndexRange], limit: usize) -> Sqlite<Option<Vec<Key>>> {
+    let mut keys = Vec::new();
+    for range in ranges {
+        let text = entries::lookup(&range.index, range.lower.is_some(), range.upper.is_some());
+        let mut statement = match db.prepare_cached(&text) {
+            Err(error) if is_missing(&error) => return Ok(None),
+            statement => statement?,
+        };
+        statement.raw_bind_parameter(1, (limit - keys.len()) as i64)?;
+        for (parameter, bound) in [(2, range.lower.as_ref().map(lower)), (3, range.upper.as_ref().map(upper))]
+        {
+            if let Some(value) = bound {
+                statement.raw_bind_parameter(parameter, value)?;
+            }
+        }
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            keys.push(Key::new(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?));
+        }
+        if keys.len() >= limit {
+            break;
+        }
+    }
+    Ok(Some(keys))
+}
+
+fn is_missing(error: &rusqlite::Error) -> bool {
+    error.to_string().contains("no such index")
+}
+
+fn lower(value: &IndexValue) -> SqlValue {
+    sql(value, |number| about(number).0)
+}
+
+fn upper(value: &IndexValue) -> SqlValue {
+    sql(value, |number| about(number).1)
+}
+
+fn sql(value: &IndexValue, number: impl Fn(f64) -> f64) -> SqlValue {
+    match value {
+        IndexValue::Text(text) => SqlValue::Text(text.clone()),
+        IndexValue::Number(value) => SqlValue::Real(number(*value)),
+        IndexValue::Boolean(value) => SqlValue::Integer(i64::from(*value)),
+    }
+}
+
+/// The numbers that SQLite may read from the text of a number: its reader is not exact to the last bit.
+fn about(number: f64) -> (f64, f64) {
+    let magnitude = number.abs();
+    let (least, most) = if magnitude <= TINY {
+        (-TINY, TINY)
+    } else if magnitude >= TINY.recip() {
+        (TINY.recip() / 2.0, f64::INFINITY)
+    } else {
+        (magnitude * (1.0 - READ_ERROR), magnitude * (1.0 + READ_ERROR))
+    };
+    if number < 0.0 && magnitude > TINY { (-most, -least) } else { (least, most) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_numbers_leave_room_for_errors_of_reading() {
+        for number in [0.0, -0.0, 0.1, -0.1, 42.0, -7e15, 1e-300, -1e-300, 1e300, -1e300, f64::MAX] {
+            let (least, most) = about(number);
+            assert!(least <= number && number <= most, "{number}");
+            assert!(least < most);
+        }
+        let (least, most) = about(42.0);
+        assert!(41.999 < least && most < 42.001);
+        assert_eq!(about(f64::INFINITY).1, f64::INFINITY);
+        assert_eq!(about(f64::NEG_INFINITY).0, f64::NEG_INFINITY);
+    }
+}

@@ -1,0 +1,168 @@
+//! `rowhouse index`.
+
+use serde_json::json;
+
+use super::*;
+use crate::operators::{admin_of, ask};
+use crate::support::postgres::{execute, text};
+use crate::support::server::account;
+
+const ROWS: usize = 40;
+
+fn filled<'a>(client: &'a Client, rows: usize) -> Table<'a> {
+    let table = client.table();
+    for number in 0..rows {
+        let properties = json!({ "N": number, "S": format!("s{number}"), "Größe": number % 5 });
+        table.seed(with_keys("p", &format!("{number:04}"), properties));
+    }
+    table
+}
+
+/// Row keys of a filtered query.
+fn found(table: &Table<'_>, filter: &str) -> String {
+    table.matching_rows(filter)
+}
+
+/// Rows that a server has looked up by index.
+fn by_index(server: &Process) -> u64 {
+    let metrics = String::from_utf8(ask(&admin_of(server), "GET", "/metrics", "").body).expect("text");
+    let line =
+        metrics.lines().find(|line| line.starts_with("rowhouse_filter_rows_examined_total{by=\"index\"}"));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("a number")
+}
+
+/// Two servers on PostgreSQL; one on a SQLite file, which can have no other.
+fn servers(site: &Site) -> Vec<Process> {
+    let accounts = account(1).setting();
+    let server = || site.server(&["--accounts", &accounts, "--admin-listen", "127.0.0.1:0"]);
+    (0..if site.url.starts_with("sqlite") { 1 } else { 2 }).map(|_| server()).collect()
+}
+
+#[test]
+fn every_server_follows_what_a_command_makes_and_drops() {
+    for site in Site::both() {
+        let servers = servers(&site);
+        let clients: Vec<Client> =
+            servers.iter().map(|server| Client::path_style(server.address(), account(1))).collect();
+        let table = filled(&clients[0], ROWS);
+        let name = table.name.clone();
+        let index = |verb: &str, more: &[&str]| {
+            let account = account(1).name;
+            let fixed = ["index", verb, &name];
+            site.json(&[&fixed[..], more, &["--account", &account]].concat())
+        };
+        let made = index("create", &["S", "--yes"]);
+        assert_eq!((&made["kind"], &made["state"]), (&json!("text"), &json!("ready")), "{made}");
+        assert_eq!(index("create", &["Größe", "--kind", "number", "--yes"])["property"], "Größe");
+        for (server, client) in servers.iter().zip(&clients) {
+            let table = Table::new(client, &name);
+            soon("the index is used", || {
+                assert_eq!(found(&table, "S eq 's7'"), "0007");
+                by_index(server) > 0
+            });
+            assert_eq!(found(&table, "Größe ge 4 and N lt 10"), "0004,0009");
+        }
+        let listed = index("list", &[]);
+        assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
+        assert!(listed[0]["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{listed}");
+        assert_eq!(index("drop", &["S"])["removed"], true);
+        assert_eq!(index("list", &[])[0]["property"], "Größe");
+        assert_eq!(found(&table, "S eq 's7'"), "0007");
+    }
+}
+
+#[test]
+fn a_database_without_a_server_gets_indexes_too() {
+    for site in Site::both() {
+        let accounts = account(1).setting();
+        let server = site.server(&["--accounts", &accounts]);
+        let client = Client::path_style(server.address(), account(1));
+        let name = filled(&client, ROWS).name;
+        drop(server);
+        let account = account(1).name;
+        let made = site.json(&["index", "create", &name, "N", "--account", &account]);
+        assert_eq!((&made["kind"], &made["state"]), (&json!("number"), &json!("ready")), "{made}");
+        let of =
+            |more: &[&'static str]| [&["index", "create", &name], more, &["--account", &account]].concat();
+        for (more, words) in [
+            (&["N"][..], "already"),
+            (&["Missing"][..], "give the kind"),
+            (&["RowKey"][..], "needs no index"),
+            (&["a' b", "--kind", "text"][..], "not valid"),
+            (&["N", "--kind", "color"][..], "text, number"),
+        ] {
+            site.fails(&of(more), &[words]);
+        }
+        site.fails(&["index", "create", "Missing", "N", "--account", &account], &["no table"]);
+        site.fails(&["index", "drop", &name, "S", "--account", &account], &["no such index"]);
+        assert_eq!(site.json(&["index", "drop", &name, "N", "--account", &account])["removed"], true);
+    }
+}
+
+#[test]
+fn a_file_that_a_server_has_is_not_built_in_without_asking() {
+    let site = Site::sqlite();
+    let accounts = account(1).setting();
+    let server = site.server(&["--accounts", &accounts]);
+    let client = Client::path_style(server.address(), account(1));
+    let name = filled(&client, 1).name;
+    site.fails(
+        &["index", "create", &name, "N", "--account", &account(1).name],
+        &["all writes wait", "--yes"],
+    );
+    assert_eq!(site.json(&["index", "list"]), json!([]));
+}
+
+/// A transaction that writes has the build wait, and so leaves an incomplete index behind when its server is
+/// killed.
+#[test]
+fn what_a_killed_server_has_left_incomplete_is_made_again() {
+    let site = Site::postgres();
+    let mut first = servers(&site);
+    drop(first.pop());
+    let server = first.pop().expect("a server");
+    let client = Client::path_style(server.address(), account(1));
+    let table = filled(&client, ROWS);
+    let url = site.url.clone();
+    // The build waits for transactions that have written.
+    let blocking = std::thread::spawn(move || {
+        execute(
+            &url,
+            "BEGIN; INSERT INTO entities VALUES (-1, 'p', 'r', 0, '{}'); SELECT pg_sleep(300); ROLLBACK",
+        );
+    });
+    let sleeping = "query LIKE 'BEGIN; INSERT%' AND state = 'active' AND datname = current_database()";
+    soon("the transaction runs", || {
+        text(&site.url, &format!("SELECT count(*)::text FROM pg_stat_activity WHERE {sleeping}")) == "1"
+    });
+    let name = table.name.clone();
+    let account_name = account(1).name;
+    // Only the row: this server builds the index.
+    let add = format!(
+        "INSERT INTO property_indexes SELECT 77, table_no, 'N', 'number', 0, created FROM tables \
+         WHERE name = '{name}'; INSERT INTO property_index_changes VALUES (1, 1)"
+    );
+    execute(&site.url, &add);
+    let incomplete = "SELECT count(*)::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
+                      WHERE relname = 'property_index_77_0_0' AND NOT indisvalid";
+    soon("the build waits", || text(&site.url, incomplete) == "1");
+    let folder = server.kill();
+    let cancel = "SELECT coalesce(bool_or(pg_terminate_backend(pid)), false)::text FROM pg_stat_activity \
+                  WHERE query LIKE 'CREATE INDEX CONCURRENTLY property_index_77%' AND pid <> pg_backend_pid()";
+    text(&site.url, cancel);
+    assert_eq!(text(&site.url, incomplete), "1", "it is left behind");
+    text(
+        &site.url,
+        &format!("SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE {sleeping}"),
+    );
+    let _ = blocking.join();
+    let servers = servers(&site);
+    soon("the index is made again", || {
+        let listed = site.json(&["index", "list", &name, "--account", &account_name]);
+        listed[0]["state"] == "ready"
+    });
+    assert_eq!(text(&site.url, incomplete), "0");
+    let client = Client::path_style(servers[0].address(), account(1));
+    assert_eq!(found(&Table::new(&client, &name), "N eq 7"), "0007");
+    let _ = std::fs::remove_dir_all(folder);
+}

@@ -1,0 +1,268 @@
+//! A page that an index narrows has the rows that `Predicate::eval` keeps, and no index outlives its table.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use rowhouse::error::Code;
+use rowhouse::model::entity::Properties;
+use rowhouse::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
+use rowhouse::plan::index::{IndexKind, PropertyIndex, choices};
+use rowhouse::plan::predicate::Prepared;
+use rowhouse::plan::{Field, Predicate, Span, WriteKind};
+use rowhouse::store::{AddedIndex, Backend, BuiltIndex, IndexState, MAX_TABLE_INDEXES, StoredIndex};
+
+use super::contract::{fill, name, now, number, refusal, scan, table, walk, write};
+use super::values;
+
+const NAMES: [&str; 3] = ["A", "B", "Größe"];
+const ENTITIES: usize = 300;
+const FILTERS: usize = 150;
+/// How long a test waits for the builds of other tests.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Values that often meet in comparisons, and the ones at the limits of indexes.
+fn value() -> impl Strategy<Value = EdmValue> {
+    let wide = |n: i64| (1 << 53) + n;
+    prop_oneof![
+        2 => (-3_i32..3).prop_map(EdmValue::Int32),
+        2 => (-3_i64..3).prop_map(EdmValue::Int64),
+        1 => (-2_i64..3).prop_map(move |n| EdmValue::Int64(wide(n))),
+        2 => (-6_i32..6).prop_map(|n| EdmValue::Double(f64::from(n) / 2.0)),
+        1 => (-2_i64..3).prop_map(move |n| EdmValue::Double(wide(n) as f64)),
+        1 => prop::sample::select(vec![f64::NAN, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, 5e-324, 0.1])
+            .prop_map(EdmValue::Double),
+        3 => "[ab\u{0}\u{1}\u{2}]{0,3}".prop_map(EdmValue::String),
+        1 => "[aé\u{0}\u{1}]{0,2}".prop_map(|end| EdmValue::String("é".repeat(255) + &end)),
+        1 => any::<bool>().prop_map(EdmValue::Boolean),
+        1 => (0_i64..4).prop_map(|n| {
+            EdmValue::DateTime(Ticks::from_raw(637_000_000_000_000_000 + n * 2_500_000).unwrap())
+        }),
+        1 => (0_u8..3).prop_map(|n| {
+            let text = format!("0000000{n}-0000-0000-0000-00000000000{n}");
+            EdmValue::Guid(text.parse().unwrap())
+        }),
+        1 => prop::collection::vec(0_u8..2, 0..2).prop_map(EdmValue::Binary),
+        3 => values::value(),
+    ]
+}
+
+fn comparison() -> impl Strategy<Value = Predicate> {
+    let op = prop::sample::select(CompareOp::ALL.to_vec());
+    (op, value(), 0..12_u8, prop::sample::select(NAMES.to_vec())).prop_map(|(op, literal, kind, name)| {
+        let field = match kind {
+            0 if matches!(literal, EdmValue::String(_)) => Field::PartitionKey,
+            1 => return Predicate::Flag(name.into()),
+            2 => return Predicate::Always(op == CompareOp::Eq),
+            _ => Field::Custom(name.into()),
+        };
+        Predicate::Compare { field, op, literal }
+    })
+}
+
+fn predicate() -> impl Strategy<Value = Predicate> {
+    comparison().prop_recursive(3, 12, 4, |inner| {
+        prop_oneof![
+            3 => prop::collection::vec(inner.clone(), 0..4).prop_map(Predicate::All),
+            2 => prop::collection::vec(inner.clone(), 0..3).prop_map(Predicate::Any),
+            1 => inner.prop_map(|p| Predicate::Not(Box::new(p))),
+        ]
+    })
+}
+
+/// Adds an index and builds it, when its turn comes.
+async fn index<B: Backend>(
+    store: &B,
+    account: &str,
+    table: &TableName,
+    property: &str,
+    kind: IndexKind,
+) -> PropertyIndex {
+    let added = store.add_index(account, table, property, kind, now()).await.expect("an index");
+    let AddedIndex::Added(number) = added else { panic!("{added:?}") };
+    let stored = find(store, number).await.expect("it is listed");
+    assert_eq!(stored.state, IndexState::Building);
+    assert_eq!(build(store, &stored.index).await, BuiltIndex::Ready);
+    let stored = find(store, number).await.expect("it is listed");
+    assert_eq!(stored.state, IndexState::Ready);
+    stored.index
+}
+
+async fn build<B: Backend>(store: &B, index: &PropertyIndex) -> BuiltIndex {
+    let begun = Instant::now();
+    loop {
+        match store.build_index(index, now()).await.expect("a build") {
+            BuiltIndex::Elsewhere if begun.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            built => return built,
+        }
+    }
+}
+
+async fn find<B: Backend>(store: &B, number: i64) -> Option<StoredIndex> {
+    store.indexes().await.expect("a list").into_iter().find(|stored| stored.index.index_no == number)
+}
+
+async fn filled<B: Backend>(store: &B, runner: &mut TestRunner) -> (String, TableName, Vec<Stored>) {
+    let (account, table) = table(store).await;
+    let one = prop::collection::vec(prop::option::weighted(0.8, value()), NAMES.len());
+    let writes = (0..ENTITIES).map(|i| {
+        let values = one.new_tree(runner).unwrap().current();
+        let named = NAMES.iter().zip(values).filter_map(|(n, v)| Some(((*n).to_owned(), v?)));
+        let partition = ["", "a", "é"][i % 3];
+        write(WriteKind::Insert, partition, &format!("{i:03}"), named.collect::<Properties>())
+    });
+    fill(store, &account, &table, writes.collect()).await;
+    let everything = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
+    assert_eq!(everything.len(), ENTITIES);
+    (account, table, everything)
+}
+
+pub async fn narrowed_is_eval<B: Backend>(store: &B) {
+    let mut runner = TestRunner::deterministic();
+    let (account, table, everything) = filled(store, &mut runner).await;
+    let mut indexes = Vec::new();
+    for (property, kind) in [
+        ("A", IndexKind::Number),
+        ("A", IndexKind::Text),
+        ("Größe", IndexKind::Number),
+        ("A", IndexKind::Time),
+        ("B", IndexKind::Guid),
+        ("B", IndexKind::Boolean),
+        ("Größe", IndexKind::Text),
+        ("B", IndexKind::Number),
+    ] {
+        indexes.push(Arc::new(index(store, &account, &table, property, kind).await));
+    }
+    let tree = predicate();
+    let mut narrowed = 0;
+    for at in 0..FILTERS {
+        let predicate = tree.new_tree(&mut runner).unwrap().current();
+        let prepared = Prepared::new(&predicate);
+        let matches = everything.iter().filter(|row| prepared.matches((*row).into()).unwrap());
+        let expected: Vec<&Key> = matches.map(|row| &row.key).collect();
+        // Without each index and with all: with none, then with one after the other, then with every one.
+        let some = match at % (indexes.len() + 2) {
+            0 => &indexes[..],
+            n => indexes.get(n - 1..n).unwrap_or(&indexes[..]),
+        };
+        for used in [some, &indexes[..], &[]] {
+            let mut filtered = scan(vec![Span::everything()]);
+            filtered.rows = if at % 2 == 0 { 7 } else { 1000 };
+            filtered.indexed = choices(&predicate, used);
+            narrowed += usize::from(!filtered.indexed.is_empty());
+            filtered.residual = Some(predicate.clone());
+            let rows = walk(store, &account, &table, &filtered).await.concat();
+            assert_eq!(rows.iter().map(|row| &row.key).collect::<Vec<_>>(), expected, "{predicate:?}");
+        }
+    }
+    assert!(narrowed > FILTERS / 2, "{narrowed} of {FILTERS} filters used an index");
+}
+
+fn equal(property: &str, value: i32) -> Predicate {
+    let field = Field::Custom(property.into());
+    Predicate::Compare { field, op: CompareOp::Eq, literal: EdmValue::Int32(value) }
+}
+
+/// Counts matches, and tells whether an index has found them.
+async fn matches<B: Backend>(
+    store: &B,
+    (account, table): (&str, &TableName),
+    index: &PropertyIndex,
+    predicate: Predicate,
+) -> (usize, bool) {
+    let mut filtered = scan(vec![Span::everything()]);
+    filtered.indexed = choices(&predicate, &[Arc::new(index.clone())]);
+    assert!(!filtered.indexed.is_empty());
+    filtered.residual = Some(predicate);
+    let (rows, end) = store.page(account, table, &filtered, Vec::new()).await.expect("a page");
+    (rows.len(), end.by_index)
+}
+
+pub async fn indexes_follow_writes<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let place = (account.as_str(), &table);
+    let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", n % 10));
+    fill(store, &account, &table, (0..100).map(of).collect()).await;
+    let index = index(store, &account, &table, "N", IndexKind::Number).await;
+    assert_eq!(matches(store, place, &index, equal("N", 3)).await, (10, true));
+    let replace = WriteKind::Replace(rowhouse::model::IfMatch::Any);
+    store.write(&account, &table, &write(replace, "p", "00003", number("N", 77)), now()).await.unwrap();
+    let delete = WriteKind::Delete(rowhouse::model::IfMatch::Any);
+    store.write(&account, &table, &write(delete, "p", "00013", Properties::new()), now()).await.unwrap();
+    assert_eq!(matches(store, place, &index, equal("N", 3)).await, (8, true));
+    assert_eq!(matches(store, place, &index, equal("N", 77)).await, (1, true));
+    assert_eq!(matches(store, place, &index, equal("N", 78)).await, (0, true));
+    let figures = store.index_figures(&index).await.unwrap();
+    assert!(figures.bytes.is_some_and(|bytes| bytes > 0), "{figures:?}");
+}
+
+/// Too many entries: the page is read in the order of keys, and the next one asks no index.
+pub async fn dense_filters_walk<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", 1));
+    fill(store, &account, &table, (0..4100).map(of).collect()).await;
+    let index = index(store, &account, &table, "N", IndexKind::Number).await;
+    let predicate = equal("N", 1);
+    let mut filtered = scan(vec![Span::everything()]);
+    filtered.indexed = choices(&predicate, &[Arc::new(index.clone())]);
+    filtered.residual = Some(predicate);
+    filtered.rows = 10;
+    let (first, end) = store.page(&account, &table, &filtered, Vec::new()).await.unwrap();
+    assert!(first.len() == 10 && !end.by_index && end.examined > 4000, "{end:?}");
+    let (again, end) = store.page(&account, &table, &filtered, Vec::new()).await.unwrap();
+    assert!(again == first && !end.by_index && end.examined < 1000, "{end:?}");
+    assert_eq!(matches(store, (&account, &table), &index, equal("N", 2)).await, (0, true));
+}
+
+pub async fn indexes_are_limited<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    let add =
+        async |property: &str| store.add_index(&account, &table, property, IndexKind::Text, now()).await;
+    let mut added = Vec::new();
+    for at in 0..MAX_TABLE_INDEXES {
+        match add(&format!("P{at}")).await.unwrap() {
+            AddedIndex::Added(number) => added.push(number),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(add("P0").await.unwrap(), AddedIndex::Exists);
+    assert_eq!(add("More").await.unwrap(), AddedIndex::TooMany);
+    assert!(store.drop_index(added[0], now()).await.unwrap());
+    assert!(!store.drop_index(added[0], now()).await.unwrap(), "it is gone");
+    assert!(matches!(add("P0").await.unwrap(), AddedIndex::Added(_)));
+    let missing = store.add_index(&account, &name("Missing"), "P", IndexKind::Text, now()).await;
+    assert_eq!(refusal(missing), Code::TableNotFound);
+    store.delete_table(&account, &table, now()).await.unwrap();
+}
+
+pub async fn a_deleted_table_takes_its_indexes_along<B: Backend>(store: &B) {
+    let (account, table) = table(store).await;
+    fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
+    let old = index(store, &account, &table, "N", IndexKind::Number).await;
+    let AddedIndex::Added(unbuilt) =
+        store.add_index(&account, &table, "M", IndexKind::Number, now()).await.unwrap()
+    else {
+        panic!("an index")
+    };
+    let unbuilt = find(store, unbuilt).await.unwrap().index;
+    let changes = store.account_changes().await.unwrap().indexes;
+    store.delete_table(&account, &table, now()).await.unwrap();
+    assert_eq!(find(store, old.index_no).await, None);
+    assert_eq!(build(store, &unbuilt).await, BuiltIndex::Gone);
+    store.create_table(&account, &table, now()).await.unwrap();
+    fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
+    // A page that was planned for the former table.
+    assert_eq!(matches(store, (&account, &table), &old, equal("N", 1)).await, (1, false));
+    assert!(store.indexes().await.unwrap().iter().all(|stored| stored.account != account));
+    let begun = Instant::now();
+    while store.index_figures(&old).await.unwrap().bytes.is_some() {
+        store.remove_index(now()).await.unwrap();
+        assert!(begun.elapsed() < PATIENCE, "the index stays in the database");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(store.account_changes().await.unwrap().indexes > changes, "servers are told");
+}
