@@ -18,10 +18,10 @@ use crate::beyond::upkeep;
 use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
-use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock};
+use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock, index_builds};
 use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
-use crate::store::{Backend, BuiltIndex, Inspection, Store};
+use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
 
 /// Interval of checks for deleted tables, and of the count of those to be purged.
@@ -33,8 +33,6 @@ const PURGE_REST: u32 = 19;
 const PURGE_PAUSE: Duration = Duration::from_millis(5);
 /// Poll interval for changes of accounts.
 const FOLLOW_PAUSE: Duration = Duration::from_secs(2);
-/// Pause after an index could not be built.
-const BUILD_PAUSE: Duration = Duration::from_secs(60);
 
 /// The beginning of the line on standard output that reports that the server is ready. Tools wait
 /// for it.
@@ -201,7 +199,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     actix_web::rt::spawn(warn_of_connections(config.clone(), service.clone()));
     actix_web::rt::spawn(follow_accounts(service.clone()));
     actix_web::rt::spawn(follow_replica(service.clone()));
-    actix_web::rt::spawn(build_indexes(service.clone()));
+    actix_web::rt::spawn(index_builds::build_indexes(service.clone()));
     let listen = |error| AppError::Listen(config.listen, error);
     let listener = http::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
@@ -386,48 +384,6 @@ async fn follow_accounts(service: Arc<Service>) {
     }
 }
 
-/// Builds the indexes that operators have asked for, or that a server has left incomplete. Several servers
-/// may try to; one of them does.
-async fn build_indexes(service: Arc<Service>) {
-    loop {
-        let mut pause = FOLLOW_PAUSE;
-        let catalog = service.follower.indexes();
-        for index in catalog.unbuilt() {
-            let begun = Instant::now();
-            match service.primary.build_index(index, service.version_clock.now()).await {
-                Ok(BuiltIndex::Ready) => {
-                    let seconds = begun.elapsed().as_secs_f64();
-                    tracing::info!(
-                        index = index.index_no,
-                        property = index.property,
-                        seconds,
-                        "built an index"
-                    );
-                    service.follower.follow_own_change(&service.primary).await;
-                }
-                Ok(BuiltIndex::Elsewhere | BuiltIndex::Gone) => {}
-                Err(failure) => {
-                    let index = index.index_no;
-                    tracing::warn!(index, ?failure, "an index could not be built; will retry");
-                    pause = BUILD_PAUSE;
-                }
-            }
-        }
-        tokio::time::sleep(pause).await;
-    }
-}
-
-/// Removes the indexes that nothing uses any more.
-async fn remove_indexes(service: &Service) {
-    loop {
-        match service.primary.remove_index(service.version_clock.now()).await {
-            Ok(true) => tracing::info!("removed an index that was dropped, or whose table was deleted"),
-            Ok(false) => return,
-            Err(failure) => return tracing::debug!(?failure, "an index could not be removed; will retry"),
-        }
-    }
-}
-
 /// Purges the entities of deleted tables in small steps while the server runs. Several servers may
 /// do so at once.
 async fn purge_forever(service: Arc<Service>) {
@@ -438,7 +394,7 @@ async fn purge_forever(service: Arc<Service>) {
             if let Ok(tables) = store.backlog().await {
                 METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
             }
-            remove_indexes(&service).await;
+            index_builds::remove_indexes(&service).await;
             counted = Some(Instant::now());
         }
         let started = Instant::now();

@@ -81,6 +81,14 @@ impl Plan {
         }
     }
 
+    /// Returns what a query of entities reads, and of which table.
+    pub(crate) const fn entities_scan(&mut self) -> Option<(&TableName, &mut Scan)> {
+        match self {
+            Plan::QueryEntities { table, scan, .. } => Some((table, scan)),
+            _ => None,
+        }
+    }
+
     /// Returns the permission that is needed, with the table and key.
     pub(crate) const fn action(&self) -> (Action, Option<&TableName>, Option<&Key>) {
         match self {

@@ -10,6 +10,7 @@ pub(crate) mod clock;
 mod cors;
 mod explain;
 mod explain_query;
+pub(crate) mod index_builds;
 mod issuer;
 mod limits;
 mod observe;

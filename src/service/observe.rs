@@ -13,6 +13,7 @@ use crate::metrics::database_time::DatabaseTime;
 use crate::metrics::requests::RequestInFlight;
 use crate::metrics::warning_limiter::WarningLimiter;
 use crate::metrics::{Ending, METRICS, OperationLabel, Scheme};
+use crate::model::TableName;
 use crate::request::{Head, RequestKind, Resource, Target};
 use crate::trace::SpanFields;
 
@@ -38,8 +39,8 @@ pub(crate) struct Observed {
     /// Where the request goes, once that is known.
     pub target: OnceCell<Target>,
     operation: Cell<OperationLabel>,
-    /// The table of a batch, which its address does not name.
-    batch_table: OnceCell<String>,
+    /// The table of a batch or a creation, which its address does not name.
+    body_table: OnceCell<String>,
     received: Cell<u64>,
     /// Why the request was refused, if the error says.
     reason: OnceCell<Box<str>>,
@@ -51,7 +52,7 @@ impl Observed {
         Self {
             target: OnceCell::new(),
             operation: Cell::new(OperationLabel::Unknown),
-            batch_table: OnceCell::new(),
+            body_table: OnceCell::new(),
             received: Cell::new(0),
             reason: OnceCell::new(),
         }
@@ -74,7 +75,14 @@ impl Observed {
         if let RequestKind::Batch(batch) = wanted
             && let Some(table) = batch.table()
         {
-            self.batch_table.get_or_init(|| table.to_owned());
+            self.body_table.get_or_init(|| table.to_owned());
+        }
+    }
+
+    /// Records the table that the body of a request names.
+    pub(crate) fn is_about(&self, table: &TableName) {
+        if self.table().is_empty() {
+            self.body_table.get_or_init(|| table.as_given().to_owned());
         }
     }
 
@@ -206,7 +214,7 @@ impl Observed {
                 | Resource::Partition { table, .. }
                 | Resource::BelowTable { table, .. },
             ) => table.as_str(),
-            _ => self.batch_table.get().map_or("", String::as_str),
+            _ => self.body_table.get().map_or("", String::as_str),
         };
         name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end])
     }

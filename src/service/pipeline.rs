@@ -37,7 +37,8 @@ pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
 impl Service {
     /// Answers one request, counts it, and writes it to the log and the traces.
     pub(crate) async fn serve(self: &Arc<Self>, head: &Head<'_>, body: &mut impl ReceiveBody) -> Served {
-        self.observed(head, body, None, &Observed::new()).await
+        // Boxed, since the future is copied on the way to where it runs.
+        self.observed(head, body, None, &Box::new(Observed::new())).await
     }
 
     /// Answers one request of an operator, whom the admin listener has authenticated. All other
@@ -160,7 +161,8 @@ impl Pipeline<'_> {
     async fn authenticated(&self, target: &Target, body: &mut impl ReceiveBody) -> Answer {
         let (head, now) = (self.head, self.error_context.now);
         if let Some(operator) = self.operator {
-            let answer = self.received(target, operator, body).await;
+            // Boxed, since only operators come by here.
+            let answer = Box::pin(self.received(target, operator, body)).await;
             return answer.unwrap_or_else(|error| self.refuse_at(target, &error));
         }
         let identity = match self.service.authenticate(head, &self.options, target, self.accounts, now).await
@@ -232,9 +234,12 @@ impl Pipeline<'_> {
             }
             planned => planned?,
         };
+        if let (_, Some(table), _) = planned.action() {
+            self.observed.is_about(table);
+        }
         let mut plan = permit(identity, target, planned)?;
         plan.end_page_within(self.page_time());
-        if let Plan::QueryEntities { table, scan, .. } = &mut plan {
+        if let Some((table, scan)) = plan.entities_scan() {
             self.service.indexes_of(target).narrow(&target.account, table, scan);
         }
         Ok((Planned::One(plan), printer))

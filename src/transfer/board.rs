@@ -75,6 +75,12 @@ impl Board {
         self.changed.notify_one();
     }
 
+    /// Numbers new ranges above this.
+    pub(crate) fn number_above(&self, id: i64) {
+        let mut ranges = self.lock();
+        ranges.last_id = ranges.last_id.max(id);
+    }
+
     /// Tells the workers to stop.
     pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;

@@ -138,6 +138,11 @@ impl Checkpoint {
         })
     }
 
+    /// Returns the highest number of a range, done or not; 0 if there is none.
+    pub(crate) fn last_id(&self) -> TransferResult<i64> {
+        Ok(self.lock().query_row("SELECT coalesce(max(id), 0) FROM ranges", [], |row| row.get(0))?)
+    }
+
     /// Returns the ranges that are not done.
     pub(crate) fn open_ranges(&self) -> TransferResult<Vec<Task>> {
         let connection = self.lock();

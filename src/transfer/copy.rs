@@ -132,6 +132,7 @@ impl CopyRun<'_> {
             self.checkpoint.restart()?;
         }
         let prepared = self.checkpoint.tables()?;
+        self.board.number_above(self.checkpoint.last_id()?);
         for task in self.checkpoint.open_ranges()? {
             self.board.add(task);
         }

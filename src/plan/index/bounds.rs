@@ -31,7 +31,7 @@ pub struct IndexRange {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Bounds {
     pub lower: Option<IndexValue>,
-    pub upper: Option<Upper>,
+    pub upper: Option<UpperBound>,
     /// The types that compare with the literal of `lower`.
     pub lower_types: Option<ComparedTypes>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Bounds {
 /// An upper bound. Without a lower bound, it also has to let in the values that the literal does
 /// not compare with, because they sort below it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Upper {
+pub(super) struct UpperBound {
     pub value: IndexValue,
     pub types: ComparedTypes,
 }
@@ -78,7 +78,7 @@ impl Bounds {
             return None;
         }
         let at_least = || Some(lower(literal));
-        let at_most = || Some(Upper { value: upper(literal), types });
+        let at_most = || Some(UpperBound { value: upper(literal), types });
         let (lower, upper) = match op {
             CompareOp::Eq => (at_least(), at_most()),
             CompareOp::Gt | CompareOp::Ge => (at_least(), None),
@@ -118,7 +118,7 @@ impl Bounds {
 }
 
 /// The smaller of two upper bounds, if both can be used; otherwise the one that can.
-fn tighter(a: Upper, b: Upper, lower_types: Option<ComparedTypes>) -> Upper {
+fn tighter(a: UpperBound, b: UpperBound, lower_types: Option<ComparedTypes>) -> UpperBound {
     let needed = lower_types.unwrap_or(ComparedTypes::All);
     match (a.types >= needed, b.types >= needed) {
         (true, false) => a,

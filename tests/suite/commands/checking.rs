@@ -64,11 +64,16 @@ fn a_database_is_migrated_once_and_checked() {
             "nothing was changed"
         );
         let first = site.json(&["migrate"]);
-        assert_eq!(first["schema"], 4);
+        assert_eq!(first["schema"], migrations());
         assert_eq!(site.json(&["migrate"]), first);
         let after = check(&site, &[], &[]);
         assert_eq!(after["ok"], true, "{after}");
-        assert!(finding(&after, "schema")["found"].as_str().expect("text").contains("version 4, as"));
+        assert!(
+            finding(&after, "schema")["found"]
+                .as_str()
+                .expect("text")
+                .contains(&format!("version {}, as", migrations()))
+        );
         assert_eq!(finding(&after, "privileges")["ok"], true);
         let server = site.server(&["--accounts", &account(1).setting()]);
         assert_eq!(status(&server, &account(1), 0), 200);

@@ -144,7 +144,7 @@ fn what_a_killed_server_has_left_incomplete_is_made_again() {
     );
     execute(&site.url, &add);
     let incomplete = "SELECT count(*)::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
-                      WHERE relname = 'property_index_77_0_0' AND NOT indisvalid";
+                      WHERE relname = 'property_index_77_0' AND NOT indisvalid";
     soon("the build waits", || text(&site.url, incomplete) == "1");
     let folder = server.kill();
     let cancel = "SELECT coalesce(bool_or(pg_terminate_backend(pid)), false)::text FROM pg_stat_activity \

@@ -35,6 +35,12 @@ use crate::support::*;
 pub const MASTER: &str = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 pub const OTHER_MASTER: &str = "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXphYmNkZWY=";
 
+/// The number of migrations, which is the version of the schema.
+fn migrations() -> usize {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres");
+    std::fs::read_dir(folder).expect("the migrations").count()
+}
+
 /// A database and a folder to run commands in.
 pub struct Site {
     pub folder: PathBuf,

@@ -238,7 +238,7 @@ fn the_last_requests_are_shown_without_secrets() {
         let shown = done(&call(&admin, "GET", "/requests", ""), 200);
         let requests = shown["requests"].as_array().expect("requests");
         let [created, missing, forged] = &requests[..] else { panic!("{shown}") };
-        assert_eq!((&created["operation"], &created["table"]), (&json!("CreateTable"), &json!("")));
+        assert_eq!((&created["operation"], &created["table"]), (&json!("CreateTable"), &json!(name)));
         assert_eq!((&missing["status"], &missing["error"]), (&json!(404), &json!("ResourceNotFound")));
         assert_eq!((&missing["table"], &missing["account"]), (&json!(name), &json!(client.account.name)));
         assert!(missing["milliseconds"].as_f64() >= missing["storeMilliseconds"].as_f64(), "{missing}");

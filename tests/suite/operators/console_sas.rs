@@ -64,6 +64,7 @@ fn a_policy_is_read_and_its_lack_explained() {
                         </AccessPolicy></SignedIdentifier></SignedIdentifiers>";
         client
             .request("PUT", &format!("/{name}?comp=acl"))
+            .header("Accept", "application/xml")
             .header("Content-Type", "application/xml")
             .body(policies)
             .send()
@@ -103,7 +104,7 @@ fn what_is_wrong_is_named_and_no_key_revealed() {
         (json!({ "token": "a=b", "account": account }), 400, "AuthenticationFailed"),
         (json!({ "token": "sig=%", "account": account }), 400, "InvalidQueryParameterValue"),
         (json!({ "token": sas, "account": account, "address": "x" }), 400, "BadRequest"),
-        (json!({ "token": sas, "account": account, "method": "BREW" }), 400, "UnsupportedHttpVerb"),
+        (json!({ "token": sas, "account": account, "method": "BREW" }), 400, "MethodNotAllowed"),
     ] {
         refused(&inspect(body), status, code);
     }

@@ -2,10 +2,12 @@
 //! our sessions: index scans by every key column, no sorts, one partition.
 
 use rowhouse::plan::Projection;
+use rowhouse::plan::index::{IndexKind, PropertyIndex};
 use rowhouse::store::postgres::{PgOptions, statements};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 use super::postgres::{partitioned_url, plain_url};
+use crate::support::postgres::{execute, fresh_database, migrate, partition_entities};
 
 /// Prepares a statement with these types and shows its plan for these values.
 async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
@@ -199,5 +201,38 @@ async fn hot_statements_touch_one_hash_partition() {
         let plan = plan(partitioned_url(), &text, types, values).await;
         assert_eq!(on_entities(&plan), 1, "{text}\n{plan}");
         assert!(!plan.contains("Seq Scan"), "{text}\n{plan}");
+    }
+}
+
+/// The database believes nothing about the values: only the order makes it read the index.
+#[tokio::test]
+async fn lookups_read_their_index_whatever_the_database_believes() {
+    let [plain, spread_out, partitioned] = [(); 3].map(|()| fresh_database());
+    migrate(&plain);
+    migrate(&spread_out);
+    partition_entities(&partitioned);
+    let one = || vec!["entities".to_owned()];
+    let holders = (0..8).map(|n| format!("entities_{n}")).collect();
+    for (url, holders, spread) in [(plain, one(), 1), (spread_out, one(), 8), (partitioned, holders, 8)] {
+        for (kind, sql_type) in [
+            (IndexKind::Text, "text"),
+            (IndexKind::Number, "float8"),
+            (IndexKind::Time, "text"),
+            (IndexKind::Guid, "text"),
+            (IndexKind::Boolean, "boolean"),
+        ] {
+            let index = PropertyIndex { index_no: 1, table_no: 0, property: "Größe".into(), kind };
+            for (at, holder) in holders.iter().enumerate() {
+                let name = format!("{kind}_{at}");
+                execute(&url, &statements::indexes::definition(&index, &name, holder, spread));
+            }
+            let types = format!("bigint, {sql_type}, {sql_type}");
+            for (lower, upper) in [(Some("$2"), Some("$3")), (Some("$2"), None), (None, Some("$3"))] {
+                let text = statements::indexes::lookup(&index, i64::from(spread) - 1, lower, upper, "$1");
+                let plan = plan(&url, &text, &types, "4001, null, null").await;
+                assert!(plan.contains(&format!("Index Scan using {kind}_")), "{text}\n{plan}");
+                assert!(plan.contains("Index Cond") && !plan.contains("Sort"), "{text}\n{plan}");
+            }
+        }
     }
 }

@@ -69,15 +69,23 @@ pub(crate) fn prefix(index_no: i64) -> String {
     format!("property_index_{index_no}_")
 }
 
-/// The name of the part for one bucket of one table that holds entities.
-pub(crate) fn part(index_no: i64, holder: usize, bucket: i64) -> String {
-    format!("{}{holder}_{}", prefix(index_no), bucket & 0xffff)
+/// The name of the part on one of the tables that hold entities.
+pub(crate) fn part(index_no: i64, holder: usize) -> String {
+    format!("{}{holder}", prefix(index_no))
 }
 
-/// Makes a part. `holder` is quoted by the database.
-pub(crate) fn definition(index: &PropertyIndex, name: &str, holder: &str, bucket: i64) -> String {
+/// Makes a part for all buckets of a table. `holder` is quoted by the database.
+pub fn definition(index: &PropertyIndex, name: &str, holder: &str, spread: u16) -> String {
     let entry = entry(index);
-    format!("CREATE INDEX CONCURRENTLY {name} ON {holder} ({entry}) WHERE bucket = {bucket}")
+    let first = index.table_no << 16;
+    match i64::from(spread) - 1 {
+        ..=0 => format!("CREATE INDEX CONCURRENTLY {name} ON {holder} ({entry}) WHERE bucket = {first}"),
+        more => format!(
+            "CREATE INDEX CONCURRENTLY {name} ON {holder} (bucket, {entry}) \
+             WHERE bucket >= {first} AND bucket <= {}",
+            first + more
+        ),
+    }
 }
 
 /// Removes a part. `name` is quoted by the database.
@@ -88,7 +96,7 @@ pub(crate) fn removal(name: &str) -> String {
 /// Reads the keys of entries of one bucket between bounds, which are placeholders, `limit` of them at most.
 /// The order of the index, which nobody needs, has the database read the index whatever it believes about
 /// the values.
-pub(crate) fn lookup(
+pub fn lookup(
     index: &PropertyIndex,
     bucket: i64,
     lower: Option<&str>,
@@ -182,6 +190,6 @@ mod tests {
         assert!(
             text.contains(" >= $2 AND ") && text.contains(" <= $3 ORDER BY ") && text.ends_with(" LIMIT $1)")
         );
-        assert_eq!(part(1, 0, 65536 + 7), "property_index_1_0_7");
+        assert_eq!(part(1, 0), "property_index_1_0");
     }
 }

@@ -68,7 +68,7 @@ macro_rules! counted {
 }
 
 mod entities;
-pub(crate) mod indexes;
+pub mod indexes;
 mod load;
 mod pages;
 

@@ -8,7 +8,6 @@ use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
 
 use crate::model::Ticks;
 use crate::plan::index::PropertyIndex;
-use crate::store::bucket::buckets;
 use crate::store::indexes::removable_until;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::fault::{Effect, Trouble, judge};
@@ -98,15 +97,13 @@ impl BuildSession {
         let parts = self.parts(index.index_no).await?;
         for (at, holder) in holders.iter().enumerate() {
             let holder: String = holder.try_get("name").map_err(broken_row)?;
-            for bucket in buckets(index.table_no, spread) {
-                let name = texts::part(index.index_no, at, bucket);
-                match parts.iter().find(|part| part.relname == name) {
-                    Some(part) if part.is_valid => continue,
-                    Some(part) => self.define(texts::removal(&part.name)).await?,
-                    None => {}
-                }
-                self.define(texts::definition(index, &name, &holder, bucket)).await?;
+            let name = texts::part(index.index_no, at);
+            match parts.iter().find(|part| part.relname == name) {
+                Some(part) if part.is_valid => continue,
+                Some(part) => self.define(texts::removal(&part.name)).await?,
+                None => {}
             }
+            self.define(texts::definition(index, &name, &holder, spread)).await?;
         }
         Ok(())
     }

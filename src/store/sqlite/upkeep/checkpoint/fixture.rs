@@ -17,6 +17,8 @@ impl LogFixture {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
         let writer = open::open(&options).unwrap();
+        // The log starts empty, however large the schema is.
+        super::carry_over_all(&writer).unwrap();
         Self { folder, options, writer }
     }
 
