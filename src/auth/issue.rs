@@ -38,7 +38,7 @@ pub struct Grant {
     pub subject: SasSubject,
     /// Letters in any order; `None` only with a policy.
     pub permissions: Option<String>,
-    /// Times in the grammar of [`read_time`].
+    /// Times in the grammar of `read_time`.
     pub start: Option<String>,
     pub expiry: Option<String>,
     /// An address or `low-high`.

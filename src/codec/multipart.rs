@@ -55,7 +55,7 @@ pub(crate) fn boundary(content_type: &str) -> Option<&str> {
 }
 
 /// Splits a body at its boundary. Lines end with CRLF or LF; text before the first and after the
-/// closing delimiter is ignored, and so are empty parts. Parsing stops after [`MAX_PARTS`] parts.
+/// closing delimiter is ignored, and so are empty parts. Parsing stops after `MAX_PARTS` parts.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] without an opening delimiter, or with a part whose

@@ -15,7 +15,7 @@ use crate::request::QueryOptions;
 /// (UNVERIFIED 2).
 ///
 /// # Errors
-/// Those of [`filter::predicate`] and [`page::read_token`].
+/// Those of [`filter::predicate`] and `page::read_token`.
 pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan> {
     let filter = predicate(options.filter.as_ref(), Subject::Entities)?;
     let predicate = match partition {
@@ -48,7 +48,7 @@ pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan>
 /// Plans a query of tables.
 ///
 /// # Errors
-/// Those of [`filter::predicate`] and [`page::read_table_token`].
+/// Those of [`filter::predicate`] and `page::read_table_token`.
 pub fn tables(options: &QueryOptions) -> Result<TableScan> {
     let predicate = predicate(options.filter.as_ref(), Subject::Tables)?;
     let from = options.next_table.as_deref().map(page::read_table_token).transpose()?;

@@ -2,7 +2,7 @@
 //!
 //! Tables and property names cannot be parameters of a definition, and an index is only used by a statement
 //! that repeats its expression. So this module writes values into statements: numbers of ours, and names by
-//! [`literal`].
+//! `literal`.
 
 use std::fmt::Write as _;
 
