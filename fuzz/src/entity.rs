@@ -36,7 +36,8 @@ pub fn check_reading<T>(entity: Result<EntityBody<'_>>, name: Result<T>) {
 fn check(body: &EntityBody<'_>) {
     for (verb, key) in [(WriteVerb::Insert, None), (WriteVerb::Merge, Some(Key::new("p", "r")))] {
         let keys = key.as_ref().map_or_else(|| body.counted_keys(), Key::counted_size);
-        let EntityBody { partition, row, properties, flaw, has_key_of_other_type: _ } = body.clone();
+        let EntityBody { partition, row, properties, flaw, has_key_of_other_type: _, timestamp: _ } =
+            body.clone();
         let sent =
             ValidatedEntity { partition, row, properties: ValidatedProperties::new(keys, &properties, flaw) };
         let properties = body.clone().into_properties();

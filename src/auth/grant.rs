@@ -38,7 +38,7 @@ pub struct KeyRange {
 
 impl KeyRange {
     /// Builds the range of the fields `spk`, `srk`, `epk` and `erk`, which are inclusive.
-    pub(crate) fn from_bounds(
+    pub fn from_bounds(
         start_partition: Option<&str>,
         start_row: Option<&str>,
         end_partition: Option<&str>,

@@ -39,7 +39,7 @@ pub struct InnerRequest<'a> {
 
 /// Maximum parts: one more than a change set may hold, so that the error of too many operations is
 /// reported.
-pub(crate) const MAX_PARTS: usize = 101;
+pub const MAX_PARTS: usize = 101;
 
 /// Returns the boundary in a Content-Type, if it is multipart/mixed.
 pub(crate) fn boundary(content_type: &str) -> Option<&str> {
@@ -256,7 +256,7 @@ pub struct InnerAnswer {
 }
 
 /// Prints a batch response around a change set's answers.
-pub(crate) fn change_set_response(batch: &str, change_set: &str, answers: &[InnerAnswer]) -> Vec<u8> {
+pub fn change_set_response(batch: &str, change_set: &str, answers: &[InnerAnswer]) -> Vec<u8> {
     let text = format!("--{batch}\r\nContent-Type: multipart/mixed; boundary={change_set}\r\n\r\n");
     let room = answers.iter().fold(2 * text.len(), |sum, a| sum + room(a, change_set));
     let mut out = Vec::with_capacity(room);

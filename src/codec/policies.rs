@@ -27,7 +27,7 @@ pub struct Policy {
 }
 
 /// Reads a time as SAS and policies have it: a date, or a date and a time with a zone.
-pub(crate) fn read_time(text: &str) -> Option<Ticks> {
+pub fn read_time(text: &str) -> Option<Ticks> {
     let zoned = match text.split_once('T') {
         None => true,
         Some((_, time)) => time.ends_with('Z') || time.contains(['+', '-']),
@@ -137,7 +137,7 @@ fn push(out: &mut String, name: &str, text: &str) {
 ///
 /// # Errors
 /// None for these types; the library requires it.
-pub(crate) fn to_stored(policies: &[Policy]) -> Result<String> {
+pub fn to_stored(policies: &[Policy]) -> Result<String> {
     serde_json::to_string(policies).map_err(|_| Code::InternalError.into())
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn to_stored(policies: &[Policy]) -> Result<String> {
 ///
 /// # Errors
 /// [`Code::InternalError`] for what [`to_stored`] did not print.
-pub(crate) fn from_stored(text: &str) -> Result<Vec<Policy>> {
+pub fn from_stored(text: &str) -> Result<Vec<Policy>> {
     serde_json::from_str(text).map_err(|_| Code::InternalError.into())
 }
 

@@ -350,7 +350,7 @@ pub(crate) fn write_stats(replication: Replication) -> String {
 ///
 /// # Errors
 /// None for these types; the library requires it.
-pub(crate) fn to_stored(properties: &ServiceProperties) -> Result<String> {
+pub fn to_stored(properties: &ServiceProperties) -> Result<String> {
     serde_json::to_string(properties).map_err(|_| Code::InternalError.into())
 }
 
@@ -358,7 +358,7 @@ pub(crate) fn to_stored(properties: &ServiceProperties) -> Result<String> {
 ///
 /// # Errors
 /// [`Code::InternalError`] for text that [`to_stored`] did not print.
-pub(crate) fn from_stored(text: &str) -> Result<ServiceProperties> {
+pub fn from_stored(text: &str) -> Result<ServiceProperties> {
     serde_json::from_str(text).map_err(|_| Code::InternalError.into())
 }
 

@@ -27,7 +27,7 @@ const NOT_IN_ADDRESSES: &AsciiSet = &CONTROLS
     .add(b'}');
 
 /// Returns `T(PartitionKey='p',RowKey='r')`, keys escaped.
-pub(crate) fn entity_address(table: &str, partition: &str, row: &str) -> String {
+pub fn entity_address(table: &str, partition: &str, row: &str) -> String {
     let mut out = String::with_capacity(table.len() + key_room(partition, row));
     out.push_str(table);
     push_key(&mut out, partition, row);

@@ -266,7 +266,7 @@ pub fn push_text(out: &mut String, text: &str) {
 }
 
 /// Appends an attribute's value, without its quotes.
-pub(crate) fn push_attribute(out: &mut String, text: &str) {
+pub fn push_attribute(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             '"' => out.push_str("&quot;"),

@@ -110,7 +110,7 @@ fn layout(scientific: &str, precision: i32) -> String {
 
 /// Reads a double in any JSON or .NET spelling. Numbers out of range are refused, not turned into
 /// an infinity.
-pub(crate) fn parse_double(text: &str) -> Option<f64> {
+pub fn parse_double(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),
         "Infinity" | "INF" => Some(f64::INFINITY),
@@ -144,12 +144,12 @@ pub(crate) fn parse_guid(text: &str) -> Option<Uuid> {
 }
 
 /// Returns the canonical text of a GUID: lower case with hyphens.
-pub(crate) fn format_guid(value: &Uuid) -> String {
+pub fn format_guid(value: &Uuid) -> String {
     value.hyphenated().to_string()
 }
 
 /// Returns standard base64 with padding.
-pub(crate) fn format_binary(value: &[u8]) -> String {
+pub fn format_binary(value: &[u8]) -> String {
     STANDARD.encode(value)
 }
 

@@ -52,13 +52,13 @@ impl Ticks {
     }
 
     /// Returns the point as an HTTP date, in seconds.
-    pub(crate) fn to_http_date(self) -> String {
+    pub fn to_http_date(self) -> String {
         let utc = DateTime::<Utc>::from_timestamp(self.unix_seconds(), 0).unwrap_or_default();
         utc.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
 
     /// Returns whole seconds since 1970, for comparing with HTTP dates.
-    pub(crate) const fn unix_seconds(self) -> i64 {
+    pub const fn unix_seconds(self) -> i64 {
         (self.0 - UNIX_EPOCH).div_euclid(PER_SECOND)
     }
 
@@ -81,7 +81,7 @@ impl Ticks {
     }
 
     /// Returns the form with all seven digits, used in error bodies and policies.
-    pub(crate) fn to_seven_digits(self) -> String {
+    pub fn to_seven_digits(self) -> String {
         let mut out = String::with_capacity(28);
         Spelled { text: self.digits(), length: 27 }.write(&mut out, ":");
         out

@@ -33,7 +33,7 @@ pub enum IfMatch {
 
 impl IfMatch {
     /// Whether a stored version satisfies the condition.
-    pub(crate) fn admits(self, stored: Ticks) -> bool {
+    pub fn admits(self, stored: Ticks) -> bool {
         match self {
             IfMatch::Absent | IfMatch::Any => true,
             IfMatch::Version(wanted) => wanted == Some(stored),

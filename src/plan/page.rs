@@ -22,7 +22,7 @@ pub fn token(text: &str) -> String {
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for anything that [`token`] did not make.
-pub(crate) fn read_token(given: &str) -> Result<String> {
+pub fn read_token(given: &str) -> Result<String> {
     let read = || {
         let (_, encoded) = given.strip_prefix("1!")?.split_once('!')?;
         if given.len() > MAX_TOKEN {
@@ -57,7 +57,7 @@ const fn from_url_safe(c: char) -> char {
 
 /// Returns the token of the next table: its lower-case name and, as in the service, its creation
 /// time.
-pub(crate) fn table_token(name: &str, created: Ticks) -> String {
+pub fn table_token(name: &str, created: Ticks) -> String {
     token(&format!("{}\u{1}{:016x}", name.to_ascii_lowercase(), created.file_time()))
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn table_token(name: &str, created: Ticks) -> String {
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for anything that [`table_token`] did not make.
-pub(crate) fn read_table_token(token: &str) -> Result<String> {
+pub fn read_table_token(token: &str) -> Result<String> {
     let text = read_token(token)?;
     match text.split_once('\u{1}') {
         Some((name, time)) if time.len() == 16 => Ok(name.to_owned()),

@@ -74,7 +74,7 @@ impl<'p> Prepared<'p> {
     ///
     /// # Errors
     /// As [`Prepared::matches`].
-    pub(crate) fn matches_properties(&self, stored: &[u8]) -> Result<Option<bool>> {
+    pub fn matches_properties(&self, stored: &[u8]) -> Result<Option<bool>> {
         if !self.is_about_properties {
             return Ok(None);
         }

@@ -54,7 +54,7 @@ impl Span {
 
 /// Returns the first partition without rows below a bound. Names of tables are such partitions,
 /// with a single row whose key is empty.
-pub(crate) fn first_whole_partition(bound: &Key) -> String {
+pub fn first_whole_partition(bound: &Key) -> String {
     if bound.row.is_empty() { bound.partition.clone() } else { successor(&bound.partition) }
 }
 

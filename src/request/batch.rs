@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 use crate::model::TableName;
 
 /// Maximum operations of a change set.
-pub(crate) const MAX_OPERATIONS: usize = 100;
+pub const MAX_OPERATIONS: usize = 100;
 
 /// A batch: one change set, or one query.
 #[derive(Debug, Clone, PartialEq)]

@@ -121,7 +121,7 @@ fn check_host(head: &Head) -> Result<()> {
 ///
 /// # Errors
 /// As [`resolve`].
-pub(crate) fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
+pub fn resolve_inner(target: &str, outer: &Target) -> Result<Resource> {
     let absolute = without_scheme(target).map(|after| after.split_once('/').map_or("", |(_, path)| path));
     let path = absolute.unwrap_or(target.strip_prefix('/').unwrap_or(target));
     let is_account = |segment: &str| outer.path_style && split_secondary(segment).0 == outer.account;

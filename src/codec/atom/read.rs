@@ -35,7 +35,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'static>> {
 ///
 /// # Errors
 /// As [`crate::codec::json::read::table_name`].
-pub(crate) fn table_name(body: &[u8]) -> Result<String> {
+pub fn table_name(body: &[u8]) -> Result<String> {
     let properties = properties(body)?;
     match properties.child("TableName") {
         Some(name) if !is_null(name)? => Ok(name.text.clone()),

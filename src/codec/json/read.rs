@@ -95,7 +95,7 @@ pub fn entity(body: &[u8]) -> Result<EntityBody<'_>> {
 /// # Errors
 /// [`Code::BodyNotUnderstood`], or [`Code::PropertiesNeedValue`] without a
 /// string under `TableName` (UNVERIFIED which code the service uses).
-pub(crate) fn table_name(body: &[u8]) -> Result<String> {
+pub fn table_name(body: &[u8]) -> Result<String> {
     let members = Members::parse(body)?;
     let named = members.values.iter().find(|(name, _)| name == "TableName");
     match named.map(|(_, raw)| *raw) {
@@ -151,7 +151,7 @@ fn value<'a>(
 /// # Errors
 /// [`Code::BodyNotUnderstood`] for text that does not fit the type, [`Code::OutOfRangeInput`] for
 /// dates before 1601.
-pub(crate) fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<EdmValue> {
+pub fn typed_value(name: &str, edm_type: EdmType, text: Cow<'_, str>) -> Result<EdmValue> {
     let read = match edm_type {
         EdmType::DateTime => match Ticks::parse(&text) {
             Ok(ticks) => Some(EdmValue::DateTime(ticks)),

@@ -96,7 +96,10 @@ pub fn status_of(site: &Site, arguments: &[&str], status: i32, words: &[&str]) {
 
 #[track_caller]
 pub fn equal(site: &Site, from: &str, to: &str, more: &[&str]) -> Value {
-    let found = site.json(&[&["verify", from, to, "--recheck-delay", "0"], more].concat());
+    // Progress goes to standard error, if it takes that long.
+    let output = site.run(&[&["verify", from, to, "--recheck-delay", "0", "--json"], more].concat());
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found["equal"], true);
     found
 }
