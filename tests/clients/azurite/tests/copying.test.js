@@ -108,7 +108,7 @@ before(async () => {
   }
   // Azurite sorts these by UTF-16 unit, Rowhouse by code point: the second half comes first there.
   for (const first of ["\uffee", "\u{1f600}"]) {
-    for (let part = 0; part < 15; part++) {
+    for (let part = 0; part < 5; part++) {
       const rows = Array.from({ length: 100 }, (_, row) => ["create", { partitionKey: "odd", rowKey: `${first}${part}-${row}` }]);
       await table.submitTransaction(rows);
     }
@@ -123,11 +123,11 @@ after(async () => {
 
 test("entities of every type go to Azurite and come back", async () => {
   const there = await succeeds("copy", rowhousePlace, azuritePlace, "--verify");
-  assert.match(there, /4301 equal, 0 missing, 0 extra, 0 different\nequal\n$/);
+  assert.match(there, /2301 equal, 0 missing, 0 extra, 0 different\nequal\n$/);
   await succeeds("copy", azuritePlace, "sqlite://back.db", "--verify");
   await succeeds("verify", rowhousePlace, "sqlite://back.db", "--to-account", NAME);
   const again = JSON.parse(await succeeds("copy", azuritePlace, rowhousePlace, "--json"));
-  assert.deepEqual([again.copied, again.unchanged, again.rejected], [0, 4301, 0]);
+  assert.deepEqual([again.copied, again.unchanged, again.rejected], [0, 2301, 0]);
 });
 
 test("what Azurite answers and its file are equal", async () => {
