@@ -1,6 +1,7 @@
 //! Durations as operators write them: a number and a unit.
 
 use super::BeyondError;
+use crate::model::ticks::TICKS_PER_SECOND;
 
 /// Units, the largest first, with their ticks.
 const UNITS: [(char, i64); 5] = [
@@ -10,8 +11,6 @@ const UNITS: [(char, i64); 5] = [
     ('m', 60 * TICKS_PER_SECOND),
     ('s', TICKS_PER_SECOND),
 ];
-/// Ticks of a second.
-pub(crate) const TICKS_PER_SECOND: i64 = 10_000_000;
 /// The longest duration: 1000 years of 365 days.
 const LONGEST: i64 = 365_000 * 86_400 * TICKS_PER_SECOND;
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::BeyondError;
-use super::durations::{self, TICKS_PER_SECOND};
+use super::durations;
 use crate::error::Code;
 use crate::metrics::METRICS;
 use crate::model::names::check_property_name;
+use crate::model::ticks::TICKS_PER_SECOND;
 use crate::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
 use crate::plan::{Field, Predicate, Projection, Scan, Span};
 use crate::store::{Expiry as _, ExpiryRule, Failure, Store, StoreResult, SweepState, TableExpiry};

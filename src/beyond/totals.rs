@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::durations::TICKS_PER_SECOND;
-use crate::model::entity::BorrowedEntity;
+use crate::model::ticks::TICKS_PER_SECOND;
 use crate::model::{Key, TableName, Ticks};
 use crate::plan::{Predicate, Projection, Scan, query};
 use crate::store::{
-    Collect, CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass, Totals as _,
+    CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass, Totals as _,
 };
 
 /// Matching entities of one page of a count.
@@ -128,7 +127,7 @@ pub(crate) async fn count_matching(
             projection: Projection::SystemOnly,
             indexed: Vec::new(),
         };
-        let (_, end) = store.own_page(account, table, &scan, Uncollected).await?;
+        let ((), end) = store.own_page(account, table, &scan, ()).await?;
         entities += end.entities as u64;
         let Some(next) = end.next else { return Ok(CountedPart { entities, next: None }) };
         if begun.elapsed() >= time {
@@ -136,15 +135,6 @@ pub(crate) async fn count_matching(
         }
         from = next;
     }
-}
-
-/// Collects nothing: the page counts its entities.
-struct Uncollected;
-
-impl Collect for Uncollected {
-    fn take(&mut self, _entity: BorrowedEntity<'_>) {}
-
-    fn restart(&mut self) {}
 }
 
 /// The number of rows that a step counts, which follows the time that the last one took.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::durations::TICKS_PER_SECOND;
 use super::totals::CountPace;
 use super::{BeyondError, expiry};
 use crate::metrics::METRICS;
 use crate::model::Ticks;
+use crate::model::ticks::TICKS_PER_SECOND;
 use crate::store::{Expiry as _, Failure, SqlViews as _, Store, Totals as _};
 
 /// Pause when there is nothing to do, and of servers that do not lead.

@@ -7,8 +7,9 @@ use chrono::{DateTime, NaiveDate, Utc};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(i64);
 
-const PER_SECOND: i64 = 10_000_000;
-const PER_DAY: i64 = 86_400 * PER_SECOND;
+/// Ticks in a second.
+pub(crate) const TICKS_PER_SECOND: i64 = 10_000_000;
+const PER_DAY: i64 = 86_400 * TICKS_PER_SECOND;
 /// Days from 0001-01-01 to 1970-01-01.
 const UNIX_EPOCH_DAYS: i64 = 719_162;
 const UNIX_EPOCH: i64 = UNIX_EPOCH_DAYS * PER_DAY;
@@ -46,7 +47,7 @@ impl Ticks {
     /// Returns the tick that contains a clock reading, clamped to the range.
     pub fn from_utc(at: DateTime<Utc>) -> Self {
         let raw = UNIX_EPOCH
-            .saturating_add(at.timestamp().saturating_mul(PER_SECOND))
+            .saturating_add(at.timestamp().saturating_mul(TICKS_PER_SECOND))
             .saturating_add(i64::from(at.timestamp_subsec_nanos() / 100));
         Ticks(raw.clamp(Self::MIN.0, Self::MAX.0))
     }
@@ -59,7 +60,7 @@ impl Ticks {
 
     /// Returns whole seconds since 1970, for comparing with HTTP dates.
     pub const fn unix_seconds(self) -> i64 {
-        (self.0 - UNIX_EPOCH).div_euclid(PER_SECOND)
+        (self.0 - UNIX_EPOCH).div_euclid(TICKS_PER_SECOND)
     }
 
     /// Returns the next tick, saturating at the end of the range.
@@ -100,7 +101,7 @@ impl Ticks {
         // All numbers are in range, because the ticks are.
         let (year, month, day) = civil((self.0 / PER_DAY) as u32);
         let in_day = self.0 % PER_DAY;
-        let (second, fraction) = ((in_day / PER_SECOND) as u32, (in_day % PER_SECOND) as u32);
+        let (second, fraction) = ((in_day / TICKS_PER_SECOND) as u32, (in_day % TICKS_PER_SECOND) as u32);
         let mut text = *b"0000-00-00T00:00:00.0000000";
         text[..4].copy_from_slice(&decimal::<4>(year));
         text[5..7].copy_from_slice(&decimal::<2>(month));
@@ -183,7 +184,7 @@ fn parse(text: &str) -> Option<Result<Ticks, DateTimeError>> {
     let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month as u32, day as u32)?;
     let days = date.signed_duration_since(NaiveDate::from_ymd_opt(1, 1, 1)?).num_days();
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset_minutes * 60;
-    let raw = seconds * PER_SECOND + fraction;
+    let raw = seconds * TICKS_PER_SECOND + fraction;
     Some(Ticks::from_raw(raw).ok_or_else(|| {
         DateTimeError::OutOfRange(format!("{month:02}/{day:02}/{year:04} {hour:02}:{minute:02}:{second:02}"))
     }))

@@ -8,13 +8,12 @@ use serde_json::{Value, json};
 use crate::auth::{Action, Identity, allows};
 use crate::codec::uri::escape;
 use crate::error::Result;
-use crate::model::entity::BorrowedEntity;
 use crate::model::{Key, TableName};
 use crate::plan::scan::{MAX_ROWS, MAX_TIME};
 use crate::plan::strategy::{self, KeyAccess, SpanBound};
-use crate::plan::{PageEnd, Projection, Scan, query, span};
+use crate::plan::{Projection, Scan, query, span};
 use crate::request::options::Options;
-use crate::store::{Backend, Collect};
+use crate::store::Backend;
 
 /// Maximum number of spans that are shown.
 const MAX_SHOWN: usize = 20;
@@ -106,8 +105,8 @@ fn scan(asked: &AskedQuery<'_>, table: &TableName, max_comparisons: usize) -> Re
 /// Reads one page, and counts the rows that had to be looked at for it.
 async fn measure<B: Backend>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Result<QueryCost> {
     let begun = Instant::now();
-    let (CountedRows(returned), end) = store.page(account, table, scan, CountedRows(0)).await?;
-    let took = begun.elapsed();
+    let ((), end) = store.page(account, table, scan, ()).await?;
+    let (returned, took) = (end.entities as u64, begun.elapsed());
     let more = end.next.is_some();
     let (looked_at, is_exact) = match &scan.residual {
         None => (returned, true),
@@ -145,25 +144,11 @@ async fn count<B: Backend>(
             time: left,
             ..scan.clone()
         };
-        let (CountedRows(found), PageEnd { next, .. }) =
-            store.page(account, table, &page, CountedRows(0)).await?;
-        rows += found;
-        match next {
+        let ((), end) = store.page(account, table, &page, ()).await?;
+        rows += end.entities as u64;
+        match end.next {
             Some(next) => from = next,
             None => return Ok((rows, true)),
         }
-    }
-}
-
-/// Counts entities.
-struct CountedRows(u64);
-
-impl Collect for CountedRows {
-    fn take(&mut self, _: BorrowedEntity<'_>) {
-        self.0 += 1;
-    }
-
-    fn restart(&mut self) {
-        self.0 = 0;
     }
 }

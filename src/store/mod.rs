@@ -128,6 +128,13 @@ pub trait Collect: Send + 'static {
     fn restart(&mut self);
 }
 
+/// Collects nothing: [`PageEnd::entities`] counts.
+impl Collect for () {
+    fn take(&mut self, _entity: BorrowedEntity<'_>) {}
+
+    fn restart(&mut self) {}
+}
+
 impl Collect for Vec<Stored> {
     fn take(&mut self, entity: BorrowedEntity<'_>) {
         self.push(entity.to_stored());

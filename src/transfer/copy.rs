@@ -171,14 +171,19 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    /// Counts the tables of a source that can do so at little cost, for the time that is left.
+    /// Counts the tables of a source that can do so at little cost, for the time that is left. To count what
+    /// matches a filter costs as much as to copy it.
     fn measure(&self) {
+        if self.options.selection.filter_text().is_some() {
+            return;
+        }
+        let go_on = || if self.board.is_idle() { Err(TransferError::Interrupted) } else { Ok(()) };
         for table in self.progress.unexpected() {
-            if self.board.is_idle() {
+            if go_on().is_err() {
                 return;
             }
             // A table that cannot be counted has no time left.
-            if let Ok(Some(entities)) = self.source.measured(&table) {
+            if let Ok(Some(entities)) = self.source.count(&table, &mut |_| go_on()) {
                 self.progress.expect(&table, Some(entities));
             }
         }

@@ -232,16 +232,6 @@ impl TransferSource for LocalDatabase {
         }))
     }
 
-    fn measured(&self, table: &str) -> TransferResult<Option<u64>> {
-        if self.filter.is_some() {
-            return Ok(None);
-        }
-        let table = name(table)?;
-        let size = self.runtime.block_on(self.store.size(&self.account, &table, u32::MAX));
-        let size = size.map_err(|failure| failed(table.as_given(), failure))?;
-        Ok(size.complete.then_some(size.entities))
-    }
-
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
         let (table, scan) = (name(table)?, self.scan(range, 1, None, true));
         let read = self.run(|| self.store.query(&self.account, &table, &scan));

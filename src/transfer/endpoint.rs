@@ -147,11 +147,6 @@ pub(crate) trait TransferSource: Send + Sync {
         Ok(None)
     }
 
-    /// Counts the entities of a table, where that costs little beside a copy.
-    fn measured(&self, _table: &str) -> TransferResult<Option<u64>> {
-        Ok(None)
-    }
-
     /// Counts the entities of a table that are selected where that takes less than reading their keys;
     /// `None` where it does not. `counted` is told of each part, and may end the count.
     fn count(
