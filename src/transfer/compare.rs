@@ -182,7 +182,8 @@ impl Comparison<'_> {
                 board.add(Task { id, table: table.clone(), range, resumed: None });
             }
         }
-        run_workers(self.concurrency, &board, || {
+        // Each has a page of both sides in flight.
+        run_workers(self.concurrency.div_ceil(2), &board, || {
             while let Some(task) = board.take(Some(self.source), &|_| Ok(()))? {
                 Merge::run(self, &board, &task, found)?;
                 board.finish(task.id);

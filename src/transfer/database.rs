@@ -28,9 +28,9 @@ use crate::store::{
 use writes::Versions;
 
 /// Rows of a page.
-const ROWS: usize = 1000;
+const ROWS: usize = 500;
 /// Bytes of a page.
-const BYTES: usize = 2 << 20;
+const BYTES: usize = 1 << 20;
 /// Maximum time for reading a page.
 const TIME: std::time::Duration = std::time::Duration::from_secs(5);
 /// Time after which a part of a count is shown.

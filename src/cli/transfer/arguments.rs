@@ -15,7 +15,7 @@ use crate::transfer::{
 };
 
 /// Pages in flight where an endpoint answers over a network.
-const REMOTE: u16 = 8;
+const REMOTE: u16 = 5;
 /// Pages in flight between databases and dumps: more take memory and gain little.
 const LOCAL: u16 = 4;
 /// Maximum comparisons of a filter.
@@ -91,7 +91,7 @@ impl PlaceAccounts {
 /// How fast, and what is shown meanwhile.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Maximum requests or pages in flight; lowered while an endpoint throttles [default: 8, and 4
+    /// Maximum requests or pages in flight; lowered while an endpoint throttles [default: 5, and 4
     /// between databases and dumps]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: Option<u16>,

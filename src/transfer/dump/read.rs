@@ -20,9 +20,9 @@ use crate::transfer::range::{Lower, RowRange};
 use crate::transfer::row::Row;
 
 /// Entities of a page.
-const ROWS: usize = 1000;
+const ROWS: usize = 500;
 /// Bytes of the lines of a page.
-const BYTES: usize = 2 << 20;
+const BYTES: usize = 1 << 20;
 /// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
 const MAX_LINE: u64 = 16 << 20;
 

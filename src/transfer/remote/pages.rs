@@ -10,6 +10,9 @@ use super::{Page, Rejected, Remote, Row, RowReader, TransferError, TransferResul
 use crate::client::ClientCall;
 use crate::transfer::range::RowRange;
 
+/// Entities of a page: as many as between databases. Full pages of 1000 take twice the memory, and gain little.
+const ROWS: &str = "500";
+
 /// The pages of a range: all pages of each of its filters, in order.
 pub(super) struct RemotePages<'a> {
     remote: &'a Remote,
@@ -27,7 +30,11 @@ impl<'a> RemotePages<'a> {
     pub(super) fn new(remote: &'a Remote, table: &str, range: &RowRange, keys_only: bool) -> Self {
         let calls = range.filters().into_iter().map(|filter| {
             let call = remote.query(table, &filter, remote.filter.as_deref());
-            if keys_only { call.query("$select", "PartitionKey,RowKey,Timestamp") } else { call }
+            if keys_only {
+                call.query("$select", "PartitionKey,RowKey,Timestamp")
+            } else {
+                call.query("$top", ROWS)
+            }
         });
         Self { remote, keys_only, calls: calls.collect() }
     }

@@ -21,9 +21,7 @@ struct SetOperation {
 pub(super) fn write(remote: &Remote, page: &mut WritePage<'_>) -> TransferResult<WriteResult> {
     let rows = std::mem::take(&mut page.rows);
     let mut writer = SetWriter { remote, page, result: WriteResult::default() };
-    for group in writer.groups(rows)? {
-        writer.write_group(group)?;
-    }
+    writer.write_all(rows)?;
     Ok(writer.result)
 }
 
@@ -40,9 +38,9 @@ impl SetWriter<'_, '_> {
         (self.page.reject)(Rejected { entity: row.to_json(), reason: reason.into() })
     }
 
-    /// Groups entities that one change set can hold.
-    fn groups(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Vec<SetOperation>>> {
-        let mut groups: Vec<Vec<SetOperation>> = Vec::new();
+    /// Writes entities in groups that one change set can hold, one group after the other.
+    fn write_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
+        let mut group: Vec<SetOperation> = Vec::new();
         let (mut size, mut keys) = (0, HashSet::new());
         for row in rows {
             let mut body = String::with_capacity(row.properties.as_str().len() + 256);
@@ -50,24 +48,22 @@ impl SetWriter<'_, '_> {
                 self.reject(&row, reason)?;
                 continue;
             }
-            let fits = groups.last().is_some_and(|group| {
+            let fits = group.first().is_none_or(|first| {
                 group.len() < MAX_OPERATIONS
-                    && group.first().is_some_and(|first| first.row.key.partition == row.key.partition)
+                    && first.row.key.partition == row.key.partition
                     && size + body.len() < MAX_BODY
                     && !keys.contains(&row.key.row)
             });
             if !fits {
-                groups.push(Vec::new());
+                self.write_group(std::mem::take(&mut group))?;
                 size = 0;
                 keys.clear();
             }
             size += body.len() + 512;
             keys.insert(row.key.row.clone());
-            if let Some(group) = groups.last_mut() {
-                group.push(SetOperation { row, body });
-            }
+            group.push(SetOperation { row, body });
         }
-        Ok(groups)
+        self.write_group(group)
     }
 
     fn write_group(&mut self, mut group: Vec<SetOperation>) -> TransferResult<()> {
