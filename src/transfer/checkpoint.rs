@@ -41,7 +41,8 @@ impl std::ops::AddAssign for Counts {
 
 /// The state file of a copy.
 pub(crate) struct Checkpoint {
-    file: PathBuf,
+    /// `None` in memory.
+    file: Option<PathBuf>,
     /// The copy, by a name that no other has.
     copy: String,
     connection: Mutex<Connection>,
@@ -66,7 +67,18 @@ impl Checkpoint {
             }
             _ => {}
         }
-        let connection = Connection::open(file)?;
+        Self::begin(Connection::open(file)?, Some(file), fingerprint)
+    }
+
+    /// Begins the state of a copy that cannot be resumed.
+    ///
+    /// # Errors
+    /// [`TransferError`] if there is no memory.
+    pub(crate) fn in_memory() -> TransferResult<Self> {
+        Self::begin(Connection::open_in_memory()?, None, "")
+    }
+
+    fn begin(connection: Connection, file: Option<&Path>, fingerprint: &str) -> TransferResult<Self> {
         connection.busy_timeout(std::time::Duration::ZERO)?;
         // One process at a time. Pages whose record a power failure loses are copied again.
         connection.execute_batch(
@@ -79,6 +91,7 @@ impl Checkpoint {
         let copy = match known {
             Some((known, copy)) if known == fingerprint => copy,
             Some(_) => {
+                let shown = file.unwrap_or(Path::new("the state")).display();
                 let text = format!("{shown} is of a copy with another FROM, TO or selection");
                 return Err(TransferError::Usage(text));
             }
@@ -88,7 +101,7 @@ impl Checkpoint {
                 copy
             }
         };
-        Ok(Self { file: file.to_owned(), copy, connection: Mutex::new(connection) })
+        Ok(Self { file: file.map(Path::to_owned), copy, connection: Mutex::new(connection) })
     }
 
     /// Returns the copy, by a name that no other has.
@@ -200,9 +213,10 @@ impl Checkpoint {
     /// Removes the state of a copy that is complete.
     pub(crate) fn remove(self) {
         drop(self.connection);
+        let Some(file) = self.file else { return };
         for suffix in ["", "-wal", "-shm"] {
             // If this fails, the next run reports that the state file exists.
-            let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
+            let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
         }
     }
 

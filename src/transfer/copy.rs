@@ -224,7 +224,8 @@ impl CopyRun<'_> {
             }
             Ok(())
         };
-        run_workers(self.options.concurrency, &self.board, worker)
+        let workers = if self.target.is_sequential() { 1 } else { self.options.concurrency };
+        run_workers(workers, &self.board, worker)
     }
 
     /// Copies a range; `false` if it was stopped before the end.

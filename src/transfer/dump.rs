@@ -1,14 +1,24 @@
-//! Dumps: a folder of compressed newline-delimited JSON and a manifest.
+//! Dumps: compressed newline-delimited JSON, in a folder or in one file.
 //!
-//! `manifest.json` lists the tables with their policies, and the parts of each with its first and
-//! last key, number of entities and SHA-256. A part is a sequence of zstd frames, one for each page,
-//! which `zstdcat` reads; its lines are in the order of keys. A folder without a manifest is
+//! In a folder, `manifest.json` lists the tables with their policies, and the parts of each with its
+//! first and last key, number of entities and SHA-256. A part is a sequence of zstd frames, one for each
+//! page, which `zstdcat` reads; its lines are in the order of keys. A folder without a manifest is
 //! incomplete.
+//!
+//! A file has the same frames one after another, and a first and a last line of its own
+//! ([`single`]). A file without the last line is incomplete.
 
+mod contents;
+mod lines;
 mod manifest;
 mod read;
+mod scan;
+mod single;
+mod single_write;
 mod write;
 
 pub(super) use manifest::MANIFEST;
 pub(super) use read::DumpSource;
+pub(super) use single::{is_single, names_single};
+pub(super) use single_write::SingleDumpTarget;
 pub(super) use write::DumpTarget;

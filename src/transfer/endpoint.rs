@@ -195,6 +195,11 @@ pub(crate) trait TransferSource: Send + Sync {
 
 /// What entities are written to.
 pub(crate) trait TransferTarget: Send + Sync {
+    /// Whether pages are written one after another, in the order of the source.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
     /// Returns whether a table exists and has entities.
     ///
     /// # Errors

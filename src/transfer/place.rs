@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::runtime::Runtime;
 
 use super::database::LocalDatabase;
-use super::dump::{DumpSource, DumpTarget, MANIFEST};
+use super::dump::{DumpSource, DumpTarget, MANIFEST, SingleDumpTarget, is_single, names_single};
 use super::endpoint::{TransferError, TransferResult, TransferSource, TransferTarget};
 use super::foreign::{FileOptions, Staged, stage, stage_source};
 use super::remote::Remote;
@@ -29,7 +29,7 @@ pub(crate) enum Place {
     Remote(Box<Address>),
     /// Rowhouse's own database.
     Database(Box<Database>),
-    /// A folder with a dump.
+    /// A folder with a dump, or a file.
     Dump(PathBuf),
     /// A file of another program, or a folder of such files: read-only.
     File(PathBuf),
@@ -48,7 +48,7 @@ pub(crate) enum PlaceError {
     Database(String),
     #[error(
         "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
-         a dump (dump:PATH), a file that exists, env:NAME nor file:PATH"
+         a dump (dump:PATH or PATH.ndjson.zst), a file that exists, env:NAME nor file:PATH"
     )]
     Unknown,
 }
@@ -87,7 +87,7 @@ impl Place {
             return Ok(Place::Remote(Box::new(Address::parse(text)?)));
         }
         let path = Path::new(text);
-        if path.join(MANIFEST).is_file() {
+        if path.join(MANIFEST).is_file() || names_single(path) {
             return Ok(Place::Dump(path.to_owned()));
         }
         if path.exists() { Ok(Place::File(path.to_owned())) } else { Err(PlaceError::Unknown) }
@@ -101,6 +101,11 @@ impl Place {
             Place::Dump(path) => format!("dump:{}", path.display()),
             Place::File(path) => path.display().to_string(),
         }
+    }
+
+    /// Whether the place is a dump in one file, by its name.
+    pub(crate) fn is_single_dump(&self) -> bool {
+        matches!(self, Place::Dump(path) if names_single(path))
     }
 
     /// Whether the place is Cosmos DB for Table.
@@ -140,6 +145,7 @@ pub(crate) enum Connected {
     },
     DumpSource(DumpSource),
     DumpTarget(DumpTarget),
+    SingleDumpTarget(SingleDumpTarget),
     Files(Box<Staged>),
 }
 
@@ -155,12 +161,13 @@ impl Connecting<'_> {
                 let store = self.runtime.block_on(app::open_existing(database));
                 self.database(store, None)?
             }
-            Place::Dump(path) if path.is_file() => {
-                let staged = stage(path, &self.files, self.account, self.runtime.clone(), self.predicate()?)?;
-                Connected::Files(Box::new(staged))
+            Place::Dump(path) | Place::File(path) if is_single(path) => {
+                Connected::DumpSource(DumpSource::open_single(path, self.predicate()?, &self.stop)?)
             }
-            Place::Dump(path) => Connected::DumpSource(DumpSource::open(path, self.predicate()?)?),
-            Place::File(path) => {
+            Place::Dump(path) if !path.is_file() => {
+                Connected::DumpSource(DumpSource::open(path, self.predicate()?)?)
+            }
+            Place::Dump(path) | Place::File(path) => {
                 let staged = stage(path, &self.files, self.account, self.runtime.clone(), self.predicate()?)?;
                 Connected::Files(Box::new(staged))
             }
@@ -178,6 +185,9 @@ impl Connecting<'_> {
                 let lock = app::lock(database).map_err(|error| TransferError::Endpoint(error.to_string()))?;
                 let store = self.runtime.block_on(app::open_primary(database));
                 self.database(store, lock)?
+            }
+            Place::Dump(path) if names_single(path) => {
+                Connected::SingleDumpTarget(SingleDumpTarget::create(path)?)
             }
             Place::Dump(path) => Connected::DumpTarget(DumpTarget::open(path)?),
             Place::File(_) => {
@@ -228,7 +238,7 @@ impl Connected {
             Connected::Database { database, .. } => Ok(&**database),
             Connected::DumpSource(dump) => Ok(dump),
             Connected::Files(staged) => Ok(&**staged),
-            Connected::DumpTarget(_) => {
+            Connected::DumpTarget(_) | Connected::SingleDumpTarget(_) => {
                 Err(TransferError::Usage("a dump cannot be compared while it is written".into()))
             }
         }
@@ -243,6 +253,7 @@ impl Connected {
             Connected::Remote(remote) => Ok(&**remote),
             Connected::Database { database, .. } => Ok(&**database),
             Connected::DumpTarget(dump) => Ok(dump),
+            Connected::SingleDumpTarget(dump) => Ok(dump),
             Connected::DumpSource(_) | Connected::Files(_) => {
                 Err(TransferError::Usage("a dump or file cannot be changed".into()))
             }

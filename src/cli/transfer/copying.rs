@@ -1,7 +1,7 @@
 //! `rowhouse copy`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -29,7 +29,7 @@ pub(crate) struct CopyArguments {
     /// Connection string, https:// address with a signature, sqlite: or postgres: URL, dump:FOLDER, a
     /// file of Azurite or another program, env:NAME or file:PATH
     from: String,
-    /// The same, without files of other programs
+    /// The same, without files of other programs; a new FILE.ndjson.zst becomes a dump in one file
     to: String,
     #[command(flatten)]
     selection: SelectionArguments,
@@ -103,6 +103,11 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let [from_account, to_account] = arguments.account.of(&from, &to);
     if from.shown() == to.shown() && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
+    }
+    if to.is_single_dump() && (arguments.resume || arguments.state.is_some()) {
+        let text =
+            "--resume, --state: a dump in one file has no state; begin anew, or make a dump in a folder";
+        return Err(TransferEnd::Usage(text.into()));
     }
     let selection = arguments.selection.selection(arguments.since);
     let session = TransferSession::start(&arguments.run, &arguments.files, &[&from, &to])?;
@@ -239,7 +244,10 @@ impl CopyJob<'_> {
         for (table, rejected) in source.rejected() {
             warn(&format!("{table}: {}: {}", rejected.reason, rejected.entity));
         }
-        let checkpoint = Checkpoint::open(&files.state, &self.fingerprint(), arguments.resume)?;
+        let checkpoint = match &files.state {
+            Some(state) => Checkpoint::open(state, &self.fingerprint(), arguments.resume)?,
+            None => Checkpoint::in_memory()?,
+        };
         let rejects = Rejects::new(&files.rejects);
         for (table, rejected) in source.rejected().iter().filter(|_| !arguments.resume) {
             rejects.add(table, std::slice::from_ref(rejected)).map_err(TransferEnd::from)?;
@@ -260,7 +268,7 @@ impl CopyJob<'_> {
         let done = copy(source, target, &options, &checkpoint, &rejects, &progress);
         let elapsed = progress.elapsed();
         drop(progress);
-        let copied = done.map_err(|error| interrupted(error.into(), &files.state))?;
+        let copied = done.map_err(|error| interrupted(error.into(), files.state.as_deref()))?;
         if copied.failed.is_empty() {
             checkpoint.remove();
         }
@@ -268,8 +276,7 @@ impl CopyJob<'_> {
         if copied.failed.is_empty() {
             return Ok(copied.sum().rejected > 0 || !source.rejected().is_empty());
         }
-        let state = files.state.display();
-        Err(TransferEnd::Failed(format!("some tables failed; {state} has the state: continue with --resume")))
+        Err(interrupted(TransferEnd::Failed("some tables failed".into()), files.state.as_deref()))
     }
 
     /// Returns what a resumed copy must have in common with the first run.
@@ -349,19 +356,21 @@ fn list_rejected(survey: &Survey) {
 }
 
 /// Says how an interrupted or failed copy is continued.
-fn interrupted(ended: TransferEnd, state: &std::path::Path) -> TransferEnd {
+fn interrupted(ended: TransferEnd, state: Option<&Path>) -> TransferEnd {
+    let hint = match state {
+        Some(state) => format!("continue with --resume; the state is in {}", state.display()),
+        None => "a dump in one file cannot be continued: begin anew".into(),
+    };
     match ended {
-        TransferEnd::Failed(text) => TransferEnd::Failed(format!(
-            "{text}\ncontinue with --resume; the state is in {}",
-            state.display()
-        )),
+        TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),
         other => other,
     }
 }
 
 /// The files of a copy.
 struct CopyFiles {
-    state: PathBuf,
+    /// `None` for a copy that cannot be resumed.
+    state: Option<PathBuf>,
     rejects: PathBuf,
 }
 
@@ -371,12 +380,13 @@ impl CopyFiles {
         (job.from.shown(), job.to.shown(), job.from_account, job.to_account).hash(&mut hasher);
         let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);
         let state = match job.to {
-            Place::Dump(folder) => folder.join("copy.state"),
-            _ => format!("{stem}.state").into(),
+            to if to.is_single_dump() => None,
+            Place::Dump(folder) => Some(folder.join("copy.state")),
+            _ => Some(format!("{stem}.state").into()),
         };
         let rejects = PathBuf::from(format!("{stem}.rejects.jsonl"));
         Self {
-            state: job.arguments.state.clone().unwrap_or(state),
+            state: job.arguments.state.clone().or(state),
             rejects: job.arguments.rejects.clone().unwrap_or(rejects),
         }
     }

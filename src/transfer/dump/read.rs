@@ -1,14 +1,18 @@
 //! Reading a dump.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Take};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
-use super::manifest::{DumpPart, DumpTable, Manifest, hex};
+use super::contents::{DumpContents, DumpPiece, DumpedTable};
+use super::manifest::{MAX_LINE, Manifest, hex};
+use super::scan::scan;
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, ServiceProperties};
 use crate::model::entity::BorrowedEntity;
@@ -23,40 +27,49 @@ use crate::transfer::row::Row;
 const ROWS: usize = 500;
 /// Bytes of the lines of a page.
 const BYTES: usize = 1 << 20;
-/// Maximum bytes of a line: an entity of 1 MiB, with its binary in base64 and everything escaped.
-const MAX_LINE: u64 = 16 << 20;
 
 /// A dump to read from.
 pub(crate) struct DumpSource {
-    folder: PathBuf,
-    manifest: Manifest,
+    contents: DumpContents,
     filter: Option<Predicate>,
 }
 
 impl DumpSource {
-    /// Opens a complete dump.
+    /// Opens a complete dump in a folder.
     ///
     /// # Errors
     /// [`TransferError`] if its manifest cannot be read.
     pub(crate) fn open(folder: &Path, filter: Option<Predicate>) -> TransferResult<Self> {
-        Ok(Self { folder: folder.to_owned(), manifest: Manifest::read(folder)?, filter })
+        Ok(Self { contents: DumpContents::of(folder, Manifest::read(folder)?), filter })
     }
 
-    fn table(&self, name: &str) -> Option<&DumpTable> {
-        self.manifest.tables.iter().find(|table| table.name.eq_ignore_ascii_case(name))
+    /// Opens a complete dump in one file, after reading through it.
+    ///
+    /// # Errors
+    /// [`TransferError`] if it is incomplete or damaged, or if `stop` is set.
+    pub(crate) fn open_single(
+        file: &Path,
+        filter: Option<Predicate>,
+        stop: &AtomicBool,
+    ) -> TransferResult<Self> {
+        Ok(Self { contents: scan(file, stop)?, filter })
+    }
+
+    fn table(&self, name: &str) -> Option<&DumpedTable> {
+        self.contents.tables.iter().find(|table| table.name.eq_ignore_ascii_case(name))
     }
 }
 
 impl TransferSource for DumpSource {
     fn tables(&self) -> TransferResult<Vec<String>> {
-        Ok(self.manifest.tables.iter().map(|table| table.name.clone()).collect())
+        Ok(self.contents.tables.iter().map(|table| table.name.clone()).collect())
     }
 
     fn ranges(&self, table: &str) -> TransferResult<Vec<RowRange>> {
-        let parts = self.table(table).map_or(&[][..], |table| &table.parts);
+        let pieces = self.table(table).map_or(&[][..], |table| &table.pieces);
         let mut ranges = vec![RowRange::everything()];
-        for part in parts.iter().skip(1) {
-            let first = part.first_key();
+        for piece in pieces.iter().skip(1) {
+            let first = piece.first.clone();
             if let Some(before) = ranges.last_mut() {
                 before.upper = Some(first.clone());
             }
@@ -75,16 +88,16 @@ impl TransferSource for DumpSource {
         range: &RowRange,
         _keys_only: bool,
     ) -> TransferResult<Box<dyn RowReader + 'a>> {
-        let overlaps = |part: &&DumpPart| {
-            !range.lower.is_beyond(&part.last_key())
-                && range.upper.as_ref().is_none_or(|upper| part.first_key() < *upper)
+        let overlaps = |piece: &&DumpPiece| {
+            !range.lower.is_beyond(&piece.last)
+                && range.upper.as_ref().is_none_or(|upper| piece.first < *upper)
         };
-        let parts = self.table(table).map_or(&[][..], |table| &table.parts).iter().filter(overlaps);
+        let pieces = self.table(table).map_or(&[][..], |table| &table.pieces).iter().filter(overlaps);
         let filter = self.filter.as_ref().map(Prepared::new);
-        Ok(Box::new(Lines { dump: self, parts: parts.collect(), open: None, range: range.clone(), filter }))
+        Ok(Box::new(Lines { pieces: pieces.collect(), open: None, range: range.clone(), filter }))
     }
 
-    /// Ranges are not split: the parts of the dump are ranges already.
+    /// Ranges are not split: the pieces of the dump are ranges already.
     fn probe(&self, _table: &str, _range: &RowRange) -> TransferResult<Option<Key>> {
         Ok(None)
     }
@@ -108,49 +121,53 @@ impl TransferSource for DumpSource {
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
-        let read = self.manifest.properties.as_deref().map(properties::from_stored).transpose();
+        let read = self.contents.properties.as_deref().map(properties::from_stored).transpose();
         read.map_err(|error| TransferError::Endpoint(format!("the service properties: {}", error.text())))
     }
 }
 
-/// The lines of the parts that overlap a range.
+/// The lines of the pieces that overlap a range.
 struct Lines<'a> {
-    dump: &'a DumpSource,
-    parts: VecDeque<&'a DumpPart>,
-    open: Option<BufReader<Decoder<'static, BufReader<File>>>>,
+    pieces: VecDeque<&'a DumpPiece>,
+    open: Option<PieceReader>,
     range: RowRange,
     filter: Option<Prepared<'a>>,
 }
 
-impl Lines<'_> {
-    /// Opens a part, after checking its hash.
-    fn open_part(&self, part: &DumpPart) -> TransferResult<BufReader<Decoder<'static, BufReader<File>>>> {
-        let path = self.dump.folder.join(&part.file);
-        let wrong =
-            |reason: &dyn std::fmt::Display| TransferError::Endpoint(format!("{}: {reason}", path.display()));
-        let mut file = File::open(&path).map_err(|error| wrong(&error))?;
-        let mut digest = Sha256::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            let read = file.read(&mut buffer).map_err(|error| wrong(&error))?;
-            if read == 0 {
-                break;
-            }
-            digest.update(&buffer[..read]);
-        }
-        if hex(digest) != part.sha256 {
-            return Err(wrong(&"is damaged: its SHA-256 is not the one in the manifest"));
-        }
-        let file = File::open(&path).map_err(|error| wrong(&error))?;
-        Ok(BufReader::new(Decoder::new(file).map_err(|error| wrong(&error))?))
-    }
+type PieceReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
 
-    /// Returns the next line without its end; `None` after the last part.
+/// Opens a piece, after checking its hash.
+fn open_piece(piece: &DumpPiece) -> TransferResult<PieceReader> {
+    let wrong = |reason: &dyn Display| TransferError::Endpoint(format!("{}: {reason}", piece.file.display()));
+    let mut file = File::open(&piece.file).map_err(|error| wrong(&error))?;
+    if let Some(sha256) = &piece.sha256
+        && digest(&mut file).map_err(|error| wrong(&error))? != *sha256
+    {
+        return Err(wrong(&"is damaged: its SHA-256 is not the one in the manifest"));
+    }
+    file.seek(SeekFrom::Start(piece.offset)).map_err(|error| wrong(&error))?;
+    Ok(BufReader::new(Decoder::new(file.take(piece.bytes)).map_err(|error| wrong(&error))?))
+}
+
+/// Returns the SHA-256 of a file.
+fn digest(file: &mut File) -> std::io::Result<String> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(digest)),
+            read => digest.update(&buffer[..read]),
+        }
+    }
+}
+
+impl Lines<'_> {
+    /// Reads the next line; `false` after the last piece.
     fn line(&mut self, line: &mut String) -> TransferResult<bool> {
         loop {
             if self.open.is_none() {
-                let Some(part) = self.parts.pop_front() else { return Ok(false) };
-                self.open = Some(self.open_part(part)?);
+                let Some(piece) = self.pieces.pop_front() else { return Ok(false) };
+                self.open = Some(open_piece(piece)?);
             }
             let Some(reader) = &mut self.open else { return Ok(false) };
             line.clear();

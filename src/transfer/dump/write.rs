@@ -10,20 +10,17 @@ use chrono::Utc;
 use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
+use super::lines::{LEVEL, PageLines};
 use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION, hex};
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, ServiceProperties};
 use crate::model::{Key, Ticks};
-use crate::transfer::endpoint::{
-    Rejected, TransferError, TransferResult, TransferTarget, WritePage, WriteResult,
-};
+use crate::transfer::endpoint::{TransferError, TransferResult, TransferTarget, WritePage, WriteResult};
 use crate::transfer::range::sorts_alike;
 use crate::transfer::row::{Row, Version};
 
 /// A part of at least this many bytes is followed by a new one.
 const PART_BYTES: u64 = 64 << 20;
-/// The compression level: higher ones cost more time than they save.
-const LEVEL: i32 = 1;
 
 /// A dump to write to.
 pub(crate) struct DumpTarget {
@@ -237,22 +234,8 @@ impl TransferTarget for DumpTarget {
     }
 
     fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult> {
-        let mut result = WriteResult::default();
-        let (mut text, mut keys) = (String::new(), Vec::with_capacity(page.rows.len()));
-        for row in &page.rows {
-            let before = text.len();
-            match row.push_json(&mut text, true) {
-                Ok(()) => {
-                    text.push('\n');
-                    keys.push(&row.key);
-                }
-                Err(reason) => {
-                    text.truncate(before);
-                    result.rejected += 1;
-                    (page.reject)(Rejected { entity: row.to_json(), reason })?;
-                }
-            }
-        }
+        let PageLines { text, keys, rejected } = PageLines::of(&page, false)?;
+        let mut result = WriteResult { rejected, ..WriteResult::default() };
         let (Some(next), Some(first), Some(last)) = (keys.first(), keys.iter().min(), keys.iter().max())
         else {
             return Ok(result);

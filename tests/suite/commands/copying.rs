@@ -45,7 +45,7 @@ pub fn connection_string(address: &str, account: &Account) -> String {
 }
 
 /// Entities with every type and awkward keys.
-fn seed(client: &Client, table: &Table<'_>) {
+pub fn seed(client: &Client, table: &Table<'_>) {
     table.seed(json!({
         "PartitionKey": "it's", "RowKey": "a b+c%20&d=é'😀",
         "S": "x\"\\\u{1}\u{0}y", "Empty": "", "B": true, "I": -5, "D": 3.0, "D2": 1.5e-7, "D3": 1e300,
@@ -112,6 +112,15 @@ const ACL: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?><SignedIdentifiers>
     <AccessPolicy><Start>2020-01-01T00:00:00.0000000Z</Start><Expiry>2040-01-01T00:00:00.0000000Z</Expiry>\
     <Permission>r</Permission></AccessPolicy></SignedIdentifier></SignedIdentifiers>";
 
+/// Gives the table a policy, and the account a CORS rule.
+pub fn put_settings(client: &Client, table: &Table<'_>) {
+    let acl = format!("/{}?comp=acl", table.name);
+    for (path, body, status) in [(acl.as_str(), ACL, 204), ("/?restype=service&comp=properties", CORS, 202)] {
+        let request = client.request("PUT", path).header("Accept", "application/xml").body(body);
+        request.unchecked().send().expect(status);
+    }
+}
+
 #[test]
 fn copies_are_equal_in_every_direction() {
     let source = Served::new(Site::sqlite());
@@ -119,20 +128,7 @@ fn copies_are_equal_in_every_direction() {
     let table = client.table();
     seed(&client, &table);
     client.create_table("Emptytable").expect(201);
-    client
-        .request("PUT", &format!("/{}?comp=acl", table.name))
-        .header("Accept", "application/xml")
-        .body(ACL)
-        .unchecked()
-        .send()
-        .expect(204);
-    client
-        .request("PUT", "/?restype=service&comp=properties")
-        .header("Accept", "application/xml")
-        .body(CORS)
-        .unchecked()
-        .send()
-        .expect(202);
+    put_settings(&client, &table);
     let from = source.connection_string();
     let dump = format!("dump:{}", source.site.folder.join("dump").display());
     let here = &source.site;
@@ -210,7 +206,7 @@ fn a_faulty_network_loses_and_doubles_nothing() {
 }
 
 /// A copy under way.
-fn start(site: &Site, from: &str, to: &str, more: &[&str]) -> Child {
+pub fn start(site: &Site, from: &str, to: &str, more: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
     command.args(["copy", from, to, "--json", "--progress", "plain"]).args(more).current_dir(&site.folder);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs")

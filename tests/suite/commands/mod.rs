@@ -16,6 +16,7 @@ mod locking;
 mod moving;
 mod resealing;
 mod sas;
+mod single_dumps;
 mod totals;
 mod viewing;
 

@@ -53,7 +53,7 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
 }
 
 /// Numbers that look like chance.
-fn scattered(number: usize) -> u64 {
+pub fn scattered(number: usize) -> u64 {
     let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
