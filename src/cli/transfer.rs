@@ -4,6 +4,7 @@ mod arguments;
 mod copying;
 mod counting;
 mod ended;
+mod rejected;
 mod summary;
 mod verifying;
 

@@ -141,8 +141,11 @@ impl Comparison<'_> {
         self.with(&found, |found| {
             found.tables.extend(tables.iter().map(|table| (table.clone(), Tally::default())));
         });
-        for (table, rejected) in self.source.rejected().iter().chain(self.target.rejected()) {
-            self.unreadable(table, vec![rejected.clone()], &found);
+        for place in [self.source, self.target] {
+            place.each_rejected(&mut |table, rejected| {
+                self.unreadable(table, vec![rejected], &found);
+                Ok(())
+            })?;
         }
         if self.source.is_ordered() && self.target.is_ordered() {
             self.merge_all(&tables, &found)?;

@@ -86,9 +86,10 @@ impl PageWalk<'_> {
                 found.first_rejected.push((table.to_owned(), entity));
             }
         };
-        for (table, entity) in self.source.rejected() {
-            reject(table, entity.clone());
-        }
+        self.source.each_rejected(&mut |table, entity| {
+            reject(table, entity);
+            Ok(())
+        })?;
         let tables = self.sum(false, &|table, page| {
             page.rejected.iter().for_each(|entity| reject(table, entity.clone()));
             let mut fit = 0;

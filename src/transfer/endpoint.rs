@@ -1,5 +1,7 @@
 //! What copies read from and write to.
 
+use serde::{Deserialize, Serialize};
+
 use super::inferred::Inferences;
 use super::range::RowRange;
 use super::row::{Row, Version};
@@ -71,7 +73,7 @@ pub(crate) enum Mode {
 }
 
 /// An entity that cannot be copied, and why.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Rejected {
     /// The entity as JSON, as far as it could be read.
     pub entity: String,
@@ -177,9 +179,17 @@ pub(crate) trait TransferSource: Send + Sync {
     /// Reads the service properties; `None` if the source has none.
     fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
 
-    /// Returns the entities that were rejected when the source was opened, with their tables.
-    fn rejected(&self) -> &[(String, Rejected)] {
-        &[]
+    /// Returns how many entities were rejected when the source was opened.
+    fn rejected(&self) -> u64 {
+        0
+    }
+
+    /// Passes on the entities that were rejected when the source was opened, with their tables.
+    fn each_rejected(
+        &self,
+        _take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        Ok(())
     }
 
     /// Returns the types of properties that the source does not tell.

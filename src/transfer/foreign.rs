@@ -8,6 +8,7 @@ mod json;
 mod manifest;
 mod members;
 mod opening;
+mod spool;
 mod staging;
 
 use std::path::Path;

@@ -11,6 +11,7 @@ use super::arguments::{
     FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, confirmed, place,
 };
 use super::ended::TransferEnd;
+use super::rejected::{list_rejected, warn_of_rejected};
 use super::summary;
 use super::verifying::{deleted, report};
 use crate::cli::output::{OutputForm, warn};
@@ -19,9 +20,6 @@ use crate::transfer::{
     Checkpoint, Comparison, Connected, CopyOptions, CopySummary, Inferences, Mode, Place, Progress, Rejects,
     Selection, Survey, TransferSource, TransferTarget, copy, name_problems,
 };
-
-/// Entities that cannot be copied of which the text lists the reasons; the file has all.
-const MAX_SHOWN: usize = 20;
 
 /// The arguments of `rowhouse copy`.
 #[derive(Debug, Args)]
@@ -241,16 +239,14 @@ impl CopyJob<'_> {
     fn copy(&self, source: &dyn TransferSource, target: &dyn TransferTarget) -> Result<bool, TransferEnd> {
         let arguments = self.arguments;
         let files = CopyFiles::of(self);
-        for (table, rejected) in source.rejected() {
-            warn(&format!("{table}: {}: {}", rejected.reason, rejected.entity));
-        }
+        warn_of_rejected(source)?;
         let checkpoint = match &files.state {
             Some(state) => Checkpoint::open(state, &self.fingerprint(), arguments.resume)?,
             None => Checkpoint::in_memory()?,
         };
         let rejects = Rejects::new(&files.rejects);
-        for (table, rejected) in source.rejected().iter().filter(|_| !arguments.resume) {
-            rejects.add(table, std::slice::from_ref(rejected)).map_err(TransferEnd::from)?;
+        if !arguments.resume {
+            source.each_rejected(&mut |table, rejected| rejects.add(table, &[rejected]))?;
         }
         let renames = self.names(source)?;
         let options = CopyOptions {
@@ -274,7 +270,7 @@ impl CopyJob<'_> {
         }
         self.summarize(&copied, elapsed, &files)?;
         if copied.failed.is_empty() {
-            return Ok(copied.sum().rejected > 0 || !source.rejected().is_empty());
+            return Ok(copied.sum().rejected > 0 || source.rejected() > 0);
         }
         Err(interrupted(TransferEnd::Failed("some tables failed".into()), files.state.as_deref()))
     }
@@ -342,16 +338,6 @@ impl CopyJob<'_> {
         let text = format!("{} -> {}\n{text}", self.from.shown(), self.to.shown());
         self.arguments.form.print(&text, &summary::json_of(copied, elapsed, &files.rejects))?;
         Ok(())
-    }
-}
-
-/// Lists entities that cannot be copied.
-fn list_rejected(survey: &Survey) {
-    for (table, entity) in survey.first_rejected.iter().take(MAX_SHOWN) {
-        warn(&format!("{table}: {}: {}", entity.reason, entity.entity));
-    }
-    if survey.rejected > MAX_SHOWN as u64 {
-        warn(&format!("and {} more that cannot be copied", survey.rejected - MAX_SHOWN as u64));
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
+use super::spool::{RejectedSpool, SpooledRejects};
 use super::{FileOptions, import};
 use crate::codec::policies::Policy;
 use crate::codec::properties::ServiceProperties;
@@ -28,6 +29,8 @@ use crate::transfer::selection::Selection;
 
 /// Maximum entities of a transaction.
 const PAGE: usize = 500;
+/// Bytes of properties from which on a transaction is full.
+const PAGE_BYTES: usize = 4 << 20;
 /// The account in the temporary database.
 const ACCOUNT: &str = "staged";
 
@@ -38,7 +41,9 @@ pub(super) struct Staging {
     pub account: Option<String>,
     table: String,
     waiting: Vec<Row>,
-    rejected: Vec<(String, Rejected)>,
+    /// Bytes of the properties of those that wait.
+    waiting_bytes: usize,
+    rejected: RejectedSpool,
     inferences: Inferences,
     entities: BTreeMap<String, u64>,
     taken: u64,
@@ -74,10 +79,14 @@ impl Staging {
     pub(super) fn add(&mut self, row: Result<Row, Rejected>) -> TransferResult<()> {
         self.taken += 1;
         match row {
-            Err(rejected) => self.rejected.push((self.table.clone(), rejected)),
-            Ok(row) => self.waiting.push(row),
+            Err(rejected) => self.rejected.push(&self.table, rejected)?,
+            Ok(row) => {
+                self.waiting_bytes += row.properties.as_str().len();
+                self.waiting.push(row);
+            }
         }
-        if self.waiting.len() >= PAGE { self.flush() } else { Ok(()) }
+        let is_full = self.waiting.len() >= PAGE || self.waiting_bytes >= PAGE_BYTES;
+        if is_full { self.flush() } else { Ok(()) }
     }
 
     /// Sets the policies of the table.
@@ -92,6 +101,7 @@ impl Staging {
 
     fn flush(&mut self) -> TransferResult<()> {
         let rows = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
         if rows.is_empty() {
             return Ok(());
         }
@@ -105,10 +115,7 @@ impl Staging {
             copy: "",
             last: None,
             rejected: 0,
-            reject: &|entity| {
-                rejected.borrow_mut().push((self.table.clone(), entity));
-                Ok(())
-            },
+            reject: &|entity| rejected.borrow_mut().push(&self.table, entity),
         })?;
         *self.entities.entry(self.table.clone()).or_default() += staged.written;
         Ok(())
@@ -119,7 +126,7 @@ impl Staging {
 pub(crate) struct Staged {
     database: LocalDatabase,
     folder: PathBuf,
-    rejected: Vec<(String, Rejected)>,
+    rejected: SpooledRejects,
     inferences: Inferences,
     /// How many entities each table has, unless a filter selects some.
     entities: Option<BTreeMap<String, u64>>,
@@ -188,22 +195,22 @@ fn staged(
     let store = Arc::new(Store::Sqlite(store));
     let database = |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter);
     let is_whole = filter.is_none();
-    let (inferences, entities) = (Inferences::default(), None);
-    let mut staged =
-        Staged { database: database(filter), folder, rejected: Vec::new(), inferences, entities };
+    let (rejected, inferences) = (RejectedSpool::new(&folder).finish()?, Inferences::default());
+    let mut staged = Staged { database: database(filter), folder, rejected, inferences, entities: None };
     let mut staging = Staging {
         database: database(None),
         account: account.map(str::to_owned),
         table: String::new(),
         waiting: Vec::new(),
-        rejected: Vec::new(),
+        waiting_bytes: 0,
+        rejected: RejectedSpool::new(&staged.folder),
         inferences: Inferences::default(),
         entities: BTreeMap::new(),
         taken: 0,
     };
     read(&mut staging)?;
     staging.flush()?;
-    staged.rejected = staging.rejected;
+    staged.rejected = staging.rejected.finish()?;
     staged.inferences = staging.inferences;
     staged.entities = is_whole.then_some(staging.entities);
     Ok(staged)
@@ -243,8 +250,15 @@ impl TransferSource for Staged {
         Ok(self.entities.as_ref().map(|entities| entities.get(table).copied().unwrap_or(0)))
     }
 
-    fn rejected(&self) -> &[(String, Rejected)] {
-        &self.rejected
+    fn rejected(&self) -> u64 {
+        self.rejected.entities()
+    }
+
+    fn each_rejected(
+        &self,
+        take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        self.rejected.each(take)
     }
 
     fn inferences(&self) -> Option<&Inferences> {

@@ -1,5 +1,7 @@
 //! `rowhouse copy` from files of other programs.
 
+use std::io::Write as _;
+
 use serde_json::json;
 
 use super::*;
@@ -289,4 +291,45 @@ fn types_that_a_file_does_not_tell_are_listed_before_anything_is_written() {
     let output = site.run(&["copy", "People.json", "dump:other"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("People.Price") && said.contains("--type") && !said.contains("People.N"), "{said}");
+}
+
+/// The most memory that a command has had so far, in bytes.
+fn most_memory(child: &std::process::Child) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[test]
+fn memory_does_not_grow_with_what_a_file_has_rejected_or_not() {
+    let site = Site::sqlite();
+    let long = "x".repeat(28 << 10);
+    let mut file =
+        std::io::BufWriter::new(std::fs::File::create(site.folder.join("People.json")).expect("a file"));
+    // 78 MiB, nine of ten with a key that no service takes.
+    for row in 0..1400 {
+        let separator = if row % 10 == 0 { "-" } else { "/" };
+        let entity = json!({ "PartitionKey": format!("a{separator}b"), "RowKey": format!("{row:05}"), "A": long, "B": long });
+        writeln!(file, "{entity}").expect("a line");
+    }
+    drop(file);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    command.args(["copy", "People.json", "dump:out", "--rejects", "rejects.jsonl", "--json"]);
+    let said = site.folder.join("said.txt");
+    command.current_dir(&site.folder).stdout(std::process::Stdio::null());
+    command.stderr(std::fs::File::create(&said).expect("a file"));
+    let mut child = command.spawn().expect("the binary runs");
+    let mut most = 0;
+    while child.try_wait().expect("a process").is_none() {
+        most = most_memory(&child).unwrap_or(0).max(most);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(child.wait().expect("its end").code(), Some(3));
+    println!("{most} bytes");
+    assert!(most > 1 << 20 && most < 64 << 20, "{most} bytes");
+    let rejects = std::fs::read_to_string(site.folder.join("rejects.jsonl")).expect("a file");
+    assert_eq!(rejects.lines().count(), 1260);
+    let said = std::fs::read_to_string(said).expect("text");
+    assert!(said.lines().any(|line| line.contains("and 1240 more")), "{} bytes", said.len());
+    assert_eq!(entities(&site).len(), 140);
 }
