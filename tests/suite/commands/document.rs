@@ -75,3 +75,47 @@ fn the_commands_of_the_document_work_on_sqlite() {
 fn the_commands_of_the_document_work_on_postgres() {
     run(&fresh_database());
 }
+
+/// The commands that the unit of the document runs after a dump.
+fn retention(folder: &Path) -> Vec<String> {
+    let after = |line: &'static str| line.strip_prefix("ExecStartPost=/bin/sh -c '")?.strip_suffix('\'');
+    let commands = DOCUMENT.lines().filter_map(after);
+    commands.map(|command| command.replace("/backups", &folder.display().to_string())).collect()
+}
+
+#[test]
+fn the_newest_complete_dumps_are_kept_however_old_they_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dump = |name: &str, is_complete: bool| {
+        std::fs::create_dir_all(folder.path().join(name).join("People")).expect("a folder");
+        if is_complete {
+            std::fs::write(folder.path().join(name).join("manifest.json"), "{}").expect("a file");
+        }
+    };
+    let left = || {
+        let entries = std::fs::read_dir(folder.path()).expect("a folder").flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    let run = || {
+        let commands = retention(folder.path());
+        assert_eq!(commands.len(), 2);
+        for command in commands {
+            let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        }
+    };
+    dump("other", false);
+    dump("2001-01-01", true);
+    run();
+    assert_eq!(left(), ["2001-01-01", "other"], "one old dump is better than none");
+    dump("2026-01-15", false);
+    (1..=30).filter(|day| *day != 15).for_each(|day| dump(&format!("2026-01-{day:02}"), true));
+    run();
+    let mut kept: Vec<String> =
+        (1..=30).filter(|day| ![1, 15].contains(day)).map(|day| format!("2026-01-{day:02}")).collect();
+    kept.push("other".into());
+    assert_eq!(left(), kept);
+}
