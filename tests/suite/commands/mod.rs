@@ -17,6 +17,7 @@ mod moving;
 mod resealing;
 mod sas;
 mod single_dumps;
+mod terminal;
 mod totals;
 mod viewing;
 

@@ -1,0 +1,154 @@
+//! What a person sees at a terminal: bars and questions.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::json;
+
+use super::copying::{Served, batch_rows};
+use super::*;
+
+/// A command whose input and messages are those of a terminal.
+struct AtTerminal {
+    keyboard: File,
+    child: Child,
+    shown: Arc<Mutex<String>>,
+}
+
+impl AtTerminal {
+    fn start(site: &Site, arguments: &[&str]) -> Self {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&near).and_then(|()| unlockpt(&near)).expect("a terminal");
+        tcsetwinsize(&near, Winsize { ws_row: 40, ws_col: 160, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
+        let name = ptsname(&near, Vec::new()).expect("a name");
+        let far = OpenOptions::new().read(true).write(true).open(OsStr::from_bytes(name.as_bytes()));
+        let far = far.expect("the other end");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+        command.args(arguments).current_dir(&site.folder).env("TERM", "xterm");
+        command
+            .env_remove("NO_COLOR")
+            .stdin(far.try_clone().expect("a file"))
+            .stdout(Stdio::piped())
+            .stderr(far);
+        let child = command.spawn().expect("the binary runs");
+        // The far end closes with the command, and with it the reader.
+        drop(command);
+        let keyboard = File::from(near);
+        let (mut screen, shown) =
+            (keyboard.try_clone().expect("a file"), Arc::new(Mutex::new(String::new())));
+        let written = shown.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = screen.read(&mut bytes) {
+                *written.lock().expect("text") += &String::from_utf8_lossy(&bytes[..read]);
+            }
+        });
+        Self { keyboard, child, shown }
+    }
+
+    fn shown(&self) -> String {
+        self.shown.lock().expect("text").clone()
+    }
+
+    fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).expect("a terminal");
+    }
+
+    /// The exit status, what the terminal has shown, and standard output.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let mut printed = String::new();
+        self.child.stdout.take().expect("its output").read_to_string(&mut printed).expect("text");
+        let status = self.child.wait().expect("its end").code();
+        (status, self.shown(), printed)
+    }
+}
+
+/// The last line that was drawn of a bar, when it said these words.
+fn bar<'t>(shown: &'t str, name: &str, words: &[&str]) -> Option<&'t str> {
+    let lines = shown.split(['\r', '\n']).rev();
+    lines.into_iter().find(|line| line.contains(name) && words.iter().all(|word| line.contains(word)))
+}
+
+#[test]
+fn a_copy_at_a_terminal_shows_a_bar_for_each_table() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let tables = [client.table(), client.table()];
+    batch_rows(&client, &tables[0], "a", 4000);
+    batch_rows(&client, &tables[1], "b", 1500);
+    // One entity differs there, and is rejected.
+    let target = Served::new(Site::sqlite());
+    let there = target.client();
+    there.create_table(&tables[0].name).expect(201);
+    Table::new(&there, &tables[0].name).seed(with_keys("a", "000000", json!({ "N": -1 })));
+    let (to, from) = (target.connection_string(), source.site.url.clone());
+    let account = ["--from-account", source.account.name.as_str()];
+    let arguments =
+        [&["copy", &from, &to, "--rate-limit", "1000", "--concurrency", "2"], &account[..]].concat();
+    let mut command = AtTerminal::start(&source.site, &arguments);
+    let [first, second] = [&tables[0].name, &tables[1].name].map(String::as_str);
+    soon("the bars", || {
+        let shown = command.shown();
+        let is_known = |name, of: &str| bar(&shown, name, &[of, "/s, ", " throttled, ", " left"]).is_some();
+        is_known(first, "/4000 ")
+            && is_known(second, "/1500 ")
+            && is_known("all 2 tables", "/5500 ")
+            && bar(&shown, first, &["1 rejected, 0 throttled"]).is_some()
+            && bar(&shown, second, &["0 rejected, 0 throttled"]).is_some()
+    });
+    assert!(command.child.try_wait().expect("a process").is_none(), "bars are shown meanwhile");
+    let (status, shown, printed) = command.end();
+    assert_eq!(status, Some(3), "{printed}");
+    assert!(printed.contains("5499") && !printed.contains('\u{1b}'), "{printed}");
+    // They have moved: the largest table was drawn at different lengths.
+    let lengths: std::collections::BTreeSet<&str> = shown
+        .split(['\r', '\n'])
+        .filter(|line| line.contains("/4000 "))
+        .filter_map(|line| line.split("/4000").next()?.rsplit(' ').next())
+        .collect();
+    assert!(lengths.len() > 2, "{lengths:?}");
+}
+
+#[test]
+fn a_copy_without_bars_is_quiet_at_a_terminal_too() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    batch_rows(&client, &client.table(), "a", 200);
+    let from = source.connection_string();
+    for form in ["plain", "json"] {
+        let to = format!("dump:{form}");
+        let (status, shown, printed) =
+            AtTerminal::start(&source.site, &["copy", &from, &to, "--progress", form]).end();
+        assert_eq!((status, shown.as_str()), (Some(0), ""), "{printed}");
+    }
+}
+
+#[test]
+fn changes_are_asked_about_at_a_terminal() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 100);
+    let from = source.connection_string();
+    let target = Served::new(Site::sqlite());
+    let there = target.client();
+    there.create_table(&table.name).expect(201);
+    let kept = Table::new(&there, &table.name);
+    kept.seed(with_keys("a", "000007", json!({ "N": -1 })));
+    let to = target.connection_string();
+    let arguments = ["copy", &from, &to, "--mode", "replace"];
+    for (answer, status, value) in [("\n", 2, -1), ("n\n", 2, -1), ("yes\n", 0, 7)] {
+        let mut command = AtTerminal::start(&source.site, &arguments);
+        soon("the question", || command.shown().contains(&format!("of {}. Go on? [y/N] ", table.name)));
+        command.types(answer);
+        let (found, shown, _) = command.end();
+        assert_eq!(found, Some(status), "{shown}");
+        assert_eq!(kept.entity("a", "000007")["N"], value);
+    }
+}
