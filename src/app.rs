@@ -19,7 +19,7 @@ use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
 use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock, index_builds};
-use crate::store::postgres::{self, ConnectionDemand, PgStore, StartError};
+use crate::store::postgres::{self, ConnectionDemand, DistributionError, PgStore, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
@@ -49,6 +49,8 @@ pub(crate) enum AppError {
     Sqlite(#[from] OpenError),
     #[error("{0}")]
     Postgres(#[from] StartError),
+    #[error("{0}")]
+    Distribution(#[from] DistributionError),
     #[error("{0}: {1}")]
     Tls(&'static str, TlsError),
     #[error("{0}")]
@@ -57,6 +59,16 @@ pub(crate) enum AppError {
     Listen(SocketAddr, std::io::Error),
     #[error("the server failed: {0}")]
     Run(std::io::Error),
+}
+
+impl AppError {
+    /// What to do, where that is known of this error.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        match self {
+            AppError::Postgres(error) => error.advice(),
+            _ => None,
+        }
+    }
 }
 
 /// A started server that accepts connections.

@@ -6,6 +6,8 @@ use chrono::TimeDelta;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::cluster_findings::of_cluster;
+use super::finding::{CheckResult, Finding, doubtful, fine, wrong};
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::accounts;
 use crate::app;
@@ -25,36 +27,6 @@ pub(crate) struct CheckArguments {
     pub(super) settings: Settings,
     #[command(flatten)]
     form: OutputForm,
-}
-
-/// The result of one check.
-struct Finding {
-    name: &'static str,
-    verdict: CheckResult,
-    found: String,
-    /// What to do; `None` if all is well.
-    advice: Option<String>,
-}
-
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CheckResult {
-    Fine,
-    /// A server works, but perhaps not as intended.
-    Warning,
-    Problem,
-}
-
-fn fine(name: &'static str, found: impl Into<String>) -> Finding {
-    Finding { name, verdict: CheckResult::Fine, found: found.into(), advice: None }
-}
-
-fn doubtful(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { name, verdict: CheckResult::Warning, found: found.into(), advice: Some(advice.into()) }
-}
-
-fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { name, verdict: CheckResult::Problem, found: found.into(), advice: Some(advice.into()) }
 }
 
 /// Checks the settings and the database, and prints the findings.
@@ -155,9 +127,9 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
     match app::inspect_primary(&config.database).await {
         Err(error) => {
             let advice = match &config.database {
-                Database::Postgres { .. } => {
+                Database::Postgres { .. } => error.advice().map(str::to_owned).unwrap_or_else(|| {
                     format!("see that {shown} is up, and that its host, user, password and name are right")
-                }
+                }),
                 Database::Sqlite(_) => format!("see that {shown} is a database, and may be read and written"),
             };
             findings.push(wrong("database", error.to_string(), advice));
@@ -165,7 +137,9 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
         Ok(primary) => {
             findings.push(fine("database", format!("{} answers at {shown}", primary.product)));
             findings.extend(of_database(&config.database, &primary));
-            findings.extend(of_connections(config, &primary));
+            let connections = demand_of(config, &primary);
+            findings.extend(connections.as_ref().map(of_connections));
+            findings.extend(primary.cluster.iter().flat_map(|cluster| of_cluster(cluster, connections)));
             findings.extend(of_accounts(config, &primary));
             findings.extend(of_replica(&config.database).await);
         }
@@ -209,13 +183,16 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
     findings
 }
 
-fn of_connections(config: &Config, found: &Inspection) -> Option<Finding> {
-    let demand = app::connection_demand(config, found.allowed_connections?)?;
-    Some(if demand.fits() {
+fn demand_of(config: &Config, found: &Inspection) -> Option<ConnectionDemand> {
+    app::connection_demand(config, found.allowed_connections?)
+}
+
+fn of_connections(demand: &ConnectionDemand) -> Finding {
+    if demand.fits() {
         fine("connections", demand.to_string())
     } else {
         doubtful("connections", demand.to_string(), ConnectionDemand::ADVICE)
-    })
+    }
 }
 
 fn of_schema(database: &Database, found: &Inspection) -> Finding {
@@ -295,6 +272,7 @@ mod tests {
             missing: Vec::new(),
             migration_obstacle: None,
             skew: Some(TimeDelta::milliseconds(-200)),
+            cluster: None,
             accounts: Vec::new(),
         }
     }

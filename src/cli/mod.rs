@@ -5,8 +5,11 @@ mod azurite;
 mod backup;
 mod beyond;
 mod check;
+mod cluster_findings;
+mod distribute;
 mod endpoint;
 mod explain;
+mod finding;
 mod healthcheck;
 mod index;
 mod inspect;
@@ -32,6 +35,7 @@ use azurite::Named;
 use backup::BackupArguments;
 use beyond::{ExpireCommand, ViewCommand};
 use check::CheckArguments;
+use distribute::DistributeArguments;
 use explain::ExplainArguments;
 use healthcheck::HealthcheckArguments;
 use index::IndexCommand;
@@ -64,6 +68,9 @@ enum Command {
     /// Create or update the schema of the database, and exit
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(Box<MigrateArguments>),
+    /// Distribute the tables over the nodes of a Citus cluster, even while servers run
+    #[command(after_help = DISTRIBUTE_EXAMPLES)]
+    Distribute(Box<DistributeArguments>),
     /// Copy a SQLite database to a new file, even while a server runs
     #[command(after_help = BACKUP_EXAMPLES)]
     Backup(Box<BackupArguments>),
@@ -124,6 +131,9 @@ const EXAMPLES: &str = "Examples:
 Every command has its own --help.";
 const MIGRATE_EXAMPLES: &str = "Example:
   rowhouse migrate --database-url postgres://owner@localhost/rowhouse";
+const DISTRIBUTE_EXAMPLES: &str = "Examples:
+  rowhouse distribute --dry-run --database-url postgres://rowhouse@worker1/rowhouse --migrate-url postgres://owner@coordinator/rowhouse
+  rowhouse distribute --concurrently --shards 64 --database-url postgres://rowhouse@coordinator/rowhouse";
 const BACKUP_EXAMPLES: &str = "Examples:
   rowhouse backup copy.db
   rowhouse backup --json --database-url sqlite:///var/lib/rowhouse/tables.db /backups/monday.db";
@@ -192,6 +202,7 @@ pub fn run() -> ExitCode {
         Some(Command::Serve(settings)) => serve::run(settings).map_err(Problem::from),
         Some(Command::Account(command)) => account::run(command),
         Some(Command::Migrate(arguments)) => migrate::run(arguments),
+        Some(Command::Distribute(arguments)) => distribute::run(arguments),
         Some(Command::Backup(arguments)) => backup::run(arguments),
         Some(Command::Check(arguments)) => check::run(arguments),
         Some(Command::Index(command)) => index::run(command),

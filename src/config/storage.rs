@@ -15,7 +15,7 @@ const DEFAULT_URL: &str = "sqlite://rowhouse.db";
 /// The database, and how to reach it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StorageSettings {
-    /// sqlite://FILE, sqlite::memory: or postgres://… [default: sqlite://rowhouse.db]
+    /// sqlite://FILE, sqlite::memory: or postgres://…, several of Citus separated by ',' [default: sqlite://rowhouse.db]
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
 
@@ -126,8 +126,8 @@ impl StorageSettings {
             return alone.ok_or(ConfigError::SecondaryUrl);
         }
         if is_postgres(url) {
-            check_parameters("--database-url", Some(url))?;
             let mut options = PgOptions::new(url);
+            options.urls().iter().try_for_each(|url| check_parameters("--database-url", Some(url)))?;
             options.migrate_url = migrate_url;
             options.spread = self.table_spread;
             options.max_connections = self.max_connections;
@@ -170,7 +170,9 @@ impl Database {
                 Location::Memory => "sqlite::memory:".into(),
                 Location::File(path) => format!("sqlite://{}", path.display()),
             },
-            Database::Postgres { options, .. } => without_password(&options.url),
+            Database::Postgres { options, .. } => {
+                options.urls().into_iter().map(without_password).collect::<Vec<_>>().join(",")
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod cells;
 pub(crate) mod database_time;
+pub(crate) mod nodes;
 pub(crate) mod operation;
 pub(crate) mod process;
 pub(crate) mod requests;

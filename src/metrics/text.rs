@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::cells::HistogramCounts;
+use super::nodes::{self, NodeMetrics};
 use super::operation::{OperationLabel, Scheme};
 use super::requests::Requests;
 use super::scans::{FilterMetrics, FilteredRows};
@@ -27,6 +28,7 @@ pub(crate) fn print() -> String {
     page.counter("rowhouse_requests_throttled", about, METRICS.throttled.get());
     database_metrics(&mut page, &METRICS);
     pool_metrics(&mut page, &METRICS);
+    node_metrics(&mut page);
     edge_metrics(&mut page, &METRICS);
     page.0.push_str("# EOF\n");
     page.0
@@ -189,6 +191,37 @@ fn pool_metrics(page: &mut MetricsText, metrics: &Metrics) {
         page.family(name, "counter", about);
         for (pool_name, pool) in pools {
             page.sample(&format!("{name}_total"), &[("pool", pool_name)], count(pool) as f64);
+        }
+    }
+}
+
+fn node_metrics(page: &mut MetricsText) {
+    let nodes = nodes::all();
+    page.family("rowhouse_postgres_node_connections", "gauge", "Connections to a server.");
+    for (name, node) in &nodes {
+        let count = node.connections.get() as f64;
+        page.sample("rowhouse_postgres_node_connections", &[("node", name)], count);
+    }
+    type Count = fn(&NodeMetrics) -> u64;
+    let counters: [(&str, &str, Count); 5] = [
+        ("rowhouse_postgres_node_connections_opened", "Connections opened.", |node| node.opened.get()),
+        ("rowhouse_postgres_node_connection_failures", "Attempts to connect that failed.", |node| {
+            node.failures.get()
+        }),
+        ("rowhouse_postgres_node_connection_waits", "Waits for a connection.", |node| node.waits.get()),
+        ("rowhouse_postgres_node_connections_lost", "Connections that broke under a statement.", |node| {
+            node.lost.get()
+        }),
+        (
+            "rowhouse_postgres_node_unreachable",
+            "Statements for which a server did not reach another.",
+            |node| node.unreachable.get(),
+        ),
+    ];
+    for (family, about, count) in counters {
+        page.family(family, "counter", about);
+        for (name, node) in &nodes {
+            page.sample(&format!("{family}_total"), &[("node", name)], count(node) as f64);
         }
     }
 }

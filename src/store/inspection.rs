@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 
 use super::StoredAccount;
+use super::cluster::Cluster;
 
 /// The state of a database, for its operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) struct Inspection {
     pub migration_obstacle: Option<String>,
     /// How far the clock of the database is ahead of ours, if it has its own.
     pub skew: Option<TimeDelta>,
+    /// The Citus cluster that the database is in, if it is in one.
+    pub cluster: Option<Cluster>,
     /// The stored accounts, if they can be read.
     pub accounts: Vec<StoredAccount>,
 }

@@ -6,7 +6,8 @@
 //! 1. A method returns `Ok` for a write only once the write is durable.
 //! 2. An account is a namespace; its tables are identified by their lower-case names.
 //! 3. A page is one snapshot, in key order, complete between its first row and
-//!    its `next` key.
+//!    its `next` key. Where Citus spreads the table over several servers, each bucket is read
+//!    at its own moment.
 //! 4. A deleted table is inaccessible at once, and its name reusable at once; its
 //!    rows are purged later by [`Backend::purge`].
 //! 5. Failures of the database are [`Fault`]s; their causes are logged here and
@@ -24,6 +25,7 @@ use crate::plan::{EntityPage, PageEnd, Scan, TableEntry, TablePage, TableScan, W
 pub(crate) mod accounts;
 mod any;
 pub(crate) mod bucket;
+pub(crate) mod cluster;
 pub mod expiry;
 pub(crate) mod indexes;
 mod inspection;

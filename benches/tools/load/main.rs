@@ -74,7 +74,7 @@ async fn run(options: Options) -> Result<bool, Failure> {
     })
     .await?;
 
-    let watch = Watch::start(run.options.server_pid, run.options.postgres_pid);
+    let watch = Watch::start(run.options.server_pid, run.options.postgres_pid.clone());
     run.clock_starts();
     let meters = each(workers, |worker| async move { Ok(worker.work().await) }).await?;
     let seconds = run.elapsed().as_secs_f64();

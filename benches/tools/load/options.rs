@@ -70,9 +70,9 @@ pub struct Options {
     #[arg(long)]
     pub server_pid: Option<u32>,
 
-    /// PostgreSQL's first process; its children are counted too
+    /// PostgreSQL's first process; its children are counted too. Once for each node of a cluster
     #[arg(long)]
-    pub postgres_pid: Option<u32>,
+    pub postgres_pid: Vec<u32>,
 }
 
 /// What each request does. Entities are of 1 KiB.

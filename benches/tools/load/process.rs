@@ -8,7 +8,7 @@ const TICK: f64 = 0.01;
 /// Looks at the processes when measuring starts.
 pub struct Watch {
     server: Option<u32>,
-    postgres: Option<u32>,
+    postgres: Vec<u32>,
     server_seconds: f64,
     postgres_seconds: f64,
 }
@@ -20,19 +20,20 @@ pub struct Used {
 }
 
 impl Watch {
-    pub fn start(server: Option<u32>, postgres: Option<u32>) -> Self {
+    pub fn start(server: Option<u32>, postgres: Vec<u32>) -> Self {
         Self {
             server,
-            postgres,
             server_seconds: server.map_or(0.0, own_seconds),
-            postgres_seconds: postgres.map_or(0.0, family_seconds),
+            postgres_seconds: all_seconds(&postgres),
+            postgres,
         }
     }
 
     pub fn stop(self) -> Used {
         Used {
             server_seconds: self.server.map(|pid| own_seconds(pid) - self.server_seconds),
-            postgres_seconds: self.postgres.map(|pid| family_seconds(pid) - self.postgres_seconds),
+            postgres_seconds: (!self.postgres.is_empty())
+                .then(|| all_seconds(&self.postgres) - self.postgres_seconds),
         }
     }
 }
@@ -51,6 +52,11 @@ fn sum(fields: &[i64], range: std::ops::Range<usize>) -> f64 {
 /// User and system time.
 fn own_seconds(pid: u32) -> f64 {
     stat(pid).map_or(0.0, |fields| sum(&fields, 11..13))
+}
+
+/// Those of several families.
+fn all_seconds(parents: &[u32]) -> f64 {
+    parents.iter().copied().map(family_seconds).sum()
 }
 
 /// Those of a process, of its children, and of the children that have ended.

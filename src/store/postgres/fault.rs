@@ -1,6 +1,7 @@
 //! Maps errors of PostgreSQL and its connections to faults.
 
 use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::error::Code;
 use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
@@ -52,7 +53,7 @@ static AWAY: WarningLimiter = WarningLimiter::new();
 /// Classifies an error, and logs its cause if an operator may have to act on it.
 pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
     let trouble = match error {
-        sqlx::Error::Database(database) => judge_state(&sqlstate(database.as_ref()), effect),
+        sqlx::Error::Database(database) => judge_report(database.as_ref(), effect),
         _ if breaks_connection(error) => lost(effect),
         _ => Fault::Other.into(),
     };
@@ -83,6 +84,45 @@ fn report(fault: Fault, error: &sqlx::Error) {
     }
 }
 
+/// Some of what Citus reports of another server is known to have done nothing.
+fn judge_report(report: &dyn DatabaseError, effect: Effect) -> Trouble {
+    let state = sqlstate(report);
+    let report = report.try_downcast_ref::<PgDatabaseError>();
+    match report {
+        Some(report) if state.starts_with("08") && never_connected(report.message()) => {
+            Fault::Unavailable.into()
+        }
+        Some(report) if state == "57014" && report.r#where().is_some_and(waited_for_lock) => {
+            Fault::Busy.into()
+        }
+        // The shard was replaced by others after the statement was planned.
+        Some(report) if state == "XX000" && report.message().starts_with(LOST_SHARD) => {
+            Fault::Serialization.into()
+        }
+        _ => judge_state(&state, effect),
+    }
+}
+
+/// What Citus says of a statement whose plan names a shard that is no more. It has done nothing.
+const LOST_SHARD: &str = "could not find valid entry for shard";
+
+/// Whether a server got no connection to another one. The first is the prefix that libpq gives to
+/// failures up to the end of the handshake, and to no other.
+fn never_connected(message: &str) -> bool {
+    let refusals = ["Is the server running on that host", "FATAL:  the database system is "];
+    (message.contains("connection to server at ") && message.contains(" failed: "))
+        || (message.starts_with("connection to the remote node ")
+            && refusals.iter().any(|refusal| message.contains(refusal)))
+        || message.starts_with("could not establish any connections to the node")
+}
+
+/// Whether a statement was cancelled while it waited for a row, by what PostgreSQL says that it did.
+fn waited_for_lock(context: &str) -> bool {
+    ["locking", "updating", "deleting", "inserting index"]
+        .iter()
+        .any(|verb| context.contains(&format!("while {verb} tuple (")))
+}
+
 fn judge_state(state: &str, effect: Effect) -> Trouble {
     match state {
         "23505" => Trouble::Duplicate,
@@ -94,6 +134,8 @@ fn judge_state(state: &str, effect: Effect) -> Trouble {
         "40001" | "40P01" => Fault::Serialization.into(),
         // lock_not_available
         "55P03" => Trouble::Held,
+        // io_error: Citus lost another server while it sent rows there
+        "58030" => lost(effect),
         // query_canceled; transaction_resolution_unknown, statement_completion_unknown
         "57014" | "08007" | "40003" => Fault::Timeout.into(),
         _ if ends_session(state) => lost(effect),
@@ -132,12 +174,32 @@ pub(crate) fn breaks_connection(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());
-            ends_session(&state) || state == "25006"
+            (ends_session(&state) && is_fatal(database.as_ref())) || state == "25006"
         }
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::WorkerCrashed | sqlx::Error::PoolClosed => true,
         _ => false,
     }
+}
+
+/// Whether the connection of another server broke, which Citus reports on one that still works.
+pub(crate) fn is_of_worker(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(database) = error else { return false };
+    ends_session(&sqlstate(database.as_ref())) && !is_fatal(database.as_ref())
+}
+
+/// Whether PostgreSQL ends the session after it has reported this.
+fn is_fatal(report: &dyn DatabaseError) -> bool {
+    let severity = report.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+    severity.is_none_or(|severity| matches!(severity, PgSeverity::Fatal | PgSeverity::Panic))
+}
+
+/// Whether no plan could be made: feature_not_supported, indeterminate_datatype,
+/// datatype_mismatch. Citus reports these for statements that were prepared before a table was
+/// distributed.
+pub(crate) fn lacks_plan(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(database) = error else { return false };
+    matches!(sqlstate(database.as_ref()).as_str(), "0A000" | "42P18" | "42804")
 }
 
 /// Whether the database has as many connections as it, or the role, may have.
@@ -167,6 +229,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_server_says_of_another_tells_whether_anything_was_done() {
+        let head = "connection to the remote node u@h:1 failed with the following error: ";
+        for (message, never) in [
+            ("connection to server at \"h\" (::1), port 1 failed: Connection refused", true),
+            (
+                "connection to server at \"h\", port 1 failed: FATAL:  the database system is starting up",
+                true,
+            ),
+            (
+                "Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?",
+                true,
+            ),
+            ("FATAL:  the database system is starting up", true),
+            ("FATAL:  terminating connection due to administrator command", false),
+            ("server closed the connection unexpectedly", false),
+            ("connection not open", false),
+        ] {
+            assert_eq!(never_connected(&format!("{head}{message}")), never, "{message}");
+        }
+        assert!(never_connected("could not establish any connections to the node h:1 after 5000 ms"));
+        assert!(waited_for_lock("while updating tuple (0,1) in relation \"entities_1\""));
+        assert!(!waited_for_lock("SQL statement \"SELECT 1\""));
+    }
+
+    #[test]
     fn states_become_faults() {
         use Fault::*;
         for (state, undone, unknown) in [
@@ -179,6 +266,7 @@ mod tests {
             ("25P03", Unavailable, Timeout),
             ("53300", Unavailable, Unavailable),
             ("25006", Unavailable, Unavailable),
+            ("58030", Unavailable, Timeout),
             ("42P01", Other, Other),
             ("", Other, Other),
         ] {

@@ -17,8 +17,9 @@ use sqlx::postgres::PgConnectOptions;
 
 use catalog::tables::TableCache;
 pub(crate) use connections::ConnectionDemand;
-use connections::connector::Connector;
+pub(crate) use connections::distribution::{DistributionError, DistributionEvent, DistributionStep};
 use connections::lane::Lanes;
+use connections::nodes::Nodes;
 use connections::pool::Pool;
 use connections::schema;
 pub(crate) use connections::unknown_parameter;
@@ -28,9 +29,9 @@ pub use reads::filter::sql_of;
 use reads::shared::Reads;
 use reads::{pages, point};
 use retry::retry;
-pub(crate) use upkeep::inspect;
 use upkeep::purge::PurgeProgress;
 use upkeep::size;
+pub(crate) use upkeep::{DistributionRequest, distribute, inspect};
 use writes::row_queues::RowQueues;
 use writes::shared::Writes;
 use writes::{single, transaction};
@@ -49,7 +50,7 @@ use crate::store::{
 /// A store in PostgreSQL. Statements check everything that it caches, so any number of stores may share
 /// one database.
 pub struct PgStore {
-    pool: Pool,
+    nodes: Arc<Nodes>,
     /// One connection for readiness probes, so that they work however busy the others are.
     probe: Pool,
     /// One connection that keeps the snapshots of test suites, opened for the first one.
@@ -76,25 +77,12 @@ impl PgStore {
     /// [`StartError`], to be shown to the operator who starts the server.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
-        let sharded = schema::migrate(&options).await?;
-        // A sharded database can route only statements for a single bucket.
-        let coalesce = options.coalesce && !sharded;
-        let connector = Connector::new(&options)?;
-        connector.close_unused(options.idle_timeout);
-        Ok(Self {
-            reads: coalesce.then(|| Lanes::new(connector.clone())),
-            writes: coalesce.then(|| Lanes::new(connector.clone())),
-            probe: Pool::new(connector.clone(), 1, &METRICS.probe_pool),
-            snapshots: Pool::new(connector.clone(), 1, &METRICS.shared_pool),
-            pool: Pool::new(connector, options.max_connections as usize, &METRICS.shared_pool),
-            row_queues: RowQueues::new(options.max_connections as usize, options.acquire_timeout),
-            table_cache: TableCache::default(),
-            purge_progress: PurgeProgress::default(),
-            spread: options.spread,
-            operation_timeout: options.operation_timeout,
-            narrowing: NarrowingMemory::default(),
-            definer: PgOptions::connect_options(options.migrate_url.as_ref().unwrap_or(&options.url))?,
-        })
+        schema::prepare(&options).await?;
+        let nodes = Nodes::new(&options, false)?;
+        let lanes =
+            options.coalesce.then(|| (Lanes::new(Arc::clone(&nodes)), Lanes::new(Arc::clone(&nodes))));
+        let (reads, writes) = lanes.unzip();
+        Self::over(nodes, reads, writes, options.spread, &options)
     }
 
     /// Creates the store of a read replica. It is neither migrated nor purged, and its sessions are
@@ -105,21 +93,31 @@ impl PgStore {
     /// [`StartError`] for options that cannot work.
     pub fn replica(&self, options: &PgOptions) -> Result<Self, StartError> {
         options.check()?;
-        let connector = Connector::new(options)?.read_only();
-        connector.close_unused(options.idle_timeout);
+        let nodes = Nodes::new(options, true)?;
+        let reads = self.reads.is_some().then(|| Lanes::new(Arc::clone(&nodes)));
+        Self::over(nodes, reads, None, self.spread, options)
+    }
+
+    fn over(
+        nodes: Arc<Nodes>,
+        reads: Option<Lanes<Reads>>,
+        writes: Option<Lanes<Writes>>,
+        spread: u16,
+        options: &PgOptions,
+    ) -> Result<Self, StartError> {
         Ok(Self {
-            reads: self.reads.is_some().then(|| Lanes::new(connector.clone())),
-            writes: None,
-            probe: Pool::new(connector.clone(), 1, &METRICS.probe_pool),
-            snapshots: Pool::new(connector.clone(), 1, &METRICS.shared_pool),
-            pool: Pool::new(connector, options.max_connections as usize, &METRICS.shared_pool),
+            reads,
+            writes,
+            probe: Pool::new(nodes.first().clone(), 1, &METRICS.probe_pool),
+            snapshots: Pool::new(nodes.first().clone(), 1, &METRICS.shared_pool),
+            nodes,
             row_queues: RowQueues::new(options.max_connections as usize, options.acquire_timeout),
             table_cache: TableCache::default(),
             purge_progress: PurgeProgress::default(),
-            spread: self.spread,
+            spread,
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),
-            definer: PgOptions::connect_options(options.migrate_url.as_ref().unwrap_or(&options.url))?,
+            definer: PgOptions::connect_options(options.migration_url())?,
         })
     }
 }

@@ -101,7 +101,7 @@ where
 pub(crate) trait Attempt: Send {
     type Done;
 
-    /// `None` if the table is gone; nothing was done then.
+    /// `None` if the table is gone, or its bucket lacked its row of `buckets`; nothing was done then.
     fn run(
         &mut self,
         store: &PgStore,

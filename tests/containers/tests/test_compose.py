@@ -176,5 +176,5 @@ def test_every_file_is_a_project_of_its_own():
         done = subprocess.run(command, capture_output=True, text=True, env=project.environment, check=True)
         return json.loads(done.stdout)["name"]
 
-    names = [name(file) for file in ("sqlite.yaml", "postgres.yaml", "replicas.yaml")]
-    assert names == ["rowhouse-sqlite", "rowhouse-postgres", "rowhouse-replicas"]
+    names = [name(file) for file in ("sqlite.yaml", "postgres.yaml", "replicas.yaml", "citus.yaml")]
+    assert names == ["rowhouse-sqlite", "rowhouse-postgres", "rowhouse-replicas", "rowhouse-citus"]

@@ -6,6 +6,7 @@ mod backing_up;
 mod checking;
 mod copying;
 mod cosmos_proxy;
+mod distributing;
 mod document;
 mod expiring;
 mod explaining;

@@ -41,7 +41,7 @@ impl Field<'_> {
 
 /// What one write was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Told {
+pub enum Told {
     Done(String),
     /// A definite no: nothing was done.
     NotDone,
@@ -70,14 +70,15 @@ fn told(fate: Fate, status: u16) -> Told {
     }
 }
 
-/// Inserts entities, each once; returns what was told of each.
-fn insert_on_and_on(field: &Field, writer: usize) -> Vec<Told> {
-    let mut line = Line::new(&field.address);
+/// Inserts entities of a partition of the writer's, each once, until told to stop; returns what was
+/// told of each.
+pub fn insert_on_and_on(address: &Address, table: &Table, over: &AtomicBool, writer: usize) -> Vec<Told> {
+    let mut line = Line::new(address);
     let mut outcomes = Vec::new();
-    while field.goes_on() {
+    while !over.load(Ordering::Relaxed) {
         let row = format!("{:06}", outcomes.len());
         let entity = with_keys(&format!("insert{writer}"), &row, json!({ "N": outcomes.len() }));
-        let request = field.table.inserting(&entity).header("Prefer", "return-no-content");
+        let request = table.inserting(&entity).header("Prefer", "return-no-content");
         outcomes.push(told(line.ask(&request), 204));
     }
     outcomes
@@ -208,8 +209,9 @@ fn storm(name: &str, mut cluster: Option<Cluster>) {
     std::thread::scope(|scope| {
         let field = &field;
         let end = End(&field.over);
-        let inserters: Vec<_> =
-            (0..WRITERS).map(|w| scope.spawn(move || insert_on_and_on(field, w))).collect();
+        let inserters: Vec<_> = (0..WRITERS)
+            .map(|w| scope.spawn(move || insert_on_and_on(&field.address, &field.table, &field.over, w)))
+            .collect();
         let counters: Vec<_> = (0..WRITERS).map(|w| scope.spawn(move || count_on_and_on(field, w))).collect();
         let groups: Vec<_> =
             (0..WRITERS).map(|w| scope.spawn(move || transact_on_and_on(field, w))).collect();
@@ -279,7 +281,8 @@ fn everything(table: &Table, partition: &str) -> BTreeMap<String, (String, serde
     }
 }
 
-fn verify_inserts(table: &Table, writer: usize, outcomes: &[Told]) {
+/// Demands that what was acknowledged is there, and that what was refused is not.
+pub fn verify_inserts(table: &Table, writer: usize, outcomes: &[Told]) {
     let found = everything(table, &format!("insert{writer}"));
     let mut acknowledged = 0;
     for (n, outcome) in outcomes.iter().enumerate() {

@@ -17,5 +17,6 @@ mod outages;
 mod overload;
 mod proxy;
 mod rolling;
+mod sharded;
 mod silence;
 mod site;

@@ -10,7 +10,7 @@ use super::postgres::{partitioned_url, plain_url};
 use crate::support::postgres::{execute, fresh_database, migrate, partition_entities};
 
 /// Prepares a statement with these types and shows its plan for these values.
-async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
+pub async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
     let mut connection = PgConnection::connect(url).await.unwrap();
     let script = format!("{}; PREPARE s ({types}) AS {text}", PgOptions::new(url).session());
     connection.execute(sqlx::raw_sql(AssertSqlSafe(script))).await.unwrap();
@@ -19,12 +19,12 @@ async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
     rows.iter().map(|row| row.get::<String, _>(0) + "\n").collect()
 }
 
-fn on_entities(plan: &str) -> usize {
+pub fn on_entities(plan: &str) -> usize {
     plan.lines().filter(|line| line.contains("Scan") && line.contains("entities")).count()
 }
 
 /// Hot statements: text, types of the parameters, values of bucket 5 of table 0.
-fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)> {
+pub fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)> {
     vec![
         (statements::READ.into(), "bigint, text, text, bigint", "5, 'p', 'r', 0"),
         (statements::LOCK_ONE.into(), "bigint, text, text, bigint", "5, 'p', 'r', 0"),

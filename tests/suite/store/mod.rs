@@ -2,6 +2,7 @@
 
 mod accounts;
 mod beyond;
+mod citus;
 mod coalesce;
 pub mod contract;
 mod explain;
@@ -9,6 +10,7 @@ mod groups;
 mod held;
 mod indexes;
 mod limits;
+mod loads;
 mod merges;
 mod outages;
 mod pages;

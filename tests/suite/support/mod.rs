@@ -3,9 +3,11 @@
 pub mod answer;
 pub mod atom;
 pub mod batch;
+pub mod citus;
 pub mod client;
 pub mod encode;
 pub mod http;
+pub mod nodes;
 pub mod postgres;
 pub mod recording;
 pub mod refusals;

@@ -96,6 +96,16 @@ pub fn text(url: &str, query: &str) -> String {
     })
 }
 
+/// The texts that a query returns.
+pub fn list(url: &str, query: &'static str) -> Vec<String> {
+    let url = url.to_owned();
+    on_a_runtime(async move {
+        let mut connection = PgConnection::connect(&url).await.expect("a connection");
+        let rows = sqlx::query(query).fetch_all(&mut connection).await.expect("rows");
+        rows.iter().map(|row| row.get(0)).collect()
+    })
+}
+
 fn try_execute(url: &str, script: &str) -> Result<(), sqlx::Error> {
     let (url, script) = (url.to_owned(), script.to_owned());
     on_a_runtime(async move {
@@ -111,7 +121,8 @@ fn on_a_runtime<T: Send + 'static>(work: impl Future<Output = T> + Send + 'stati
     std::thread::spawn(run).join().expect("database helper")
 }
 
-fn with_database(url: &str, name: &str) -> String {
+/// The URL of another database of the same server.
+pub fn with_database(url: &str, name: &str) -> String {
     let (head, query) = url.split_once('?').map_or((url, ""), |(head, query)| (head, query));
     let authority = head.find("://").map_or(0, |at| at + 3);
     let end = head[authority..].find('/').map_or(head.len(), |at| authority + at);

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::client::{Account, Client};
+use super::nodes::distributed;
 use super::postgres::{fresh_database, partition_entities};
 
 /// Accounts that a server knows: more than there are cases, so that each case
@@ -26,8 +27,8 @@ const START: Duration = Duration::from_secs(60);
 pub enum Backend {
     Sqlite,
     Postgres,
-    /// PostgreSQL with `entities` partitioned by hash and every table spread
-    /// over many buckets, as on a sharded database.
+    /// PostgreSQL that Citus distributes or, where there is no Citus, with `entities` partitioned by
+    /// hash. Tables are spread over as many buckets as `ROWHOUSE_TEST_SPREAD` says, 8 unless told.
     Partitioned,
     /// Another server, named by `ROWHOUSE_TEST_ENDPOINT`.
     #[cfg(feature = "external-tests")]
@@ -48,7 +49,7 @@ impl Backend {
             }
             Backend::Partitioned => {
                 static SERVER: OnceLock<Server> = OnceLock::new();
-                SERVER.get_or_init(|| Server::start(&partitioned_database(), "16")).fresh_client()
+                SERVER.get_or_init(|| Server::start(&partitioned_database(), &spread())).fresh_client()
             }
             #[cfg(feature = "external-tests")]
             Backend::External => external(),
@@ -57,9 +58,17 @@ impl Backend {
 }
 
 fn partitioned_database() -> String {
+    if let Some(nodes) = distributed() {
+        return nodes.coordinator;
+    }
+    println!("there is no Citus here: a database that is partitioned by hash stands in");
     let url = fresh_database();
     partition_entities(&url);
     url
+}
+
+fn spread() -> String {
+    std::env::var("ROWHOUSE_TEST_SPREAD").unwrap_or_else(|_| "8".into())
 }
 
 /// A server of our own with its accounts.

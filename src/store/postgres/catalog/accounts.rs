@@ -12,7 +12,7 @@ use crate::store::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResu
 
 impl PgStore {
     pub(crate) async fn count_account_changes(&self) -> StoreResult<ChangeCounts> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let row = lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await?;
         let row = row.ok_or(Fault::Other)?;
         let count = |name: &str| row.try_get(name).map_err(broken_row);
@@ -24,13 +24,13 @@ impl PgStore {
     }
 
     pub(crate) async fn read_accounts(&self) -> StoreResult<Vec<StoredAccount>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNTS), Effect::Undone).await?;
         rows.iter().map(account).collect()
     }
 
     pub(crate) async fn read_account_options(&self) -> StoreResult<Vec<AccountOptions>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let rows = lease.rows(sqlx::query(statements::LIST_ACCOUNT_OPTIONS), Effect::Undone).await?;
         rows.iter().map(options).collect()
     }
@@ -65,7 +65,7 @@ impl PgStore {
                 sqlx::query(statements::RESEAL_ACCOUNTS).bind(seen).bind(names).bind(key(0)).bind(key(1))
             }
         };
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         Ok(lease.row(query, Effect::Unknown).await?.is_some())
     }
 }

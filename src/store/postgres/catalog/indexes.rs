@@ -16,7 +16,7 @@ use crate::store::{AddedIndex, Fault, IndexState, StoreResult, StoredIndex};
 
 impl PgStore {
     pub(crate) async fn read_indexes(&self) -> StoreResult<Vec<StoredIndex>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let rows = lease.rows(sqlx::query(texts::LIST), Effect::Undone).await?;
         let found: Vec<Option<StoredIndex>> = rows.iter().map(stored).collect::<StoreResult<_>>()?;
         Ok(found.into_iter().flatten().collect())
@@ -30,7 +30,7 @@ impl PgStore {
         kind: IndexKind,
         now: Ticks,
     ) -> StoreResult<AddedIndex> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
         let table = sqlx::query(texts::LOCK_TABLE).bind(account).bind(table.lower());
         let Some(row) = lease.row(table, Effect::Undone).await? else {
@@ -54,7 +54,7 @@ impl PgStore {
     }
 
     pub(crate) async fn mark_dropped(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let drop = sqlx::query(texts::DROP).bind(index_no).bind(now.raw());
         Ok(lease.row(drop, Effect::Unknown).await?.is_some())
     }

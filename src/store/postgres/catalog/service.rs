@@ -17,7 +17,7 @@ impl PgStore {
         account: &str,
         table: &TableName,
     ) -> StoreResult<Option<String>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let query = sqlx::query(statements::READ_POLICIES).bind(account).bind(table.lower());
         let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
         let column: Option<StoredColumn<'_>> = row.try_get("policies").map_err(broken_row)?;
@@ -30,7 +30,7 @@ impl PgStore {
         table: &TableName,
         policies: &str,
     ) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let query = sqlx::query(statements::WRITE_POLICIES)
             .bind(account)
             .bind(table.lower())
@@ -40,7 +40,7 @@ impl PgStore {
     }
 
     pub(crate) async fn read_properties(&self, account: &str) -> StoreResult<Option<String>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let query = sqlx::query(statements::READ_PROPERTIES).bind(account);
         let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
         let StoredColumn(text) = row.try_get("properties").map_err(broken_row)?;
@@ -48,14 +48,14 @@ impl PgStore {
     }
 
     pub(crate) async fn merge_properties(&self, account: &str, members: &str) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let query = sqlx::query(statements::MERGE_PROPERTIES).bind(account).bind(JsonText(members));
         lease.row(query, Effect::Unknown).await?;
         Ok(())
     }
 
     pub(crate) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let row = lease.row(sqlx::query(statements::REPLAYED), Effect::Undone).await?.ok_or(Fault::Other)?;
         if !row.try_get("is_replica").map_err(broken_row)? {
             return Ok(Some(now));

@@ -14,6 +14,8 @@ use crate::plan::span::first_whole_partition;
 use crate::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::placement::Placement;
+use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::{PgStore, statements};
@@ -49,6 +51,14 @@ impl TableId {
         let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
         Ok(TableId { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
     }
+}
+
+/// A table, or one of its buckets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TablePart {
+    pub table_id: TableId,
+    /// `None` for all of them.
+    pub bucket: Option<i64>,
 }
 
 /// Ids of tables by account and name. They may be stale, so statements check them.
@@ -95,11 +105,20 @@ impl PgStore {
     }
 
     async fn look_up(&self, account: &str, table: &TableName, name: String) -> StoreResult<TableId> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let row = resolve(&mut lease, account, table).await?.ok_or(Code::TableNotFound)?;
         let table_id = TableId::read(&row)?;
         self.table_cache.put(name, table_id);
         Ok(table_id)
+    }
+
+    /// As [`add_bucket`], on a connection of its own.
+    pub(crate) async fn add_missing_bucket(&self, table_id: TableId, bucket: i64) -> Result<(), Trouble> {
+        if self.nodes.placement() == Placement::Single {
+            return Ok(());
+        }
+        let mut lease = self.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
+        add_bucket(&mut lease, table_id, bucket).await
     }
 
     /// Removes an id from the cache that a statement found to be stale.
@@ -108,7 +127,7 @@ impl PgStore {
     }
 
     pub(crate) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         for _ in 0..NUMBERS_TRIED {
             let table_id = TableId { table_no: bucket::new_table_no(), spread: self.spread };
             let insert = sqlx::query(statements::CREATE_TABLE)
@@ -132,7 +151,7 @@ impl PgStore {
     }
 
     pub(crate) async fn try_delete(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
         let drop = sqlx::query(statements::DROP_TABLE).bind(account).bind(table.lower());
         let Some(row) = lease.row(drop, Effect::Undone).await? else {
@@ -151,14 +170,14 @@ impl PgStore {
     }
 
     pub(crate) async fn entry(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let row = resolve(&mut lease, account, table).await?;
         Ok(row.as_ref().map(entry).transpose()?)
     }
 
     /// Evaluates the residual filter here, batch by batch: rows of tables are few and small.
     pub(crate) async fn table_page(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let single = scan.residual.is_none() && scan.spans.len() == 1;
         if !single {
             lease.begin_snapshot().await?;
@@ -236,6 +255,21 @@ async fn list(
 async fn resolve(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Result<Option<PgRow>, Trouble> {
     let query = sqlx::query(statements::RESOLVE_TABLE).bind(account).bind(table.lower());
     lease.row(query, Effect::Undone).await
+}
+
+/// Adds the row of `buckets` that a bucket may lack, where entities are distributed. Nothing for a
+/// table that is gone.
+pub(crate) async fn add_bucket(lease: &mut Lease<'_>, table_id: TableId, bucket: i64) -> Result<(), Trouble> {
+    if lease.placement() == Placement::Single || !exists(lease, table_id).await? {
+        return Ok(());
+    }
+    let add = sqlx::query(statements::ADD_BUCKET).bind(bucket);
+    lease.changed(add, Effect::Unknown).await.map(|_| ())
+}
+
+/// Whether a table is there for a write, before a statement that cannot look itself.
+pub(crate) async fn allows_inserts(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, Trouble> {
+    Ok(lease.placement() == Placement::Single || exists(lease, table_id).await?)
 }
 
 /// Whether the table still has this id.

@@ -13,8 +13,10 @@ use sqlx::{Connection, PgConnection};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+use crate::metrics::nodes::{CountedConnection, NodeMetrics, of_node};
 use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
+use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
 
 /// How much longer than the statement timeout of the server we wait for a statement.
@@ -30,6 +32,9 @@ const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(20);
 /// Number of different lifetimes of sessions.
 const LIFETIMES: u32 = 16;
 
+/// Citus sends a statement to one server only if it knows the bucket when it makes the plan.
+const PLANS_OF_VALUES: &str = "SET plan_cache_mode = auto";
+
 static SILENT: WarningLimiter = WarningLimiter::new();
 
 /// Opens connections, with the timeouts that apply to them.
@@ -42,6 +47,7 @@ pub(crate) struct Connector {
     /// Timeout of waiting for a turn, and of opening a connection.
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
+    node: Arc<NodeMetrics>,
     /// Shared by all pools of a database, because it stops answering all of them at once.
     state: Arc<DatabaseState>,
 }
@@ -56,6 +62,15 @@ struct DatabaseState {
     losses: AtomicU64,
     opened: AtomicU32,
     sessions: Sessions,
+    placement: KnownPlacement,
+}
+
+/// A server as metrics name it.
+fn name_of(connect: &PgConnectOptions) -> String {
+    match connect.get_socket() {
+        Some(folder) => folder.display().to_string(),
+        None => format!("{}:{}", connect.get_host(), connect.get_port()),
+    }
 }
 
 /// Why a wait for a statement ended early.
@@ -71,9 +86,11 @@ pub(crate) enum Ended {
 
 impl Connector {
     /// Reads the settings.
-    pub(crate) fn new(options: &PgOptions) -> Result<Self, StartError> {
+    pub(crate) fn new(options: &PgOptions, url: &str) -> Result<Self, StartError> {
+        let connect = PgOptions::connect_options(url)?;
         Ok(Self {
-            connect: PgOptions::connect_options(&options.url)?,
+            node: of_node(&name_of(&connect)),
+            connect,
             session: options.session(),
             lock_timeout: options.lock_timeout(),
             max_lifetime: options.max_lifetime,
@@ -104,18 +121,31 @@ impl Connector {
             // Some systems that PostgreSQL runs on do not support this.
             let check = format!("SET client_connection_check_interval = {}", CHECKED.as_millis());
             match sqlx::raw_sql(sqlx::AssertSqlSafe(check)).execute(&mut connection).await {
-                Ok(_) | Err(sqlx::Error::Database(_)) => Ok(connection),
-                Err(error) => Err(error),
+                Ok(_) | Err(sqlx::Error::Database(_)) => {}
+                Err(error) => return Err(error),
             }
+            let placement = self.state.placement.look(&mut connection).await?;
+            if placement == Placement::Distributed {
+                sqlx::raw_sql(PLANS_OF_VALUES).execute(&mut connection).await?;
+            }
+            Ok((connection, placement))
         });
         let opened = opened.await.ok();
         if opened.is_none() {
             self.fell_silent();
         }
-        opened.map(|opened| opened.map(|connection| self.session(connection, owner, lock_wait)))
+        opened.map(|opened| {
+            opened.map(|(connection, placement)| self.session(connection, placement, owner, lock_wait))
+        })
     }
 
-    fn session(&self, connection: PgConnection, owner: Owner, lock_wait: LockWait) -> Session {
+    fn session(
+        &self,
+        connection: PgConnection,
+        placement: Placement,
+        owner: Owner,
+        lock_wait: LockWait,
+    ) -> Session {
         // Connections that were opened together must not expire together.
         let number = self.state.opened.fetch_add(1, Ordering::Relaxed) % LIFETIMES;
         let lifetime = self.max_lifetime + self.max_lifetime * number / (4 * LIFETIMES);
@@ -125,12 +155,19 @@ impl Connector {
             connection,
             home,
             lock_wait,
+            placement,
             expires,
             losses: self.losses(),
             idle_since: now,
             owner,
             _alive,
+            _open: CountedConnection::new(&self.node),
         }
+    }
+
+    /// What is counted of the server.
+    pub(crate) fn node(&self) -> &NodeMetrics {
+        &self.node
     }
 
     /// Returns the sessions that all pools of the database share.
@@ -217,6 +254,11 @@ impl Connector {
     pub(crate) fn is_silent(&self) -> bool {
         let silent = *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner);
         silent.is_some_and(|when| when.elapsed() < PAUSE)
+    }
+
+    /// Where the entities are, as far as is known.
+    pub(crate) fn placement(&self) -> &KnownPlacement {
+        &self.state.placement
     }
 
     /// Counts a lost connection.

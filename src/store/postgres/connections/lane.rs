@@ -2,10 +2,10 @@
 //!
 //! A lane is one connection with a queue. When the connection becomes free, all waiting requests share
 //! one statement; a request that finds it free runs alone at once. Each thread that uses the store has
-//! its own lane, so that no request pays for waking another thread.
+//! its own lanes, so that no request pays for waking another thread.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use thread_local::ThreadLocal;
 use tokio::sync::mpsc::error::TrySendError;
@@ -13,8 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::metrics;
 use crate::store::Fault;
-use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::nodes::{LaneKey, Nodes};
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
@@ -42,9 +43,12 @@ pub(crate) trait Shared: Send + Sync + 'static {
     /// The metrics of its connections and rounds.
     fn metrics() -> (&'static metrics::PoolMetrics, &'static metrics::Rounds);
 
+    /// The bucket of a request.
+    fn bucket(request: &Self::Request) -> i64;
+
     /// Takes the requests for one statement from the front of the queue: at least one if the queue is not
     /// empty.
-    fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>>;
+    fn round(waiting: &mut LaneQueue<Self>, placement: Placement) -> Vec<Job<Self>>;
 
     /// Runs a round. Every job must get an answer.
     fn run(lease: Lease<'_>, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
@@ -73,16 +77,17 @@ impl<S: Shared + ?Sized> Job<S> {
 
 type Queue<S> = mpsc::Sender<Job<S>>;
 
-/// One lane for each thread, created when the thread first needs it.
+/// The lanes of each thread, created when the thread first needs them: one or, where Citus spreads
+/// the entities, some for each server that has buckets.
 pub(crate) struct Lanes<S: Shared> {
-    queues: ThreadLocal<Mutex<Option<Queue<S>>>>,
-    connector: Connector,
+    queues: ThreadLocal<Mutex<HashMap<LaneKey, Queue<S>>>>,
+    nodes: Arc<Nodes>,
 }
 
 impl<S: Shared> Lanes<S> {
-    /// Creates no lanes yet; `connector` opens the connection of each.
-    pub(crate) fn new(connector: Connector) -> Self {
-        Self { queues: ThreadLocal::new(), connector }
+    /// Creates no lanes yet; `nodes` opens the connection of each.
+    pub(crate) fn new(nodes: Arc<Nodes>) -> Self {
+        Self { queues: ThreadLocal::new(), nodes }
     }
 
     /// Hands a request to this thread's lane and waits for its answer.
@@ -101,8 +106,9 @@ impl<S: Shared> Lanes<S> {
     }
 
     fn enqueue(&self, job: Job<S>) -> Result<(), Trouble> {
-        let mut queue = self.queues.get_or_default().lock().unwrap_or_else(PoisonError::into_inner);
-        let job = match queue.as_ref().map(|open| open.try_reserve()) {
+        let key = self.nodes.lane_of(S::bucket(&job.request));
+        let mut queues = self.queues.get_or_default().lock().unwrap_or_else(PoisonError::into_inner);
+        let job = match queues.get(&key).map(|open| open.try_reserve()) {
             Some(Ok(place)) => {
                 place.send(job);
                 return Ok(());
@@ -113,8 +119,8 @@ impl<S: Shared> Lanes<S> {
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
         sender.try_send(job).map_err(|_| Fault::Busy)?;
-        tokio::spawn(serve(Pool::new(self.connector.clone(), 1, S::metrics().0), receiver));
-        *queue = Some(sender);
+        tokio::spawn(serve(Pool::new(self.nodes.connector_of(key), 1, S::metrics().0), receiver));
+        queues.insert(key, sender);
         Ok(())
     }
 }
@@ -146,12 +152,16 @@ async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
             waiting.retain(|job| !job.reply.is_closed());
             match lease {
                 Ok(lease) if !waiting.is_empty() => {
-                    let round = S::round(&mut waiting);
+                    let round = S::round(&mut waiting, lease.placement());
                     S::metrics().1.add(round.len() as u64);
                     S::run(lease, round).await;
                 }
                 Ok(_) => {}
-                Err(trouble) => waiting.drain(..).for_each(|job| job.answer(Err(trouble))),
+                Err(trouble) => {
+                    waiting.drain(..).for_each(|job| job.answer(Err(trouble)));
+                    // The next lane may be one to another server.
+                    queue.close();
+                }
             }
         }
     }

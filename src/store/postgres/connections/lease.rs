@@ -20,8 +20,11 @@ use crate::metrics;
 use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
-use crate::store::postgres::fault::{Effect, Trouble, breaks_connection, is_about_definition, judge, silent};
+use crate::store::postgres::fault::{
+    Effect, Trouble, breaks_connection, is_about_definition, is_of_worker, judge, lacks_plan, silent,
+};
 use crate::store::postgres::rows::weight;
 
 /// A statement with its values.
@@ -62,6 +65,8 @@ pub(crate) struct Lease<'p> {
     /// Whether a statement is running; stays set if its future is dropped.
     running: bool,
     in_transaction: bool,
+    /// Held by statements that another server passes on.
+    passage: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Lease<'_> {
@@ -80,11 +85,48 @@ impl Drop for Lease<'_> {
 impl<'p> Lease<'p> {
     /// Creates a lease without a session, which [`Pool`](super::pool::Pool) adds.
     pub(super) const fn new(connector: &'p Connector, owner: Owner, slot: SessionPermit) -> Self {
-        Self { connector, owner, slot: Some(slot), session: None, running: false, in_transaction: false }
+        Self {
+            connector,
+            owner,
+            slot: Some(slot),
+            session: None,
+            running: false,
+            in_transaction: false,
+            passage: None,
+        }
     }
 }
 
 impl Lease<'_> {
+    /// Keeps a permit as long as the connection is on loan.
+    pub(super) fn passes(&mut self, passage: OwnedSemaphorePermit) {
+        self.passage = Some(passage);
+    }
+
+    /// Looks where the entities are now.
+    pub(super) async fn look_at_placement(&mut self) -> Result<Placement, Trouble> {
+        let connector = self.connector;
+        let connection = self.start()?;
+        let looked = connector.watch(connector.placement().look(connection)).await;
+        let placement = self.settle(looked, Effect::Undone)?;
+        if let Some(session) = &self.session
+            && session.placement != placement
+        {
+            self.session = None;
+        }
+        Ok(placement)
+    }
+
+    /// Whether there is a session still.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Where the entities are, as the session found when it was opened.
+    pub(crate) fn placement(&self) -> Placement {
+        self.session.as_ref().map_or(Placement::Single, |session| session.placement)
+    }
+
     /// Runs a statement and returns its rows once the server has completed it: a write is then committed,
     /// unless a transaction is open.
     pub(crate) async fn rows(
@@ -289,8 +331,16 @@ impl Lease<'_> {
         match result {
             Ok(value) => Ok(value),
             Err(Ended::Failed(error)) => {
+                if self.has_outdated_placement(&error) {
+                    // No plan was made, so nothing was done.
+                    self.session = None;
+                    return Err(Fault::Serialization.into());
+                }
                 if breaks_connection(&error) {
                     self.discard_all();
+                } else if is_of_worker(&error) {
+                    self.connector.node().unreachable.one();
+                    self.doubt();
                 }
                 Err(judge(&error, effect))
             }
@@ -308,10 +358,24 @@ impl Lease<'_> {
         }
     }
 
+    /// Whether the statement failed because the entities were distributed meanwhile.
+    fn has_outdated_placement(&self, error: &sqlx::Error) -> bool {
+        let Some(session) = &self.session else { return false };
+        lacks_plan(error) && self.connector.placement().is_outdated(session.placement)
+    }
+
+    /// Has the connection checked before it is used again.
+    fn doubt(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.losses = self.connector.losses().wrapping_sub(1);
+        }
+    }
+
     /// Closes this connection and the idle ones of the pool, which most likely failed for the same reason.
     /// Those of other pools are checked before use.
     fn discard_all(&mut self) {
         self.session = None;
+        self.connector.node().lost.one();
         self.connector.lost_one();
         self.connector.sessions().clear(self.owner.id);
     }

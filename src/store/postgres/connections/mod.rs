@@ -2,13 +2,17 @@
 
 mod capacity;
 pub(crate) mod connector;
+pub(crate) mod distribution;
 pub(crate) mod lane;
 pub(crate) mod lease;
+pub(crate) mod nodes;
 mod options;
 mod parameters;
+pub(crate) mod placement;
 pub(crate) mod pool;
 pub(crate) mod schema;
 pub(crate) mod sessions;
+mod shards;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;

@@ -18,7 +18,8 @@ const MAX_PREPARED: usize = 64;
 /// Settings of a [`crate::store::postgres::PgStore`].
 #[derive(Debug, Clone)]
 pub struct PgOptions {
-    /// `postgres://…`. For a Unix socket, its folder is the percent-encoded host, or `?host=`.
+    /// `postgres://…`. For a Unix socket, its folder is the percent-encoded host, or `?host=`. Several,
+    /// separated by commas, for the servers of Citus.
     pub url: String,
     /// The URL for migrations, if it differs: the coordinator of a sharded database, or the database behind
     /// a connection pooler.
@@ -36,7 +37,7 @@ pub struct PgOptions {
     /// Connections are closed when they are this old, or up to a quarter older.
     pub max_lifetime: Duration,
     /// Whether concurrent requests share statements. Each worker thread then has two more connections, one
-    /// for point reads and one for single writes. Ignored on a database that Citus distributes over
+    /// for point reads and one for single writes; up to eight of each where Citus spreads the entities over
     /// several servers.
     pub coalesce: bool,
 }
@@ -55,6 +56,21 @@ impl PgOptions {
             max_lifetime: Duration::from_secs(1800),
             coalesce: true,
         }
+    }
+
+    /// The URLs of the listed servers. A comma that no URL follows belongs to the one before.
+    pub(crate) fn urls(&self) -> Vec<&str> {
+        listed(&self.url)
+    }
+
+    /// Where migrations run: the first listed server, unless another is given.
+    pub(crate) fn migration_url(&self) -> &str {
+        self.migrate_url.as_deref().unwrap_or_else(|| self.first_url())
+    }
+
+    /// The first listed server.
+    pub(crate) fn first_url(&self) -> &str {
+        self.urls().first().copied().unwrap_or_default()
     }
 
     pub(crate) fn check(&self) -> Result<(), StartError> {
@@ -101,6 +117,22 @@ impl PgOptions {
     }
 }
 
+/// The URLs of a list.
+fn listed(list: &str) -> Vec<&str> {
+    let is_start = |at: &usize| {
+        let rest = &list[at + 1..];
+        rest.starts_with("postgres://") || rest.starts_with("postgresql://")
+    };
+    let mut urls = Vec::new();
+    let mut start = 0;
+    for end in list.match_indices(',').map(|(at, _)| at).filter(is_start) {
+        urls.push(&list[start..end]);
+        start = end + 1;
+    }
+    urls.push(&list[start..]);
+    urls
+}
+
 /// Why a store could not be opened, for the operator who starts the server.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -114,10 +146,38 @@ pub enum StartError {
     ConnectTimeout(Duration),
     #[error("cannot migrate the database: {}", told_of_migration(.0))]
     Migrate(#[source] MigrateError),
+    #[error(
+        "the database is a worker of a Citus cluster, and its schema is not this program's; migrations run through \
+         the coordinator: give its URL as --migrate-url"
+    )]
+    Worker,
+    #[error("cannot distribute tables that were added: {0}")]
+    Distribute(String),
+}
+
+/// How TLS reports a certificate of X.509 version 1, whether or not certificates are verified.
+const OLD_CERTIFICATE: &str = "UnsupportedCertVersion";
+
+impl StartError {
+    /// What to do, where that is known of this error.
+    pub(crate) fn advice(&self) -> Option<&'static str> {
+        let StartError::Connect(error) = self else { return None };
+        has_old_certificate(error).then_some(
+            "give every node a certificate of version 3 (ssl_cert_file, ssl_key_file), or add ?sslmode=disable to \
+             the URL if the network is trusted",
+        )
+    }
+}
+
+fn has_old_certificate(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_)) && error.to_string().contains(OLD_CERTIFICATE)
 }
 
 /// Returns the message of PostgreSQL, without the line of its source that sqlx adds.
-fn told(error: &sqlx::Error) -> String {
+pub(crate) fn told(error: &sqlx::Error) -> String {
+    if has_old_certificate(error) {
+        return "the database's certificate is of X.509 version 1, which TLS refuses; Citus makes such by itself".into();
+    }
     error.as_database_error().map_or_else(|| error.to_string(), |told| told.message().to_owned())
 }
 
@@ -145,6 +205,23 @@ fn hint(code: Option<&str>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_certificate_of_the_first_version_is_named() {
+        let told = |text: &str| StartError::Connect(sqlx::Error::Io(std::io::Error::other(text.to_owned())));
+        let old = told("invalid peer certificate: Other(OtherError(UnsupportedCertVersion))");
+        assert!(old.to_string().contains("X.509 version 1"), "{old}");
+        assert!(old.advice().is_some_and(|advice| advice.contains("sslmode=disable")));
+        assert_eq!(told("connection refused").advice(), None);
+        assert_eq!(StartError::Worker.advice(), None);
+    }
+
+    #[test]
+    fn a_list_is_split_where_a_url_begins() {
+        assert_eq!(listed("postgres://u:a,b@h/d"), ["postgres://u:a,b@h/d"]);
+        assert_eq!(listed("postgres://h/a,postgresql://i/b"), ["postgres://h/a", "postgresql://i/b"]);
+        assert_eq!(listed("postgres://h,x,postgres://i"), ["postgres://h,x", "postgres://i"]);
+    }
 
     #[test]
     fn a_pooler_that_shares_sessions_is_named_where_statements_go_astray() {

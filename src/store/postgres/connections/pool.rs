@@ -71,6 +71,9 @@ impl Pool {
         let mut lease = Lease::new(&self.connector, self.owner, slot);
         loop {
             let session = self.session(wait, until).await.inspect_err(|trouble| self.count(*trouble))?;
+            if session.placement != self.connector.placement().get() {
+                continue;
+            }
             let is_sure = session.idle_since.elapsed() < RESTED && session.losses == self.connector.losses();
             lease.session = Some(session);
             if (is_sure || lease.answers().await) && lease.waits_for_locks(wait).await {
@@ -89,6 +92,7 @@ impl Pool {
             return Ok(permit);
         }
         self.owner.metrics.waits.one();
+        self.connector.node().waits.one();
         let slot = timeout(self.connector.acquire_timeout, Arc::clone(&self.slots).acquire_owned()).await;
         let slot = slot.inspect_err(|_| self.owner.metrics.timeouts.one()).map_err(|_| Fault::Busy)?;
         slot.map_err(|_| Fault::Unavailable.into())
@@ -155,10 +159,12 @@ impl Pool {
             Some(Ok(session)) => {
                 self.connector.sessions().opened();
                 self.owner.metrics.opened.one();
+                self.connector.node().opened.one();
                 Ok(session)
             }
             failed => {
                 self.owner.metrics.failures.one();
+                self.connector.node().failures.one();
                 let not_opened = self.not_opened(failed.and_then(Result::err));
                 self.connector.sessions().refused(!not_opened.may_wait);
                 Err(not_opened)

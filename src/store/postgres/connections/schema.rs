@@ -1,13 +1,13 @@
 //! The schema and its migrations, which are compiled into the program.
 
 use sqlx::migrate::Migrator;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, Row};
 
+use crate::store::postgres::connections::distribution::{add_tables, is_worker};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::statements;
 
-/// The extension that distributes tables over several servers.
-const SHARDING: &str = "citus";
+const MIGRATIONS: &str = "_sqlx_migrations";
 
 fn migrator() -> Migrator {
     let mut migrator = sqlx::migrate!("./migrations/postgres");
@@ -20,21 +20,113 @@ pub(crate) fn known() -> i64 {
     migrator().iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// Migrates the schema, one process at a time. A schema that is newer than this program is left as
-/// it is: migrations only ever add, so that replicas of two versions can run side by side. Returns
-/// whether an extension may have distributed the tables over several servers.
-pub(crate) async fn migrate(options: &PgOptions) -> Result<bool, StartError> {
-    let url = options.migrate_url.as_ref().unwrap_or(&options.url);
+/// The version of the schema; `None` before the first migration.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
+    let found = sqlx::query(statements::HAS_RELATION).bind(MIGRATIONS).fetch_one(&mut *db).await?;
+    match found.try_get("found")? {
+        true => sqlx::query(statements::SCHEMA_VERSION).fetch_one(db).await?.try_get("version"),
+        false => Ok(None),
+    }
+}
+
+/// Brings the schema up to date. Where the migrations cannot run because their server is away, as
+/// the coordinator of Citus may be, any server of the list that has the current schema will do.
+///
+/// # Errors
+/// Why the migrations did not run.
+pub(crate) async fn prepare(options: &PgOptions) -> Result<(), StartError> {
+    let error = match migrate(options).await {
+        Err(error @ (StartError::Connect(_) | StartError::ConnectTimeout(_))) => error,
+        done => return done,
+    };
+    for url in options.urls() {
+        if is_current(options, url).await.unwrap_or(false) {
+            tracing::warn!(%error, "migrations cannot run, but the schema is current");
+            return Ok(());
+        }
+    }
+    Err(error)
+}
+
+/// Whether the database has at least the schema that this program knows.
+async fn is_current(options: &PgOptions, url: &str) -> Result<bool, StartError> {
+    let mut connection = connect_to(options, url).await?;
+    let version = version(&mut connection).await.map_err(StartError::Connect)?;
+    connection.close().await.map_err(StartError::Connect)?;
+    Ok(version >= Some(known()))
+}
+
+/// Connects to where migrations run.
+///
+/// # Errors
+/// [`StartError`].
+pub(crate) async fn connect(options: &PgOptions) -> Result<PgConnection, StartError> {
+    connect_to(options, options.migration_url()).await
+}
+
+async fn connect_to(options: &PgOptions, url: &str) -> Result<PgConnection, StartError> {
     let connect = PgOptions::connect_options(url)?;
     let connected = tokio::time::timeout(options.acquire_timeout, PgConnection::connect_with(&connect)).await;
-    let mut connection = connected
-        .map_err(|_| StartError::ConnectTimeout(options.acquire_timeout))?
-        .map_err(StartError::Connect)?;
+    connected.map_err(|_| StartError::ConnectTimeout(options.acquire_timeout))?.map_err(StartError::Connect)
+}
+
+/// Migrates the schema, one process at a time. A schema that is newer than this program is left as
+/// it is: migrations only ever add, so that replicas of two versions can run side by side. Where
+/// Citus distributes entities, tables that were added are distributed as well.
+pub(crate) async fn migrate(options: &PgOptions) -> Result<(), StartError> {
+    let mut connection = connect(options).await?;
+    let db = &mut connection;
+    if is_worker(db).await.map_err(StartError::Connect)? {
+        let version = version(db).await.map_err(StartError::Connect)?;
+        return if version >= Some(known()) { Ok(()) } else { Err(StartError::Worker) };
+    }
     let migrator = migrator();
     // `run` cannot be used because its future is not `Send`.
-    migrator.run_direct(None, &mut connection, false).await.map_err(StartError::Migrate)?;
-    let sharded = sqlx::query(statements::HAS_EXTENSION).bind(SHARDING).fetch_optional(&mut connection);
-    let sharded = sharded.await.map_err(StartError::Connect)?.is_some();
-    connection.close().await.map_err(StartError::Connect)?;
-    Ok(sharded)
+    migrator.run_direct(None, db, false).await.map_err(StartError::Migrate)?;
+    add_tables(db).await.map_err(|error| StartError::Distribute(error.to_string()))?;
+    connection.close().await.map_err(StartError::Connect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Statements of a migration, without comments.
+    fn statements_of(text: &str) -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let code = lines.collect::<Vec<_>>().join(" ");
+        code.split(';').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+    }
+
+    /// Tables that statements create.
+    fn created(statements: &[String]) -> Vec<&str> {
+        let names = statements.iter().filter_map(|text| text.strip_prefix("CREATE TABLE "));
+        names.filter_map(|rest| rest.split_whitespace().next()).collect()
+    }
+
+    /// Whether a statement is about a table that the migration itself creates, which is not
+    /// distributed then.
+    fn is_about(statement: &str, created: &[&str]) -> bool {
+        created.iter().any(|name| {
+            statement.starts_with(&format!("CREATE TABLE {name} "))
+                || statement.starts_with("CREATE INDEX ") && statement.contains(&format!(" ON {name} "))
+        })
+    }
+
+    /// A migration is sent as one message. Citus refuses some statements on distributed tables if
+    /// others are in the same message.
+    #[test]
+    fn a_migration_of_tables_that_are_there_is_a_single_statement() {
+        for migration in migrator().iter() {
+            let statements = statements_of(migration.sql.as_str());
+            let created = created(&statements);
+            let is_new = statements.iter().all(|statement| is_about(statement, &created));
+            assert!(statements.len() == 1 || is_new, "{} {}", migration.version, migration.description);
+        }
+        let both = statements_of("-- a; b\nCREATE TABLE t (a int);\nALTER TABLE entities ADD b int;");
+        assert!(both.len() == 2 && !is_about(&both[1], &created(&both)));
+    }
 }

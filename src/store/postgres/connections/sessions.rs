@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::metrics;
+use crate::metrics::nodes::CountedConnection;
+use crate::store::postgres::connections::placement::Placement;
 
 /// The first pause after a refused connection. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -40,6 +42,8 @@ pub(crate) struct Session {
     /// The runtime in which the connection was opened.
     pub home: runtime::Id,
     pub lock_wait: LockWait,
+    /// What it found when it was opened.
+    pub placement: Placement,
     /// When it must be closed, even if it is in constant use.
     pub expires: Instant,
     /// How many connections had been lost before its last statement.
@@ -49,6 +53,7 @@ pub(crate) struct Session {
     pub owner: Owner,
     /// Its reference count is the number of sessions.
     pub _alive: Arc<()>,
+    pub _open: CountedConnection,
 }
 
 /// The pool of a session.

@@ -1,8 +1,10 @@
-//! One page of a query: one snapshot, bounded in rows, bytes and time.
+//! One page of a query: one snapshot, except where Citus distributes entities, and bounded in rows,
+//! bytes and time.
 //!
 //! A range without a residual filter is one statement. With one, the range is read in windows of rows,
 //! so that a scan with few matches still returns in time, with the key that it reached: see [`walk`].
 
+mod merge;
 mod walk;
 
 use std::ops::ControlFlow;
@@ -18,8 +20,9 @@ use crate::plan::span::points_within;
 use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
 use crate::store::indexes::filter_number;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::catalog::tables::{TableId, TablePart, exists};
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::narrow::look_up;
@@ -33,7 +36,6 @@ use walk::{Windows, first_window};
 /// The read of one page.
 pub(crate) struct Query<'a> {
     scan: &'a Scan,
-    residual: Residual<'a>,
     into: &'a mut dyn Collect,
 }
 
@@ -48,12 +50,7 @@ enum Residual<'a> {
 impl<'a> Query<'a> {
     /// The read of the page that `scan` describes; its entities are passed to `into`.
     pub(crate) fn new(scan: &'a Scan, into: &'a mut dyn Collect) -> Self {
-        let residual = match &scan.residual {
-            None => Residual::None,
-            Some(predicate) if filter::is_pushable(predicate) => Residual::Pushed(predicate),
-            Some(predicate) => Residual::Local(predicate),
-        };
-        Self { scan, residual, into }
+        Self { scan, into }
     }
 }
 
@@ -62,17 +59,52 @@ impl Attempt for Query<'_> {
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<PageEnd>> {
         self.into.restart();
-        let reading = Reading { scan: self.scan, residual: self.residual };
-        match reading.run(store, table_id, StreamedPage::new(self.scan, self.into), None).await {
+        let page = StreamedPage::new(self.scan, self.into);
+        match read(self.scan, store, table_id, page, None).await {
             // The whole table is locked, and this session may not wait for locks.
             Err(Trouble::Held) => {
                 self.into.restart();
                 let page = StreamedPage::new(self.scan, self.into);
-                Ok(reading.run(store, table_id, page, Some(LockWait::Long)).await?)
+                Ok(read(self.scan, store, table_id, page, Some(LockWait::Long)).await?)
             }
             read => Ok(read?),
         }
     }
+}
+
+/// Reads a page: all buckets in one snapshot or, where they are distributed, each by itself;
+/// `None` if the table is gone.
+async fn read(
+    scan: &Scan,
+    store: &PgStore,
+    table_id: TableId,
+    mut page: StreamedPage<'_>,
+    lock_wait: Option<LockWait>,
+) -> Result<Option<PageEnd>, Trouble> {
+    if store.nodes.placement() == Placement::Distributed {
+        let spans = Reading::of(scan).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
+        let narrowed = spans.map(|spans| Scan { spans, ..scan.clone() });
+        let scan = narrowed.as_ref().unwrap_or(scan);
+        return Box::pin(merge::read(scan, store, table_id, page, lock_wait)).await;
+    }
+    let part = TablePart { table_id, bucket: None };
+    let read = Reading::of(scan).of_part(store, part, page, lock_wait).await?;
+    if_there(store, table_id, read).await
+}
+
+/// A page, unless it has no rows because the table is gone: a row proves that it was there.
+async fn if_there(store: &PgStore, table_id: TableId, read: PartPage) -> Result<Option<PageEnd>, Trouble> {
+    if read.has_seen_rows {
+        return Ok(Some(read.end));
+    }
+    let mut lease = store.nodes.acquire().await?;
+    Ok(exists(&mut lease, table_id).await?.then_some(read.end))
+}
+
+/// What was read of a table, or of one bucket.
+struct PartPage {
+    end: PageEnd,
+    has_seen_rows: bool,
 }
 
 /// What a page reads, and how.
@@ -82,19 +114,35 @@ struct Reading<'a> {
     residual: Residual<'a>,
 }
 
-impl Reading<'_> {
-    /// `None` if the table is gone.
-    async fn run(
+impl<'a> Reading<'a> {
+    fn of(scan: &'a Scan) -> Self {
+        let residual = match &scan.residual {
+            None => Residual::None,
+            Some(predicate) if filter::is_pushable(predicate) => Residual::Pushed(predicate),
+            Some(predicate) => Residual::Local(predicate),
+        };
+        Self { scan, residual }
+    }
+
+    /// Reads a page of a part of the table.
+    async fn of_part(
         self,
         store: &PgStore,
-        table_id: TableId,
+        part: TablePart,
         mut page: StreamedPage<'_>,
         lock_wait: Option<LockWait>,
-    ) -> Result<Option<PageEnd>, Trouble> {
-        let mut lease = store.pool.acquire_for(lock_wait).await?;
+    ) -> Result<PartPage, Trouble> {
+        let mut lease = match part.bucket {
+            Some(bucket) => store.nodes.acquire_at(bucket, lock_wait).await?,
+            None => store.nodes.acquire_for(lock_wait).await?,
+        };
         let limit = self.time_limit(store.operation_timeout);
-        let mut walk = Windows::new(table_id, self.residual, self.scan.projection, limit);
-        let points = self.narrowed(store, table_id, &walk, &mut lease, &mut page.end).await?;
+        let mut walk = Windows::new(part, self.residual, self.scan.projection, limit);
+        // The keys of a page that is merged from buckets are looked up before it.
+        let points = match part.bucket {
+            None => self.narrowed(store, part.table_id, &walk, &mut lease, &mut page.end).await?,
+            Some(_) => None,
+        };
         let steps = sources::steps(points.as_deref().unwrap_or(&self.scan.spans));
         if !lease.is_in_transaction() && !self.is_one_statement(&steps) {
             walk.begin(&mut lease).await?;
@@ -107,16 +155,32 @@ impl Reading<'_> {
                 break;
             }
             match self.residual {
-                Residual::None => self.all(&mut lease, table_id, step, &mut page).await?,
+                Residual::None => self.all(&mut lease, part, step, &mut page).await?,
                 Residual::Pushed(_) | Residual::Local(_) => walk.step(&mut lease, step, &mut page).await?,
             }
         }
         lease.end_snapshot().await?;
-        // A row proves that the table existed.
-        if !page.has_seen_rows && !exists(&mut lease, table_id).await? {
+        Ok(PartPage { end: page.end, has_seen_rows: page.has_seen_rows })
+    }
+
+    /// As [`Reading::narrowed`], for a page that is merged from buckets and has no snapshot.
+    async fn narrowed_before(
+        self,
+        store: &PgStore,
+        table_id: TableId,
+        lock_wait: Option<LockWait>,
+        end: &mut PageEnd,
+    ) -> Result<Option<Vec<Span>>, Trouble> {
+        if self.scan.indexed.is_empty() {
             return Ok(None);
         }
-        Ok(Some(page.end))
+        let mut lease = store.nodes.acquire_for(lock_wait).await?;
+        let limit = self.time_limit(store.operation_timeout);
+        let whole = TablePart { table_id, bucket: None };
+        let walk = Windows::new(whole, self.residual, self.scan.projection, limit);
+        let spans = self.narrowed(store, table_id, &walk, &mut lease, end).await?;
+        lease.end_snapshot().await?;
+        Ok(spans)
     }
 
     /// Looks the keys of matches up in indexes, in the snapshot that the page is then read in. `None` if no
@@ -173,14 +237,14 @@ impl Reading<'_> {
     async fn all(
         self,
         lease: &mut Lease<'_>,
-        table_id: TableId,
+        part: TablePart,
         step: &Step<'_>,
         page: &mut StreamedPage<'_>,
     ) -> Result<(), Trouble> {
         let (limit, projection) = (page.missing(), self.scan.projection);
         let source = match step {
-            Step::Range(span) => sources::range(table_id, span, &span.lower, limit, projection)?,
-            Step::Points(spans) => sources::points(table_id, spans, limit, projection)?,
+            Step::Range(span) => sources::range(part, span, &span.lower, limit, projection)?,
+            Step::Points(spans) => sources::points(part, spans, limit, projection)?,
         };
         stream(lease, source, &mut |row| page.offer_row(row)).await
     }

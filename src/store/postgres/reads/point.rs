@@ -30,7 +30,7 @@ impl PgStore {
         key: &Key,
     ) -> Result<Option<Option<Stored>>, Trouble> {
         let found = match &self.reads {
-            Some(reads) if self.pool.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
+            Some(reads) if self.nodes.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
             _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
         };
         match found {
@@ -46,7 +46,7 @@ impl PgStore {
         key: &Key,
         lock_wait: Option<LockWait>,
     ) -> Result<Option<Option<Stored>>, Trouble> {
-        let mut lease = self.pool.acquire_for(lock_wait).await?;
+        let mut lease = self.nodes.acquire_at(table_id.bucket(&key.partition), lock_wait).await?;
         read(&mut lease, table_id, key).await
     }
 }

@@ -8,7 +8,8 @@ use crate::metrics::{self, METRICS};
 use crate::model::{Key, Stored};
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
-use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::lease::{Lease, Statement};
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::found;
@@ -21,6 +22,12 @@ const MAX_ROUND: usize = 128;
 pub(crate) struct Lookup {
     pub table_id: TableId,
     pub key: Key,
+}
+
+impl Lookup {
+    fn table_and_bucket(&self) -> (i64, i64) {
+        (self.table_id.table_no, self.table_id.bucket(&self.key.partition))
+    }
 }
 
 /// The lane of point reads. Its reply is the entity; the outer `None` if the table is gone.
@@ -37,8 +44,28 @@ impl Shared for Reads {
         (&METRICS.read_lanes, &METRICS.read_rounds)
     }
 
-    fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>> {
-        waiting.drain(..waiting.len().min(MAX_ROUND)).collect()
+    fn bucket(request: &Lookup) -> i64 {
+        request.table_and_bucket().1
+    }
+
+    fn round(waiting: &mut LaneQueue<Self>, placement: Placement) -> Vec<Job<Self>> {
+        let Some(first) = waiting.front().map(|job| job.request.table_and_bucket()) else {
+            return Vec::new();
+        };
+        if placement == Placement::Single {
+            return waiting.drain(..waiting.len().min(MAX_ROUND)).collect();
+        }
+        let mut round = Vec::new();
+        let mut later = LaneQueue::new();
+        for job in waiting.drain(..) {
+            if round.len() < MAX_ROUND && job.request.table_and_bucket() == first {
+                round.push(job);
+            } else {
+                later.push_back(job);
+            }
+        }
+        *waiting = later;
+        round
     }
 
     async fn run(mut lease: Lease<'_>, mut round: Vec<Job<Self>>) {
@@ -71,14 +98,26 @@ pub(crate) async fn read(
     Ok(Some(found(&row, key.clone())?))
 }
 
-/// Answers each read when its row arrives, and those without a row at the end.
-async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
-    let buckets: Vec<i64> =
-        round.iter().map(|j| j.request.table_id.bucket(&j.request.key.partition)).collect();
+/// The statement of a round: of any buckets, or of the first one's.
+fn statement(round: &[Job<Reads>], placement: Placement) -> Statement<'static> {
     let pks: Vec<&str> = round.iter().map(|j| j.request.key.partition.as_str()).collect();
     let rks: Vec<&str> = round.iter().map(|j| j.request.key.row.as_str()).collect();
-    let tables: Vec<i64> = round.iter().map(|j| j.request.table_id.table_no).collect();
-    let query = sqlx::query(statements::READ_EACH).bind(buckets).bind(pks).bind(rks).bind(tables);
+    let ids = round.iter().map(|j| j.request.table_and_bucket());
+    match (placement, round.first()) {
+        (Placement::Distributed, Some(first)) => {
+            let (table_no, bucket) = first.request.table_and_bucket();
+            sqlx::query(statements::READ_IN_BUCKET).bind(bucket).bind(pks).bind(rks).bind(table_no)
+        }
+        _ => {
+            let (tables, buckets): (Vec<i64>, Vec<i64>) = ids.unzip();
+            sqlx::query(statements::READ_EACH).bind(buckets).bind(pks).bind(rks).bind(tables)
+        }
+    }
+}
+
+/// Answers each read as its row comes in, those without a row at the end.
+async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
+    let query = statement(&round, lease.placement());
     let mut open: Vec<Option<Job<Reads>>> = round.into_iter().map(Some).collect();
     let outcome = lease
         .stream(query, &mut |row| {

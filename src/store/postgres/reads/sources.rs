@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::Key;
 use crate::plan::{Predicate, Projection, Span};
-use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::catalog::tables::TablePart;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::binds::Binds;
 use crate::store::postgres::reads::filter;
@@ -67,27 +67,27 @@ impl Source {
 
 /// Reads at most `limit` rows from `lower` on, inside `span`.
 pub(crate) fn range(
-    table_id: TableId,
+    part: TablePart,
     span: &Span,
     lower: &Key,
     limit: usize,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let (binds, buckets) = range_binds(table_id, span, lower, limit)?;
+    let (binds, buckets) = range_binds(part, span, lower, limit)?;
     Ok(Source::fixed(statements::range(projection, span.upper.is_some(), buckets), binds))
 }
 
 /// Reads `rows` rows from `lower` on, inside `span`. Returns those that match, at most `limit`, and
 /// the key of the row after them.
 pub(crate) fn window(
-    table_id: TableId,
+    part: TablePart,
     span: &Span,
     lower: &Key,
     (rows, limit): (usize, usize),
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let (mut binds, buckets) = range_binds(table_id, span, lower, rows)?;
+    let (mut binds, buckets) = range_binds(part, span, lower, rows)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
     let condition = filter::fragment(predicate, &mut binds)?;
     let bounded = span.upper.is_some();
@@ -98,60 +98,65 @@ pub(crate) fn window(
 /// Reads rows from `lower` on, inside `span`. Returns those that match and a sample of the others,
 /// at most `limit` of both together.
 pub(crate) fn walk(
-    table_id: TableId,
+    part: TablePart,
     span: &Span,
     lower: &Key,
     limit: usize,
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let (mut binds, buckets) = range_binds(table_id, span, lower, limit)?;
+    let (mut binds, buckets) = range_binds(part, span, lower, limit)?;
     let condition = filter::fragment(predicate, &mut binds)?;
     Ok(Source::composed(statements::walk(projection, span.upper.is_some(), buckets, &condition), binds))
 }
 
 /// Returns the common parameters of statements about a range, and the number of its buckets.
-fn range_binds(table_id: TableId, span: &Span, lower: &Key, limit: usize) -> Result<(Binds, usize), Trouble> {
+fn range_binds(part: TablePart, span: &Span, lower: &Key, limit: usize) -> Result<(Binds, usize), Trouble> {
     let mut binds = Binds::default();
-    binds.add(table_id.table_no)?;
+    binds.add(part.table_id.table_no)?;
     binds.add(limit as i64)?;
     for key in std::iter::once(lower).chain(&span.upper) {
         binds.add(key.partition.as_str())?;
         binds.add(key.row.as_str())?;
     }
-    let buckets = buckets(table_id, span);
+    let buckets = buckets(part, span);
     for bucket in &buckets {
         binds.add(*bucket)?;
     }
     Ok((binds, buckets.len()))
 }
 
-fn buckets(table_id: TableId, span: &Span) -> Vec<i64> {
-    match span.partition() {
-        Some(partition) => vec![table_id.bucket(partition)],
-        None => table_id.buckets().collect(),
+fn buckets(part: TablePart, span: &Span) -> Vec<i64> {
+    match (part.bucket, span.partition()) {
+        (Some(bucket), _) => vec![bucket],
+        (None, Some(partition)) => vec![part.table_id.bucket(partition)],
+        (None, None) => part.table_id.buckets().collect(),
     }
 }
 
 /// Reads at most `limit` of the rows with these keys.
 pub(crate) fn points(
-    table_id: TableId,
+    part: TablePart,
     spans: &[Span],
     limit: usize,
     projection: Projection,
 ) -> Result<Source, Trouble> {
     let mut binds = Binds::default();
-    binds.add(table_id.table_no)?;
+    binds.add(part.table_id.table_no)?;
     binds.add(limit as i64)?;
     let pks: Vec<&str> = spans.iter().map(|span| span.lower.partition.as_str()).collect();
     let rks: Vec<&str> = spans.iter().map(|span| span.lower.row.as_str()).collect();
     let one = pks.first().filter(|first| pks.iter().all(|pk| pk == *first));
     let text = if let Some(partition) = one {
-        binds.add(table_id.bucket(partition))?;
+        binds.add(part.table_id.bucket(partition))?;
         binds.add(*partition)?;
         statements::points_of_partition(projection)
+    } else if let Some(bucket) = part.bucket {
+        binds.add(bucket)?;
+        binds.add(pks)?;
+        statements::points_of_bucket(projection)
     } else {
-        let buckets: Vec<i64> = pks.iter().map(|pk| table_id.bucket(pk)).collect();
+        let buckets: Vec<i64> = pks.iter().map(|pk| part.table_id.bucket(pk)).collect();
         binds.add(buckets)?;
         binds.add(pks)?;
         statements::points(projection)
@@ -162,13 +167,13 @@ pub(crate) fn points(
 
 /// Reads at most `limit` of the rows with these keys that match a predicate.
 pub(crate) fn filtered_points(
-    table_id: TableId,
+    part: TablePart,
     spans: &[Span],
     limit: usize,
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, Trouble> {
-    let Source { text, mut binds, .. } = points(table_id, spans, spans.len(), Projection::Full)?;
+    let Source { text, mut binds, .. } = points(part, spans, spans.len(), Projection::Full)?;
     let condition = filter::fragment(predicate, &mut binds)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
     Ok(Source::composed(statements::filtered(&text, &condition, projection, &empty, &limit), binds))

@@ -5,6 +5,23 @@
 //! order so that two statements cannot deadlock. `many` is for rows of one partition: $1 bucket, $2 pk, $3
 //! rks in order, $4 table number. Writes add $5, the versions, and $6, the properties.
 //!
+//! # Forms for Citus
+//!
+//! Where Citus distributes the entities, a statement must be for one bucket, and show that, to be
+//! sent to one server. So `in_bucket` takes the place of `each`: $1 and $4 are one value, for
+//! requests of one bucket. Whether the table exists is asked in the same statement, as
+//! everywhere, but not in one that stores new rows: an INSERT .. SELECT goes to one server only if
+//! its bucket comes from a row of a table that is distributed in the same way, and if nothing else
+//! is read. So the forms `one_routed`, `many_routed` and `in_bucket` insert what they select from
+//! `buckets`, which has a row for each bucket, and [`CHECK_TABLE`](super::CHECK_TABLE) comes before
+//! them. Nothing is lost between the two: a table that is deleted after the check is deleted while
+//! the write is under way, as if the write had come first, and the purge removes its row.
+//!
+//! A row of `buckets` decides nothing, so it may be missing or left over. If it is missing, as for a
+//! new bucket, nothing is stored, [`ADD_BUCKET`](super::ADD_BUCKET) adds it, and the write is
+//! repeated. If the table is gone, by whatever version of the program, the check says so; its
+//! number is never given out again. The purge removes the rows with the last trace of a table.
+//!
 //! One macro describes all forms of each kind of write. `e` is the alias of `entities` with its dot, or
 //! nothing. All texts are built at compile time.
 
@@ -19,27 +36,41 @@ macro_rules! key_matches {
     (each, $e:literal) => {
         concat!($e, "bucket = u.bucket AND ", $e, "pk = u.pk AND ", $e, "rk = u.rk")
     };
+    (in_bucket, $e:literal) => {
+        concat!($e, "bucket = $1 AND ", $e, "pk = u.pk AND ", $e, "rk = u.rk")
+    };
 }
 
 /// The requests whose table exists, as rows `u`. `types` and `names` are those of the parameters after
 /// the first four.
 macro_rules! requests {
-    ($types:literal, $numbered:literal, $names:literal) => {
+    (each, $types:literal, $numbered:literal, $names:literal) => {
         concat! {
             "unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[]", $types, ")", $numbered,
             " AS u (bucket, pk, rk, table_no", $names, ") JOIN tables AS t ON t.table_no = u.table_no",
+        }
+    };
+    (in_bucket, $types:literal, $numbered:literal, $names:literal) => {
+        concat! {
+            "unnest($2::text[], $3::text[]", $types, ")", $numbered,
+            " AS u (pk, rk", $names, ") JOIN tables AS t ON t.table_no = $4",
         }
     };
 }
 
 /// The same rows, with the index `n` of each request.
 macro_rules! numbered_requests {
-    ($types:literal, $names:literal) => {
-        requests!($types, " WITH ORDINALITY", $names)
+    // A request that stands alone needs no place.
+    (one, $types:literal, $names:literal) => {
+        ""
+    };
+    ($form:ident, $types:literal, $names:literal) => {
+        requests!($form, $types, " WITH ORDINALITY", $names)
     };
 }
 
-/// Inserts rows if their table exists. What happens on conflict is appended.
+/// Inserts rows if their table exists; in the forms for Citus, if their row of `buckets` does. What happens
+/// on conflict is appended.
 macro_rules! insert {
     ($form:ident, $into:literal) => {
         concat!("INSERT INTO ", $into, " (bucket, pk, rk, modified, properties) SELECT ", insert!($form))
@@ -47,16 +78,30 @@ macro_rules! insert {
     (one) => {
         concat!("$1, $2, $3, $5, $6 WHERE ", table_exists!("$4"))
     };
+    (one_routed) => {
+        "b.bucket, $2::text, $3::text, $5::bigint, $6::jsonb FROM buckets AS b WHERE b.bucket = $1"
+    };
     // Arrays in `FROM` would be materialized before the first row is read.
     (many) => {
         concat! {
             "$1, $2, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) WHERE ", table_exists!("$4"),
         }
     };
+    (many_routed) => {
+        "b.bucket, $2::text, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) \
+         FROM buckets AS b WHERE b.bucket = $1"
+    };
     (each) => {
         concat! {
             "u.bucket, u.pk, u.rk, u.modified, u.properties FROM ",
-            requests!(", $5::bigint[], $6::jsonb[]", "", ", modified, properties"),
+            requests!(each, ", $5::bigint[], $6::jsonb[]", "", ", modified, properties"),
+        }
+    };
+    (in_bucket) => {
+        concat! {
+            "b.bucket, u.pk, u.rk, u.modified, u.properties FROM buckets AS b, \
+             unnest($2::text[], $3::text[], $5::bigint[], $6::jsonb[]) AS u (pk, rk, modified, properties) \
+             WHERE b.bucket = $1"
         }
     };
 }
@@ -73,10 +118,19 @@ macro_rules! insert_or {
     (one) => {
         "modified"
     };
+    (one_routed) => {
+        "modified"
+    };
     (many) => {
         "rk, modified"
     };
+    (many_routed) => {
+        "rk, modified"
+    };
     (each) => {
+        "bucket, pk, rk, modified"
+    };
+    (in_bucket) => {
         "bucket, pk, rk, modified"
     };
 }
@@ -89,23 +143,38 @@ macro_rules! upsert {
 }
 
 /// Inserts rows or merges into existing ones. $7: annotations that the stored row must not have, joined
-/// by commas; $8: the maximum number of its members. The forms `one` and `each` skip rows that do not
-/// meet these conditions; `many` fails as a whole.
+/// by commas; $8: the maximum number of its members. Rows that do not meet these conditions are skipped;
+/// the forms of many rows fail as a whole.
 macro_rules! insert_or_merge {
     (one) => {
         insert_or_merge!(one, "$7::text", "$8::int")
     };
+    (one_routed) => {
+        insert_or_merge!(one_routed, "$7::text", "$8::int")
+    };
     // The guard identifies its write by the version, the only part of it in `excluded`. Versions
     // are unique.
     (each) => {
+        insert_or_merge!(numbered each)
+    };
+    (in_bucket) => {
+        insert_or_merge!(numbered in_bucket)
+    };
+    (numbered $form:ident) => {
         insert_or_merge!(
-            each,
+            $form,
             "($7::text[])[array_position($5::bigint[], excluded.modified)]",
             "($8::int[])[array_position($5::bigint[], excluded.modified)]"
         )
     };
     (many) => {
-        insert_or_merge!(many, value_or_failure!(
+        insert_or_merge!(whole many)
+    };
+    (many_routed) => {
+        insert_or_merge!(whole many_routed)
+    };
+    (whole $form:ident) => {
+        insert_or_merge!($form, value_or_failure!(
             merges_for_certain!("$7::text", "$8::int"),
             "greatest(e.modified + 1, excluded.modified)",
             "e.modified"
@@ -122,7 +191,7 @@ macro_rules! insert_or_merge {
 }
 
 /// A change of existing rows with the version `wanted` (null: any) and a further guard. `requests` is
-/// for the form `each`.
+/// for a form with several.
 macro_rules! guarded_change {
     (one, $e:literal, $change:expr, $requests:expr, $wanted:literal, $guard:expr) => {
         concat! {
@@ -130,9 +199,9 @@ macro_rules! guarded_change {
             $e, "modified)", $guard, " AND ", table_exists!("$4"), " RETURNING ", $e, "modified",
         }
     };
-    (each, $e:literal, $change:expr, $requests:expr, $wanted:literal, $guard:expr) => {
+    ($form:ident, $e:literal, $change:expr, $requests:expr, $wanted:literal, $guard:expr) => {
         concat! {
-            $change, $requests, " WHERE ", key_matches!(each, $e), " AND ", $e, "modified = coalesce(u.wanted, ",
+            $change, $requests, " WHERE ", key_matches!($form, $e), " AND ", $e, "modified = coalesce(u.wanted, ",
             $e, "modified)", $guard, " RETURNING u.n, ", $e, "modified",
         }
     };
@@ -144,7 +213,7 @@ macro_rules! set {
     (one, $e:literal, $kept:literal) => {
         concat!(" SET properties = ", $kept, "$6, modified = greatest(", $e, "modified + 1, $5)")
     };
-    (each, $e:literal, $kept:literal) => {
+    ($form:ident, $e:literal, $kept:literal) => {
         concat!(
             " SET properties = ",
             $kept,
@@ -160,7 +229,7 @@ macro_rules! update {
     ($form:ident, $entities:literal, $e:literal) => {
         guarded_change!($form, $e, concat!("UPDATE ", $entities, set!($form, $e, "")), concat! {
             " FROM ",
-            numbered_requests!(", $5::bigint[], $6::jsonb[], $7::bigint[]", ", modified, properties, wanted, n"),
+            numbered_requests!($form, ", $5::bigint[], $6::jsonb[], $7::bigint[]", ", modified, properties, wanted, n"),
         }, "$7", "")
     };
 }
@@ -175,6 +244,7 @@ macro_rules! merge {
             concat! {
                 " FROM ",
                 numbered_requests!(
+                    $form,
                     ", $5::bigint[], $6::jsonb[], $7::text[], $8::int[], $11::bigint[]",
                     ", modified, properties, annotations, room, wanted, n"
                 ),
@@ -193,7 +263,7 @@ macro_rules! delete {
             $e,
             concat!("DELETE FROM ", $entities),
             concat! {
-                " USING ", numbered_requests!(", $5::bigint[]", ", wanted, n"),
+                " USING ", numbered_requests!($form, ", $5::bigint[]", ", wanted, n"),
             },
             "$5",
             ""
@@ -217,12 +287,17 @@ pub const MERGE: &str = merge!(one, "$7::text", "$8::int");
 pub const INSERT_OR_MERGE: &str = insert_or_merge!(one);
 pub const DELETE: &str = delete!(one, "entities", "");
 
+pub const INSERT_ROUTED: &str =
+    concat!(insert!(one_routed, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+pub const UPSERT_ROUTED: &str = upsert!(one_routed);
+pub const INSERT_OR_MERGE_ROUTED: &str = insert_or_merge!(one_routed);
+
 // One row for each of several requests.
 
 /// Returns a row for each request whose table exists, with its index; the entity columns are null if
 /// there is no entity.
 pub const READ_EACH: &str = concat! {
-    "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!("", ", n"),
+    "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(each, "", ", n"),
     " LEFT JOIN entities AS e ON ", key_matches!(each, "e."),
 };
 /// Versions are unique, so they identify the rows.
@@ -233,6 +308,20 @@ pub const UPDATE_EACH: &str = update!(each, "entities AS e", "e.");
 pub const MERGE_EACH: &str = merge!(each, "u.annotations", "u.room");
 pub const INSERT_OR_MERGE_EACH: &str = insert_or_merge!(each);
 pub const DELETE_EACH: &str = delete!(each, "entities AS e", "e.");
+
+// The same for requests of one bucket.
+
+pub const READ_IN_BUCKET: &str = concat! {
+    "SELECT u.n, e.modified, e.properties FROM ", numbered_requests!(in_bucket, "", ", n"),
+    " LEFT JOIN entities AS e ON ", key_matches!(in_bucket, "e."),
+};
+pub const INSERT_IN_BUCKET: &str =
+    concat!(insert!(in_bucket, "entities"), " ON CONFLICT DO NOTHING RETURNING modified");
+pub const UPSERT_IN_BUCKET: &str = upsert!(in_bucket);
+pub const UPDATE_IN_BUCKET: &str = update!(in_bucket, "entities AS e", "e.");
+pub const MERGE_IN_BUCKET: &str = merge!(in_bucket, "u.annotations", "u.room");
+pub const INSERT_OR_MERGE_IN_BUCKET: &str = insert_or_merge!(in_bucket);
+pub const DELETE_IN_BUCKET: &str = delete!(in_bucket, "entities AS e", "e.");
 
 // Rows of one partition. Most of these return only the number of changed rows.
 
@@ -246,6 +335,12 @@ pub const INSERT_MISSING: &str = concat!(insert!(many, "entities"), " ON CONFLIC
 pub const UPSERT_MANY: &str = upsert!(many);
 /// $7 and $8 are the same for all rows.
 pub const INSERT_OR_MERGE_MANY: &str = insert_or_merge!(many);
+
+pub const INSERT_MANY_ROUTED: &str = insert!(many_routed, "entities");
+pub const INSERT_MISSING_ROUTED: &str = concat!(insert!(many_routed, "entities"), " ON CONFLICT DO NOTHING");
+pub const UPSERT_MANY_ROUTED: &str = upsert!(many_routed);
+pub const INSERT_OR_MERGE_MANY_ROUTED: &str = insert_or_merge!(many_routed);
+
 /// The rows are locked, and their versions known. Without `rk = ANY` beside the join, the whole partition
 /// would be read.
 pub const UPDATE_MANY: &str = concat! {
@@ -256,3 +351,43 @@ pub const UPDATE_MANY: &str = concat! {
 /// The rows are locked.
 pub const DELETE_MANY: &str =
     concat!("DELETE FROM entities WHERE ", key_matches!(many, ""), " AND ", table_exists!("$4"));
+
+/// All of the above.
+pub(super) const ALL: [&str; 36] = [
+    READ,
+    LOCK_ONE,
+    INSERT,
+    UPSERT,
+    UPDATE,
+    MERGE,
+    INSERT_OR_MERGE,
+    DELETE,
+    READ_EACH,
+    INSERT_EACH,
+    UPSERT_EACH,
+    UPDATE_EACH,
+    MERGE_EACH,
+    INSERT_OR_MERGE_EACH,
+    DELETE_EACH,
+    INSERT_ROUTED,
+    UPSERT_ROUTED,
+    INSERT_OR_MERGE_ROUTED,
+    INSERT_MANY_ROUTED,
+    INSERT_MISSING_ROUTED,
+    UPSERT_MANY_ROUTED,
+    INSERT_OR_MERGE_MANY_ROUTED,
+    READ_IN_BUCKET,
+    INSERT_IN_BUCKET,
+    UPSERT_IN_BUCKET,
+    UPDATE_IN_BUCKET,
+    MERGE_IN_BUCKET,
+    INSERT_OR_MERGE_IN_BUCKET,
+    DELETE_IN_BUCKET,
+    LOCK_MANY,
+    INSERT_MANY,
+    INSERT_MISSING,
+    UPSERT_MANY,
+    INSERT_OR_MERGE_MANY,
+    UPDATE_MANY,
+    DELETE_MANY,
+];

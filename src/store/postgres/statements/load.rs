@@ -1,26 +1,49 @@
 //! Texts that store the entities of a copy, with its mark.
 //!
-//! $1 buckets, $2 pks, $3 rks, $4 versions and $5 properties, side by side and in the order of keys;
-//! $6 the table's number.
+//! $1 buckets, $2 pks, $3 rks, $4 versions and $5 properties, side by side and in the order of keys; $6
+//! the table's number. The forms `_IN_BUCKET` are for one bucket, $1, of entities that Citus
+//! distributes; they have no $6, see [`entities`](super::entities).
 
 macro_rules! load {
-    ($conflict:literal) => {
-        concat! {
-            "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) \
-SELECT unnest($1::bigint[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), \
-unnest($5::jsonb[]) WHERE ", table_exists!("$6"), " ON CONFLICT ", $conflict,
-        }
+    ($rows:expr, $conflict:expr) => {
+        concat!(
+            "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) SELECT ",
+            $rows,
+            " ON CONFLICT ",
+            $conflict
+        )
+    };
+}
+
+macro_rules! rows {
+    (each) => {
+        concat!(
+            "unnest($1::bigint[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bigint[]), \
+             unnest($5::jsonb[]) WHERE ",
+            table_exists!("$6")
+        )
+    };
+    (in_bucket) => {
+        "b.bucket, u.pk, u.rk, u.modified, u.properties FROM buckets AS b, \
+         unnest($2::text[], $3::text[], $4::bigint[], $5::jsonb[]) AS u (pk, rk, modified, properties) \
+         WHERE b.bucket = $1"
+    };
+}
+
+/// An entity that is equal keeps its version, so that a page may be stored again.
+macro_rules! unless_equal {
+    () => {
+        "(bucket, pk, rk) DO UPDATE SET modified = greatest(e.modified + 1, excluded.modified), \
+         properties = excluded.properties \
+         WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties"
     };
 }
 
 /// Leaves out entities that exist.
-pub const LOAD_NEW: &str = load!("DO NOTHING");
-/// An entity that is equal keeps its version, so that a page may be stored again.
-pub const LOAD: &str = load!(
-    "(bucket, pk, rk) DO UPDATE SET modified = greatest(e.modified + 1, excluded.modified), \
-     properties = excluded.properties \
-     WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties"
-);
+pub const LOAD_NEW: &str = load!(rows!(each), "DO NOTHING");
+pub const LOAD_NEW_IN_BUCKET: &str = load!(rows!(in_bucket), "DO NOTHING");
+pub const LOAD: &str = load!(rows!(each), unless_equal!());
+pub const LOAD_IN_BUCKET: &str = load!(rows!(in_bucket), unless_equal!());
 pub const MARK: &str = "INSERT INTO copy_marks (copy, range_no, pk, rk, written, unchanged, rejected) \
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (copy, range_no) DO UPDATE SET \
      pk = excluded.pk, rk = excluded.rk, written = excluded.written, unchanged = excluded.unchanged, \
@@ -28,3 +51,7 @@ pub const MARK: &str = "INSERT INTO copy_marks (copy, range_no, pk, rk, written,
 pub const MARKS: &str =
     "SELECT range_no, pk, rk, written, unchanged, rejected FROM copy_marks WHERE copy = $1";
 pub const FORGET_MARKS: &str = "DELETE FROM copy_marks WHERE copy = $1";
+
+/// All of the above.
+pub(super) const ALL: [&str; 7] =
+    [LOAD_NEW, LOAD_NEW_IN_BUCKET, LOAD, LOAD_IN_BUCKET, MARK, MARKS, FORGET_MARKS];

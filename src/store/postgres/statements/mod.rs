@@ -74,12 +74,17 @@ mod pages;
 
 pub use beyond::{COUNT_REST, DELETE_EXPIRED};
 pub use entities::{
-    DELETE, DELETE_EACH, DELETE_MANY, INSERT, INSERT_EACH, INSERT_MANY, INSERT_MISSING, INSERT_OR_MERGE,
-    INSERT_OR_MERGE_EACH, INSERT_OR_MERGE_MANY, LOCK_MANY, LOCK_ONE, MERGE, MERGE_EACH, READ, READ_EACH,
-    UPDATE, UPDATE_EACH, UPDATE_MANY, UPSERT, UPSERT_EACH, UPSERT_MANY,
+    DELETE, DELETE_EACH, DELETE_IN_BUCKET, DELETE_MANY, INSERT, INSERT_EACH, INSERT_IN_BUCKET, INSERT_MANY,
+    INSERT_MANY_ROUTED, INSERT_MISSING, INSERT_MISSING_ROUTED, INSERT_OR_MERGE, INSERT_OR_MERGE_EACH,
+    INSERT_OR_MERGE_IN_BUCKET, INSERT_OR_MERGE_MANY, INSERT_OR_MERGE_MANY_ROUTED, INSERT_OR_MERGE_ROUTED,
+    INSERT_ROUTED, LOCK_MANY, LOCK_ONE, MERGE, MERGE_EACH, MERGE_IN_BUCKET, READ, READ_EACH, READ_IN_BUCKET,
+    UPDATE, UPDATE_EACH, UPDATE_IN_BUCKET, UPDATE_MANY, UPSERT, UPSERT_EACH, UPSERT_IN_BUCKET, UPSERT_MANY,
+    UPSERT_MANY_ROUTED, UPSERT_ROUTED,
 };
-pub use load::{FORGET_MARKS, LOAD, LOAD_NEW, MARK, MARKS};
-pub use pages::{WALK_STRIDE, columns, filtered, points, points_of_partition, range, walk, window};
+pub use load::{FORGET_MARKS, LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK, MARKS};
+pub use pages::{
+    WALK_STRIDE, columns, filtered, points, points_of_bucket, points_of_partition, range, walk, window,
+};
 
 /// The connections that the database allows this role: all that are not reserved, up to the limits of
 /// the role and of the database (-1 is none).
@@ -89,7 +94,24 @@ pub(crate) const ALLOWED_CONNECTIONS: &str = "SELECT least(\
      (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user), \
      (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())) AS allowed";
 
-pub(crate) const HAS_EXTENSION: &str = "SELECT 1 FROM pg_extension WHERE extname = $1";
+/// Whether there is a relation of this name.
+pub(crate) const HAS_RELATION: &str = "SELECT to_regclass($1) IS NOT NULL AS found";
+/// One row if Citus plans statements of the table $1: it is distributed, or being copied to the
+/// nodes, which begins with a single shard. For a database that has [`CITUS_TABLES`].
+pub(crate) const IS_DISTRIBUTED: &str =
+    "SELECT 1 FROM pg_dist_partition WHERE logicalrelid = to_regclass($1)";
+/// Which server has the rows of $1 whose hash of the bucket is up to `last`. While a table is copied
+/// to the nodes, its only shard has no limit.
+pub(crate) const SHARDS: &str = "SELECT s.shardmaxvalue AS last, p.groupid AS server FROM pg_dist_shard AS s \
+     JOIN pg_dist_placement AS p ON p.shardid = s.shardid \
+     WHERE s.logicalrelid = to_regclass($1) AND s.shardmaxvalue IS NOT NULL";
+pub(crate) const SERVER_NUMBER: &str = "SELECT groupid AS server FROM pg_dist_local_group";
+/// What PostgreSQL makes of buckets to find their server.
+pub(crate) const HASHES: &str = "SELECT hashint8(u.bucket) AS hash FROM unnest($1::bigint[]) WITH ORDINALITY AS u (bucket, n) ORDER BY u.n";
+/// The version of the schema, of a database that was migrated.
+pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations WHERE success";
+/// The catalogue of tables that Citus distributes.
+pub(crate) const CITUS_TABLES: &str = "pg_dist_partition";
 
 // Tables.
 
@@ -101,7 +123,10 @@ pub(crate) const DOOM_TABLE: &str =
     "INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES ($1, $2, $3, $3)";
 pub(crate) const RESOLVE_TABLE: &str =
     "SELECT table_no, spread, name, created FROM tables WHERE account = $1 AND name_lower = $2";
-pub(crate) const CHECK_TABLE: &str = "SELECT 1 FROM tables WHERE table_no = $1";
+pub const ADD_BUCKET: &str = "INSERT INTO buckets (bucket) VALUES ($1) ON CONFLICT DO NOTHING";
+pub const HAS_BUCKET: &str = "SELECT 1 FROM buckets WHERE bucket = $1";
+pub(crate) const REMOVE_BUCKETS: &str = "DELETE FROM buckets WHERE bucket = ANY($1::bigint[])";
+pub const CHECK_TABLE: &str = "SELECT 1 FROM tables WHERE table_no = $1";
 pub(crate) const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tables \
      WHERE account = $1 AND name_lower >= $2 ORDER BY name_lower LIMIT $3";
 pub(crate) const LIST_TABLES_BELOW: &str = "SELECT name_lower, name, created FROM tables \
@@ -182,76 +207,45 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
+const NODES: [&str; 5] = [HAS_RELATION, IS_DISTRIBUTED, SHARDS, SERVER_NUMBER, HASHES];
+const CATALOGUE: [&str; 25] = [
+    ADD_BUCKET,
+    HAS_BUCKET,
+    REMOVE_BUCKETS,
+    CREATE_TABLE,
+    DROP_TABLE,
+    DOOM_TABLE,
+    RESOLVE_TABLE,
+    CHECK_TABLE,
+    LIST_TABLES,
+    LIST_TABLES_BELOW,
+    READ_POLICIES,
+    WRITE_POLICIES,
+    READ_PROPERTIES,
+    MERGE_PROPERTIES,
+    REPLAYED,
+    ACCOUNT_CHANGES,
+    LIST_ACCOUNTS,
+    LIST_ACCOUNT_OPTIONS,
+    LIMIT_ACCOUNT,
+    ADD_ACCOUNT,
+    ROTATE_KEY1,
+    ROTATE_KEY2,
+    DISABLE_ACCOUNT,
+    REMOVE_ACCOUNT,
+    RESEAL_ACCOUNTS,
+];
+const PURGE: [&str; 9] =
+    [DUE, COUNT_DOOMED, PROBE, SIZE, POSTPONE, FORGET, PURGE_BOUND, PURGE_RANGE, PURGE_REST];
+
 /// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
-    let mut texts: Vec<Cow<'static, str>> = [
-        HAS_EXTENSION,
-        CREATE_TABLE,
-        DROP_TABLE,
-        DOOM_TABLE,
-        RESOLVE_TABLE,
-        CHECK_TABLE,
-        LIST_TABLES,
-        LIST_TABLES_BELOW,
-        READ_POLICIES,
-        WRITE_POLICIES,
-        READ_PROPERTIES,
-        MERGE_PROPERTIES,
-        REPLAYED,
-        ACCOUNT_CHANGES,
-        LIST_ACCOUNTS,
-        LIST_ACCOUNT_OPTIONS,
-        LIMIT_ACCOUNT,
-        ADD_ACCOUNT,
-        ROTATE_KEY1,
-        ROTATE_KEY2,
-        DISABLE_ACCOUNT,
-        REMOVE_ACCOUNT,
-        RESEAL_ACCOUNTS,
-        READ,
-        LOCK_ONE,
-        INSERT,
-        UPSERT,
-        UPDATE,
-        MERGE,
-        INSERT_OR_MERGE,
-        DELETE,
-        READ_EACH,
-        INSERT_EACH,
-        UPSERT_EACH,
-        UPDATE_EACH,
-        MERGE_EACH,
-        INSERT_OR_MERGE_EACH,
-        DELETE_EACH,
-        LOCK_MANY,
-        INSERT_MANY,
-        INSERT_MISSING,
-        UPSERT_MANY,
-        INSERT_OR_MERGE_MANY,
-        UPDATE_MANY,
-        DELETE_MANY,
-        LOAD_NEW,
-        LOAD,
-        MARK,
-        MARKS,
-        FORGET_MARKS,
-        DUE,
-        COUNT_DOOMED,
-        PROBE,
-        SIZE,
-        POSTPONE,
-        FORGET,
-        PURGE_BOUND,
-        PURGE_RANGE,
-        PURGE_REST,
-    ]
-    .map(Cow::Borrowed)
-    .to_vec();
-    texts.extend(indexes::ALL.map(Cow::Borrowed));
-    texts.extend(rewind::ALL.map(Cow::Borrowed));
-    texts.extend(beyond::ALL.map(Cow::Borrowed));
+    let fixed: [&[&'static str]; 8] =
+        [&NODES, &CATALOGUE, &PURGE, &entities::ALL, &load::ALL, &indexes::ALL, &rewind::ALL, &beyond::ALL];
+    let mut texts: Vec<Cow<'static, str>> = fixed.concat().into_iter().map(Cow::Borrowed).collect();
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());
+        texts.push(points_of_bucket(projection).into());
         texts.push(points(projection).into());
         texts.push(filtered(points(Projection::Full), "true", projection, "$6", "$7").into());
         for bounded in [false, true] {

@@ -73,6 +73,27 @@ pub const fn points_of_partition(projection: Projection) -> &'static str {
     }
 }
 
+macro_rules! points_of_bucket {
+    ($columns:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM unnest($4::text[], $5::text[]) AS u (pk, rk) \
+             JOIN entities AS e ON e.bucket = $3 AND e.pk = u.pk AND e.rk = u.rk WHERE ",
+            table_exists!("$1"),
+            " ORDER BY e.pk, e.rk LIMIT $2"
+        )
+    };
+}
+
+/// Rows of several partitions of one bucket. $3 bucket; $4 pks, $5 rks, side by side.
+pub const fn points_of_bucket(projection: Projection) -> &'static str {
+    match projection {
+        Projection::Full => points_of_bucket!("e.pk, e.rk, e.modified, e.properties"),
+        Projection::SystemOnly => points_of_bucket!("e.pk, e.rk, e.modified"),
+    }
+}
+
 /// Rows of several partitions. $3 buckets, $4 pks, $5 rks, as parallel arrays.
 pub const fn points(projection: Projection) -> &'static str {
     match projection {

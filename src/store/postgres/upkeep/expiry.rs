@@ -7,6 +7,7 @@ use crate::error::Code;
 use crate::model::{Key, TableName, Ticks};
 use crate::store::bucket::bucket;
 use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
@@ -22,7 +23,7 @@ impl Expiry for PgStore {
         now: Ticks,
     ) -> StoreResult<()> {
         let set = retry(|| async {
-            let mut lease = self.pool.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire_to_lock().await?;
             let set = sqlx::query(texts::SET_EXPIRY)
                 .bind(account)
                 .bind(table.lower())
@@ -37,7 +38,7 @@ impl Expiry for PgStore {
 
     async fn clear_expiry(&self, account: &str, table: &TableName) -> StoreResult<bool> {
         retry(|| async {
-            let mut lease = self.pool.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire_to_lock().await?;
             let clear = sqlx::query(texts::CLEAR_EXPIRY).bind(account).bind(table.lower());
             Ok(lease.row(clear, Effect::Unknown).await?.is_some())
         })
@@ -46,7 +47,7 @@ impl Expiry for PgStore {
 
     async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>> {
         retry(|| async {
-            let mut lease = self.pool.acquire().await?;
+            let mut lease = self.nodes.acquire().await?;
             let list = sqlx::query(texts::LIST_EXPIRIES).bind(account);
             let rows = lease.rows(list, Effect::Undone).await?;
             Ok(rows.iter().map(expiry).collect::<Result<_, Trouble>>()?)
@@ -55,7 +56,7 @@ impl Expiry for PgStore {
     }
 
     async fn expiry_summary(&self) -> StoreResult<ExpirySummary> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.nodes.acquire().await?;
         let summarize = sqlx::query(texts::SUMMARIZE_EXPIRIES);
         let row = lease.row(summarize, Effect::Undone).await?.ok_or(Fault::Other)?;
         let rules: i64 = row.try_get("rules").map_err(broken_row)?;
@@ -63,7 +64,7 @@ impl Expiry for PgStore {
     }
 
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.nodes.acquire().await?;
         let due = sqlx::query(texts::DUE_EXPIRY).bind(now.raw());
         let row = lease.row(due, Effect::Undone).await?;
         Ok(row.as_ref().map(expiry).transpose()?)
@@ -81,7 +82,7 @@ impl Expiry for PgStore {
             let partitions: Vec<&str> = here().map(|(key, _)| key.partition.as_str()).collect();
             let rows: Vec<&str> = here().map(|(key, _)| key.row.as_str()).collect();
             let versions: Vec<i64> = here().map(|(_, version)| version.raw()).collect();
-            let mut lease = self.pool.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
             let delete = sqlx::query(texts::DELETE_EXPIRED)
                 .bind(bucket)
                 .bind(partitions)
@@ -95,7 +96,7 @@ impl Expiry for PgStore {
     }
 
     async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let record = sqlx::query(texts::RECORD_SWEEP)
             .bind(of.table_no)
             .bind(of.made.raw())
@@ -110,7 +111,7 @@ impl Expiry for PgStore {
     }
 
     async fn forget_deleted(&self) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         for text in texts::FORGET_DELETED {
             lease.row(sqlx::query(text), Effect::Unknown).await?;
         }
@@ -118,7 +119,7 @@ impl Expiry for PgStore {
     }
 
     async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let lead = sqlx::query(texts::LEAD_UPKEEP).bind(holder).bind(now.raw()).bind(until.raw());
         Ok(lease.row(lead, Effect::Unknown).await?.is_some())
     }

@@ -132,7 +132,7 @@ impl PgStore {
     pub(crate) async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
         for part in self.parts(index_no).await? {
             if let Some(pid) = part.pid {
-                let mut lease = self.pool.acquire_to_lock().await?;
+                let mut lease = self.nodes.acquire_to_lock().await?;
                 lease.row(sqlx::query(texts::CANCEL).bind(pid), Effect::Undone).await?;
             }
         }
@@ -141,7 +141,7 @@ impl PgStore {
 
     /// Removes the parts of one index that nothing uses any more.
     pub(crate) async fn try_remove_index(&self, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let removable = sqlx::query(texts::REMOVABLE).bind(removable_until(now));
         let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
         drop(lease);
@@ -171,7 +171,7 @@ impl PgStore {
     }
 
     async fn parts(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let parts = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
         lease.rows(parts, Effect::Undone).await?.iter().map(IndexPart::read).collect()
     }

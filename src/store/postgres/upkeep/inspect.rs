@@ -9,13 +9,15 @@ use sqlx::{Connection, PgConnection, Row};
 
 use crate::store::Inspection;
 use crate::store::postgres::catalog::accounts::account;
+use crate::store::postgres::connections::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements;
 
 /// The tables that a server uses, and the privileges that it needs.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "tables",
     "entities",
+    "buckets",
     "doomed",
     "service_properties",
     "accounts",
@@ -32,8 +34,6 @@ const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \
      (SELECT pg_encoding_to_char(encoding)::text FROM pg_database WHERE datname = current_database()) AS encoding";
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS micros";
-const HAS_TABLE: &str = "SELECT to_regclass($1) IS NOT NULL AS found";
-const SCHEMA: &str = "SELECT max(version) AS version FROM _sqlx_migrations WHERE success";
 const MISSING: &str = "SELECT p.name || ' on ' || t.name AS missing \
      FROM unnest($1::text[]) AS t (name) CROSS JOIN unnest($2::text[]) AS p (name) \
      WHERE NOT has_table_privilege(to_regclass(t.name), p.name) ORDER BY 1";
@@ -52,7 +52,7 @@ pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartErro
 }
 
 async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
-    let mut connection = connect(&options.url, options.acquire_timeout).await?;
+    let mut connection = connect(options.first_url(), options.acquire_timeout).await?;
     let db = &mut connection;
     let mut found = table_id(db).await.map_err(StartError::Connect)?;
     let obstacle = match &options.migrate_url {
@@ -63,6 +63,8 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
         },
     };
     found.migration_obstacle = obstacle;
+    let role = PgOptions::connect_options(options.first_url())?.get_username().to_owned();
+    found.cluster = cluster(&mut connection, &role).await.map_err(StartError::Connect)?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(found)
 }
@@ -79,10 +81,8 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     // Half of the round trip is taken as the time of the answer.
     let middle = asked + (Utc::now() - asked) / 2;
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
-    let schema = match has_table(db, "_sqlx_migrations").await? {
-        true => sqlx::query(SCHEMA).fetch_one(&mut *db).await.and_then(|row| row.try_get("version")),
-        false => Ok(None),
-    };
+    // The role may not be allowed to read it.
+    let schema = schema::version(db).await.unwrap_or(None);
     let missing = sqlx::query(MISSING).bind(&TABLES[..]).bind(&PRIVILEGES[..]).fetch_all(&mut *db).await?;
     let missing: Vec<String> =
         missing.iter().map(|row| row.try_get("missing")).collect::<Result<_, sqlx::Error>>()?;
@@ -96,7 +96,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let version: String = server.try_get("version")?;
     Ok(Inspection {
         product: version.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
-        schema: schema.unwrap_or(None),
+        schema,
         known_schema: schema::known(),
         encoding: Some(server.try_get("encoding")?),
         allowed_connections,
@@ -104,15 +104,22 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         missing,
         migration_obstacle: None,
         skew: theirs.map(|theirs| theirs - middle),
+        cluster: None,
         accounts,
     })
 }
 
 async fn has_table(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {
-    sqlx::query(HAS_TABLE).bind(name).fetch_one(db).await?.try_get("found")
+    sqlx::query(statements::HAS_RELATION).bind(name).fetch_one(db).await?.try_get("found")
 }
 
 async fn obstacle(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    if is_worker(db).await? {
+        let is_current = schema::version(db).await.unwrap_or(None) >= Some(schema::known());
+        return Ok(
+            (!is_current).then(|| "migrations cannot run through a worker of a Citus cluster".to_owned())
+        );
+    }
     let row = sqlx::query(MAY_CREATE).fetch_one(db).await?;
     if row.try_get("may_create")? {
         return Ok(None);

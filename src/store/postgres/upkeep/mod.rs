@@ -1,5 +1,6 @@
 //! Maintenance: work of operators and of the server itself.
 
+mod distribute;
 mod expiry;
 mod indexes;
 mod inspect;
@@ -9,4 +10,5 @@ pub(crate) mod size;
 mod totals;
 mod views;
 
+pub(crate) use distribute::{DistributionRequest, distribute};
 pub(crate) use inspect::inspect;

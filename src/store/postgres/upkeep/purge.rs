@@ -61,7 +61,7 @@ impl PurgeProgress {
 impl PgStore {
     /// Counts the deleted tables whose first pass is not complete.
     pub(crate) async fn count_doomed(&self) -> StoreResult<u64> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let query = sqlx::query(statements::COUNT_DOOMED);
         let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
         let count: i64 = row.try_get("n").map_err(broken_row)?;
@@ -71,7 +71,7 @@ impl PgStore {
     /// Removes one range of the table that has been due for the longest. A table without rows gets a second
     /// pass after its grace period.
     pub(crate) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let query = sqlx::query(statements::DUE).bind(now.raw());
         let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(false) };
         let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
@@ -90,6 +90,9 @@ impl PgStore {
         self.purge_progress.set(None);
         let after_grace = deleted_at.saturating_add(GRACE);
         let settle = if sweep.due >= after_grace {
+            let all: Vec<i64> = buckets(table_no, spread).collect();
+            let remove = sqlx::query(statements::REMOVE_BUCKETS).bind(all);
+            lease.changed(remove, Effect::Unknown).await?;
             sqlx::query(statements::FORGET).bind(table_no)
         } else {
             sqlx::query(statements::POSTPONE).bind(table_no).bind(after_grace)

@@ -29,7 +29,7 @@ impl PgStore {
     }
 
     pub(crate) async fn try_reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
         empty(&mut lease, account, now).await?;
         Ok(lease.commit().await?)

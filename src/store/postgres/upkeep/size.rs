@@ -33,7 +33,7 @@ impl Attempt for Measure {
     type Done = TableSize;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<TableSize>> {
-        let mut lease = store.pool.acquire().await?;
+        let mut lease = store.nodes.acquire().await?;
         let check = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
         if lease.row(check, Effect::Undone).await?.is_none() {
             return Ok(None);

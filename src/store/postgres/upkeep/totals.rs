@@ -30,7 +30,7 @@ impl Totals for PgStore {
 
     async fn stored_total(&self, account: &str, table: &TableName) -> StoreResult<Option<StoredTotal>> {
         retry(|| async {
-            let mut lease = self.pool.acquire().await?;
+            let mut lease = self.nodes.acquire().await?;
             let read = sqlx::query(texts::STORED_TOTAL).bind(account).bind(table.lower());
             let row = lease.row(read, Effect::Undone).await?;
             Ok(row.as_ref().map(stored).transpose()?)
@@ -39,21 +39,21 @@ impl Totals for PgStore {
     }
 
     async fn want_total(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let want = sqlx::query(texts::WANT_TOTAL).bind(account).bind(table.lower()).bind(now.raw()).bind("");
         lease.row(want, Effect::Unknown).await?;
         Ok(())
     }
 
     async fn due_total(&self) -> StoreResult<Option<TotalPass>> {
-        let mut lease = self.pool.acquire().await?;
+        let mut lease = self.nodes.acquire().await?;
         let row = lease.row(sqlx::query(texts::DUE_TOTAL), Effect::Undone).await?;
         Ok(row.as_ref().map(pass).transpose()?)
     }
 
     async fn record_total(&self, pass: &TotalPass, part: &CountedPart, now: Ticks) -> StoreResult<()> {
         let sum = pass.so_far.saturating_add(part.entities).cast_signed();
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         let record = match &part.next {
             Some(CountPosition { share, key }) => sqlx::query(texts::RECORD_PART)
                 .bind(pass.table_no)
@@ -83,7 +83,7 @@ impl Attempt for CountPart<'_> {
     type Done = CountedPart;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<CountedPart>> {
-        let mut lease = store.pool.acquire().await?;
+        let mut lease = store.nodes.acquire().await?;
         if !exists(&mut lease, table_id).await? {
             return Ok(None);
         }
@@ -125,7 +125,7 @@ impl Attempt for Estimate {
     type Done = u64;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<u64>> {
-        let mut lease = store.pool.acquire().await?;
+        let mut lease = store.nodes.acquire().await?;
         if !exists(&mut lease, table_id).await? {
             return Ok(None);
         }

@@ -27,14 +27,14 @@ impl SqlViews for PgStore {
         view: &ViewDefinition,
         now: Ticks,
     ) -> Result<(), ViewFailure> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
         let done = put(&mut lease, account, table, view, now).await;
         end(&mut lease, done).await
     }
 
     async fn drop_view(&self, account: &str, table: &TableName) -> Result<bool, ViewFailure> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
         let done = async {
             let table_id = locked(&mut lease, account, table).await?;
@@ -49,7 +49,7 @@ impl SqlViews for PgStore {
 
     async fn views(&self, account: Option<&str>) -> StoreResult<Vec<SqlView>> {
         retry(|| async {
-            let mut lease = self.pool.acquire().await?;
+            let mut lease = self.nodes.acquire().await?;
             let list = sqlx::query(texts::LIST_VIEWS).bind(account);
             let rows = lease.rows(list, Effect::Undone).await?;
             Ok(rows.iter().map(view).collect::<Result<_, Trouble>>()?)
@@ -60,7 +60,7 @@ impl SqlViews for PgStore {
     async fn drop_orphaned_views(&self) -> Result<u64, ViewFailure> {
         let mut dropped = 0;
         loop {
-            let mut lease = self.pool.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire_to_lock().await?;
             let found = lease.row(sqlx::query(texts::ORPHANED_VIEW), Effect::Undone).await?;
             let Some(row) = found else { return Ok(dropped) };
             let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;

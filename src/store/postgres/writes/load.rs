@@ -3,9 +3,10 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::model::{Key, TableName};
-use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::model::{Key, Stored, TableName};
+use crate::store::postgres::catalog::tables::{TableId, add_bucket, exists};
 use crate::store::postgres::connections::lease::{Lease, Statement};
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, Trouble, not_begun};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{JsonText, broken_row};
@@ -21,7 +22,7 @@ impl Attempt for Loading<'_> {
     type Done = bool;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<bool>> {
-        let mut lease = store.pool.acquire_to_lock().await.map_err(not_begun)?;
+        let mut lease = store.nodes.acquire_to_lock().await.map_err(not_begun)?;
         lease.begin().await?;
         match self.put_all(&mut lease, table_id).await {
             Ok(Some(true)) => {
@@ -42,11 +43,12 @@ impl Loading<'_> {
             return Ok(None);
         }
         let Load { rows, replaces, mark } = self.load;
-        if !rows.is_empty() {
-            let stored = lease.changed(self.put(table_id), Effect::Undone).await?;
-            if !replaces && stored < rows.len() {
-                return Ok(Some(false));
-            }
+        let stored = match lease.placement() {
+            Placement::Single => self.put(lease, table_id).await?,
+            Placement::Distributed => self.put_by_bucket(lease, table_id).await?,
+        };
+        if !replaces && stored < rows.len() {
+            return Ok(Some(false));
         }
         if let Some(mark) = mark {
             lease.changed(put_mark(mark), Effect::Undone).await?;
@@ -54,22 +56,53 @@ impl Loading<'_> {
         Ok(Some(true))
     }
 
-    fn put(&self, table_id: TableId) -> Statement<'_> {
+    /// Stores all entities; how many were new or different.
+    async fn put(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, Trouble> {
         let Load { rows, replaces, .. } = self.load;
+        if rows.is_empty() {
+            return Ok(0);
+        }
         let buckets: Vec<i64> = rows.iter().map(|row| table_id.bucket(&row.key.partition)).collect();
-        let pks: Vec<&str> = rows.iter().map(|row| row.key.partition.as_str()).collect();
-        let rks: Vec<&str> = rows.iter().map(|row| row.key.row.as_str()).collect();
-        let modified: Vec<i64> = rows.iter().map(|row| row.modified.raw()).collect();
-        let properties: Vec<JsonText<'_>> =
-            rows.iter().map(|row| JsonText(row.properties.as_str())).collect();
-        sqlx::query(if *replaces { statements::LOAD } else { statements::LOAD_NEW })
-            .bind(buckets)
-            .bind(pks)
-            .bind(rks)
-            .bind(modified)
-            .bind(properties)
-            .bind(table_id.table_no)
+        let text = if *replaces { statements::LOAD } else { statements::LOAD_NEW };
+        let put = values(sqlx::query(text).bind(buckets), rows.iter()).bind(table_id.table_no);
+        lease.changed(put, Effect::Undone).await
     }
+
+    /// As [`Loading::put`], with a statement for each bucket.
+    async fn put_by_bucket(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, Trouble> {
+        let Load { rows, replaces, .. } = self.load;
+        let text = if *replaces { statements::LOAD_IN_BUCKET } else { statements::LOAD_NEW_IN_BUCKET };
+        let mut stored = 0;
+        for bucket in table_id.buckets() {
+            let here = || rows.iter().filter(|row| table_id.bucket(&row.key.partition) == bucket);
+            let expected = here().count();
+            if expected == 0 {
+                continue;
+            }
+            let put = || values(sqlx::query(text).bind(bucket), here());
+            let mut changed = lease.changed(put(), Effect::Undone).await?;
+            if changed == 0 && !has_bucket(lease, bucket).await? {
+                add_bucket(lease, table_id, bucket).await?;
+                changed = lease.changed(put(), Effect::Undone).await?;
+            }
+            stored += changed;
+        }
+        Ok(stored)
+    }
+}
+
+/// Whether `buckets` has a row for this bucket, without which nothing can be stored in it.
+async fn has_bucket(lease: &mut Lease<'_>, bucket: i64) -> Result<bool, Trouble> {
+    let found = lease.row(sqlx::query(statements::HAS_BUCKET).bind(bucket), Effect::Undone).await?;
+    Ok(found.is_some())
+}
+
+fn values<'q>(query: Statement<'q>, rows: impl Iterator<Item = &'q Stored> + Clone) -> Statement<'q> {
+    let pks: Vec<&str> = rows.clone().map(|row| row.key.partition.as_str()).collect();
+    let rks: Vec<&str> = rows.clone().map(|row| row.key.row.as_str()).collect();
+    let modified: Vec<i64> = rows.clone().map(|row| row.modified.raw()).collect();
+    let properties: Vec<JsonText<'_>> = rows.map(|row| JsonText(row.properties.as_str())).collect();
+    query.bind(pks).bind(rks).bind(modified).bind(properties)
 }
 
 fn put_mark(mark: &LoadMark) -> Statement<'_> {
@@ -91,14 +124,14 @@ impl PgStore {
 
     pub(crate) async fn read_marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
         let rows = retry(|| async {
-            let mut lease = self.pool.acquire_to_lock().await?;
+            let mut lease = self.nodes.acquire_to_lock().await?;
             Ok(lease.rows(sqlx::query(statements::MARKS).bind(copy), Effect::Undone).await?)
         });
         Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, Trouble>>()?)
     }
 
     pub(crate) async fn remove_marks(&self, copy: &str) -> StoreResult<()> {
-        let mut lease = self.pool.acquire_to_lock().await?;
+        let mut lease = self.nodes.acquire_to_lock().await?;
         lease.changed(sqlx::query(statements::FORGET_MARKS).bind(copy), Effect::Unknown).await?;
         Ok(())
     }

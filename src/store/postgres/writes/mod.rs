@@ -4,4 +4,5 @@ pub(crate) mod load;
 pub(crate) mod row_queues;
 pub(crate) mod shared;
 pub(crate) mod single;
+mod texts;
 pub(crate) mod transaction;

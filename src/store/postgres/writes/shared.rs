@@ -15,12 +15,14 @@ use crate::model::entity::StoredProperties;
 use crate::model::{Key, Ticks};
 use crate::plan::merge_limits::MAX_STORED_TEXT;
 use crate::store::Fault;
-use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::catalog::tables::{TableId, allows_inserts};
 use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::rows::{JsonText, broken_row, ticks};
+use crate::store::postgres::writes::texts::RoundTexts;
 use crate::store::postgres::{PgStore, statements};
 
 /// Maximum writes of one statement.
@@ -80,7 +82,7 @@ impl PgStore {
     /// table is gone.
     pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, Trouble> {
         let alone = match &self.writes {
-            Some(writes) if self.pool.may_open() && !self.row_queues.is_taken(write.address()) => {
+            Some(writes) if self.nodes.may_open() && !self.row_queues.is_taken(write.address()) => {
                 match writes.submit(write).await? {
                     GuardedReply::Tried(outcome) => return Ok(outcome),
                     GuardedReply::Alone(write) => write,
@@ -95,20 +97,23 @@ impl PgStore {
     async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
         let _turn = self.row_queues.of_row(alone.address()).await?;
         {
-            let mut lease = self.pool.acquire_for(Some(LockWait::Short)).await?;
+            let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Short)).await?;
             match run_alone(&mut lease, alone).await {
                 Err(Trouble::Held) => {}
                 done => return done,
             }
         }
         let _wait = self.row_queues.to_wait().await?;
-        let mut lease = self.pool.acquire_for(Some(LockWait::Long)).await?;
+        let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Long)).await?;
         run_alone(&mut lease, alone).await
     }
 }
 
 async fn run_alone(lease: &mut Lease<'_>, write: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
-    lease.row(write.statement(), Effect::Unknown).await?.as_ref().map(version).transpose()
+    if write.is_insert() && !allows_inserts(lease, write.table_id).await? {
+        return Ok(None);
+    }
+    lease.row(write.statement(lease.placement()), Effect::Unknown).await?.as_ref().map(version).transpose()
 }
 
 /// The lane of single writes.
@@ -125,7 +130,11 @@ impl Shared for Writes {
         (&METRICS.write_lanes, &METRICS.write_rounds)
     }
 
-    fn round(waiting: &mut LaneQueue<Self>) -> Vec<Job<Self>> {
+    fn bucket(request: &GuardedWrite) -> i64 {
+        request.bucket()
+    }
+
+    fn round(waiting: &mut LaneQueue<Self>, placement: Placement) -> Vec<Job<Self>> {
         let mut round: Vec<Job<Self>> = Vec::with_capacity(waiting.len().min(MAX_ROUND));
         let mut later = LaneQueue::new();
         let (mut bytes, mut keys, mut repeated) = (0, HashSet::new(), LaneQueue::<Self>::new());
@@ -133,9 +142,8 @@ impl Shared for Writes {
             && round.len() < MAX_ROUND
             && let Some(job) = waiting.pop_front()
         {
-            let fits = round.first().is_none_or(|first| {
-                std::mem::discriminant(&first.request.change) == std::mem::discriminant(&job.request.change)
-            });
+            let fits =
+                round.first().is_none_or(|first| first.request.may_share_with(&job.request, placement));
             if !fits {
                 later.push_back(job);
             } else if keys.insert(job.request.fingerprint()) {
@@ -159,8 +167,7 @@ impl Shared for Writes {
         } else {
             round.sort_unstable_by(|a, b| a.request.address().cmp(&b.request.address()));
             tell_apart(&mut round);
-            let rows = lease.rows(statement_for_each(&round), Effect::Unknown).await;
-            rows.map(|rows| versions(&round, &rows))
+            run_together(&mut lease, &round).await
         };
         match outcome {
             Ok(versions) => {
@@ -177,7 +184,38 @@ impl Shared for Writes {
     }
 }
 
+/// The outcome of each write of a round, in its order.
+async fn run_together(
+    lease: &mut Lease<'_>,
+    round: &[Job<Writes>],
+) -> Result<Vec<Result<Option<Ticks>, Trouble>>, Trouble> {
+    if let Some(first) = round.first().map(|job| &job.request)
+        && first.is_insert()
+        && !allows_inserts(lease, first.table_id).await?
+    {
+        return Ok(vec![Ok(None); round.len()]);
+    }
+    let statement = statement_of(round, lease.placement());
+    let rows = lease.rows(statement, Effect::Unknown).await?;
+    Ok(versions(round, &rows))
+}
+
 impl GuardedWrite {
+    /// Whether it may store a new row.
+    const fn is_insert(&self) -> bool {
+        matches!(
+            self.change,
+            GuardedChange::Insert(_) | GuardedChange::Upsert(_) | GuardedChange::InsertOrMerge(_)
+        )
+    }
+
+    /// Whether one statement can do both: writes of one kind and, where entities are
+    /// distributed, of one bucket.
+    fn may_share_with(&self, other: &Self, placement: Placement) -> bool {
+        std::mem::discriminant(&self.change) == std::mem::discriminant(&other.change)
+            && (placement == Placement::Single || self.bucket() == other.bucket())
+    }
+
     fn bucket(&self) -> i64 {
         self.table_id.bucket(&self.key.partition)
     }
@@ -218,8 +256,12 @@ impl GuardedWrite {
     }
 
     /// Returns the statement for this write alone.
-    pub(crate) fn statement(&self) -> Statement<'_> {
+    pub(crate) fn statement(&self, placement: Placement) -> Statement<'_> {
+        let is_routed = placement == Placement::Distributed;
         let text = match &self.change {
+            GuardedChange::Insert(_) if is_routed => statements::INSERT_ROUTED,
+            GuardedChange::Upsert(_) if is_routed => statements::UPSERT_ROUTED,
+            GuardedChange::InsertOrMerge(_) if is_routed => statements::INSERT_OR_MERGE_ROUTED,
             GuardedChange::Insert(_) => statements::INSERT,
             GuardedChange::Upsert(_) => statements::UPSERT,
             GuardedChange::Update(..) => statements::UPDATE,
@@ -280,13 +322,22 @@ fn tell_apart(round: &mut [Job<Writes>]) {
     }
 }
 
-fn statement_for_each(round: &[Job<Writes>]) -> Statement<'_> {
+fn statement_of(round: &[Job<Writes>], placement: Placement) -> Statement<'_> {
     let requests = || round.iter().map(|job| &job.request);
-    let buckets = || requests().map(GuardedWrite::bucket).collect::<Vec<_>>();
     let pks = || requests().map(|r| r.key.partition.as_str()).collect::<Vec<_>>();
     let rks = || requests().map(|r| r.key.row.as_str()).collect::<Vec<_>>();
-    let tables = || requests().map(|r| r.table_id.table_no).collect::<Vec<_>>();
-    let address = |text| sqlx::query(text).bind(buckets()).bind(pks()).bind(rks()).bind(tables());
+    let texts = RoundTexts::of(placement);
+    let only = requests().next().filter(|_| placement == Placement::Distributed);
+    let address = |text| match only {
+        Some(only) => {
+            sqlx::query(text).bind(only.bucket()).bind(pks()).bind(rks()).bind(only.table_id.table_no)
+        }
+        None => {
+            let buckets: Vec<i64> = requests().map(GuardedWrite::bucket).collect();
+            let tables: Vec<i64> = requests().map(|r| r.table_id.table_no).collect();
+            sqlx::query(text).bind(buckets).bind(pks()).bind(rks()).bind(tables)
+        }
+    };
     let versions = || requests().map(|r| r.now.raw()).collect::<Vec<i64>>();
     let properties = || requests().map(|r| JsonText(r.properties())).collect::<Vec<_>>();
     let wanted = || requests().map(GuardedWrite::wanted).collect::<Vec<_>>();
@@ -295,16 +346,16 @@ fn statement_for_each(round: &[Job<Writes>]) -> Statement<'_> {
     let max_members_each = || merging().map(|m| m.max_members).collect::<Vec<_>>();
     let put = |text| address(text).bind(versions()).bind(properties());
     match round.first().map(|job| &job.request.change) {
-        Some(GuardedChange::Upsert(_)) => put(statements::UPSERT_EACH),
-        Some(GuardedChange::Update(..)) => put(statements::UPDATE_EACH).bind(wanted()),
+        Some(GuardedChange::Upsert(_)) => put(texts.upsert),
+        Some(GuardedChange::Update(..)) => put(texts.update).bind(wanted()),
         Some(GuardedChange::Merge(..)) => {
-            bounded(put(statements::MERGE_EACH).bind(annotations()).bind(max_members_each())).bind(wanted())
+            bounded(put(texts.merge).bind(annotations()).bind(max_members_each())).bind(wanted())
         }
         Some(GuardedChange::InsertOrMerge(_)) => {
-            bounded(put(statements::INSERT_OR_MERGE_EACH).bind(annotations()).bind(max_members_each()))
+            bounded(put(texts.insert_or_merge).bind(annotations()).bind(max_members_each()))
         }
-        Some(GuardedChange::Delete(_)) => address(statements::DELETE_EACH).bind(wanted()),
-        Some(GuardedChange::Insert(_)) | None => put(statements::INSERT_EACH),
+        Some(GuardedChange::Delete(_)) => address(texts.delete).bind(wanted()),
+        Some(GuardedChange::Insert(_)) | None => put(texts.insert),
     }
 }
 

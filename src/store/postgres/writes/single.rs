@@ -15,6 +15,7 @@ use crate::plan::merge_limits::max_stored_members;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::catalog::tables::{TableId, exists};
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::retry::{Attempt, UNLOCKED_ATTEMPTS};
 use crate::store::postgres::rows::{broken_row, ticks, version};
@@ -43,6 +44,11 @@ impl Attempt for One<'_> {
             }
             let Some(found) = store.lookup(table_id, &self.write.key).await? else { return Ok(None) };
             let change = decide(self.write, found.as_ref(), self.now)?;
+            if found.is_none() {
+                // An insert that should have worked: another's row is gone again, or the table
+                // lacks its row of `buckets`.
+                store.add_missing_bucket(table_id, table_id.bucket(&self.write.key.partition)).await?;
+            }
             if matches!(self.write.kind, WriteKind::Merge(_)) {
                 let guarded = self.guarded(table_id, change, found.as_ref());
                 if let Some(version) = store.write_guarded(guarded).await? {
@@ -122,7 +128,7 @@ impl One<'_> {
         let _turn =
             store.row_queues.of_row((table_id.bucket(&key.partition), &*key.partition, &*key.row)).await?;
         let _wait = store.row_queues.to_wait().await?;
-        let mut lease = store.pool.acquire_to_lock().await?;
+        let mut lease = store.nodes.acquire_at(table_id.bucket(&key.partition), Some(LockWait::Long)).await?;
         lease.begin().await?;
         let result = self.locked(&mut lease, table_id).await;
         match result {
@@ -151,7 +157,7 @@ impl One<'_> {
         }
         let change = decide(self.write, found.as_ref(), self.now)?;
         let guarded = self.guarded(table_id, change, found.as_ref());
-        match lease.row(guarded.statement(), Effect::Undone).await? {
+        match lease.row(guarded.statement(lease.placement()), Effect::Undone).await? {
             Some(row) => Ok(Some(self.written(ticks(row.try_get("modified").map_err(broken_row)?)?))),
             // Since the read, another request has inserted the row, or the table was deleted.
             None => Err(Failure::Fault(Fault::Serialization)),

@@ -18,13 +18,14 @@ use crate::model::entity::StoredProperties;
 use crate::model::{IfMatch, Key, Stored, Ticks};
 use crate::plan::merge_limits::max_stored_members;
 use crate::plan::{Change, Write, WriteKind, Written, decide};
-use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::catalog::tables::{TableId, add_bucket, exists};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, Trouble, not_begun};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::{JsonText, broken_row, ticks, version};
 use crate::store::postgres::writes::shared::bounded;
+use crate::store::postgres::writes::texts::InsertTexts;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
 
@@ -59,7 +60,8 @@ impl Attempt for Group<'_> {
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         let partition = (table_id.bucket(self.partition()), self.partition());
         if !store.row_queues.is_taken(partition) {
-            let lease = store.pool.acquire_for(Some(LockWait::Short)).await.map_err(not_begun)?;
+            let lease =
+                store.nodes.acquire_at(partition.0, Some(LockWait::Short)).await.map_err(not_begun)?;
             match self.attempt(lease, table_id).await {
                 Err(Failure::Fault(Fault::Busy)) => {}
                 done => return done,
@@ -67,7 +69,7 @@ impl Attempt for Group<'_> {
         }
         let _turn = store.row_queues.of_row(partition).await.map_err(not_begun)?;
         let _wait = store.row_queues.to_wait().await.map_err(not_begun)?;
-        let lease = store.pool.acquire_to_lock().await.map_err(not_begun)?;
+        let lease = store.nodes.acquire_at(partition.0, Some(LockWait::Long)).await.map_err(not_begun)?;
         self.attempt(lease, table_id).await
     }
 }
@@ -75,7 +77,12 @@ impl Attempt for Group<'_> {
 impl Group<'_> {
     async fn attempt(&self, mut lease: Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         match self.at_once(&mut lease, table_id).await {
-            Ok(ControlFlow::Break(written)) => return Ok(written),
+            Ok(ControlFlow::Break(written)) => {
+                if written.is_none() {
+                    add_bucket(&mut lease, table_id, table_id.bucket(self.partition())).await?;
+                }
+                return Ok(written);
+            }
             // The run with locks finds out which row, or how to merge.
             Ok(ControlFlow::Continue(())) | Err(Trouble::Duplicate | Trouble::Undecided) => {}
             Err(trouble) => return Err(self.failure(trouble)),
@@ -89,6 +96,11 @@ impl Group<'_> {
             failed => {
                 lease.roll_back().await;
                 match failed {
+                    // Another's rows came in between, or the table lacks its row of `buckets`.
+                    Err(Failure::Fault(Fault::Serialization)) if lease.is_open() => {
+                        add_bucket(&mut lease, table_id, table_id.bucket(self.partition())).await?;
+                        Err(Fault::Serialization.into())
+                    }
                     // A missing table takes precedence over the failure of an operation.
                     Err(Failure::Refused(_)) if !exists(&mut lease, table_id).await? => Ok(None),
                     other => other,
@@ -104,22 +116,28 @@ impl Group<'_> {
         table_id: TableId,
     ) -> Result<ControlFlow<Option<Vec<Written>>>, Trouble> {
         let Some(kind) = self.writes.first().map(|write| write.kind) else { return Ok(GO_ON) };
-        if self.writes.iter().any(|write| write.kind != kind) {
+        let is_upsert =
+            matches!(kind, WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent));
+        let may_be_one = kind == WriteKind::Insert || is_upsert;
+        if !may_be_one || self.writes.iter().any(|write| write.kind != kind) {
             return Ok(GO_ON);
         }
         // Decided as if no row existed, which does not affect what is sent.
         let Ok(changes) = self.decide_all(&[]) else { return Ok(GO_ON) };
+        let Some(texts) = InsertTexts::of(lease, table_id).await? else {
+            return Ok(ControlFlow::Break(None));
+        };
         let puts = &changes.inserts;
         let upsert = match kind {
             WriteKind::Insert => {
-                let insert = self.put(statements::INSERT_MANY, table_id, puts);
+                let insert = self.put(texts.insert, table_id, puts);
                 let is_done = lease.changed(insert, Effect::Unknown).await? == puts.len();
                 return Ok(ControlFlow::Break(is_done.then_some(changes.written)));
             }
-            WriteKind::Replace(IfMatch::Absent) => self.put(statements::UPSERT_MANY, table_id, puts),
+            WriteKind::Replace(IfMatch::Absent) => self.put(texts.upsert, table_id, puts),
             WriteKind::Merge(IfMatch::Absent) => {
                 let Some((annotations, max_members)) = self.bounds() else { return Ok(GO_ON) };
-                let merge = self.put(statements::INSERT_OR_MERGE_MANY, table_id, puts);
+                let merge = self.put(texts.insert_or_merge, table_id, puts);
                 bounded(merge.bind(annotations).bind(max_members))
             }
             _ => return Ok(GO_ON),
@@ -160,7 +178,8 @@ impl Group<'_> {
         let changes = self.decide_all(&found)?;
         let mut complete = true;
         if !changes.inserts.is_empty() {
-            let insert = self.put(statements::INSERT_MISSING, table_id, &changes.inserts);
+            let Some(texts) = InsertTexts::of(lease, table_id).await? else { return Ok(None) };
+            let insert = self.put(texts.insert_missing, table_id, &changes.inserts);
             let inserted = lease.changed(insert, Effect::Undone).await;
             complete &= inserted.map_err(|trouble| self.failure(trouble))? == changes.inserts.len();
         }

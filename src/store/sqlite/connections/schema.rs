@@ -14,6 +14,7 @@ const STEPS: &[M<'_>] = &[
     M::up(include_str!("../../../../migrations/sqlite/0005_expiry_totals_views.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0006_copy_marks.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0007_property_indexes.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0008_buckets.sql")),
 ];
 /// The schema version that introduced accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;

@@ -20,6 +20,7 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         missing: Vec::new(),
         migration_obstacle: None,
         skew: None,
+        cluster: None,
         accounts: Vec::new(),
     };
     let Location::File(path) = location else { return Ok(found) };

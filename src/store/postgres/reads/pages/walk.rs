@@ -16,7 +16,7 @@ use crate::model::Key;
 use crate::plan::predicate::Prepared;
 use crate::plan::{Predicate, Projection, Span};
 use crate::store::Fault;
-use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::catalog::tables::TablePart;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::Trouble;
 use crate::store::postgres::reads::sources::{self, Step};
@@ -58,7 +58,7 @@ pub(crate) const fn first_window(residual: Residual<'_>) -> usize {
 
 /// The windows of one page.
 pub(crate) struct Windows<'a> {
-    table_id: TableId,
+    part: TablePart,
     residual: Residual<'a>,
     projection: Projection,
     /// Timeout of a statement; `None`: the general one.
@@ -99,14 +99,14 @@ impl<'s> Rest<'s> {
 impl<'a> Windows<'a> {
     /// Creates the walk of a page.
     pub(crate) fn new(
-        table_id: TableId,
+        part: TablePart,
         residual: Residual<'a>,
         projection: Projection,
         limit: Option<Duration>,
     ) -> Self {
         let rows = first_window(residual);
         Self {
-            table_id,
+            part,
             residual,
             projection,
             limit,
@@ -248,12 +248,11 @@ impl<'a> Windows<'a> {
             Residual::None => Ok(()),
             Residual::Pushed(predicate) => {
                 let limit = page.missing();
-                let source =
-                    sources::filtered_points(self.table_id, spans, limit, predicate, self.projection)?;
+                let source = sources::filtered_points(self.part, spans, limit, predicate, self.projection)?;
                 stream(lease, source, &mut |row| page.offer_row(row)).await
             }
             Residual::Local(predicate) => {
-                let source = sources::points(self.table_id, spans, spans.len(), Projection::Full)?;
+                let source = sources::points(self.part, spans, spans.len(), Projection::Full)?;
                 let predicate = Prepared::new(predicate);
                 stream(lease, source, &mut |row| page.offer_if(&predicate, row)).await
             }
@@ -270,7 +269,7 @@ impl<'a> Windows<'a> {
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let limits = (self.rows, page.missing());
-        let source = sources::window(self.table_id, span, lower, limits, predicate, self.projection)?;
+        let source = sources::window(self.part, span, lower, limits, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut matched, mut edge) = (0, None);
         stream(lease, source, &mut |row| {
@@ -299,7 +298,7 @@ impl<'a> Windows<'a> {
     ) -> Result<Option<Key>, Trouble> {
         let hoped = (self.matched * MORE_MATCHES).min(page.missing());
         let limit = self.rows / WALK_STRIDE + hoped;
-        let source = sources::walk(self.table_id, span, lower, limit, predicate, self.projection)?;
+        let source = sources::walk(self.part, span, lower, limit, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut seen, mut matched, mut edge) = (0, 0, None);
         stream(lease, source, &mut |row| {
@@ -331,7 +330,7 @@ impl<'a> Windows<'a> {
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, Trouble> {
         let window = self.rows;
-        let source = sources::range(self.table_id, span, lower, window + 1, Projection::Full)?;
+        let source = sources::range(self.part, span, lower, window + 1, Projection::Full)?;
         let predicate = Prepared::new(predicate);
         let (mut seen, mut edge) = (0, None);
         stream(lease, source, &mut |row| {

@@ -1,0 +1,1 @@
+-- Nothing: only a database that is distributed needs rows of buckets.

@@ -1,0 +1,205 @@
+//! What `rowhouse check` finds of a Citus cluster, decided from its catalogue.
+
+use super::finding::{Finding, doubtful, fine, wrong};
+use crate::store::cluster::Cluster;
+use crate::store::postgres::ConnectionDemand;
+
+const DISTRIBUTE: &str = "run `rowhouse distribute`";
+
+/// Judges a cluster. `demand` is what a server asks of the connections of a node.
+pub(super) fn of_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
+    let mut findings = vec![of_placements(cluster)];
+    findings.extend(of_silent_nodes(cluster));
+    findings.extend(of_connections(cluster, demand));
+    findings.extend(of_processes(cluster));
+    if cluster.is_distributed() {
+        findings.extend(of_statistics(cluster));
+        findings.extend(of_leftovers(cluster));
+        findings.extend(of_lock_timeout(cluster));
+    }
+    findings
+}
+
+fn of_placements(cluster: &Cluster) -> Finding {
+    let holding = cluster.nodes.iter().filter(|node| node.holds_shards).count();
+    let role = if cluster.is_coordinator { "coordinator" } else { "worker" };
+    let place =
+        format!("Citus {}: {role} of {} nodes, {holding} with shards", cluster.version, cluster.nodes.len());
+    let misplaced = cluster.misplaced();
+    match (cluster.is_distributed(), misplaced.as_slice()) {
+        (true, []) => fine("cluster", place),
+        (true, names) => {
+            wrong("cluster", format!("{place}; not distributed: {}", names.join(", ")), through(cluster))
+        }
+        (false, _) => {
+            let advice = format!("{}, or nothing if one node is to hold everything", through(cluster));
+            doubtful("cluster", format!("{place}; the tables are not distributed"), advice)
+        }
+    }
+}
+
+fn through(cluster: &Cluster) -> String {
+    let through = if cluster.is_coordinator { "" } else { " through the coordinator (--migrate-url)" };
+    format!("{DISTRIBUTE}{through}")
+}
+
+fn of_silent_nodes(cluster: &Cluster) -> impl Iterator<Item = Finding> {
+    cluster.silent().map(|(node, reason)| {
+        let advice = "see that it is up, and that the other nodes may connect to it";
+        wrong("node", format!("{} does not answer: {reason}", node.address), advice)
+    })
+}
+
+/// Each session of a node keeps a connection to every other node that it has used.
+fn of_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
+    let Some(demand) = demand else { return Vec::new() };
+    let short = cluster.answers().filter(|(_, facts)| facts.connections < demand.most);
+    short
+        .map(|(node, facts)| {
+            let found = format!(
+                "{} allows {} connections, and one server may cause {} there",
+                node.address, facts.connections, demand.most
+            );
+            doubtful(
+                "connections",
+                found,
+                "raise max_connections of the node, or lower --max-connections or --workers",
+            )
+        })
+        .collect()
+}
+
+fn of_processes(cluster: &Cluster) -> Vec<Finding> {
+    let short = cluster.answers().filter(|(_, facts)| facts.processes < facts.needed_processes());
+    short
+        .map(|(node, facts)| {
+            let found = format!(
+                "max_worker_processes of {} is {}, with {} databases: shards may never move",
+                node.address, facts.processes, facts.databases
+            );
+            doubtful(
+                "processes",
+                found,
+                format!("set it to {} or more, and restart the node", facts.needed_processes()),
+            )
+        })
+        .collect()
+}
+
+fn of_statistics(cluster: &Cluster) -> Option<Finding> {
+    cluster.keeps_statistics().then(|| {
+        let columns = cluster.columns_with_statistics.join(", ");
+        let found = format!("the planner keeps statistics of {columns}: reads of new tables may scan them");
+        doubtful("statistics", found, format!("{}, and again after each move of shards", through(cluster)))
+    })
+}
+
+fn of_leftovers(cluster: &Cluster) -> Option<Finding> {
+    let left: Vec<_> = cluster.tables.iter().filter(|table| table.local_bytes > 0).collect();
+    (!left.is_empty()).then(|| {
+        let bytes: i64 = left.iter().map(|table| table.local_bytes).sum();
+        let names: Vec<&str> = left.iter().map(|table| table.name).collect();
+        let found = format!("{bytes} bytes that nothing reads are left on this node: {}", names.join(", "));
+        doubtful("leftovers", found, through(cluster))
+    })
+}
+
+fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
+    let without = cluster.answers().filter(|(_, facts)| facts.lock_timeout.is_none());
+    let addresses: Vec<&str> = without.map(|(node, _)| node.address.as_str()).collect();
+    (!addresses.is_empty()).then(|| {
+        let found = format!(
+            "no lock_timeout of the servers' role on {}: requests wait for locked rows until they fail with 500",
+            addresses.join(", ")
+        );
+        doubtful("timeouts", found, through(cluster))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::finding::CheckResult;
+    use crate::store::cluster::{COLOCATED, ClusterNode, NodeFacts, PlacedTable, REFERENCE, TablePlacement};
+
+    fn node(address: &str) -> ClusterNode {
+        let facts = NodeFacts {
+            connections: 97,
+            processes: 8,
+            databases: 2,
+            lock_timeout: Some("10000ms".into()),
+            statement_timeout: None,
+        };
+        ClusterNode { address: address.into(), holds_shards: true, answer: Ok(facts) }
+    }
+
+    fn cluster() -> Cluster {
+        let table = |name, placement| PlacedTable { name, placement, local_bytes: 0 };
+        let by_hash = || TablePlacement::ByHash { column: "bucket".into(), group: 2 };
+        let reference = REFERENCE.iter().map(|name| table(name, TablePlacement::Reference));
+        Cluster {
+            version: "13.2-1".into(),
+            is_coordinator: true,
+            nodes: vec![node("c:1"), node("w:2")],
+            tables: reference.chain(COLOCATED.iter().map(|name| table(name, by_hash()))).collect(),
+            columns_with_statistics: Vec::new(),
+            no_logical_copy: None,
+        }
+    }
+
+    fn table<'a>(cluster: &'a mut Cluster, name: &str) -> &'a mut PlacedTable {
+        cluster.tables.iter_mut().find(|table| table.name == name).expect("a table")
+    }
+
+    fn facts(cluster: &mut Cluster) -> &mut NodeFacts {
+        cluster.nodes[1].answer.as_mut().expect("it answers")
+    }
+
+    /// Names and severities of what is not fine after a change.
+    fn found(change: impl FnOnce(&mut Cluster)) -> Vec<(&'static str, CheckResult)> {
+        let mut changed = cluster();
+        change(&mut changed);
+        let findings = of_cluster(&changed, Some(ConnectionDemand { most: 38, allowed: 97 }));
+        let findings = findings.into_iter().filter(|finding| finding.verdict != CheckResult::Fine);
+        findings.map(|finding| (finding.name, finding.verdict)).collect()
+    }
+
+    #[test]
+    fn each_state_of_a_cluster_has_its_verdict() {
+        use CheckResult::{Problem, Warning};
+        assert!(found(|_| {}).is_empty());
+        assert!(found(|cluster| cluster.is_coordinator = false).is_empty());
+        let local =
+            |cluster: &mut Cluster, name: &str| table(cluster, name).placement = TablePlacement::Local;
+        assert_eq!(found(|c| local(c, "doomed")), [("cluster", Problem)]);
+        assert_eq!(found(|c| local(c, "buckets")), [("cluster", Problem)]);
+        let elsewhere = TablePlacement::ByHash { column: "bucket".into(), group: 3 };
+        assert_eq!(found(|c| table(c, "buckets").placement = elsewhere), [("cluster", Problem)]);
+        let all_local = |cluster: &mut Cluster| {
+            cluster.tables.iter_mut().for_each(|t| t.placement = TablePlacement::Local)
+        };
+        assert_eq!(found(all_local), [("cluster", Warning)]);
+        assert_eq!(found(|c| c.nodes[1].answer = Err("refused".into())), [("node", Problem)]);
+        assert_eq!(found(|c| facts(c).connections = 37), [("connections", Warning)]);
+        assert!(found(|c| facts(c).connections = 38).is_empty());
+        assert_eq!(found(|c| facts(c).databases = 5), [("processes", Warning)]);
+        assert!(found(|c| facts(c).databases = 4).is_empty());
+        assert_eq!(found(|c| c.columns_with_statistics = vec!["pk".into()]), [("statistics", Warning)]);
+        assert_eq!(found(|c| table(c, "entities").local_bytes = 8192), [("leftovers", Warning)]);
+        assert_eq!(found(|c| facts(c).lock_timeout = None), [("timeouts", Warning)]);
+    }
+
+    #[test]
+    fn a_worker_is_told_where_to_distribute() {
+        let mut worker = cluster();
+        (worker.is_coordinator, table(&mut worker, "doomed").placement) = (false, TablePlacement::Missing);
+        let findings = of_cluster(&worker, None);
+        let finding = findings.iter().find(|finding| finding.name == "cluster").expect("a finding");
+        assert!(
+            finding.found.contains("worker of 2 nodes") && finding.found.ends_with("doomed"),
+            "{}",
+            finding.found
+        );
+        assert!(finding.advice.as_deref().expect("advice").contains("--migrate-url"));
+    }
+}

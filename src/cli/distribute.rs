@@ -1,0 +1,87 @@
+//! `rowhouse distribute`: distributes the tables over the nodes of a Citus cluster.
+
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+
+use super::output::{Done, OutputForm, Problem, block_on};
+use crate::app::AppError;
+use crate::config::{Database, Mistakes, StorageSettings};
+use crate::store::postgres::{self, DistributionEvent, DistributionRequest, DistributionStep};
+
+/// Shards that Citus accepts at most.
+const MAX_SHARDS: i64 = 64_000;
+
+/// The arguments of `rowhouse distribute`.
+#[derive(Debug, Args)]
+pub(crate) struct DistributeArguments {
+    /// Print what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Copy entities while they are written to, for databases whose copy takes long
+    #[arg(long)]
+    concurrently: bool,
+
+    /// Shards of entities, which later nodes can share; never more nodes than this hold entities
+    /// [default: citus.shard_count of the coordinator]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=MAX_SHARDS))]
+    shards: Option<u32>,
+
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Distributes what is not distributed yet, and prints each step.
+///
+/// # Errors
+/// [`Problem`], to be shown.
+pub(crate) fn run(arguments: &DistributeArguments) -> Done {
+    let mut mistakes = Mistakes::default();
+    let database = arguments.storage.read(&mut mistakes);
+    let database = mistakes.unless(database)?;
+    let Database::Postgres { options, .. } = &database else {
+        return Err(Problem(
+            "--database-url: SQLite cannot be distributed; `rowhouse copy` moves it to PostgreSQL".into(),
+        ));
+    };
+    let request = DistributionRequest {
+        dry_run: arguments.dry_run,
+        concurrently: arguments.concurrently,
+        shards: arguments.shards,
+    };
+    let began = Instant::now();
+    let steps = block_on(async {
+        let distributed = postgres::distribute(options, request, &mut tell).await;
+        Ok(distributed.map_err(AppError::Distribution)?)
+    })?;
+    let text = summary(&steps, arguments.dry_run, began.elapsed().as_secs_f64());
+    let listed: Vec<String> = steps.iter().map(ToString::to_string).collect();
+    arguments.form.print(&text, &json!({ "dry_run": arguments.dry_run, "steps": listed }))
+}
+
+/// Tells progress on standard error, beside the summary on standard output.
+fn tell(event: DistributionEvent<'_>) {
+    match event {
+        DistributionEvent::Step(step) => eprintln!("{step}"),
+        DistributionEvent::Copied { bytes, of } => {
+            let mib = |bytes: i64| bytes / (1024 * 1024);
+            eprintln!("  {} of {} MiB are on the nodes", mib(bytes), mib(of));
+        }
+    }
+}
+
+fn summary(steps: &[DistributionStep], dry_run: bool, seconds: f64) -> String {
+    match (steps.len(), dry_run) {
+        (0, _) => "Everything is distributed already.".into(),
+        (_, true) => {
+            let lines: Vec<String> = steps.iter().map(|step| format!("would {step}")).collect();
+            lines.join("\n")
+        }
+        (1, false) => format!("1 step was taken in {seconds:.1} s."),
+        (count, false) => format!("{count} steps were taken in {seconds:.1} s."),
+    }
+}

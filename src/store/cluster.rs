@@ -1,0 +1,151 @@
+//! What the catalogue of a Citus cluster says, as plain data, and what is decided from it.
+
+/// A Citus cluster as one of its nodes knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cluster {
+    /// The version of the extension.
+    pub version: String,
+    /// Whether this node is the coordinator, the only one through which tables are created and
+    /// changed.
+    pub is_coordinator: bool,
+    pub nodes: Vec<ClusterNode>,
+    pub tables: Vec<PlacedTable>,
+    /// Key columns of `entities` of which the planner keeps statistics. There must be none: see
+    /// [`Cluster::keeps_statistics`].
+    pub columns_with_statistics: Vec<String>,
+    /// Whether tables can be distributed while they are written to; the reason if not.
+    pub no_logical_copy: Option<String>,
+}
+
+/// A node of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClusterNode {
+    /// `host:port`.
+    pub address: String,
+    /// Whether it holds shards of distributed tables.
+    pub holds_shards: bool,
+    /// What it said of itself, or why it did not answer.
+    pub answer: Result<NodeFacts, String>,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+pub(crate) struct NodeFacts {
+    /// Connections that clients and other nodes may open together.
+    pub connections: u32,
+    /// `max_worker_processes`.
+    pub processes: u32,
+    /// Databases that Citus may need a process for.
+    pub databases: u32,
+    /// `lock_timeout` of sessions of the servers' role, as a setting of that role; `None` if it
+    /// has none there.
+    pub lock_timeout: Option<String>,
+    /// `statement_timeout`, likewise.
+    pub statement_timeout: Option<String>,
+}
+
+/// Processes that a node needs beyond one for each database, to move shards: the launcher of
+/// logical replication, the executor of the background task, and what applies the changes.
+const PROCESSES_OF_A_MOVE: u32 = 4;
+
+impl NodeFacts {
+    /// How many processes must be allowed, or moves of shards may wait for ever.
+    pub(crate) const fn needed_processes(&self) -> u32 {
+        self.databases.saturating_add(PROCESSES_OF_A_MOVE)
+    }
+}
+
+/// A table of the schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlacedTable {
+    pub name: &'static str,
+    pub placement: TablePlacement,
+    /// Bytes of the table in this node itself. After distribution they are a copy that nothing
+    /// reads.
+    pub local_bytes: i64,
+}
+
+/// Where a table is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TablePlacement {
+    /// It does not exist on this node.
+    Missing,
+    /// On this node only.
+    Local,
+    /// On every node, the same.
+    Reference,
+    /// In shards, by the hash of a column. Tables of one group have shards of the same keys on
+    /// the same nodes.
+    ByHash { column: String, group: i32 },
+    /// In a way that is not used here.
+    Other,
+}
+
+/// Tables whose rows stand beside each other, by the hash of this column: the first, and those
+/// that follow it.
+pub(crate) const COLOCATED: [&str; 2] = ["entities", "buckets"];
+/// The column by which they are distributed.
+pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
+/// Tables that each node has a copy of: they are small, and seldom written.
+pub(crate) const REFERENCE: [&str; 15] = [
+    "tables",
+    "doomed",
+    "service_properties",
+    "accounts",
+    "account_changes",
+    "account_limits",
+    "account_option_changes",
+    "expiry",
+    "table_totals",
+    "sql_views",
+    "upkeep_lease",
+    "copy_marks",
+    "property_indexes",
+    "property_index_changes",
+    "_sqlx_migrations",
+];
+
+impl Cluster {
+    fn placement(&self, name: &str) -> &TablePlacement {
+        let found = self.tables.iter().find(|table| table.name == name);
+        found.map_or(&TablePlacement::Missing, |table| &table.placement)
+    }
+
+    /// Whether entities are distributed over the nodes.
+    pub(crate) fn is_distributed(&self) -> bool {
+        matches!(self.placement(COLOCATED[0]), TablePlacement::ByHash { .. })
+    }
+
+    /// Whether this table is where it belongs, in a cluster that entities are distributed over.
+    pub(crate) fn is_in_place(&self, name: &str) -> bool {
+        match (self.placement(name), self.placement(COLOCATED[0])) {
+            (TablePlacement::Reference, _) => REFERENCE.contains(&name),
+            (TablePlacement::ByHash { column, group }, TablePlacement::ByHash { group: first, .. }) => {
+                COLOCATED.contains(&name) && column == DISTRIBUTION_COLUMN && group == first
+            }
+            _ => false,
+        }
+    }
+
+    /// Tables that are not where they belong.
+    pub(crate) fn misplaced(&self) -> Vec<&'static str> {
+        let names = self.tables.iter().map(|table| table.name);
+        names.filter(|name| !self.is_in_place(name)).collect()
+    }
+
+    /// Whether the planner keeps statistics of keys. Workers plan each statement anew, by its
+    /// values. If statistics do not know a new bucket yet, a plan reads all of it for one entity.
+    pub(crate) fn keeps_statistics(&self) -> bool {
+        !self.columns_with_statistics.is_empty()
+    }
+
+    /// Nodes that could be asked.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (&ClusterNode, &NodeFacts)> {
+        self.nodes.iter().filter_map(|node| node.answer.as_ref().ok().map(|facts| (node, facts)))
+    }
+
+    /// Nodes that did not answer.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = (&ClusterNode, &String)> {
+        self.nodes.iter().filter_map(|node| node.answer.as_ref().err().map(|reason| (node, reason)))
+    }
+}

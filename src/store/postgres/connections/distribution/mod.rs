@@ -1,0 +1,9 @@
+//! Distributing the tables over the nodes of a Citus cluster.
+
+mod plan;
+mod run;
+mod state;
+
+pub(crate) use plan::{DistributionSettings, DistributionStep, plan, timeouts};
+pub(crate) use run::{DistributionError, DistributionEvent, TellDistribution, add_tables, distribute};
+pub(crate) use state::{cluster, is_worker};

@@ -1,0 +1,174 @@
+//! Reads the catalogue of Citus. Nothing here changes anything.
+
+use std::collections::BTreeMap;
+
+use sqlx::postgres::PgRow;
+use sqlx::{Executor, PgConnection, Row};
+
+use crate::store::cluster::{
+    COLOCATED, Cluster, ClusterNode, DISTRIBUTION_COLUMN, NodeFacts, PlacedTable, REFERENCE, TablePlacement,
+};
+
+/// Key columns of `entities`.
+pub(crate) const KEY: [&str; 3] = [DISTRIBUTION_COLUMN, "pk", "rk"];
+/// The group of the coordinator in the catalogue.
+const COORDINATOR_GROUP: i32 = 0;
+/// What splits a table while it is written to.
+const OUTPUT_PLUGIN: &str = "citus";
+
+/// How long a node is waited for.
+const NODE_TIMEOUT: &str = "SET citus.node_connection_timeout = '5s'";
+const VERSION: &str = "SELECT extversion FROM pg_extension WHERE extname = 'citus'";
+const GROUP: &str = "SELECT groupid FROM pg_dist_local_group";
+const NODES: &str = "SELECT nodeid, nodename || ':' || nodeport AS address, shouldhaveshards AS holds_shards \
+     FROM pg_dist_node WHERE isactive AND noderole = 'primary' ORDER BY groupid";
+const TABLES: &str = "SELECT t.name, c.oid IS NOT NULL AS is_there, p.partmethod::text AS method, \
+     p.repmodel::text AS replication, p.colocationid AS colocation, \
+     coalesce(pg_relation_size(c.oid), 0) AS bytes, \
+     column_to_column_name(p.logicalrelid, p.partkey) AS distribution_column \
+     FROM unnest($1::text[]) WITH ORDINALITY AS t (name, n) LEFT JOIN pg_class AS c ON c.oid = to_regclass(t.name) \
+     LEFT JOIN pg_dist_partition AS p ON p.logicalrelid = c.oid ORDER BY t.n";
+const STATISTICS: &str = "SELECT attname::text AS name FROM pg_attribute WHERE attrelid = to_regclass($1) \
+     AND attname = ANY($2) AND coalesce(attstattarget, -1) <> 0 ORDER BY attnum";
+/// $1 a table; $2 [`STATISTICS_OF_A_SHARD`], $3 its columns. Settings of a distributed table cannot
+/// be changed, only those of its shards, which therefore count.
+const STATISTICS_OF_SHARDS: &str = "SELECT DISTINCT unnest(string_to_array(result, ',')) AS name \
+     FROM run_command_on_shards($1::text::regclass, format($2, $3::text[])) WHERE success AND result <> '' ORDER BY 1";
+const STATISTICS_OF_A_SHARD: &str = "SELECT string_agg(attname, ',') FROM pg_attribute \
+     WHERE attrelid = '%%s'::regclass AND attname = ANY(%L) AND coalesce(attstattarget, -1) <> 0";
+const REPLICATION: &str = "SELECT current_setting('wal_level') AS wal_level, \
+     current_setting('output_plugin_libraries', true) AS plugins";
+/// $1 [`FACTS`], $2 the role of the servers.
+const FACTS_OF_NODES: &str =
+    "SELECT nodeid, success, result FROM run_command_on_all_nodes(format($1, $2::text))";
+/// What a node is asked. The role is in place of `%L`.
+const FACTS: &str = "WITH own AS (SELECT unnest(s.setconfig) AS setting FROM pg_db_role_setting AS s \
+     JOIN pg_roles AS r ON r.oid = s.setrole JOIN pg_database AS d ON d.oid = s.setdatabase \
+     WHERE r.rolname = %L AND d.datname = current_database()) \
+     SELECT json_build_object( \
+     'connections', least(current_setting('max_connections')::int \
+         - current_setting('superuser_reserved_connections')::int \
+         - coalesce(current_setting('reserved_connections', true)::int, 0), \
+         nullif(current_setting('citus.max_client_connections')::int, -1)), \
+     'processes', current_setting('max_worker_processes')::int, \
+     'databases', (SELECT count(*) FROM pg_database WHERE datallowconn AND NOT datistemplate), \
+     'lock_timeout', (SELECT split_part(setting, '=', 2) FROM own WHERE starts_with(setting, 'lock_timeout=')), \
+     'statement_timeout', \
+         (SELECT split_part(setting, '=', 2) FROM own WHERE starts_with(setting, 'statement_timeout=')))::text";
+
+/// Whether the node is a worker of a cluster.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    if sqlx::query(VERSION).fetch_optional(&mut *db).await?.is_none() {
+        return Ok(false);
+    }
+    let group: i32 = sqlx::query(GROUP).fetch_one(db).await?.try_get("groupid")?;
+    Ok(group != COORDINATOR_GROUP)
+}
+
+/// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and
+/// statistics not looked at.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, sqlx::Error> {
+    let Some(found) = sqlx::query(VERSION).fetch_optional(&mut *db).await? else { return Ok(None) };
+    let group: i32 = sqlx::query(GROUP).fetch_one(&mut *db).await?.try_get("groupid")?;
+    Ok(Some(Cluster {
+        version: found.try_get("extversion")?,
+        is_coordinator: group == COORDINATOR_GROUP,
+        nodes: Vec::new(),
+        tables: tables(db).await?,
+        columns_with_statistics: Vec::new(),
+        no_logical_copy: no_logical_copy(db).await?,
+    }))
+}
+
+/// Reads the catalogue and asks every node; `None` without Citus. `role` is that of the servers.
+///
+/// # Errors
+/// Those of the node that is asked first. What others report is part of the result.
+pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<Cluster>, sqlx::Error> {
+    let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
+    cluster.nodes = nodes(db, role).await?;
+    cluster.columns_with_statistics = statistics(db, cluster.is_distributed()).await?;
+    Ok(Some(cluster))
+}
+
+async fn nodes(db: &mut PgConnection, role: &str) -> Result<Vec<ClusterNode>, sqlx::Error> {
+    let rows = sqlx::query(NODES).fetch_all(&mut *db).await?;
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Not every role may set it.
+    let _ = db.execute(sqlx::raw_sql(NODE_TIMEOUT)).await;
+    let answers = sqlx::query(FACTS_OF_NODES).bind(FACTS).bind(role).fetch_all(db).await?;
+    let mut answers: BTreeMap<i32, Result<NodeFacts, String>> =
+        answers.iter().map(answer).collect::<Result<_, sqlx::Error>>()?;
+    rows.iter()
+        .map(|row| {
+            let id: i32 = row.try_get("nodeid")?;
+            let answer = answers.remove(&id).unwrap_or_else(|| Err("it was not asked".into()));
+            let (address, holds_shards) = (row.try_get("address")?, row.try_get("holds_shards")?);
+            Ok(ClusterNode { address, holds_shards, answer })
+        })
+        .collect()
+}
+
+fn answer(row: &PgRow) -> Result<(i32, Result<NodeFacts, String>), sqlx::Error> {
+    let (success, result): (bool, String) = (row.try_get("success")?, row.try_get("result")?);
+    let facts = match success {
+        true => serde_json::from_str(&result).map_err(|error| error.to_string()),
+        false => Err(result.lines().next().unwrap_or("no reason given").to_owned()),
+    };
+    Ok((row.try_get("nodeid")?, facts))
+}
+
+async fn tables(db: &mut PgConnection) -> Result<Vec<PlacedTable>, sqlx::Error> {
+    let names: Vec<&'static str> = REFERENCE.iter().chain(&COLOCATED).copied().collect();
+    let rows = sqlx::query(TABLES).bind(&names[..]).fetch_all(db).await?;
+    names.iter().zip(&rows).map(|(name, row)| table(name, row)).collect()
+}
+
+fn table(name: &'static str, row: &PgRow) -> Result<PlacedTable, sqlx::Error> {
+    let (method, replication): (Option<String>, Option<String>) =
+        (row.try_get("method")?, row.try_get("replication")?);
+    let placement = match (method.as_deref(), replication.as_deref()) {
+        (None, _) if row.try_get("is_there")? => TablePlacement::Local,
+        (None, _) => TablePlacement::Missing,
+        (Some("h"), _) => TablePlacement::ByHash {
+            column: row.try_get("distribution_column")?,
+            group: row.try_get("colocation")?,
+        },
+        (Some("n"), Some("t")) => TablePlacement::Reference,
+        _ => TablePlacement::Other,
+    };
+    Ok(PlacedTable { name, placement, local_bytes: row.try_get("bytes")? })
+}
+
+async fn statistics(db: &mut PgConnection, is_distributed: bool) -> Result<Vec<String>, sqlx::Error> {
+    let entities = COLOCATED[0];
+    let rows = match is_distributed {
+        false => sqlx::query(STATISTICS).bind(entities).bind(&KEY[..]).fetch_all(db).await?,
+        true => {
+            let query = sqlx::query(STATISTICS_OF_SHARDS).bind(entities).bind(STATISTICS_OF_A_SHARD);
+            query.bind(&KEY[..]).fetch_all(db).await?
+        }
+    };
+    rows.iter().map(|row| row.try_get("name")).collect()
+}
+
+async fn no_logical_copy(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    let row = sqlx::query(REPLICATION).fetch_one(db).await?;
+    let (level, plugins): (String, Option<String>) = (row.try_get("wal_level")?, row.try_get("plugins")?);
+    if level != "logical" {
+        return Ok(Some(format!("wal_level is {level}; set it to logical on every node")));
+    }
+    let lists = |plugins: &str| plugins.split(',').any(|name| name.trim().trim_matches('"') == OUTPUT_PLUGIN);
+    // Versions of PostgreSQL without the setting let any plugin be used.
+    Ok(plugins
+        .filter(|plugins| !lists(plugins))
+        .map(|_| format!("output_plugin_libraries does not name {OUTPUT_PLUGIN}; add it on every node")))
+}

@@ -1,0 +1,172 @@
+//! A page of several buckets where Citus distributes them: pages of each bucket, merged here.
+//!
+//! One statement about all buckets would be planned anew and sent to several servers, which takes
+//! many times as long as a statement for each. Each bucket yields a little more than its share of
+//! the page and, in order, as much more as its keys turn out to need. There is no snapshot over
+//! several servers, so each of these reads sees the state of its own moment.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use super::{PartPage, Reading, StreamedPage};
+use crate::model::{Key, Stored};
+use crate::plan::span::starting_at;
+use crate::plan::{PageEnd, Scan, Span};
+use crate::store::postgres::PgStore;
+use crate::store::postgres::catalog::tables::{TableId, TablePart};
+use crate::store::postgres::connections::sessions::LockWait;
+use crate::store::postgres::fault::Trouble;
+
+/// Buckets that one page reads at a time.
+const AT_ONCE: usize = 4;
+/// Rows beyond a bucket's even share: buckets are not quite even.
+const SPARE_ROWS: usize = 24;
+/// The least time for a bucket, however late it is read.
+const LEAST_TIME: Duration = Duration::from_millis(50);
+
+/// What is known of one bucket: rows in order, and what of its spans comes after them.
+struct BucketRows {
+    bucket: i64,
+    rows: VecDeque<Stored>,
+    rest: Vec<Span>,
+    /// Rows that were asked for last.
+    asked: usize,
+}
+
+impl BucketRows {
+    /// Whether nothing is known of what comes next.
+    fn is_hungry(&self) -> bool {
+        self.rows.is_empty() && !self.rest.is_empty()
+    }
+
+    /// Before this key, the bucket has nothing but what was returned already; `None` at its end.
+    fn next_key(&self) -> Option<&Key> {
+        self.rows.front().map(|row| &row.key).or_else(|| self.rest.first().map(|span| &span.lower))
+    }
+}
+
+/// The buckets that spans can have rows in, each with its spans.
+fn buckets_of(table_id: TableId, spans: &[Span]) -> Vec<BucketRows> {
+    let spans_of = |bucket: i64| -> Vec<Span> {
+        let may_be_in = |span: &&Span| span.partition().is_none_or(|pk| table_id.bucket(pk) == bucket);
+        spans.iter().filter(may_be_in).cloned().collect()
+    };
+    let rows = |bucket| BucketRows { bucket, rows: VecDeque::new(), rest: spans_of(bucket), asked: 0 };
+    table_id.buckets().map(rows).filter(BucketRows::is_hungry).collect()
+}
+
+/// Reads a page; `None` if the table is gone.
+pub(super) async fn read(
+    scan: &Scan,
+    store: &PgStore,
+    table_id: TableId,
+    mut page: StreamedPage<'_>,
+    lock_wait: Option<LockWait>,
+) -> Result<Option<PageEnd>, Trouble> {
+    let mut buckets = buckets_of(table_id, &scan.spans);
+    if let [only] = buckets.as_slice() {
+        let part = TablePart { table_id, bucket: Some(only.bucket) };
+        let read = Reading::of(scan).of_part(store, part, page, lock_wait).await?;
+        return super::if_there(store, table_id, read).await;
+    }
+    loop {
+        let (share, most) = (share(scan, &buckets, &page), page.missing());
+        fill(&share, most, store, table_id, &mut buckets, lock_wait).await?;
+        hand_out(&mut buckets, &mut page);
+        let unfinished = buckets.iter().filter_map(BucketRows::next_key).min();
+        if page.end.next.is_none() && (page.is_full() || page.is_out_of_time()) {
+            page.end.next = unfinished.cloned();
+        }
+        if page.end.next.is_some() || unfinished.is_none() {
+            // The table may have gone after the first rows were read.
+            return super::if_there(store, table_id, PartPage { end: page.end, has_seen_rows: false }).await;
+        }
+    }
+}
+
+/// What each bucket of which nothing is known is to yield.
+fn share(scan: &Scan, buckets: &[BucketRows], page: &StreamedPage<'_>) -> Scan {
+    let unfinished = buckets.iter().filter(|bucket| bucket.next_key().is_some()).count().max(1);
+    let hungry = buckets.iter().filter(|bucket| bucket.is_hungry()).count();
+    let turns = u32::try_from(hungry.div_ceil(AT_ONCE).max(1)).unwrap_or(u32::MAX);
+    Scan {
+        spans: Vec::new(),
+        rows: page.missing() / unfinished + SPARE_ROWS,
+        bytes: (page.max_bytes.saturating_sub(page.bytes) / unfinished).max(1),
+        time: (page.time_left() / turns).max(LEAST_TIME),
+        ..scan.clone()
+    }
+}
+
+/// Reads on in each bucket of which nothing is known.
+async fn fill(
+    share: &Scan,
+    most: usize,
+    store: &PgStore,
+    table_id: TableId,
+    buckets: &mut [BucketRows],
+    lock_wait: Option<LockWait>,
+) -> Result<(), Trouble> {
+    let hungry = buckets.iter_mut().filter(|bucket| bucket.is_hungry());
+    let reads: Vec<_> =
+        hungry.map(|bucket| bucket.read_on(share, most, store, table_id, lock_wait)).collect();
+    let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
+    while let Some(read) = reads.next().await {
+        read?;
+    }
+    Ok(())
+}
+
+impl BucketRows {
+    /// Reads the bucket's next rows: its share or, the second time, more.
+    async fn read_on(
+        &mut self,
+        share: &Scan,
+        most: usize,
+        store: &PgStore,
+        table_id: TableId,
+        lock_wait: Option<LockWait>,
+    ) -> Result<(), Trouble> {
+        let rows = share.rows.max(2 * self.asked).min(most);
+        let scan = Scan { spans: self.rest.clone(), rows, ..share.clone() };
+        let mut into: Vec<Stored> = Vec::new();
+        let page = StreamedPage::new(&scan, &mut into);
+        let part = TablePart { table_id, bucket: Some(self.bucket) };
+        let read = Reading::of(&scan).of_part(store, part, page, lock_wait).await?;
+        self.asked = rows;
+        self.rest = read.end.next.map_or_else(Vec::new, |next| starting_at(scan.spans, &next));
+        self.rows.extend(into);
+        Ok(())
+    }
+}
+
+/// Passes on rows in order, up to where a bucket has to be read on or the page ends.
+fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) {
+    loop {
+        let first = buckets.iter_mut().filter(|bucket| bucket.next_key().is_some());
+        let Some(first) = first.min_by(|a, b| a.next_key().cmp(&b.next_key())) else { return };
+        let Some(row) = first.rows.pop_front() else { return };
+        if page.offer((&row).into()).is_break() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_gets_the_spans_that_may_have_rows_in_it() {
+        let table_id = TableId { table_no: 1, spread: 4 };
+        let point = |pk: &str| Span { lower: Key::new(pk, "r"), upper: Some(Key::new(pk, "r\u{1}")) };
+        let points: Vec<Span> = (0..20).map(|n| point(&format!("{n:02}"))).collect();
+        let buckets = buckets_of(table_id, &points);
+        assert_eq!(buckets.iter().map(|bucket| bucket.rest.len()).sum::<usize>(), 20);
+        assert_eq!(buckets_of(table_id, &points[..1]).len(), 1);
+        assert_eq!(buckets_of(table_id, &[Span::everything()]).len(), 4);
+    }
+}

@@ -1,0 +1,137 @@
+//! `rowhouse distribute`, and what `migrate` and `check` know of a cluster.
+
+use serde_json::json;
+
+use super::*;
+use crate::support::nodes::{Nodes, local_bytes};
+use crate::support::postgres::{execute, text};
+use crate::support::server::account;
+
+/// Runs a command against one of the nodes.
+fn on(site: &Site, url: &str, arguments: &[&str]) -> Output {
+    site.run_with(&[arguments, &["--database-url", url]].concat(), &[])
+}
+
+fn distributed(output: &Output) -> Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// The findings of a check that are not fine, by name.
+fn findings(site: &Site, url: &str, more: &[&str]) -> Vec<(String, Value)> {
+    let setting = account(1).setting();
+    let output = on(site, url, &[&["check", "--json", "--accounts", &setting], more].concat());
+    let told: Value = serde_json::from_slice(&output.stdout).expect("findings");
+    let checks = told["checks"].as_array().expect("findings").clone();
+    let bad = checks.into_iter().filter(|f| f["ok"] == false || f["warning"] == true);
+    bad.map(|f| (f["name"].as_str().expect("a name").to_owned(), f)).collect()
+}
+
+fn seed(table: &Table, numbers: std::ops::Range<i32>) {
+    for n in numbers {
+        table.seed(with_keys("p", &n.to_string(), json!({ "N": n })));
+    }
+}
+
+#[test]
+fn what_is_no_cluster_is_not_distributed() {
+    Site::sqlite().fails(&["distribute"], &["SQLite cannot be distributed"]);
+    let site = Site::postgres();
+    site.fails(&["distribute"], &["no extension citus", "CREATE EXTENSION citus"]);
+    site.json(&["migrate"]);
+    site.fails(&["distribute", "--dry-run"], &["no extension citus"]);
+    site.fails(&["distribute", "--shards", "0"], &["--shards"]);
+}
+
+#[test]
+fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
+    let Some(nodes) = Nodes::fresh() else { return };
+    let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
+    let worker = nodes.workers[0].as_str();
+    // Before the first migration.
+    site.fails(&["distribute"], &["the schema is missing", "rowhouse migrate"]);
+    failed(&on(&site, worker, &["migrate"]), &["is a worker of a Citus cluster", "--migrate-url"]);
+    site.json(&["migrate"]);
+    failed(&on(&site, worker, &["distribute"]), &["this is a worker", "--migrate-url"]);
+    let warned = findings(&site, &nodes.coordinator, &[]);
+    assert!(warned.iter().any(|(name, f)| name == "cluster" && f["ok"] == true), "{warned:?}");
+
+    let server = site.server(&["--accounts", &account(1).setting()]);
+    let client = Client::path_style(server.address(), account(1));
+    let table = client.table();
+    seed(&table, 0..50);
+
+    // What it would do, and that it does it.
+    let would = distributed(&site.run(&["distribute", "--dry-run", "--json", "--shards", "16"]));
+    let steps = would["steps"].as_array().expect("steps").clone();
+    assert!(steps[0].as_str().expect("text").contains("no statistics"), "{would}");
+    assert_eq!(text(&nodes.coordinator, "SELECT count(*)::text FROM pg_dist_partition"), "0");
+    let did = distributed(&site.run(&["distribute", "--json", "--shards", "16"]));
+    assert_eq!(did["steps"], would["steps"]);
+    assert_eq!(
+        text(
+            &nodes.coordinator,
+            "SELECT count(*)::text FROM pg_dist_shard WHERE logicalrelid = 'entities'::regclass"
+        ),
+        "16"
+    );
+    assert_eq!(
+        distributed(&site.run(&["distribute", "--json"]))["steps"],
+        json!([]),
+        "there is nothing left to do"
+    );
+    for name in ["entities", "tables", "_sqlx_migrations"] {
+        assert_eq!(local_bytes(&nodes.coordinator, name), 0, "{name}");
+    }
+    // Nodes hide shards from their catalogue, but not by name.
+    let shard = "SELECT min(shardid)::text FROM citus_shards AS s JOIN pg_dist_node AS n USING (nodeport) \
+         WHERE s.table_name = 'entities'::regclass AND n.groupid = 1";
+    let shard = text(&nodes.coordinator, shard);
+    let targets = format!(
+        "SELECT string_agg(attstattarget::text, ',') FROM pg_attribute \
+         WHERE attrelid = 'entities_{shard}'::regclass AND attname IN ('bucket', 'pk', 'rk')"
+    );
+    assert_eq!(text(worker, &targets), "0,0,0");
+    assert_eq!(text(worker, "SELECT setting FROM pg_settings WHERE name = 'lock_timeout'"), "10000");
+
+    // Servers that ran before go on, and what they stored is there, through each node.
+    seed(&table, 50..60);
+    let by_worker = Site { folder: fresh_folder(), url: worker.to_owned() };
+    let other = by_worker.server(&["--accounts", &account(1).setting()]);
+    let there = Client::path_style(other.address(), account(1));
+    let table = Table::new(&there, table.name.clone());
+    assert_eq!(rows(table.query("").json()).len(), 60);
+    assert!(findings(&site, &nodes.coordinator, &[]).is_empty());
+    assert!(findings(&site, worker, &[]).is_empty());
+}
+
+#[test]
+fn a_table_that_a_migration_adds_is_distributed_by_it() {
+    let Some(nodes) = Nodes::fresh() else { return };
+    let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
+    site.json(&["migrate"]);
+    distributed(&site.run(&["distribute", "--json"]));
+    // As if the last migration had only just added it.
+    execute(&nodes.coordinator, "SELECT undistribute_table('doomed')");
+    let told = findings(&site, &nodes.coordinator, &[]);
+    assert!(
+        told.iter().any(|(name, f)| name == "cluster" && f["found"].to_string().contains("doomed")),
+        "{told:?}"
+    );
+    site.json(&["migrate"]);
+    assert!(findings(&site, &nodes.coordinator, &[]).is_empty());
+    // Through a worker, nothing is to be done.
+    let there = Site { folder: fresh_folder(), url: nodes.workers[0].clone() };
+    there.json(&["migrate"]);
+}
+
+#[test]
+fn a_certificate_of_the_first_version_is_named() {
+    let Some(nodes) = Nodes::fresh() else { return };
+    let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
+    let encrypted = nodes.coordinator.replace("sslmode=disable", "sslmode=require");
+    let told = findings(&site, &encrypted, &[]);
+    let (_, finding) = told.iter().find(|(name, _)| name == "database").expect("a finding");
+    let advice = finding["advice"].as_str().expect("advice");
+    assert!(advice.contains("certificate of version 3") && advice.contains("sslmode=disable"), "{finding}");
+}

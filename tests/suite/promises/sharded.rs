@@ -1,0 +1,252 @@
+//! What is promised of one database holds where Citus spreads it over several: nothing acknowledged
+//! is lost when a node dies, freezes, or gives shards to another, nor while the tables are
+//! distributed; and what one node suffers is felt by its own buckets alone.
+//!
+//! Where there is no Citus, a database that is partitioned by hash stands in and is killed as a
+//! whole.
+
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::cluster::Cluster;
+use super::crash::{Told, insert_on_and_on, verify_inserts};
+use super::site::{End, Site};
+use crate::support::nodes::{Nodes, PrivateCluster};
+use crate::support::postgres::{execute, partition_entities, text};
+use crate::support::*;
+
+/// Tables, each with a writer of its own.
+const TABLES: usize = 8;
+const SPREADS: [&str; 2] = ["1", "8"];
+
+/// What became of the writes of one table.
+struct Written {
+    outcomes: Vec<Told>,
+    /// The node that holds them.
+    port: String,
+}
+
+impl Written {
+    fn failures(&self) -> usize {
+        self.outcomes.iter().filter(|told| !matches!(told, Told::Done(_))).count()
+    }
+}
+
+fn distribute(coordinator: &str, more: &[&str]) {
+    let arguments = [&["distribute", "--database-url", coordinator], more].concat();
+    let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&arguments).output().expect("it runs");
+    assert!(output.status.success(), "{arguments:?} {output:?}");
+}
+
+/// The port of the node that holds the rows that a writer has stored.
+fn port_of(coordinator: &str, table: &str, writer: usize) -> String {
+    let bucket = text(
+        coordinator,
+        &format!(
+            "SELECT min(e.bucket)::text FROM entities AS e JOIN tables AS t ON t.table_no = e.bucket >> 16 \
+             WHERE t.name = '{table}' AND e.pk = 'insert{writer}'"
+        ),
+    );
+    let place = format!(
+        "SELECT nodeport::text FROM citus_shards \
+         WHERE shardid = get_shard_id_for_distribution_column('entities', {bucket}::bigint)"
+    );
+    text(coordinator, &place)
+}
+
+/// Lets every table be written to while something happens, and demands that nothing is lost.
+fn storm(name: &str, site: &Site, meanwhile: impl FnOnce()) -> Vec<(String, Vec<Told>)> {
+    let client = site.client();
+    let tables: Vec<Table> = (0..TABLES).map(|_| client.table()).collect();
+    for (n, table) in tables.iter().enumerate() {
+        // The first insert may need other nodes as well, to make the bucket known.
+        let partition = format!("insert{n}");
+        table.seed(with_keys(&partition, "first", json!({})));
+        table.delete(&partition, "first", Some("*")).expect(204);
+    }
+    let over = AtomicBool::new(false);
+    let written: Vec<Vec<Told>> = std::thread::scope(|scope| {
+        let over = &over;
+        let end = End(over);
+        let writers: Vec<_> = tables
+            .iter()
+            .enumerate()
+            .map(|(n, table)| scope.spawn(move || insert_on_and_on(&site.address, table, over, n)))
+            .collect();
+        std::thread::sleep(Duration::from_millis(500));
+        meanwhile();
+        std::thread::sleep(Duration::from_millis(500));
+        drop(end);
+        let done: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.into_iter().map(|done| done.unwrap_or_else(|_| panic!("{name}: {}", site.log()))).collect()
+    });
+    let count = |wanted: fn(&Told) -> bool| written.iter().flatten().filter(|told| wanted(told)).count();
+    println!(
+        "{name}: {} acknowledged, {} refused, {} unknown",
+        count(|told| matches!(told, Told::Done(_))),
+        count(|told| *told == Told::NotDone),
+        count(|told| *told == Told::Unknown)
+    );
+    for (n, (table, outcomes)) in tables.iter().zip(&written).enumerate() {
+        verify_inserts(table, n, outcomes);
+    }
+    tables.iter().map(|table| table.name.clone()).zip(written).collect()
+}
+
+fn placed(nodes: &Nodes, written: Vec<(String, Vec<Told>)>) -> Vec<Written> {
+    let place = |(n, (table, outcomes)): (usize, (String, Vec<Told>))| Written {
+        port: port_of(&nodes.coordinator, &table, n),
+        outcomes,
+    };
+    written.into_iter().enumerate().map(place).collect()
+}
+
+/// A cluster of our own with a distributed database; `None` where there is no Citus.
+fn distributed() -> Option<(PrivateCluster, Nodes)> {
+    let cluster = PrivateCluster::start()?;
+    let nodes = Nodes::of(cluster.url());
+    nodes.distribute();
+    Some((cluster, nodes))
+}
+
+fn is_there<T>(found: Option<T>) -> Option<T> {
+    if found.is_none() {
+        println!("there is no Citus here: see a_database_that_is_partitioned_by_hash_stands_in");
+    }
+    found
+}
+
+/// Demands that only the buckets of one node have felt what it suffered.
+fn only_felt_by(port: &str, written: &[Written]) {
+    let (struck, healthy): (Vec<_>, Vec<_>) = written.iter().partition(|table| table.port == port);
+    assert!(!struck.is_empty() && !healthy.is_empty(), "all tables are on one node");
+    for table in &healthy {
+        assert_eq!(table.failures(), 0, "a write to a healthy node failed");
+    }
+    println!("  failed writes of the node: {}", struck.iter().map(|table| table.failures()).sum::<usize>());
+}
+
+/// The port of a node's URL.
+fn port(url: &str) -> &str {
+    let rest = url.rsplit_once(':').map_or(url, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or(rest)
+}
+
+#[test]
+fn a_worker_that_dies_is_felt_by_its_own_buckets_alone() {
+    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
+    for spread in SPREADS {
+        let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
+        let written = storm(&format!("a worker dies, spread {spread}"), &site, || {
+            cluster.kill(1);
+            std::thread::sleep(Duration::from_secs(2));
+            cluster.start_again(1);
+            std::thread::sleep(Duration::from_secs(1));
+        });
+        only_felt_by(port(&nodes.workers[0]), &placed(&nodes, written));
+    }
+}
+
+#[test]
+fn a_worker_that_freezes_is_felt_by_its_own_buckets_alone() {
+    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
+    for spread in SPREADS {
+        let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
+        let written = storm(&format!("a worker freezes, spread {spread}"), &site, || {
+            cluster.freeze(2);
+            std::thread::sleep(Duration::from_secs(4));
+            cluster.thaw(2);
+            std::thread::sleep(Duration::from_secs(1));
+        });
+        only_felt_by(port(&nodes.workers[1]), &placed(&nodes, written));
+    }
+}
+
+#[test]
+fn writers_through_a_worker_do_not_need_the_coordinator() {
+    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
+    for spread in SPREADS {
+        let options = ["--table-spread", spread, "--migrate-url", &nodes.coordinator];
+        let mut site = Site::start(&nodes.workers[0], &options);
+        let written = storm(&format!("the coordinator dies, spread {spread}"), &site, || {
+            cluster.kill(0);
+            std::thread::sleep(Duration::from_secs(2));
+        });
+        let failed: usize = written
+            .iter()
+            .flat_map(|(_, outcomes)| outcomes)
+            .filter(|told| !matches!(told, Told::Done(_)))
+            .count();
+        assert_eq!(failed, 0, "a write needed the coordinator");
+        // Its schema is current, so it needs nobody to start either.
+        site.kill_and_start();
+        cluster.start_again(0);
+    }
+}
+
+#[test]
+fn shards_move_under_writers() {
+    let Some((_cluster, nodes)) = is_there(distributed()) else { return };
+    for spread in SPREADS {
+        let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
+        let [from, to] = [0, 1].map(|n: usize| port(&nodes.workers[n]));
+        let written = storm(&format!("shards move, spread {spread}"), &site, || {
+            let shards = format!(
+                "SELECT string_agg(shardid::text, ' ') FROM (SELECT shardid FROM citus_shards \
+                 WHERE table_name = 'entities'::regclass AND nodeport = {from} ORDER BY shardid LIMIT 4) AS few"
+            );
+            for shard in text(&nodes.coordinator, &shards).split(' ') {
+                let arguments = format!("{shard}, '127.0.0.1', {from}, '127.0.0.1', {to}, 'force_logical'");
+                execute(&nodes.coordinator, &format!("SELECT citus_move_shard_placement({arguments})"));
+            }
+            execute(&nodes.coordinator, "SELECT rebalance_table_shards('entities')");
+        });
+        let refused =
+            written.iter().flat_map(|(_, outcomes)| outcomes).filter(|told| **told == Told::NotDone);
+        assert_eq!(refused.count(), 0, "a write was refused");
+    }
+}
+
+#[test]
+fn tables_are_distributed_under_writers() {
+    let Some(cluster) = is_there(PrivateCluster::start()) else { return };
+    for spread in SPREADS {
+        for more in [&[][..], &["--concurrently"]] {
+            let nodes = Nodes::of(cluster.url());
+            let site = Site::start(&nodes.coordinator, &["--table-spread", spread]);
+            let name = format!("distribution {more:?}, spread {spread}");
+            let written = storm(&name, &site, || distribute(&nodes.coordinator, more));
+            let failed = written
+                .iter()
+                .flat_map(|(_, outcomes)| outcomes)
+                .filter(|told| !matches!(told, Told::Done(_)));
+            assert_eq!(failed.count(), 0, "{name}: a write failed");
+            let ports: Vec<String> = placed(&nodes, written).into_iter().map(|table| table.port).collect();
+            assert!(
+                nodes.workers.iter().all(|url| ports.iter().any(|found| found == port(url))),
+                "{ports:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_database_that_is_partitioned_by_hash_stands_in() {
+    if PrivateCluster::start().is_some() {
+        return println!("there is Citus here, so nothing needs to stand in for it");
+    }
+    println!("there is no Citus here: a database that is partitioned by hash stands in");
+    for spread in SPREADS {
+        let mut cluster = Cluster::start();
+        partition_entities(cluster.url());
+        let site = Site::start(cluster.url(), &["--table-spread", spread]);
+        storm(&format!("a partitioned database dies, spread {spread}"), &site, || {
+            cluster.kill();
+            cluster.start_again();
+            std::thread::sleep(Duration::from_secs(1));
+        });
+    }
+}

@@ -1,0 +1,89 @@
+//! Entities that a copy stores keep their versions.
+
+use std::sync::Arc;
+
+use rowhouse::codec::stored;
+use rowhouse::error::Code;
+use rowhouse::model::entity::{Properties, Stored};
+use rowhouse::model::{Key, Ticks};
+use rowhouse::plan::Span;
+use rowhouse::store::{Backend, Load, LoadMark};
+
+use super::contract::{name, now, number, refusal, scan, table, walk};
+
+const PARTITIONS: i64 = 12;
+
+/// Entities of several partitions, with versions from `first` on.
+fn rows(first: i64, value: i32) -> Vec<Stored> {
+    let row = |n: i64| Stored {
+        key: Key::new(format!("p{:02}", n / 2), format!("{n:03}")),
+        modified: Ticks::from_raw(first + n).expect("a time in range"),
+        properties: stored::encode(&number("N", value)),
+    };
+    (0..2 * PARTITIONS).map(row).collect()
+}
+
+/// What is compared: databases have the text of properties in forms of their own.
+fn facts(rows: &[Stored]) -> Vec<(Key, Ticks, Properties)> {
+    let fact = |row: &Stored| {
+        (row.key.clone(), row.modified, stored::decode(&row.properties).expect("stored properties"))
+    };
+    rows.iter().map(fact).collect()
+}
+
+fn load(rows: &[Stored], replaces: bool) -> Arc<Load> {
+    Arc::new(Load { rows: rows.to_vec(), replaces, mark: None })
+}
+
+pub async fn stored_as_they_are<B: Backend>(store: &B) {
+    let (account, people) = table(store).await;
+    let everything = || scan(vec![Span::everything()]);
+    let first = now().raw() - 10_000_000;
+    let new = rows(first, 1);
+    assert!(store.load(&account, &people, &load(&new, false)).await.expect("a load"));
+    assert_eq!(facts(&walk(store, &account, &people, &everything()).await.concat()), facts(&new));
+
+    // What exists is not replaced unless that is asked for, and then nothing is stored.
+    let mut more = rows(first, 1);
+    more.push(Stored { key: Key::new("q", "r"), ..new[0].clone() });
+    assert!(!store.load(&account, &people, &load(&more, false)).await.expect("a load"));
+    assert_eq!(facts(&walk(store, &account, &people, &everything()).await.concat()), facts(&new));
+
+    // What is equal keeps its version.
+    assert!(store.load(&account, &people, &load(&more, true)).await.expect("a load"));
+    assert_eq!(facts(&walk(store, &account, &people, &everything()).await.concat()), facts(&more));
+
+    // Versions never go back.
+    let older = rows(first - 5_000_000, 2);
+    assert!(store.load(&account, &people, &load(&older, true)).await.expect("a load"));
+    let replaced = facts(&walk(store, &account, &people, &everything()).await.concat());
+    for ((key, modified, properties), before) in replaced.iter().zip(&new) {
+        assert_eq!((key, properties), (&before.key, &number("N", 2)));
+        assert!(*modified > before.modified);
+    }
+    let missing = store.load(&account, &name("Missing"), &load(&new, true)).await;
+    assert_eq!(refusal(missing), Code::TableNotFound);
+}
+
+pub async fn marked_together<B: Backend>(store: &B) {
+    let (account, people) = table(store).await;
+    let copy = format!("copy-{account}");
+    let mark =
+        |range, n: &str| LoadMark { copy: copy.clone(), range, reached: Key::new("p", n), counts: [3, 2, 1] };
+    let load =
+        |rows: &[Stored], replaces, mark| Arc::new(Load { rows: rows.to_vec(), replaces, mark: Some(mark) });
+    let new = rows(now().raw() - 10_000_000, 1);
+    for (range, n) in [(1, "a"), (2, "b"), (1, "c")] {
+        assert!(store.load(&account, &people, &load(&new, true, mark(range, n))).await.expect("a load"));
+    }
+    assert!(!store.load(&account, &people, &load(&new, false, mark(2, "d"))).await.expect("a load"));
+    let mut marks = store.marks(&copy).await.expect("marks");
+    marks.sort_by_key(|mark| mark.range);
+    assert_eq!(marks, [mark(1, "c"), mark(2, "b")]);
+    store.forget_marks(&copy).await.expect("marks are forgotten");
+    assert_eq!(store.marks(&copy).await.expect("marks"), []);
+    // No rows, but a mark.
+    assert!(store.load(&account, &people, &load(&[], true, mark(1, "e"))).await.expect("a load"));
+    assert_eq!(store.marks(&copy).await.expect("marks"), [mark(1, "e")]);
+    store.forget_marks(&copy).await.expect("marks are forgotten");
+}
