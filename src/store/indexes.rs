@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::{Key, Ticks};
 use crate::plan::Scan;
-use crate::plan::index::{IndexChoice, PropertyIndex};
+use crate::plan::index::{IndexChoice, IndexRange, IndexValue, PropertyIndex};
 
 /// Maximum number of indexes of a table: each costs every write of the table.
 pub const MAX_TABLE_INDEXES: i64 = 8;
@@ -155,6 +155,41 @@ impl DenseFilters {
     }
 }
 
+/// Remembers how far an open range of an index must reach to have too many entries, so that a filter with
+/// another literal does not look them up again. By index, and whether the range is read from above.
+#[derive(Debug, Default)]
+pub(crate) struct DenseBounds(Mutex<HashMap<(i64, bool), (IndexValue, Instant)>>);
+
+impl DenseBounds {
+    /// Whether a choice had too many entries recently: one of its ranges reaches far enough.
+    pub(crate) fn has(&self, choice: &IndexChoice) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        choice.ranges.iter().any(|range| {
+            let Some(bound) = range.only_bound() else { return false };
+            let is_far = |(reached, since): &(IndexValue, Instant)| {
+                let reaches = if range.is_from_above() { bound <= reached } else { bound >= reached };
+                reaches && since.elapsed() < REMEMBERED
+            };
+            known.get(&(range.index.index_no, range.is_from_above())).is_some_and(is_far)
+        })
+    }
+
+    /// Remembers the entry at which this range had too many.
+    pub(crate) fn put(&self, range: &IndexRange, reached: IndexValue) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert((range.index.index_no, range.is_from_above()), (reached, Instant::now()));
+    }
+}
+
+/// The range to remember of a choice that has too many entries: its only one, if that is open.
+pub(crate) fn open_range(choice: &IndexChoice) -> Option<&IndexRange> {
+    let [only] = choice.ranges.as_slice() else { return None };
+    only.only_bound().is_some().then_some(only)
+}
+
 /// Counts how often indexes are read, since the start of this process.
 #[derive(Debug, Default)]
 pub(crate) struct IndexUses(Mutex<HashMap<i64, u64>>);
@@ -185,6 +220,7 @@ impl IndexUses {
 #[derive(Debug, Default)]
 pub(crate) struct NarrowingMemory {
     pub dense: DenseFilters,
+    pub bounds: DenseBounds,
     pub uses: IndexUses,
 }
 
@@ -207,7 +243,10 @@ impl std::fmt::Write for HashedText {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::plan::index::IndexKind;
 
     fn keys(count: usize) -> Vec<Key> {
         (0..count).map(|n| Key::new("p", n.to_string())).collect()
@@ -226,6 +265,32 @@ mod tests {
         let mut dense = BestChoice::default();
         dense.offer(keys(MAX_ENTRIES + 1));
         assert_eq!(dense.into_keys(), None);
+    }
+
+    #[test]
+    fn a_range_that_reaches_further_is_dense_too() {
+        let index = PropertyIndex { index_no: 7, table_no: 1, property: "N".into(), kind: IndexKind::Number };
+        let index = Arc::new(index);
+        let range = |lower: Option<f64>, upper: Option<f64>| IndexRange {
+            index: Arc::clone(&index),
+            lower: lower.map(IndexValue::Number),
+            upper: upper.map(IndexValue::Number),
+        };
+        let choice = |range| IndexChoice { ranges: vec![range] };
+        let bounds = DenseBounds::default();
+        let from_above = choice(range(Some(10.0), None));
+        assert!(!bounds.has(&from_above));
+        bounds.put(open_range(&from_above).expect("it is open"), IndexValue::Number(500.0));
+        assert!(bounds.has(&from_above) && bounds.has(&choice(range(Some(500.0), None))));
+        assert!(!bounds.has(&choice(range(Some(501.0), None))), "it may have few");
+        assert!(!bounds.has(&choice(range(None, Some(600.0)))), "that is the other end");
+        assert!(!bounds.has(&choice(range(Some(10.0), Some(20.0)))), "it has two bounds");
+        let from_below = choice(range(None, Some(90.0)));
+        bounds.put(open_range(&from_below).expect("it is open"), IndexValue::Number(50.0));
+        assert!(
+            bounds.has(&choice(range(None, Some(50.0)))) && !bounds.has(&choice(range(None, Some(49.0))))
+        );
+        assert!(open_range(&choice(range(Some(1.0), Some(2.0)))).is_none());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The entries of an index that one comparison can match.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{IndexKind, PropertyIndex};
@@ -25,6 +26,33 @@ pub struct IndexRange {
     pub lower: Option<IndexValue>,
     /// `None`: to the highest entry.
     pub upper: Option<IndexValue>,
+}
+
+impl IndexRange {
+    /// Whether it is open above, and so read from the highest entry down.
+    pub fn is_from_above(&self) -> bool {
+        self.lower.is_some() && self.upper.is_none()
+    }
+
+    /// Its only bound; `None` if it has two or none.
+    pub fn only_bound(&self) -> Option<&IndexValue> {
+        match (&self.lower, &self.upper) {
+            (Some(only), None) | (None, Some(only)) => Some(only),
+            _ => None,
+        }
+    }
+}
+
+impl PartialOrd for IndexValue {
+    /// The order of entries; `None` between values that one index does not have.
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (IndexValue::Text(a), IndexValue::Text(b)) => Some(a.cmp(b)),
+            (IndexValue::Number(a), IndexValue::Number(b)) => a.partial_cmp(b),
+            (IndexValue::Boolean(a), IndexValue::Boolean(b)) => Some(a.cmp(b)),
+            _ => None,
+        }
+    }
 }
 
 /// What a comparison asks of the values of an index.

@@ -79,6 +79,9 @@ indexed!(in_a_file, super::file);
 indexed!(on_plain_tables, super::plain);
 indexed!(on_plain_tables_with_spread, super::spread);
 indexed!(on_hash_partitions_with_spread, super::partitioned);
+indexed!(@stamp in_one_bucket_of_sqlite, super::file, other_literals_of_dense_filters_walk);
+indexed!(@stamp in_one_bucket_of_postgres, super::plain, other_literals_of_dense_filters_walk);
+indexed!(@stamp in_several_buckets, super::spread, wider_ranges_than_dense_ones_walk);
 
 /// Values that often meet in comparisons, and the ones at the limits of indexes.
 fn value() -> impl Strategy<Value = EdmValue> {
@@ -220,8 +223,12 @@ pub async fn narrowed_is_eval<B: Backend>(store: &B) {
 }
 
 fn equal(property: &str, value: i32) -> Predicate {
+    compare(property, CompareOp::Eq, value)
+}
+
+fn compare(property: &str, op: CompareOp, value: i32) -> Predicate {
     let field = Field::Custom(property.into());
-    Predicate::Compare { field, op: CompareOp::Eq, literal: EdmValue::Int32(value) }
+    Predicate::Compare { field, op, literal: EdmValue::Int32(value) }
 }
 
 /// Counts matches, and tells whether an index has found them.
@@ -273,6 +280,57 @@ pub async fn dense_filters_walk<B: Backend>(store: &B) {
     let (again, end) = store.page(&account, &table, &filtered, Vec::new()).await.unwrap();
     assert!(again == first && !end.by_index && end.examined < 1000, "{end:?}");
     assert_eq!(matches(store, (&account, &table), &index, equal("N", 2)).await, (0, true));
+}
+
+async fn numbers<B: Backend>(store: &B, count: i32) -> (String, TableName, Arc<PropertyIndex>) {
+    let (account, table) = table(store).await;
+    let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", n));
+    fill(store, &account, &table, (0..count).map(of).collect()).await;
+    let index = index(store, &account, &table, "N", IndexKind::Number).await;
+    (account, table, Arc::new(index))
+}
+
+/// A page of ten by a filter on `N`: its rows, whether an index found them, and the rows that were looked at.
+async fn page_of<B: Backend>(
+    store: &B,
+    (account, table, index): &(String, TableName, Arc<PropertyIndex>),
+    op: CompareOp,
+    literal: i32,
+) -> (usize, bool, u64) {
+    let predicate = compare("N", op, literal);
+    let mut filtered = scan(vec![Span::everything()]);
+    filtered.indexed = choices(&predicate, &[Arc::clone(index)]);
+    filtered.residual = Some(predicate);
+    filtered.rows = 10;
+    let (rows, end) = store.page(account, table, &filtered, Vec::new()).await.unwrap();
+    (rows.len(), end.by_index, end.examined)
+}
+
+fn is_walked((rows, by_index, examined): (usize, bool, u64)) -> bool {
+    rows == 10 && !by_index && examined < 1000
+}
+
+pub async fn wider_ranges_than_dense_ones_walk<B: Backend>(store: &B) {
+    let of = numbers(store, 4200).await;
+    assert!(page_of(store, &of, CompareOp::Ge, 5).await.2 > 4000);
+    assert!(is_walked(page_of(store, &of, CompareOp::Ge, 4).await));
+    assert!(page_of(store, &of, CompareOp::Ge, 6).await.2 > 4000, "it may match few");
+}
+
+/// A filter with another literal is known to be dense from the first one, unless it may match few.
+pub async fn other_literals_of_dense_filters_walk<B: Backend>(store: &B) {
+    let of = numbers(store, 4200).await;
+    let page = async |op, literal| page_of(store, &of, op, literal).await;
+    assert!(page(CompareOp::Ge, 5).await.2 > 4000);
+    assert!(is_walked(page(CompareOp::Ge, 6).await) && is_walked(page(CompareOp::Gt, 100).await));
+    let (rows, by_index, _) = page(CompareOp::Ge, 4195).await;
+    assert!(rows == 5 && by_index);
+    let (rows, by_index, _) = page(CompareOp::Ge, 300).await;
+    assert!(rows == 10 && by_index, "3900 match");
+    assert!(page(CompareOp::Le, 4150).await.2 > 4000, "from the other end");
+    assert!(is_walked(page(CompareOp::Le, 4140).await));
+    let (rows, by_index, _) = page(CompareOp::Le, 3).await;
+    assert!(rows == 4 && by_index);
 }
 
 pub async fn indexes_are_limited<B: Backend>(store: &B) {

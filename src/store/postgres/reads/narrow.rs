@@ -2,17 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Row};
 
 use crate::model::Key;
 use crate::plan::Scan;
-use crate::plan::index::{IndexRange, IndexValue};
-use crate::store::indexes::{BestChoice, choices_of};
+use crate::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
+use crate::store::indexes::{BestChoice, DenseBounds, MAX_ENTRIES, choices_of, open_range};
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::{Effect, Trouble};
 use crate::store::postgres::reads::binds::Binds;
-use crate::store::postgres::rows::key;
+use crate::store::postgres::rows::{broken_row, key};
 use crate::store::postgres::statements::indexes as texts;
 
 /// Ranges and buckets that one statement looks up.
@@ -23,15 +23,49 @@ pub(crate) async fn look_up(
     lease: &mut Lease<'_>,
     table_id: TableId,
     scan: &Scan,
+    bounds: &DenseBounds,
 ) -> Result<BestChoice, Trouble> {
     let mut best = BestChoice::default();
-    for choice in choices_of(scan, table_id.table_no) {
+    for choice in choices_of(scan, table_id.table_no).filter(|choice| !bounds.has(choice)) {
         let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
+        remember(lease, table_id, choice, &keys, bounds).await?;
         if best.offer(keys) {
             break;
         }
     }
     Ok(best)
+}
+
+/// Remembers the entry up to which an open range has too many, or its bound: entries of several buckets
+/// are not in one order.
+async fn remember(
+    lease: &mut Lease<'_>,
+    table_id: TableId,
+    choice: &IndexChoice,
+    keys: &[Key],
+    bounds: &DenseBounds,
+) -> Result<(), Trouble> {
+    let (Some(range), Some(last)) = (open_range(choice), keys.get(MAX_ENTRIES)) else { return Ok(()) };
+    if let (Some(bound), 2..) = (range.only_bound(), table_id.spread) {
+        bounds.put(range, bound.clone());
+        return Ok(());
+    }
+    let text = texts::value(&range.index);
+    // Composed as the lookup is.
+    let value = sqlx::query(AssertSqlSafe(text)).bind(table_id.bucket(&last.partition));
+    let value = value.bind(&last.partition).bind(&last.row);
+    let Some(row) = lease.row(value, Effect::Undone).await? else { return Ok(()) };
+    let reached = match range.index.kind {
+        IndexKind::Number => row.try_get(0).map(|number: Option<f64>| number.map(IndexValue::Number)),
+        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
+            row.try_get(0).map(|text: Option<String>| text.map(IndexValue::Text))
+        }
+        IndexKind::Boolean => return Ok(()),
+    };
+    if let Some(reached) = reached.map_err(broken_row)? {
+        bounds.put(range, reached);
+    }
+    Ok(())
 }
 
 /// The keys in some ranges of every bucket, `limit` at most.

@@ -18,7 +18,7 @@ use crate::model::entity::BorrowedEntity;
 use crate::plan::predicate::Prepared;
 use crate::plan::span::points_within;
 use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
-use crate::store::indexes::filter_number;
+use crate::store::indexes::{choices_of, filter_number};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::{TableId, TablePart, exists};
 use crate::store::postgres::connections::lease::Lease;
@@ -196,12 +196,14 @@ impl<'a> Reading<'a> {
         if self.scan.indexed.is_empty() {
             return Ok(None);
         }
-        let (filter, dense) = (filter_number(table_id.table_no, self.scan), &store.narrowing.dense);
-        if dense.has(filter) {
+        let (filter, memory) = (filter_number(table_id.table_no, self.scan), &store.narrowing);
+        let is_dense = |choice| memory.bounds.has(choice);
+        if memory.dense.has(filter) || choices_of(self.scan, table_id.table_no).all(is_dense) {
             return Ok(None);
         }
+        let dense = &memory.dense;
         walk.begin(lease).await?;
-        let best = match look_up(lease, table_id, self.scan).await {
+        let best = match look_up(lease, table_id, self.scan, &memory.bounds).await {
             // An index that the database does not have, or not yet.
             Err(Trouble::Fault(Fault::Timeout)) => {
                 lease.roll_back().await;

@@ -95,7 +95,7 @@ pub(crate) fn removal(name: &str) -> String {
 
 /// Reads the keys of entries of one bucket between bounds, which are placeholders, `limit` of them at most.
 /// The order of the index, which nobody needs, has the database read the index whatever it believes about
-/// the values.
+/// the values. A range that is open above is read from the highest entry down.
 pub fn lookup(
     index: &PropertyIndex,
     bucket: i64,
@@ -111,8 +111,14 @@ pub fn lookup(
             let _ = write!(text, " AND {entry} {operator} {bound}");
         }
     }
-    let _ = write!(text, " ORDER BY {entry} LIMIT {limit})");
+    let order = if lower.is_some() && upper.is_none() { " DESC" } else { "" };
+    let _ = write!(text, " ORDER BY {entry}{order} LIMIT {limit})");
     text
+}
+
+/// Reads the entry of the row with the bucket $1 and the key $2, $3.
+pub(crate) fn value(index: &PropertyIndex) -> String {
+    format!("SELECT {} FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3", entry(index))
 }
 
 /// The entry of a row: NULL without the property, and the lowest entry if the type is another one.

@@ -25,7 +25,8 @@ pub(crate) fn removal(index_no: i64) -> String {
     format!("DROP INDEX IF EXISTS {}", name(index_no))
 }
 
-/// Reads the keys of entries between bounds: ?1 entries at most, then the lower and the upper bound.
+/// Reads the keys of entries between bounds: ?1 entries at most, then the lower and the upper bound. A
+/// range that is open above is read from the highest entry down.
 pub(crate) fn lookup(index: &PropertyIndex, has_lower: bool, has_upper: bool) -> String {
     let (name, entry, bucket) = (name(index.index_no), entry(index), bucket_of(index));
     let mut text = format!("SELECT pk, rk FROM entities INDEXED BY {name} WHERE bucket = {bucket}");
@@ -35,8 +36,15 @@ pub(crate) fn lookup(index: &PropertyIndex, has_lower: bool, has_upper: bool) ->
             let _ = write!(text, " AND {entry} {operator} {parameter}");
         }
     }
-    text.push_str(" LIMIT ?1");
+    let order = if has_lower && !has_upper { " DESC" } else { "" };
+    let _ = write!(text, " ORDER BY {entry}{order} LIMIT ?1");
     text
+}
+
+/// Reads the entry of the row with the key ?1, ?2.
+pub(crate) fn value(index: &PropertyIndex) -> String {
+    let (entry, bucket) = (entry(index), bucket_of(index));
+    format!("SELECT {entry} FROM entities WHERE bucket = {bucket} AND pk = ?1 AND rk = ?2")
 }
 
 fn bucket_of(index: &PropertyIndex) -> i64 {

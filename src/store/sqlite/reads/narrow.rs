@@ -1,13 +1,15 @@
 //! Narrowing a page to the entities that an index names.
 
-use rusqlite::Connection;
 use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::model::Key;
-use crate::plan::index::{IndexRange, IndexValue};
+use crate::plan::index::{IndexChoice, IndexRange, IndexValue};
 use crate::plan::span::points_within;
 use crate::plan::{Scan, Span};
-use crate::store::indexes::{BestChoice, NarrowingMemory, choices_of, filter_number};
+use crate::store::indexes::{
+    BestChoice, MAX_ENTRIES, NarrowingMemory, choices_of, filter_number, open_range,
+};
 use crate::store::sqlite::catalog::entries;
 use crate::store::sqlite::rows::Sqlite;
 
@@ -39,20 +41,39 @@ pub(crate) fn narrow(
     if memory.dense.has(filter) {
         return Ok(Narrowed { points: None, entries: 0 });
     }
+    let mut is_known = true;
     for choice in choices_of(scan, table_no) {
+        if memory.bounds.has(choice) {
+            continue;
+        }
+        is_known = false;
         // An index that was removed meanwhile is as good as none.
         let Some(keys) = look_up(db, &choice.ranges, best.limit() + 1)? else { continue };
         memory.uses.count(choice);
+        remember(db, choice, &keys, memory)?;
         if best.offer(keys) {
             break;
         }
     }
     let entries = best.entries;
     let keys = best.into_keys();
-    if keys.is_none() {
+    if keys.is_none() && !is_known {
         memory.dense.put(filter);
     }
     Ok(Narrowed { points: keys.map(|keys| points_within(keys, &scan.spans)), entries })
+}
+
+/// Remembers the entry up to which an open range has too many.
+fn remember(db: &Connection, choice: &IndexChoice, keys: &[Key], memory: &NarrowingMemory) -> Sqlite<()> {
+    let (Some(range), Some(last)) = (open_range(choice), keys.get(MAX_ENTRIES)) else { return Ok(()) };
+    let mut statement = db.prepare_cached(&entries::value(&range.index))?;
+    let reached = statement.query_row((&last.partition, &last.row), |row| row.get(0)).optional()?;
+    match reached {
+        Some(SqlValue::Text(text)) => memory.bounds.put(range, IndexValue::Text(text)),
+        Some(SqlValue::Real(number)) => memory.bounds.put(range, IndexValue::Number(number)),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The keys in some ranges, `limit` at most; `None` if there is no such index.
