@@ -74,7 +74,7 @@ export class ExplainView extends View {
 }
 
 /** @param {Explanation} explanation @returns {HTMLElement[]} */
-function described({ access, index, summary, spans, spanCount, residual, cost }) {
+function described({ access, index, indexPassedOver, summary, spans, spanCount, residual, cost }) {
   const [title, kind] = ACCESS[access] ?? [access, ""];
   const rows = spans.slice(0, 5).map((span) => h("li", { class: "mono" }, wordsOf(span)));
   if (spanCount > rows.length) rows.push(h("li", {}, `and ${count(spanCount - rows.length)} more`));
@@ -84,11 +84,19 @@ function described({ access, index, summary, spans, spanCount, residual, cost })
       "dl",
       { class: "facts" },
       h("div", {}, h("dt", {}, "Keys that are read"), h("dd", {}, h("ul", { class: "spans" }, rows))),
-      h("div", {}, h("dt", {}, "Index"), h("dd", {}, index ?? "none")),
+      h("div", {}, h("dt", {}, "Index"), h("dd", {}, indexWords(index, indexPassedOver))),
       h("div", {}, h("dt", {}, "Compared row by row"), h("dd", { class: "mono" }, residual ?? "nothing")),
       ...(cost ? costOf(cost) : []),
     ),
   ];
+}
+
+/** @param {IndexName[] | null} used @param {IndexName[] | null} passedOver */
+function indexWords(used, passedOver) {
+  const names = (/** @type {IndexName[]} */ indexes) =>
+    indexes.map(({ property, kind }) => visible(`${property} (${kind})`)).join(", ");
+  if (used) return names(used);
+  return passedOver ? `none, since ${names(passedOver)} would name too many entities` : "none";
 }
 
 /** @param {Span} span */

@@ -9,8 +9,9 @@ use super::output::{Done, OutputForm, Problem, block_on};
 use crate::app;
 use crate::config::{AccountSettings, Mistakes, StorageSettings};
 use crate::error::Error;
+use crate::indexes::IndexCatalog;
 use crate::service::{AskedQuery, explain_query};
-use crate::store::Store;
+use crate::store::{Backend as _, Store};
 
 /// The arguments of `rowhouse explain`.
 #[derive(Debug, Args)]
@@ -66,19 +67,34 @@ async fn explain(store: &Store, arguments: &ExplainArguments, account: &str) -> 
         top: arguments.top,
         measure: true,
     };
-    explain_query(store, MAX_COMPARISONS, &query).await
+    let indexes = IndexCatalog::new(store.indexes().await?);
+    explain_query(store, &indexes, MAX_COMPARISONS, &query).await
+}
+
+/// Returns the names of indexes for people; `None` if there are none.
+fn index_names(indexes: &Value) -> Option<String> {
+    let name = |index: &Value| Some(format!("{} ({})", index["property"].as_str()?, index["kind"].as_str()?));
+    let names: Vec<String> = indexes.as_array()?.iter().filter_map(name).collect();
+    Some(names.join(", "))
 }
 
 /// Returns the explanation for people.
 fn text(explained: &Value) -> String {
     let word = |name: &str| explained[name].as_str().unwrap_or_default();
     let mut text = word("summary").to_owned();
+    let verb = if explained["index"].is_null() { "Reads" } else { "Within" };
     let spans = explained["spans"].as_array().map_or(&[][..], Vec::as_slice);
     for span in spans {
-        let _ = write!(text, "\nReads: {}", span["words"].as_str().unwrap_or_default());
+        let _ = write!(text, "\n{verb}: {}", span["words"].as_str().unwrap_or_default());
     }
     if explained["spanCount"].as_u64() > Some(spans.len() as u64) {
-        let _ = write!(text, "\nReads: … {} ranges in all", explained["spanCount"]);
+        let _ = write!(text, "\n{verb}: … {} ranges in all", explained["spanCount"]);
+    }
+    if let Some(names) = index_names(&explained["index"]) {
+        let _ = write!(text, "\nIndex: {names}");
+    }
+    if let Some(names) = index_names(&explained["indexPassedOver"]) {
+        let _ = write!(text, "\nIndex: none, since {names} would name too many entities");
     }
     if !word("residual").is_empty() {
         let _ = write!(text, "\nCompares: {}", word("residual"));

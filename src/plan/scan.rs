@@ -58,8 +58,9 @@ pub struct PageEnd {
     pub entities: usize,
     /// About how many rows and index entries were looked at.
     pub examined: u64,
-    /// Whether an index has named the rows.
-    pub by_index: bool,
+    /// The number in [`Scan::indexed`] of the choice that has named the rows; `None` if they were read in
+    /// the order of keys.
+    pub narrowed_by: Option<usize>,
     /// Where the next page starts, inclusive; `None` at the end.
     pub next: Option<Key>,
 }

@@ -19,6 +19,8 @@ pub(crate) enum KeyAccess {
     Range,
     /// The whole table.
     Scan,
+    /// Entities that an index names.
+    Index,
 }
 
 /// An end of a range of keys, as people see it.
@@ -52,6 +54,7 @@ impl KeyAccess {
             Self::Partition => "partition",
             Self::Range => "range",
             Self::Scan => "scan",
+            Self::Index => "index",
         }
     }
 
@@ -75,6 +78,7 @@ impl KeyAccess {
             (Self::Scan, true) => {
                 "Every entity of the table is compared with the filter: name a partition to read less."
             }
+            (Self::Index, _) => "An index names the entities to read, which are compared with the filter.",
         }
     }
 }

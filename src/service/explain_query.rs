@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use crate::auth::{Action, Identity, allows};
 use crate::codec::uri::escape;
 use crate::error::Result;
+use crate::indexes::IndexCatalog;
 use crate::model::{Key, TableName};
+use crate::plan::index::{IndexChoice, PropertyIndex};
 use crate::plan::scan::{MAX_ROWS, MAX_TIME};
 use crate::plan::strategy::{self, KeyAccess, SpanBound};
 use crate::plan::{Projection, Scan, query, span};
 use crate::request::options::Options;
-use crate::store::Backend;
+use crate::store::Store;
 
 /// Maximum number of spans that are shown.
 const MAX_SHOWN: usize = 20;
@@ -36,7 +38,8 @@ pub(crate) struct AskedQuery<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct QueryCost {
     returned: u64,
-    /// The rows in the ranges that were read, up to where the page ended.
+    /// The rows in the ranges that were read, up to where the page ended; with an index, the entries and
+    /// rows that were read.
     looked_at: u64,
     /// Whether all of them were counted. Otherwise there are more.
     is_exact: bool,
@@ -44,20 +47,31 @@ struct QueryCost {
     took: Duration,
     /// Whether there are more pages.
     more: bool,
+    /// The number of the choice of indexes that has named the rows.
+    narrowed_by: Option<usize>,
 }
 
-/// Explains a query.
+/// Explains a query, by the indexes of the store.
 ///
 /// # Errors
-/// Those of the query, and of the store if the cost is asked for.
-pub(crate) async fn explain_query<B: Backend>(
-    store: &B,
+/// Those of the query, and of the store if indexes could be used or the cost is asked for.
+pub(crate) async fn explain_query(
+    store: &Store,
+    indexes: &IndexCatalog,
     max_comparisons: usize,
     asked: &AskedQuery<'_>,
 ) -> Result<Value> {
     let table = TableName::parse(asked.table)?;
-    let scan = scan(asked, &table, max_comparisons)?;
-    let access = KeyAccess::of(&scan);
+    let mut scan = scan(asked, &table, max_comparisons)?;
+    indexes.narrow(asked.account, &table, &mut scan);
+    let cost = if asked.measure { Some(measure(store, asked.account, &table, &scan).await?) } else { None };
+    let narrowed_by = match &cost {
+        Some(cost) => cost.narrowed_by,
+        None => narrowed_by(store, asked.account, &table, &scan).await?,
+    };
+    let used = narrowed_by.and_then(|number| scan.indexed.get(number));
+    let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
+    let passed_over = scan.indexed.first().filter(|_| used.is_none());
     let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
         let (from, to) = strategy::bounds(span);
         json!({ "from": from.map(shown), "to": to.map(shown), "words": strategy::words(span) })
@@ -68,10 +82,10 @@ pub(crate) async fn explain_query<B: Backend>(
         "spanCount": scan.spans.len(),
         "spans": spans.collect::<Vec<_>>(),
         "residual": scan.residual.as_ref().map(strategy::filter_text),
-        "index": Value::Null,
+        "index": used.map(properties),
+        "indexPassedOver": passed_over.map(properties),
     });
-    if asked.measure {
-        let cost = measure(store, asked.account, &table, &scan).await?;
+    if let Some(cost) = cost {
         explained["cost"] = json!({
             "rowsReturned": cost.returned,
             "rowsLookedAt": cost.looked_at,
@@ -81,6 +95,25 @@ pub(crate) async fn explain_query<B: Backend>(
         });
     }
     Ok(explained)
+}
+
+/// The properties of the indexes that a choice reads, each once.
+fn properties(choice: &IndexChoice) -> Value {
+    let mut indexes: Vec<_> = choice.ranges.iter().map(|range| &range.index).collect();
+    indexes.dedup_by_key(|index| index.index_no);
+    let shown = |index: &std::sync::Arc<PropertyIndex>| json!({ "property": index.property, "kind": index.kind.name() });
+    indexes.into_iter().map(shown).collect()
+}
+
+/// Asks the store which choice of indexes it would use. It looks entries up as for a page, of which no row
+/// is then read.
+async fn narrowed_by(store: &Store, account: &str, table: &TableName, scan: &Scan) -> Result<Option<usize>> {
+    if scan.indexed.is_empty() {
+        return Ok(None);
+    }
+    let lookup = Scan { spans: Vec::new(), ..scan.clone() };
+    let ((), end) = store.own_page(account, table, &lookup, ()).await?;
+    Ok(end.narrowed_by)
 }
 
 fn shown(bound: SpanBound) -> Value {
@@ -103,21 +136,29 @@ fn scan(asked: &AskedQuery<'_>, table: &TableName, max_comparisons: usize) -> Re
 }
 
 /// Reads one page, and counts the rows that had to be looked at for it.
-async fn measure<B: Backend>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Result<QueryCost> {
+async fn measure(store: &Store, account: &str, table: &TableName, scan: &Scan) -> Result<QueryCost> {
     let begun = Instant::now();
-    let ((), end) = store.page(account, table, scan, ()).await?;
+    let ((), end) = store.own_page(account, table, scan, ()).await?;
     let (returned, took) = (end.entities as u64, begun.elapsed());
     let more = end.next.is_some();
     let (looked_at, is_exact) = match &scan.residual {
         None => (returned, true),
+        Some(_) if end.narrowed_by.is_some() => (end.examined, true),
         Some(_) => count(store, account, table, scan, end.next.as_ref()).await?,
     };
-    Ok(QueryCost { returned, looked_at: looked_at.max(returned), is_exact, took, more })
+    Ok(QueryCost {
+        returned,
+        looked_at: looked_at.max(returned),
+        is_exact,
+        took,
+        more,
+        narrowed_by: end.narrowed_by,
+    })
 }
 
 /// Counts the rows of the spans below `until`, and tells whether these are all.
-async fn count<B: Backend>(
-    store: &B,
+async fn count(
+    store: &Store,
     account: &str,
     table: &TableName,
     scan: &Scan,
@@ -142,9 +183,10 @@ async fn count<B: Backend>(
             rows: MAX_ROWS,
             projection: Projection::SystemOnly,
             time: left,
+            indexed: Vec::new(),
             ..scan.clone()
         };
-        let ((), end) = store.page(account, table, &page, ()).await?;
+        let ((), end) = store.own_page(account, table, &page, ()).await?;
         rows += end.entities as u64;
         match end.next {
             Some(next) => from = next,

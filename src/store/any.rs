@@ -56,8 +56,9 @@ impl Store {
 
 /// Counts a filtered page, and remembers what an index could have saved.
 fn count_filtered(account: &str, table: &TableName, filter: &Predicate, end: &PageEnd) {
-    METRICS.filters.page(end.examined, end.entities, end.by_index);
-    if end.by_index || !is_costly(end.examined, end.entities) {
+    let by_index = end.narrowed_by.is_some();
+    METRICS.filters.page(end.examined, end.entities, by_index);
+    if by_index || !is_costly(end.examined, end.entities) {
         return;
     }
     for (property, kind) in indexable(filter) {

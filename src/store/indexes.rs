@@ -92,17 +92,25 @@ pub(crate) fn removable_until(now: Ticks) -> i64 {
     now.raw().saturating_sub(grace)
 }
 
-/// The choices of a scan that are about a table. The table may have been made anew since they were
-/// planned.
-pub(crate) fn choices_of(scan: &Scan, table_no: i64) -> impl Iterator<Item = &IndexChoice> {
-    let is_current = move |choice: &&IndexChoice| choice.ranges.iter().all(|r| r.index.table_no == table_no);
-    scan.indexed.iter().filter(is_current)
+/// The choices of a scan that are about a table, with their numbers. The table may have been made anew
+/// since they were planned.
+pub(crate) fn choices_of(scan: &Scan, table_no: i64) -> impl Iterator<Item = (usize, &IndexChoice)> {
+    let is_current = move |choice: &IndexChoice| choice.ranges.iter().all(|r| r.index.table_no == table_no);
+    scan.indexed.iter().enumerate().filter(move |(_, choice)| is_current(choice))
+}
+
+/// Keys that a choice has named.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NamedKeys {
+    /// The number of the choice.
+    pub choice: usize,
+    pub keys: Vec<Key>,
 }
 
 /// Compares the choices of a page: the one with the fewest entries wins.
 #[derive(Default)]
 pub(crate) struct BestChoice {
-    keys: Option<Vec<Key>>,
+    best: Option<NamedKeys>,
     /// Entries that were looked up.
     pub entries: u64,
 }
@@ -110,22 +118,22 @@ pub(crate) struct BestChoice {
 impl BestChoice {
     /// How many entries the next choice may have.
     pub(crate) fn limit(&self) -> usize {
-        self.keys.as_ref().map_or(MAX_ENTRIES, Vec::len)
+        self.best.as_ref().map_or(MAX_ENTRIES, |best| best.keys.len())
     }
 
     /// Takes the keys of a choice, of which one more than the limit were looked up; returns whether no
     /// other choice needs to be tried.
-    pub(crate) fn offer(&mut self, keys: Vec<Key>) -> bool {
+    pub(crate) fn offer(&mut self, choice: usize, keys: Vec<Key>) -> bool {
         self.entries += keys.len() as u64;
         if keys.len() <= self.limit() {
-            self.keys = Some(keys);
+            self.best = Some(NamedKeys { choice, keys });
         }
-        self.keys.as_ref().is_some_and(|keys| keys.len() <= FEW_ENTRIES)
+        self.best.as_ref().is_some_and(|best| best.keys.len() <= FEW_ENTRIES)
     }
 
-    /// The keys of the best choice; `None` if every choice has too many.
-    pub(crate) fn into_keys(self) -> Option<Vec<Key>> {
-        self.keys
+    /// The best choice with its keys; `None` if every choice has too many.
+    pub(crate) fn into_named(self) -> Option<NamedKeys> {
+        self.best
     }
 }
 
@@ -255,16 +263,17 @@ mod tests {
     #[test]
     fn the_choice_with_the_fewest_entries_wins() {
         let mut best = BestChoice::default();
-        assert!(!best.offer(keys(MAX_ENTRIES + 1)), "too many");
-        assert!(!best.offer(keys(100)));
+        assert!(!best.offer(0, keys(MAX_ENTRIES + 1)), "too many");
+        assert!(!best.offer(1, keys(100)));
         assert_eq!(best.limit(), 100);
-        assert!(!best.offer(keys(101)));
-        assert!(best.offer(keys(FEW_ENTRIES)));
+        assert!(!best.offer(2, keys(101)));
+        assert!(best.offer(3, keys(FEW_ENTRIES)));
         assert_eq!(best.entries, MAX_ENTRIES as u64 + 1 + 100 + 101 + FEW_ENTRIES as u64);
-        assert_eq!(best.into_keys().map(|keys| keys.len()), Some(FEW_ENTRIES));
+        let named = best.into_named().unwrap();
+        assert_eq!((named.choice, named.keys.len()), (3, FEW_ENTRIES));
         let mut dense = BestChoice::default();
-        dense.offer(keys(MAX_ENTRIES + 1));
-        assert_eq!(dense.into_keys(), None);
+        dense.offer(0, keys(MAX_ENTRIES + 1));
+        assert_eq!(dense.into_named(), None);
     }
 
     #[test]

@@ -44,7 +44,9 @@ pub(crate) async fn explain(call: &Call<'_>) -> Outcome {
         measure: asked.measure,
     };
     let _turn = call.admin.turn().await?;
-    let explained = timeout(CALL_TIMEOUT, explain_query(&service.primary, service.max_comparisons, &query));
+    let indexes = service.follower.indexes();
+    let explaining = explain_query(&service.primary, &indexes, service.max_comparisons, &query);
+    let explained = timeout(CALL_TIMEOUT, explaining);
     let explained = explained.await.map_err(|_| Error::from(Code::OperationTimedOut))??;
     Ok(Reply::json(200, &explained))
 }

@@ -67,7 +67,10 @@ interface Entity {
 
 type Explanation = {
   access: string;
-  index: string | null;
+  /** those that name the entities to read */
+  index: IndexName[] | null;
+  /** those that would name too many */
+  indexPassedOver: IndexName[] | null;
   summary: string;
   spans: Span[];
   spanCount: number;
@@ -76,6 +79,8 @@ type Explanation = {
 };
 
 type Format = "csv" | "ndjson";
+
+type IndexName = { property: string; kind: string };
 
 type Inspection = {
   kind: string;

@@ -29,6 +29,19 @@ fn a_query_is_explained_from_the_database() {
         {
             assert!(text.contains(part), "{part} in {text}");
         }
+        assert_eq!(
+            (&explain("N eq 3")["index"], &explain("N eq 3")["access"]),
+            (&Value::Null, &json!("scan"))
+        );
+        site.json(&["index", "create", name, "N", "--account", "myaccount"]);
+        let shown = explain("N eq 3");
+        let index = json!([{ "property": "N", "kind": "number" }]);
+        assert_eq!((&shown["index"], &shown["access"]), (&index, &json!("index")), "{shown}");
+        let text = site.run_with(&arguments, &[]);
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        for part in ["An index names", "\nIndex: N (number)\n", "\nWithin: from the start", "1 entities of"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
         let wrong = site.run_with(&["explain", name, "N eq", "--account", "myaccount"], &[]);
         assert!(!wrong.status.success(), "{wrong:?}");
         let missing = site.run_with(&["explain", "Nothing", "", "--account", "myaccount"], &[]);

@@ -306,6 +306,70 @@ fn the_history_has_a_point_for_every_ten_seconds() {
     assert_eq!((&table["table"], &table["points"][0]["entities"]), (&json!(name), &json!(0)), "{shown}");
 }
 
+/// Rows and entries that clients' queries have read by an index.
+fn read_by_index(admin: &Wire) -> f64 {
+    let metrics = asked(admin, "GET", "/metrics", "", "");
+    sample(&String::from_utf8_lossy(&metrics.body), "rowhouse_filter_rows_examined_total{by=\"index\"}")
+}
+
+#[test]
+fn the_index_that_a_query_would_use_is_named() {
+    for database in both() {
+        let (_server, admin, client) = console(&database, &[]);
+        let table = client.table();
+        // More entries than a page looks up.
+        for start in (0..4100).step_by(100) {
+            let mut batch = Batch::new();
+            for row in start..start + 100 {
+                let properties = json!({ "N": row, "S": format!("s{row}"), "M": row });
+                batch = batch.insert(&table, &with_keys("p", &format!("{row:06}"), properties));
+            }
+            batch.commit(&client);
+        }
+        let account = client.account.name.as_str();
+        for (property, kind) in [("N", "number"), ("S", "text")] {
+            let wanted =
+                json!({ "account": account, "table": table.name, "property": property, "kind": kind });
+            done(&call(&admin, "POST", "/indexes", &wanted.to_string()), 201);
+        }
+        let is_ready = || {
+            let listed = done(&call(&admin, "GET", "/indexes", ""), 200);
+            listed.as_array().is_some_and(|all| all.iter().all(|index| index["state"] == "ready"))
+        };
+        crate::commands::soon("the indexes", is_ready);
+        let (number, text) =
+            (json!({ "property": "N", "kind": "number" }), json!({ "property": "S", "kind": "text" }));
+        let (by_n, by_s, by_both) = (json!([number]), json!([text]), json!([number, text]));
+        for (filter, access, index, passed_over) in [
+            ("N eq 7", "index", &by_n, &Value::Null),
+            ("PartitionKey ge 'a' and N ge 4000 and S eq 's4007'", "index", &by_s, &Value::Null),
+            ("N eq 7 or S eq 's9'", "index", &by_both, &Value::Null),
+            ("N ge 0", "scan", &Value::Null, &by_n),
+            ("PartitionKey eq 'p' and N eq 7", "partition", &Value::Null, &Value::Null),
+            ("M eq 7", "scan", &Value::Null, &Value::Null),
+        ] {
+            let before = read_by_index(&admin);
+            for measure in [false, true] {
+                let asked =
+                    json!({ "account": account, "table": table.name, "filter": filter, "measure": measure });
+                let shown = done(&call(&admin, "POST", "/explain", &asked.to_string()), 200);
+                assert_eq!(
+                    (&shown["access"], &shown["index"], &shown["indexPassedOver"]),
+                    (&json!(access), index, passed_over),
+                    "{filter}: {shown}"
+                );
+                if measure && access == "index" {
+                    assert!(shown["cost"]["rowsLookedAt"].as_u64() < Some(10), "{filter}: {shown}");
+                }
+            }
+            assert_eq!(read_by_index(&admin), before, "explaining is no query of a client");
+            // The server does as it was said.
+            table.filter(filter).expect(200);
+            assert_eq!(read_by_index(&admin) > before, access == "index", "{filter}");
+        }
+    }
+}
+
 #[test]
 fn a_query_is_explained_and_measured() {
     for database in both() {

@@ -243,7 +243,7 @@ async fn matches<B: Backend>(
     assert!(!filtered.indexed.is_empty());
     filtered.residual = Some(predicate);
     let (rows, end) = store.page(account, table, &filtered, Vec::new()).await.expect("a page");
-    (rows.len(), end.by_index)
+    (rows.len(), end.narrowed_by.is_some())
 }
 
 pub async fn indexes_follow_writes<B: Backend>(store: &B) {
@@ -276,9 +276,9 @@ pub async fn dense_filters_walk<B: Backend>(store: &B) {
     filtered.residual = Some(predicate);
     filtered.rows = 10;
     let (first, end) = store.page(&account, &table, &filtered, Vec::new()).await.unwrap();
-    assert!(first.len() == 10 && !end.by_index && end.examined > 4000, "{end:?}");
+    assert!(first.len() == 10 && end.narrowed_by.is_none() && end.examined > 4000, "{end:?}");
     let (again, end) = store.page(&account, &table, &filtered, Vec::new()).await.unwrap();
-    assert!(again == first && !end.by_index && end.examined < 1000, "{end:?}");
+    assert!(again == first && end.narrowed_by.is_none() && end.examined < 1000, "{end:?}");
     assert_eq!(matches(store, (&account, &table), &index, equal("N", 2)).await, (0, true));
 }
 
@@ -303,7 +303,7 @@ async fn page_of<B: Backend>(
     filtered.residual = Some(predicate);
     filtered.rows = 10;
     let (rows, end) = store.page(account, table, &filtered, Vec::new()).await.unwrap();
-    (rows.len(), end.by_index, end.examined)
+    (rows.len(), end.narrowed_by.is_some(), end.examined)
 }
 
 fn is_walked((rows, by_index, examined): (usize, bool, u64)) -> bool {

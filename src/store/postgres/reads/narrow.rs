@@ -26,10 +26,10 @@ pub(crate) async fn look_up(
     bounds: &DenseBounds,
 ) -> Result<BestChoice, Trouble> {
     let mut best = BestChoice::default();
-    for choice in choices_of(scan, table_id.table_no).filter(|choice| !bounds.has(choice)) {
+    for (number, choice) in choices_of(scan, table_id.table_no).filter(|(_, choice)| !bounds.has(choice)) {
         let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
         remember(lease, table_id, choice, &keys, bounds).await?;
-        if best.offer(keys) {
+        if best.offer(number, keys) {
             break;
         }
     }

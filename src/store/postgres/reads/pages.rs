@@ -15,6 +15,7 @@ use sqlx::postgres::PgRow;
 
 use crate::model::Key;
 use crate::model::entity::BorrowedEntity;
+use crate::plan::index::IndexChoice;
 use crate::plan::predicate::Prepared;
 use crate::plan::span::points_within;
 use crate::plan::{PageEnd, Predicate, Projection, Scan, Span};
@@ -197,7 +198,7 @@ impl<'a> Reading<'a> {
             return Ok(None);
         }
         let (filter, memory) = (filter_number(table_id.table_no, self.scan), &store.narrowing);
-        let is_dense = |choice| memory.bounds.has(choice);
+        let is_dense = |(_, choice): (usize, &IndexChoice)| memory.bounds.has(choice);
         if memory.dense.has(filter) || choices_of(self.scan, table_id.table_no).all(is_dense) {
             return Ok(None);
         }
@@ -213,12 +214,12 @@ impl<'a> Reading<'a> {
             best => best?,
         };
         end.examined += best.entries;
-        let keys = best.into_keys();
-        end.by_index = keys.is_some();
-        if keys.is_none() {
+        let named = best.into_named();
+        end.narrowed_by = named.as_ref().map(|named| named.choice);
+        if named.is_none() {
             dense.put(filter);
         }
-        Ok(keys.map(|keys| points_within(keys, &self.scan.spans)))
+        Ok(named.map(|named| points_within(named.keys, &self.scan.spans)))
     }
 
     /// The timeout of a statement of a walk, if it is shorter than the general one.

@@ -19,9 +19,12 @@ const READ_ERROR: f64 = 1e-14;
 const TINY: f64 = 1e-290;
 
 /// What an index has narrowed a page to.
+#[derive(Default)]
 pub(crate) struct Narrowed {
     /// The keys of all matches and perhaps others; `None`: read in the order of keys.
     pub points: Option<Vec<Span>>,
+    /// The number of the choice that has named them.
+    pub choice: Option<usize>,
     /// Entries that were looked up.
     pub entries: u64,
 }
@@ -35,14 +38,14 @@ pub(crate) fn narrow(
 ) -> Sqlite<Narrowed> {
     let mut best = BestChoice::default();
     if scan.indexed.is_empty() {
-        return Ok(Narrowed { points: None, entries: 0 });
+        return Ok(Narrowed::default());
     }
     let filter = filter_number(table_no, scan);
     if memory.dense.has(filter) {
-        return Ok(Narrowed { points: None, entries: 0 });
+        return Ok(Narrowed::default());
     }
     let mut is_known = true;
-    for choice in choices_of(scan, table_no) {
+    for (number, choice) in choices_of(scan, table_no) {
         if memory.bounds.has(choice) {
             continue;
         }
@@ -51,16 +54,17 @@ pub(crate) fn narrow(
         let Some(keys) = look_up(db, &choice.ranges, best.limit() + 1)? else { continue };
         memory.uses.count(choice);
         remember(db, choice, &keys, memory)?;
-        if best.offer(keys) {
+        if best.offer(number, keys) {
             break;
         }
     }
     let entries = best.entries;
-    let keys = best.into_keys();
-    if keys.is_none() && !is_known {
+    let named = best.into_named();
+    if named.is_none() && !is_known {
         memory.dense.put(filter);
     }
-    Ok(Narrowed { points: keys.map(|keys| points_within(keys, &scan.spans)), entries })
+    let choice = named.as_ref().map(|named| named.choice);
+    Ok(Narrowed { points: named.map(|named| points_within(named.keys, &scan.spans)), choice, entries })
 }
 
 /// Remembers the entry up to which an open range has too many.

@@ -29,7 +29,7 @@ pub(crate) fn entities(
     };
     let mut page = ScannedPage::new(scan, walk, into);
     let narrowed = narrow(db, bucket >> 16, scan, memory)?;
-    (page.end.examined, page.end.by_index) = (narrowed.entries, narrowed.points.is_some());
+    (page.end.examined, page.end.narrowed_by) = (narrowed.entries, narrowed.choice);
     let spans = narrowed.points.as_deref().unwrap_or(&scan.spans);
     for range in spans.iter().flat_map(ranges) {
         let mut statement = db.prepare_cached(range.statement())?;

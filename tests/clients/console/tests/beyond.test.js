@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { consoleForThisFile, open, picture, TOKEN } from "./console.js";
+import { consoleForThisFile, open, openTable, picture, TOKEN } from "./console.js";
 
 const our = consoleForThisFile();
 
@@ -22,12 +22,24 @@ function where(feature, name, body) {
   });
 }
 
-where("indexes", "an index is created, becomes ready, and is dropped", async (page) => {
+/** The index is named for a filter that uses it. @param {string} table */
+async function explained(table) {
+  const page = await openTable(our, table);
+  await page.getByLabel("Filter").fill("Age eq 7");
+  await page.getByRole("button", { name: "Explain" }).click();
+  await page.locator("explain-view .badge").getByText("Index", { exact: true }).waitFor();
+  const index = page.locator("explain-view dt:text-is('Index') + dd");
+  assert.equal(await index.textContent(), "Age (number)");
+  await page.close();
+}
+
+where("indexes", "an index is created, becomes ready, and is dropped", async (page, table) => {
   await page.getByRole("button", { name: "Indexes" }).click();
   await page.getByLabel("Property").fill("Age");
   await page.getByRole("button", { name: "Create index" }).click();
   await page.getByText(/^number · ready/).waitFor();
   await picture(page, "indexes");
+  await explained(table);
   await page.getByRole("button", { name: "Drop the index on Age" }).click();
   await page.getByText(/^No indexes/).waitFor();
 });
