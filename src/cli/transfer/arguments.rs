@@ -14,10 +14,8 @@ use crate::transfer::{
     Connecting, FileFormat, FileOptions, PageWalk, Place, Progress, ProgressForm, Selection, TransferSource,
 };
 
-/// Pages in flight where an endpoint answers over a network.
-const REMOTE: u16 = 5;
-/// Pages in flight between databases and dumps: more take memory and gain little.
-const LOCAL: u16 = 4;
+/// Pages in flight: more take more than 100 MiB of memory, and gain little on one machine.
+const PAGES: u16 = 4;
 /// Maximum comparisons of a filter.
 const MAX_COMPARISONS: usize = 1000;
 
@@ -91,10 +89,9 @@ impl PlaceAccounts {
 /// How fast, and what is shown meanwhile.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// Maximum requests or pages in flight; lowered while an endpoint throttles [default: 5, and 4
-    /// between databases and dumps]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
-    concurrency: Option<u16>,
+    /// Maximum requests or pages in flight; lowered while an endpoint throttles
+    #[arg(long, default_value_t = PAGES, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
     /// How to show progress on standard error
     #[arg(long, value_enum, default_value_t = ProgressForm::Auto)]
     pub progress: ProgressForm,
@@ -128,13 +125,7 @@ pub(super) struct TransferSession {
 
 impl TransferSession {
     /// Starts the threads, and stops the run on SIGINT and SIGTERM.
-    pub(super) fn start(
-        arguments: &RunArguments,
-        files: &FileArguments,
-        places: &[&Place],
-    ) -> Result<Self, TransferEnd> {
-        let is_remote = places.iter().any(|place| matches!(place, Place::Remote(_)));
-        let concurrency = arguments.concurrency.unwrap_or(if is_remote { REMOTE } else { LOCAL });
+    pub(super) fn start(arguments: &RunArguments, files: &FileArguments) -> Result<Self, TransferEnd> {
         let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
@@ -150,7 +141,7 @@ impl TransferSession {
         });
         Ok(Self {
             stop,
-            concurrency: usize::from(concurrency),
+            concurrency: usize::from(arguments.concurrency),
             runtime: runtime.clone(),
             files: files.options(),
         })

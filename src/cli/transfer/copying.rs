@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return Err(TransferEnd::Usage(text.into()));
     }
     let selection = arguments.selection.selection(arguments.since);
-    let session = TransferSession::start(&arguments.run, &arguments.files, &[&from, &to])?;
+    let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, from_account).source(&from)?;
     let job =
         CopyJob { arguments, from: &from, to: &to, from_account, to_account, selection, session: &session };

@@ -59,7 +59,7 @@ pub(crate) struct DeleteArguments {
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let place = place("PLACE", &arguments.place)?;
     let selection = arguments.selection.selection(None);
-    let session = TransferSession::start(&arguments.run, &arguments.files, &[&place])?;
+    let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, arguments.account.as_deref()).source(&place)?;
     let progress = Progress::start(arguments.run.progress, "counted");
     let counts = session.walk(connected.as_source()?, &selection, &progress).count()?;
@@ -79,7 +79,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
         max_comparisons: 1000,
         ..Selection::default()
     };
-    let session = TransferSession::start(&arguments.run, &FileArguments::default(), &[&place])?;
+    let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
     let connecting = session.connecting(&selection, arguments.account.as_deref());
     let connected = if arguments.dry_run { connecting.source(&place)? } else { connecting.target(&place)? };
     let source = connected.as_source()?;

@@ -47,7 +47,7 @@ pub(crate) struct VerifyArguments {
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
     let selection = arguments.selection.selection(None);
-    let session = TransferSession::start(&arguments.run, &arguments.files, &[&from, &to])?;
+    let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let [from_account, to_account] = arguments.accounts.of(&from, &to);
     let source = session.connecting(&selection, from_account).source(&from)?;
     let target = session.connecting(&selection, to_account).source(&to)?;
