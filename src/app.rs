@@ -76,14 +76,14 @@ struct Running {
     server: Server,
     /// The admin listener, if there is one.
     admin: Option<(Server, Data<Admin>)>,
-    up: Up,
+    listening: ListeningServer,
     /// Held until the server has ended.
     lock: Option<ServerLock>,
 }
 
 /// The address and the service of a running server.
 #[derive(Clone)]
-pub(crate) struct Up {
+pub(crate) struct ListeningServer {
     /// The address that it listens on, with the actual port.
     pub address: SocketAddr,
     /// The service that answers requests.
@@ -230,7 +230,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     let edge =
         Edge { service: Arc::clone(&service), proxies: config.proxies.clone(), busy_poll: config.busy_poll };
     let server = http::listen(server, listener, edge, tls).map_err(listen)?.run();
-    Ok(Running { server, admin, up: Up { address, service }, lock })
+    Ok(Running { server, admin, listening: ListeningServer { address, service }, lock })
 }
 
 fn encryption(files: TlsFiles) -> Result<Arc<Tls>, AppError> {
@@ -290,7 +290,7 @@ pub(crate) fn run(
                 _ = interrupt.recv() => {}
             }
         };
-        serve_until(config, told, |up| ready(up.address)).await
+        serve_until(config, told, |listening| ready(listening.address)).await
     })
 }
 
@@ -302,10 +302,10 @@ pub(crate) fn run(
 pub(crate) fn run_until(
     config: &Config,
     stop: impl Future<Output = ()> + 'static,
-    ready: impl FnOnce(&Up),
+    ready: impl FnOnce(&ListeningServer),
 ) -> Result<(), AppError> {
-    System::new().block_on(serve_until(config, stop, |up| {
-        ready(up);
+    System::new().block_on(serve_until(config, stop, |listening| {
+        ready(listening);
         Ok(())
     }))
 }
@@ -313,10 +313,10 @@ pub(crate) fn run_until(
 async fn serve_until(
     config: &Config,
     stop: impl Future<Output = ()> + 'static,
-    ready: impl FnOnce(&Up) -> Result<(), AppError>,
+    ready: impl FnOnce(&ListeningServer) -> Result<(), AppError>,
 ) -> Result<(), AppError> {
     let mut stop = Box::pin(stop);
-    let Running { server, admin, up, lock } = tokio::select! {
+    let Running { server, admin, listening, lock } = tokio::select! {
         started = start(config) => started?,
         // Otherwise a stop signal would wait for a database that does not answer.
         () = &mut stop => {
@@ -330,7 +330,7 @@ async fn serve_until(
         actix_web::rt::spawn(server);
         (handle, admin)
     });
-    ready(&up)?;
+    ready(&listening)?;
     let probes = admin.as_ref().map(|(_, admin)| admin.clone());
     let graceful = config.shutdown_seconds > 0;
     actix_web::rt::spawn(async move {
@@ -348,10 +348,10 @@ async fn serve_until(
     if let Some((handle, _)) = admin {
         handle.stop(false).await;
     }
-    if let Some(tracer) = &up.service.tracer {
+    if let Some(tracer) = &listening.service.tracer {
         tracer.flush();
     }
-    up.service.primary.close().await;
+    listening.service.primary.close().await;
     drop(lock);
     ended.map_err(AppError::Run)
 }

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Account;
-use crate::app::{self, AppError, Up};
+use crate::app::{self, AppError, ListeningServer};
 use crate::auth::accounts::{AccountError, connection_string};
 use crate::config::{Config, Mistakes};
 use crate::error;
@@ -30,7 +30,7 @@ pub struct Server {
 
 /// The handles of a server that has not been stopped.
 struct RunningServer {
-    up: Up,
+    listening: ListeningServer,
     runtime: Handle,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -105,12 +105,12 @@ impl Server {
         let (stop, told) = oneshot::channel();
         let serve = move || serve(&config, told, &ready);
         let thread = std::thread::Builder::new().name("rowhouse-testing".into()).spawn(serve)?;
-        let (up, runtime) = started.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
+        let (listening, runtime) = started.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => ServerError::Timeout,
             RecvTimeoutError::Disconnected => ServerError::Stopped,
         })??;
-        let address = up.address;
-        Ok(Self { address, first, others, running: Some(RunningServer { up, runtime, stop, thread }) })
+        let address = listening.address;
+        Ok(Self { address, first, others, running: Some(RunningServer { listening, runtime, stop, thread }) })
     }
 
     /// Returns the address that the server listens on.
@@ -151,7 +151,7 @@ impl Server {
     /// # Errors
     /// Returns [`ServerError`] if the server has stopped or its database fails.
     pub fn reset(&self) -> Result<(), ServerError> {
-        self.ask(async |up| Ok(up.service.reset(None).await?))
+        self.ask(async |listening| Ok(listening.service.reset(None).await?))
     }
 
     /// Deletes all data of one account.
@@ -160,7 +160,7 @@ impl Server {
     /// As [`Server::reset`], and [`ServerError::NoSuchAccount`].
     pub fn reset_account(&self, account: &str) -> Result<(), ServerError> {
         let account = self.known(account)?;
-        self.ask(async move |up| Ok(up.service.reset(Some(&account)).await?))
+        self.ask(async move |listening| Ok(listening.service.reset(Some(&account)).await?))
     }
 
     /// Takes a snapshot of all accounts.
@@ -181,7 +181,8 @@ impl Server {
     }
 
     fn take(&self, account: Option<String>) -> Result<Snapshot, ServerError> {
-        let taken = self.ask(async move |up| Ok(up.service.take_snapshot(account.as_deref()).await?));
+        let taken =
+            self.ask(async move |listening| Ok(listening.service.take_snapshot(account.as_deref()).await?));
         taken?.map(Snapshot).ok_or(ServerError::TooManySnapshots)
     }
 
@@ -192,7 +193,7 @@ impl Server {
     /// As [`Server::reset`], and [`ServerError::NoSuchSnapshot`].
     pub fn restore(&self, snapshot: &Snapshot) -> Result<(), ServerError> {
         let name = snapshot.0.clone();
-        let restored = self.ask(async move |up| Ok(up.service.restore_snapshot(&name).await?));
+        let restored = self.ask(async move |listening| Ok(listening.service.restore_snapshot(&name).await?));
         restored?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
@@ -202,7 +203,7 @@ impl Server {
     /// As [`Server::restore`].
     pub fn drop_snapshot(&self, snapshot: &Snapshot) -> Result<(), ServerError> {
         let name = snapshot.0.clone();
-        let dropped = self.ask(async move |up| Ok(up.service.drop_snapshot(&name).await?));
+        let dropped = self.ask(async move |listening| Ok(listening.service.drop_snapshot(&name).await?));
         dropped?.then_some(()).ok_or(ServerError::NoSuchSnapshot)
     }
 
@@ -226,14 +227,14 @@ impl Server {
 
     /// Runs work on the server's runtime, and blocks until it is done. A caller inside another
     /// runtime could not use `block_on`.
-    fn ask<T, F>(&self, work: impl FnOnce(Up) -> F) -> Result<T, ServerError>
+    fn ask<T, F>(&self, work: impl FnOnce(ListeningServer) -> F) -> Result<T, ServerError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, ServerError>> + Send + 'static,
     {
-        let RunningServer { up, runtime, .. } = self.running.as_ref().ok_or(ServerError::Stopped)?;
+        let RunningServer { listening, runtime, .. } = self.running.as_ref().ok_or(ServerError::Stopped)?;
         let (reply, answer) = mpsc::sync_channel(1);
-        let work = work(up.clone());
+        let work = work(listening.clone());
         runtime.spawn(async move { reply.send(work.await) });
         answer.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => ServerError::Timeout,
@@ -259,14 +260,14 @@ impl std::fmt::Debug for Server {
 fn serve(
     config: &Config,
     told: oneshot::Receiver<()>,
-    ready: &SyncSender<Result<(Up, Handle), ServerError>>,
+    ready: &SyncSender<Result<(ListeningServer, Handle), ServerError>>,
 ) {
     let stop = async move {
         // A dropped sender means the same.
         let _ = told.await;
     };
-    let announce = |up: &Up| {
-        let _ = ready.send(Ok((up.clone(), Handle::current())));
+    let announce = |listening: &ListeningServer| {
+        let _ = ready.send(Ok((listening.clone(), Handle::current())));
     };
     if let Err(error) = app::run_until(config, stop, announce) {
         tracing::error!(%error, "a test server failed");

@@ -18,7 +18,7 @@ pub(crate) enum Effect {
 
 /// A failed statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum StatementError {
     /// The key exists already.
     Duplicate,
     /// A key is within our limits, but exceeds the third of a page that PostgreSQL can index.
@@ -30,20 +30,20 @@ pub(crate) enum Trouble {
     Fault(Fault),
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        match trouble {
-            Trouble::Duplicate | Trouble::Undecided => Failure::Fault(Fault::Other),
-            Trouble::Held => Failure::Fault(Fault::Busy),
-            Trouble::KeyTooLong => Failure::Refused(Code::PropertyValueTooLarge.into()),
-            Trouble::Fault(fault) => Failure::Fault(fault),
+impl From<StatementError> for Failure {
+    fn from(error: StatementError) -> Self {
+        match error {
+            StatementError::Duplicate | StatementError::Undecided => Failure::Fault(Fault::Other),
+            StatementError::Held => Failure::Fault(Fault::Busy),
+            StatementError::KeyTooLong => Failure::Refused(Code::PropertyValueTooLarge.into()),
+            StatementError::Fault(fault) => Failure::Fault(fault),
         }
     }
 }
 
-impl From<Fault> for Trouble {
+impl From<Fault> for StatementError {
     fn from(fault: Fault) -> Self {
-        Trouble::Fault(fault)
+        StatementError::Fault(fault)
     }
 }
 
@@ -51,20 +51,20 @@ impl From<Fault> for Trouble {
 static AWAY: WarningLimiter = WarningLimiter::new();
 
 /// Classifies an error, and logs its cause if an operator may have to act on it.
-pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> Trouble {
-    let trouble = match error {
+pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
+    let judged = match error {
         sqlx::Error::Database(database) => judge_report(database.as_ref(), effect),
         _ if breaks_connection(error) => lost(effect),
         _ => Fault::Other.into(),
     };
-    match (trouble, error) {
-        (Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided, _) => {}
-        (Trouble::Fault(Fault::Serialization), _) => {}
+    match (judged, error) {
+        (StatementError::Duplicate | StatementError::KeyTooLong | StatementError::Undecided, _) => {}
+        (StatementError::Fault(Fault::Serialization), _) => {}
         // Expected of contended rows.
-        (Trouble::Held, error) => tracing::debug!(%error, "a row is held by somebody else"),
-        (Trouble::Fault(fault), error) => report(fault, error),
+        (StatementError::Held, error) => tracing::debug!(%error, "a row is held by somebody else"),
+        (StatementError::Fault(fault), error) => report(fault, error),
     }
-    trouble
+    judged
 }
 
 fn report(fault: Fault, error: &sqlx::Error) {
@@ -85,7 +85,7 @@ fn report(fault: Fault, error: &sqlx::Error) {
 }
 
 /// Some of what Citus reports of another server is known to have done nothing.
-fn judge_report(report: &dyn DatabaseError, effect: Effect) -> Trouble {
+fn judge_report(report: &dyn DatabaseError, effect: Effect) -> StatementError {
     let state = sqlstate(report);
     let report = report.try_downcast_ref::<PgDatabaseError>();
     match report {
@@ -123,17 +123,17 @@ fn waited_for_lock(context: &str) -> bool {
         .any(|verb| context.contains(&format!("while {verb} tuple (")))
 }
 
-fn judge_state(state: &str, effect: Effect) -> Trouble {
+fn judge_state(state: &str, effect: Effect) -> StatementError {
     match state {
-        "23505" => Trouble::Duplicate,
+        "23505" => StatementError::Duplicate,
         // program_limit_exceeded; no other limit is within reach of a request
-        "54000" => Trouble::KeyTooLong,
+        "54000" => StatementError::KeyTooLong,
         // division_by_zero: the failure of `value_or_failure!`
-        "22012" => Trouble::Undecided,
+        "22012" => StatementError::Undecided,
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => Fault::Serialization.into(),
         // lock_not_available
-        "55P03" => Trouble::Held,
+        "55P03" => StatementError::Held,
         // io_error: Citus lost another server while it sent rows there
         "58030" => lost(effect),
         // query_canceled; transaction_resolution_unknown, statement_completion_unknown
@@ -145,8 +145,8 @@ fn judge_state(state: &str, effect: Effect) -> Trouble {
     }
 }
 
-fn lost(effect: Effect) -> Trouble {
-    Trouble::Fault(match effect {
+fn lost(effect: Effect) -> StatementError {
+    StatementError::Fault(match effect {
         Effect::Undone => Fault::Unavailable,
         Effect::Unknown => Fault::Timeout,
     })
@@ -154,8 +154,8 @@ fn lost(effect: Effect) -> Trouble {
 
 /// The failure if the database stops answering. Unlike after a lost connection, another one is not tried
 /// at once.
-pub(crate) fn silent(effect: Effect) -> Trouble {
-    Trouble::Fault(match effect {
+pub(crate) fn silent(effect: Effect) -> StatementError {
+    StatementError::Fault(match effect {
         Effect::Undone => Fault::Busy,
         Effect::Unknown => Fault::Timeout,
     })
@@ -273,8 +273,8 @@ mod tests {
             assert_eq!(judge_state(state, Effect::Undone), undone.into(), "{state}");
             assert_eq!(judge_state(state, Effect::Unknown), unknown.into(), "{state}");
         }
-        assert_eq!(judge_state("55P03", Effect::Unknown), Trouble::Held);
-        assert_eq!(judge_state("23505", Effect::Unknown), Trouble::Duplicate);
-        assert_eq!(judge_state("54000", Effect::Unknown), Trouble::KeyTooLong);
+        assert_eq!(judge_state("55P03", Effect::Unknown), StatementError::Held);
+        assert_eq!(judge_state("23505", Effect::Unknown), StatementError::Duplicate);
+        assert_eq!(judge_state("54000", Effect::Unknown), StatementError::KeyTooLong);
     }
 }

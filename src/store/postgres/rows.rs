@@ -10,16 +10,16 @@ pub(crate) use jsonb::{JsonText, StoredColumn};
 use crate::model::entity::{BorrowedEntity, PropertyOrder, StoredProperties};
 use crate::model::{Key, Stored, Ticks};
 use crate::store::Fault;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 
 /// Returns the entity of a row; `None` if its columns are null.
-pub(crate) fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, Trouble> {
+pub(crate) fn found(row: &PgRow, key: Key) -> Result<Option<Stored>, StatementError> {
     let missing = row.try_get_raw("modified").map_err(broken_row)?.is_null();
     if missing { Ok(None) } else { version(row, key).map(Some) }
 }
 
 /// Returns the entity of a row with version and properties.
-pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, Trouble> {
+pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, StatementError> {
     let modified = ticks(row.try_get("modified").map_err(broken_row)?)?;
     let StoredColumn(properties) = row.try_get("properties").map_err(broken_row)?;
     Ok(Stored { key, modified, properties: StoredProperties::from_jsonb(properties.to_owned()) })
@@ -58,7 +58,7 @@ pub(crate) fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
 }
 
 /// Converts a stored number of ticks.
-pub(crate) fn ticks(raw: i64) -> Result<Ticks, Trouble> {
+pub(crate) fn ticks(raw: i64) -> Result<Ticks, StatementError> {
     Ticks::from_raw(raw).ok_or_else(|| {
         tracing::error!("a stored time is out of range");
         Fault::Other.into()
@@ -66,7 +66,7 @@ pub(crate) fn ticks(raw: i64) -> Result<Ticks, Trouble> {
 }
 
 /// The failure if a row differs from its statement's columns, which is a bug.
-pub(crate) fn broken_row(error: sqlx::Error) -> Trouble {
+pub(crate) fn broken_row(error: sqlx::Error) -> StatementError {
     tracing::error!(%error, "a row has an unexpected shape");
     Fault::Other.into()
 }

@@ -16,7 +16,7 @@ use crate::store::bucket;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
@@ -46,7 +46,7 @@ impl TableId {
         bucket::buckets(self.table_no, self.spread)
     }
 
-    fn read(row: &PgRow) -> Result<Self, Trouble> {
+    fn read(row: &PgRow) -> Result<Self, StatementError> {
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
         Ok(TableId { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
@@ -113,7 +113,11 @@ impl PgStore {
     }
 
     /// As [`add_bucket`], on a connection of its own.
-    pub(crate) async fn add_missing_bucket(&self, table_id: TableId, bucket: i64) -> Result<(), Trouble> {
+    pub(crate) async fn add_missing_bucket(
+        &self,
+        table_id: TableId,
+        bucket: i64,
+    ) -> Result<(), StatementError> {
         if self.nodes.placement() == Placement::Single {
             return Ok(());
         }
@@ -143,8 +147,8 @@ impl PgStore {
                     return Ok(());
                 }
                 Ok(None) => return Err(Code::TableAlreadyExists.into()),
-                Err(Trouble::Duplicate) => {}
-                Err(trouble) => return Err(trouble.into()),
+                Err(StatementError::Duplicate) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Err(Fault::Other.into())
@@ -212,7 +216,7 @@ impl PgStore {
 }
 
 /// Adds a table to the page, or makes it the start of the next one.
-fn take(row: &PgRow, scan: &TableScan, page: &mut TablePage) -> Result<(), Trouble> {
+fn take(row: &PgRow, scan: &TableScan, page: &mut TablePage) -> Result<(), StatementError> {
     if page.next.is_some() {
         return Ok(());
     }
@@ -245,21 +249,29 @@ async fn list(
     lower: &str,
     upper: Option<&str>,
     rows: usize,
-) -> Result<Vec<PgRow>, Trouble> {
+) -> Result<Vec<PgRow>, StatementError> {
     let text = if upper.is_some() { statements::LIST_TABLES_BELOW } else { statements::LIST_TABLES };
     let query = sqlx::query(text).bind(account).bind(lower).bind(rows as i64);
     let query = if let Some(upper) = upper { query.bind(upper) } else { query };
     lease.rows(query, Effect::Undone).await
 }
 
-async fn resolve(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Result<Option<PgRow>, Trouble> {
+async fn resolve(
+    lease: &mut Lease<'_>,
+    account: &str,
+    table: &TableName,
+) -> Result<Option<PgRow>, StatementError> {
     let query = sqlx::query(statements::RESOLVE_TABLE).bind(account).bind(table.lower());
     lease.row(query, Effect::Undone).await
 }
 
 /// Adds the row of `buckets` that a bucket may lack, where entities are distributed. Nothing for a
 /// table that is gone.
-pub(crate) async fn add_bucket(lease: &mut Lease<'_>, table_id: TableId, bucket: i64) -> Result<(), Trouble> {
+pub(crate) async fn add_bucket(
+    lease: &mut Lease<'_>,
+    table_id: TableId,
+    bucket: i64,
+) -> Result<(), StatementError> {
     if lease.placement() == Placement::Single || !exists(lease, table_id).await? {
         return Ok(());
     }
@@ -268,17 +280,17 @@ pub(crate) async fn add_bucket(lease: &mut Lease<'_>, table_id: TableId, bucket:
 }
 
 /// Whether a table is there for a write, before a statement that cannot look itself.
-pub(crate) async fn allows_inserts(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, Trouble> {
+pub(crate) async fn allows_inserts(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
     Ok(lease.placement() == Placement::Single || exists(lease, table_id).await?)
 }
 
 /// Whether the table still has this id.
-pub(crate) async fn exists(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, Trouble> {
+pub(crate) async fn exists(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
     let query = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
     Ok(lease.row(query, Effect::Undone).await?.is_some())
 }
 
-fn entry(row: &PgRow) -> Result<TableEntry, Trouble> {
+fn entry(row: &PgRow) -> Result<TableEntry, StatementError> {
     let name = row.try_get("name").map_err(broken_row)?;
     Ok(TableEntry { name, created: ticks(row.try_get("created").map_err(broken_row)?)? })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use sqlx::{PgConnection, Row};
 
 use crate::store::postgres::connections::options::PgOptions;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::{PgStore, statements};
 
@@ -60,7 +60,7 @@ impl PgStore {
     ///
     /// # Errors
     /// As those of a read.
-    pub(crate) async fn allowed_connections(&self) -> Result<u32, Trouble> {
+    pub(crate) async fn allowed_connections(&self) -> Result<u32, StatementError> {
         let mut lease = self.probe.acquire().await?;
         let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
         row.map_or(Ok(0), |row| row.try_get("allowed").map(count).map_err(broken_row))

@@ -18,7 +18,7 @@ use crate::store::postgres::connections::nodes::{LaneKey, Nodes};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 
 /// Maximum requests that wait in one lane; further ones are refused as busy.
 const MAX_WAITING: usize = 4096;
@@ -57,7 +57,7 @@ pub(crate) trait Shared: Send + Sync + 'static {
 /// A request and the way to answer it.
 pub(crate) struct Job<S: Shared + ?Sized> {
     pub request: S::Request,
-    reply: oneshot::Sender<Result<S::Reply, Trouble>>,
+    reply: oneshot::Sender<Result<S::Reply, StatementError>>,
 }
 
 /// Jobs in order of arrival.
@@ -65,12 +65,12 @@ pub(crate) type LaneQueue<S> = VecDeque<Job<S>>;
 
 impl<S: Shared + ?Sized> Job<S> {
     /// Answers the request with the result of `outcome`. If the requester has gone away, nothing happens.
-    pub(crate) fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, Trouble>) {
+    pub(crate) fn answer_with(self, outcome: impl FnOnce(S::Request) -> Result<S::Reply, StatementError>) {
         let _ = self.reply.send(outcome(self.request));
     }
 
     /// Answers the request.
-    pub(crate) fn answer(self, outcome: Result<S::Reply, Trouble>) {
+    pub(crate) fn answer(self, outcome: Result<S::Reply, StatementError>) {
         self.answer_with(|_| outcome);
     }
 }
@@ -94,18 +94,18 @@ impl<S: Shared> Lanes<S> {
     ///
     /// # Errors
     /// [`Fault::Busy`] if too many requests wait, and the errors of the statement.
-    pub(crate) async fn submit(&self, request: S::Request) -> Result<S::Reply, Trouble> {
+    pub(crate) async fn submit(&self, request: S::Request) -> Result<S::Reply, StatementError> {
         let (reply, answer) = oneshot::channel();
         self.enqueue(Job { request, reply })?;
         answer.await.unwrap_or_else(|_| {
-            Err(Trouble::Fault(match S::EFFECT {
+            Err(StatementError::Fault(match S::EFFECT {
                 Effect::Undone => Fault::Unavailable,
                 Effect::Unknown => Fault::Timeout,
             }))
         })
     }
 
-    fn enqueue(&self, job: Job<S>) -> Result<(), Trouble> {
+    fn enqueue(&self, job: Job<S>) -> Result<(), StatementError> {
         let key = self.nodes.lane_of(S::bucket(&job.request));
         let mut queues = self.queues.get_or_default().lock().unwrap_or_else(PoisonError::into_inner);
         let job = match queues.get(&key).map(|open| open.try_reserve()) {
@@ -157,8 +157,8 @@ async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
                     S::run(lease, round).await;
                 }
                 Ok(_) => {}
-                Err(trouble) => {
-                    waiting.drain(..).for_each(|job| job.answer(Err(trouble)));
+                Err(error) => {
+                    waiting.drain(..).for_each(|job| job.answer(Err(error)));
                     // The next lane may be one to another server.
                     queue.close();
                 }

@@ -23,7 +23,7 @@ use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::store::postgres::fault::{
-    Effect, Trouble, breaks_connection, is_about_definition, is_of_worker, judge, lacks_plan, silent,
+    Effect, StatementError, breaks_connection, is_about_definition, is_of_worker, judge, lacks_plan, silent,
 };
 use crate::store::postgres::rows::weight;
 
@@ -104,7 +104,7 @@ impl Lease<'_> {
     }
 
     /// Looks where the entities are now.
-    pub(super) async fn look_at_placement(&mut self) -> Result<Placement, Trouble> {
+    pub(super) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         let looked = connector.watch(connector.placement().look(connection)).await;
@@ -133,7 +133,7 @@ impl Lease<'_> {
         &mut self,
         statement: Statement<'_>,
         effect: Effect,
-    ) -> Result<Vec<PgRow>, Trouble> {
+    ) -> Result<Vec<PgRow>, StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         let result = connector.watch(statement.fetch_all(connection)).await;
@@ -145,7 +145,7 @@ impl Lease<'_> {
         &mut self,
         statement: Statement<'_>,
         effect: Effect,
-    ) -> Result<Option<PgRow>, Trouble> {
+    ) -> Result<Option<PgRow>, StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         let result = connector.watch(statement.fetch_optional(connection)).await;
@@ -157,7 +157,7 @@ impl Lease<'_> {
         &mut self,
         statement: Statement<'_>,
         effect: Effect,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         let result = connector.watch(statement.execute(connection)).await;
@@ -167,7 +167,7 @@ impl Lease<'_> {
 
     /// Runs a definition of a schema, view or privilege inside a transaction. What the database says
     /// about the definition itself is returned as text.
-    pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, Trouble> {
+    pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         // Names and texts in it are quoted by `store::quoting`.
@@ -186,7 +186,7 @@ impl Lease<'_> {
         &mut self,
         statement: Statement<'_>,
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         let drained = connector.watch(async {
@@ -213,7 +213,7 @@ impl Lease<'_> {
     }
 
     /// Opens a transaction whose statements see the commits of others (READ COMMITTED).
-    pub(crate) async fn begin(&mut self) -> Result<(), Trouble> {
+    pub(crate) async fn begin(&mut self) -> Result<(), StatementError> {
         self.open_transaction("BEGIN ISOLATION LEVEL READ COMMITTED").await
     }
 
@@ -223,12 +223,12 @@ impl Lease<'_> {
     }
 
     /// Opens a read-only transaction on one snapshot (REPEATABLE READ).
-    pub(crate) async fn begin_snapshot(&mut self) -> Result<(), Trouble> {
+    pub(crate) async fn begin_snapshot(&mut self) -> Result<(), StatementError> {
         self.open_transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
     }
 
     /// The same, with a statement timeout.
-    pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), Trouble> {
+    pub(crate) async fn begin_snapshot_within(&mut self, limit: Duration) -> Result<(), StatementError> {
         let millis = limit.as_millis().max(1);
         let text = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {millis}"
@@ -240,13 +240,13 @@ impl Lease<'_> {
     }
 
     /// Sets the timeout of the following statements of the transaction.
-    pub(crate) async fn limit_statements(&mut self, limit: Duration) -> Result<(), Trouble> {
+    pub(crate) async fn limit_statements(&mut self, limit: Duration) -> Result<(), StatementError> {
         let text = format!("SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
         // Fixed text with a number of ours in it.
         self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await
     }
 
-    async fn open_transaction(&mut self, text: &'static str) -> Result<(), Trouble> {
+    async fn open_transaction(&mut self, text: &'static str) -> Result<(), StatementError> {
         self.control(text, Effect::Undone).await?;
         self.in_transaction = true;
         Ok(())
@@ -254,14 +254,14 @@ impl Lease<'_> {
 
     /// Commits. A failure means that the outcome is unknown, unless the server
     /// says that it rolled back.
-    pub(crate) async fn commit(&mut self) -> Result<(), Trouble> {
+    pub(crate) async fn commit(&mut self) -> Result<(), StatementError> {
         self.control("COMMIT", Effect::Unknown).await?;
         self.in_transaction = false;
         Ok(())
     }
 
     /// Ends a transaction that only read, if one is open.
-    pub(crate) async fn end_snapshot(&mut self) -> Result<(), Trouble> {
+    pub(crate) async fn end_snapshot(&mut self) -> Result<(), StatementError> {
         if self.in_transaction && self.session.is_some() {
             self.control("COMMIT", Effect::Undone).await?;
         }
@@ -291,7 +291,7 @@ impl Lease<'_> {
         is_told
     }
 
-    async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), Trouble> {
+    async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         let result = connector.watch(sqlx::raw_sql(text).execute(connection)).await;
@@ -319,14 +319,14 @@ impl Lease<'_> {
         }
     }
 
-    fn start(&mut self) -> Result<&mut PgConnection, Trouble> {
+    fn start(&mut self) -> Result<&mut PgConnection, StatementError> {
         let session = self.session.as_mut().ok_or(Fault::Unavailable)?;
         session.losses = self.connector.losses();
         self.running = true;
         Ok(&mut session.connection)
     }
 
-    fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, Trouble> {
+    fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, StatementError> {
         self.running = false;
         match result {
             Ok(value) => Ok(value),

@@ -23,7 +23,7 @@ use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::connections::shards::{ServerNumber, ShardMap};
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements;
 
@@ -107,7 +107,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Pool::acquire_for`], of the last server that was tried.
-    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, Trouble> {
+    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, StatementError> {
         self.acquire_of(None, wait).await
     }
 
@@ -115,7 +115,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`].
-    pub(crate) async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
+    pub(crate) async fn acquire(&self) -> Result<Lease<'_>, StatementError> {
         self.acquire_for(None).await
     }
 
@@ -123,7 +123,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`Nodes::acquire_for`].
-    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease<'_>, Trouble> {
+    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease<'_>, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
@@ -132,7 +132,11 @@ impl Nodes {
     /// # Errors
     /// As [`Nodes::acquire_for`], and [`Fault::Busy`] if too many statements for that server
     /// wait on others.
-    pub(crate) async fn acquire_at(&self, bucket: i64, wait: Option<LockWait>) -> Result<Lease<'_>, Trouble> {
+    pub(crate) async fn acquire_at(
+        &self,
+        bucket: i64,
+        wait: Option<LockWait>,
+    ) -> Result<Lease<'_>, StatementError> {
         let Some(server) = self.server_of(bucket) else { return self.acquire_for(wait).await };
         if self.is_listed(server) {
             return self.acquire_of(Some(server), wait).await;
@@ -165,13 +169,13 @@ impl Nodes {
         &self,
         server: Option<ServerNumber>,
         wait: Option<LockWait>,
-    ) -> Result<Lease<'_>, Trouble> {
-        let mut last = Trouble::Fault(Fault::Unavailable);
+    ) -> Result<Lease<'_>, StatementError> {
+        let mut last = StatementError::Fault(Fault::Unavailable);
         let reachable = self.in_order(server).filter(|node| !node.is_away());
         let all = reachable.chain(self.listed.iter().take(1));
         for (tried, node) in all.enumerate() {
             match node.pool.acquire_for(wait).await {
-                Err(trouble) if node.is_away() && tried < self.listed.len() => last = trouble,
+                Err(error) if node.is_away() && tried < self.listed.len() => last = error,
                 acquired => return acquired,
             }
         }
@@ -197,7 +201,7 @@ impl Nodes {
     }
 
     /// The right to send a statement for a server through another one.
-    async fn pass(&self, server: ServerNumber) -> Result<OwnedSemaphorePermit, Trouble> {
+    async fn pass(&self, server: ServerNumber) -> Result<OwnedSemaphorePermit, StatementError> {
         let passage = {
             let mut passages = self.passages.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(passages.entry(server).or_insert_with(|| Arc::new(Semaphore::new(self.passage))))
@@ -216,8 +220,8 @@ impl Nodes {
                 let is_known =
                     nodes.listed.iter().any(|node| node.connector.placement().may_be_distributed());
                 // Whoever uses the database learns of its faults.
-                if is_known && let Err(trouble) = nodes.refresh().await {
-                    tracing::debug!(?trouble, "the map of buckets was not read");
+                if is_known && let Err(error) = nodes.refresh().await {
+                    tracing::debug!(?error, "the map of buckets was not read");
                 }
                 drop(nodes);
                 tokio::time::sleep(REFRESH).await;
@@ -229,7 +233,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As those of a read.
-    pub(crate) async fn refresh(&self) -> Result<(), Trouble> {
+    pub(crate) async fn refresh(&self) -> Result<(), StatementError> {
         let mut lease = self.acquire().await?;
         lease.look_at_placement().await?;
         if self.placement() == Placement::Single {
@@ -255,7 +259,7 @@ impl Node {
         self.connector.is_silent() || self.connector.sessions().is_away()
     }
 
-    async fn learn_number(&self) -> Result<(), Trouble> {
+    async fn learn_number(&self) -> Result<(), StatementError> {
         if self.is_away() {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use crate::store::Fault;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::{Lease, SessionPermit};
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
-use crate::store::postgres::fault::{Trouble, is_limit};
+use crate::store::postgres::fault::{StatementError, is_limit};
 
 /// A connection that was idle for this long is checked before use, because a write cannot tell whether
 /// its connection was lost before it was sent. It is less than a restart of the database takes.
@@ -55,22 +55,22 @@ impl Pool {
     /// # Errors
     /// [`Fault::Busy`] if no slot or connection is free in time, [`Fault::Unavailable`] if the database
     /// refuses connections.
-    pub(crate) async fn acquire(&self) -> Result<Lease<'_>, Trouble> {
+    pub(crate) async fn acquire(&self) -> Result<Lease<'_>, StatementError> {
         self.acquire_for(None).await
     }
 
     /// As [`Pool::acquire`], for statements that may wait long for locks.
-    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease<'_>, Trouble> {
+    pub(crate) async fn acquire_to_lock(&self) -> Result<Lease<'_>, StatementError> {
         self.acquire_for(Some(LockWait::Long)).await
     }
 
     /// As [`Pool::acquire`], for statements that wait this long for locks; `None` for those without locks.
-    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, Trouble> {
+    pub(crate) async fn acquire_for(&self, wait: Option<LockWait>) -> Result<Lease<'_>, StatementError> {
         let slot = SessionPermit::new(self.slot().await?, self.owner.metrics);
         let until = Instant::now() + self.connector.acquire_timeout;
         let mut lease = Lease::new(&self.connector, self.owner, slot);
         loop {
-            let session = self.session(wait, until).await.inspect_err(|trouble| self.count(*trouble))?;
+            let session = self.session(wait, until).await.inspect_err(|error| self.count(*error))?;
             if session.placement != self.connector.placement().get() {
                 continue;
             }
@@ -87,7 +87,7 @@ impl Pool {
         self.connector.sessions().may_open()
     }
 
-    async fn slot(&self) -> Result<OwnedSemaphorePermit, Trouble> {
+    async fn slot(&self) -> Result<OwnedSemaphorePermit, StatementError> {
         if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
             return Ok(permit);
         }
@@ -98,14 +98,14 @@ impl Pool {
         slot.map_err(|_| Fault::Unavailable.into())
     }
 
-    fn count(&self, trouble: Trouble) {
-        if trouble == Trouble::Fault(Fault::Busy) {
+    fn count(&self, error: StatementError) {
+        if error == StatementError::Fault(Fault::Busy) {
             self.owner.metrics.timeouts.one();
         }
     }
 
     /// Returns an idle session of this pool, a new one, or the next that becomes free.
-    async fn session(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, Trouble> {
+    async fn session(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, StatementError> {
         let in_use = self.max_connections.saturating_sub(self.slots.available_permits());
         // With this many idle ones there is no room for another.
         let limit = (self.max_connections + 1).saturating_sub(in_use);
@@ -124,7 +124,7 @@ impl Pool {
     }
 
     /// Waits in the queue of all pools. In its turn, it also tries to open a session.
-    async fn wait(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, Trouble> {
+    async fn wait(&self, wait: Option<LockWait>, until: Instant) -> Result<Session, StatementError> {
         let sessions = self.connector.sessions();
         if sessions.is_away() {
             return Err(Fault::Unavailable.into());

@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 
 use crate::store::Fault;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements;
 
@@ -26,7 +26,7 @@ pub(crate) struct ShardMap {
 
 impl ShardMap {
     /// Reads the map; empty if the database's hash is not ours.
-    pub(crate) async fn read(lease: &mut Lease<'_>) -> Result<Self, Trouble> {
+    pub(crate) async fn read(lease: &mut Lease<'_>) -> Result<Self, StatementError> {
         let samples = sqlx::query(statements::HASHES).bind(SAMPLES.to_vec());
         let hashes = lease.rows(samples, Effect::Undone).await?;
         let hash = |row: &PgRow| row.try_get::<i32, _>("hash").map_err(broken_row);
@@ -35,7 +35,7 @@ impl ShardMap {
             return Ok(Self::default());
         }
         let rows = lease.rows(sqlx::query(statements::SHARDS).bind("entities"), Effect::Undone).await?;
-        let range = |row: &PgRow| -> Result<(i32, ServerNumber), Trouble> {
+        let range = |row: &PgRow| -> Result<(i32, ServerNumber), StatementError> {
             let last: String = row.try_get("last").map_err(broken_row)?;
             Ok((last.parse().map_err(|_| Fault::Other)?, row.try_get("server").map_err(broken_row)?))
         };

@@ -6,7 +6,7 @@ use sqlx::types::Json;
 use sqlx::{Arguments, Encode, Postgres, Type};
 
 use crate::store::Fault;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 
 /// The parameters of a statement, numbered in the order in which they are added.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Binds(PgArguments);
 
 impl Binds {
     /// Adds a value and returns its placeholder.
-    pub(crate) fn add<'t, T>(&mut self, value: T) -> Result<String, Trouble>
+    pub(crate) fn add<'t, T>(&mut self, value: T) -> Result<String, StatementError>
     where
         T: Encode<'t, Postgres> + Type<Postgres>,
     {
@@ -23,7 +23,7 @@ impl Binds {
     }
 
     /// Adds the empty JSON object.
-    pub(crate) fn empty_object(&mut self) -> Result<String, Trouble> {
+    pub(crate) fn empty_object(&mut self) -> Result<String, StatementError> {
         self.add(Json(Map::<String, Value>::new()))
     }
 

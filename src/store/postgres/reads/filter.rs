@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::codec::stored::{self, ANNOTATION};
 use crate::model::{CompareOp, EdmType, EdmValue, lexical};
 use crate::plan::{Field, Predicate};
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
 
 /// Maximum comparisons in a statement. With more, it is cheaper to read the rows and compare them here.
@@ -38,7 +38,7 @@ fn count(predicate: &Predicate) -> Option<usize> {
 }
 
 /// Returns the SQL of the predicate, and adds its values to `binds`.
-pub(crate) fn fragment(predicate: &Predicate, binds: &mut Binds) -> Result<String, Trouble> {
+pub(crate) fn fragment(predicate: &Predicate, binds: &mut Binds) -> Result<String, StatementError> {
     Translation { binds, names: HashMap::new() }.predicate(predicate)
 }
 
@@ -56,7 +56,7 @@ struct Property {
 }
 
 impl<'p> Translation<'_, 'p> {
-    fn predicate(&mut self, predicate: &'p Predicate) -> Result<String, Trouble> {
+    fn predicate(&mut self, predicate: &'p Predicate) -> Result<String, StatementError> {
         Ok(match predicate {
             Predicate::All(parts) => self.join(parts, " AND ", "true")?,
             Predicate::Any(parts) => self.join(parts, " OR ", "false")?,
@@ -76,7 +76,7 @@ impl<'p> Translation<'_, 'p> {
         })
     }
 
-    fn join(&mut self, parts: &'p [Predicate], word: &str, empty: &str) -> Result<String, Trouble> {
+    fn join(&mut self, parts: &'p [Predicate], word: &str, empty: &str) -> Result<String, StatementError> {
         if parts.is_empty() {
             return Ok(empty.into());
         }
@@ -86,7 +86,7 @@ impl<'p> Translation<'_, 'p> {
 
     /// Handles first the types that are comparable with the literal, then the missing property, then
     /// every other type.
-    fn custom(&mut self, name: &'p str, op: CompareOp, literal: &EdmValue) -> Result<String, Trouble> {
+    fn custom(&mut self, name: &'p str, op: CompareOp, literal: &EdmValue) -> Result<String, StatementError> {
         let property = self.property(name)?;
         let mut sql = String::from("CASE");
         for (test, comparison) in self.alternatives(&property, op, literal)? {
@@ -107,7 +107,7 @@ impl<'p> Translation<'_, 'p> {
         property: &Property,
         op: CompareOp,
         literal: &EdmValue,
-    ) -> Result<Vec<(String, String)>, Trouble> {
+    ) -> Result<Vec<(String, String)>, StatementError> {
         let text = format!("{} COLLATE \"C\"", property.text);
         let typed = |edm_type| property.is_annotated(edm_type);
         let int4 = format!("({})::int4", property.value);
@@ -149,7 +149,7 @@ impl<'p> Translation<'_, 'p> {
     }
 
     /// In PostgreSQL, NaN equals itself and is greater than all else; here it is unequal to everything.
-    fn double(&mut self, property: &Property, op: CompareOp, literal: f64) -> Result<String, Trouble> {
+    fn double(&mut self, property: &Property, op: CompareOp, literal: f64) -> Result<String, StatementError> {
         let not_a_number = constant(op.holds(None));
         if literal.is_nan() {
             return Ok(not_a_number);
@@ -159,14 +159,14 @@ impl<'p> Translation<'_, 'p> {
         Ok(format!("CASE WHEN {text} = 'NaN' THEN {not_a_number} ELSE {comparison} END"))
     }
 
-    fn compare<T>(&mut self, value: &str, op: CompareOp, literal: T) -> Result<String, Trouble>
+    fn compare<T>(&mut self, value: &str, op: CompareOp, literal: T) -> Result<String, StatementError>
     where
         T: for<'t> sqlx::Encode<'t, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
     {
         Ok(format!("({value} {} {})", operator(op), self.binds.add(literal)?))
     }
 
-    fn property(&mut self, name: &'p str) -> Result<Property, Trouble> {
+    fn property(&mut self, name: &'p str) -> Result<Property, StatementError> {
         if let Some(known) = self.names.get(name) {
             return Ok(known.clone());
         }

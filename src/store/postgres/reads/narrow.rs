@@ -10,7 +10,7 @@ use crate::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
 use crate::store::indexes::{BestChoice, DenseBounds, MAX_ENTRIES, choices_of, open_range};
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::reads::binds::Binds;
 use crate::store::postgres::rows::{broken_row, key};
 use crate::store::postgres::statements::indexes as texts;
@@ -24,7 +24,7 @@ pub(crate) async fn look_up(
     table_id: TableId,
     scan: &Scan,
     bounds: &DenseBounds,
-) -> Result<BestChoice, Trouble> {
+) -> Result<BestChoice, StatementError> {
     let mut best = BestChoice::default();
     for (number, choice) in choices_of(scan, table_id.table_no).filter(|(_, choice)| !bounds.has(choice)) {
         let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
@@ -44,7 +44,7 @@ async fn remember(
     choice: &IndexChoice,
     keys: &[Key],
     bounds: &DenseBounds,
-) -> Result<(), Trouble> {
+) -> Result<(), StatementError> {
     let (Some(range), Some(last)) = (open_range(choice), keys.get(MAX_ENTRIES)) else { return Ok(()) };
     if let (Some(bound), 2..) = (range.only_bound(), table_id.spread) {
         bounds.put(range, bound.clone());
@@ -74,7 +74,7 @@ async fn keys_of(
     table_id: TableId,
     ranges: &[IndexRange],
     limit: usize,
-) -> Result<Vec<Key>, Trouble> {
+) -> Result<Vec<Key>, StatementError> {
     let branches: Vec<(&IndexRange, i64)> =
         ranges.iter().flat_map(|range| table_id.buckets().map(move |bucket| (range, bucket))).collect();
     let mut keys = Vec::new();
@@ -94,7 +94,7 @@ async fn keys_of(
     Ok(keys)
 }
 
-fn statement(branches: &[(&IndexRange, i64)], limit: usize) -> Result<(String, Binds), Trouble> {
+fn statement(branches: &[(&IndexRange, i64)], limit: usize) -> Result<(String, Binds), StatementError> {
     let mut binds = Binds::default();
     let limit = binds.add(limit as i64)?;
     let mut texts_of = Vec::with_capacity(branches.len());
@@ -107,7 +107,7 @@ fn statement(branches: &[(&IndexRange, i64)], limit: usize) -> Result<(String, B
     Ok((if branches.len() == 1 { joined } else { format!("{joined} LIMIT {limit}") }, binds))
 }
 
-fn bind(binds: &mut Binds, value: &IndexValue) -> Result<String, Trouble> {
+fn bind(binds: &mut Binds, value: &IndexValue) -> Result<String, StatementError> {
     match value {
         IndexValue::Text(text) => binds.add(text.as_str()),
         IndexValue::Number(number) => binds.add(*number),

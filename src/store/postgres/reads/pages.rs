@@ -25,7 +25,7 @@ use crate::store::postgres::catalog::tables::{TableId, TablePart, exists};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::narrow::look_up;
 use crate::store::postgres::reads::sources::{Source, Step};
 use crate::store::postgres::reads::{filter, sources};
@@ -63,7 +63,7 @@ impl Attempt for Query<'_> {
         let page = StreamedPage::new(self.scan, self.into);
         match read(self.scan, store, table_id, page, None).await {
             // The whole table is locked, and this session may not wait for locks.
-            Err(Trouble::Held) => {
+            Err(StatementError::Held) => {
                 self.into.restart();
                 let page = StreamedPage::new(self.scan, self.into);
                 Ok(read(self.scan, store, table_id, page, Some(LockWait::Long)).await?)
@@ -81,7 +81,7 @@ async fn read(
     table_id: TableId,
     mut page: StreamedPage<'_>,
     lock_wait: Option<LockWait>,
-) -> Result<Option<PageEnd>, Trouble> {
+) -> Result<Option<PageEnd>, StatementError> {
     if store.nodes.placement() == Placement::Distributed {
         let spans = Reading::of(scan).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
         let narrowed = spans.map(|spans| Scan { spans, ..scan.clone() });
@@ -94,7 +94,11 @@ async fn read(
 }
 
 /// A page, unless it has no rows because the table is gone: a row proves that it was there.
-async fn if_there(store: &PgStore, table_id: TableId, read: PartPage) -> Result<Option<PageEnd>, Trouble> {
+async fn if_there(
+    store: &PgStore,
+    table_id: TableId,
+    read: PartPage,
+) -> Result<Option<PageEnd>, StatementError> {
     if read.has_seen_rows {
         return Ok(Some(read.end));
     }
@@ -132,7 +136,7 @@ impl<'a> Reading<'a> {
         part: TablePart,
         mut page: StreamedPage<'_>,
         lock_wait: Option<LockWait>,
-    ) -> Result<PartPage, Trouble> {
+    ) -> Result<PartPage, StatementError> {
         let mut lease = match part.bucket {
             Some(bucket) => store.nodes.acquire_at(bucket, lock_wait).await?,
             None => store.nodes.acquire_for(lock_wait).await?,
@@ -171,7 +175,7 @@ impl<'a> Reading<'a> {
         table_id: TableId,
         lock_wait: Option<LockWait>,
         end: &mut PageEnd,
-    ) -> Result<Option<Vec<Span>>, Trouble> {
+    ) -> Result<Option<Vec<Span>>, StatementError> {
         if self.scan.indexed.is_empty() {
             return Ok(None);
         }
@@ -193,7 +197,7 @@ impl<'a> Reading<'a> {
         walk: &Windows<'_>,
         lease: &mut Lease<'_>,
         end: &mut PageEnd,
-    ) -> Result<Option<Vec<Span>>, Trouble> {
+    ) -> Result<Option<Vec<Span>>, StatementError> {
         if self.scan.indexed.is_empty() {
             return Ok(None);
         }
@@ -206,7 +210,7 @@ impl<'a> Reading<'a> {
         walk.begin(lease).await?;
         let best = match look_up(lease, table_id, self.scan, &memory.bounds).await {
             // An index that the database does not have, or not yet.
-            Err(Trouble::Fault(Fault::Timeout)) => {
+            Err(StatementError::Fault(Fault::Timeout)) => {
                 lease.roll_back().await;
                 dense.put(filter);
                 return Ok(None);
@@ -243,7 +247,7 @@ impl<'a> Reading<'a> {
         part: TablePart,
         step: &Step<'_>,
         page: &mut StreamedPage<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StatementError> {
         let (limit, projection) = (page.missing(), self.scan.projection);
         let source = match step {
             Step::Range(span) => sources::range(part, span, &span.lower, limit, projection)?,
@@ -257,7 +261,7 @@ async fn stream(
     lease: &mut Lease<'_>,
     source: Source,
     visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
-) -> Result<(), Trouble> {
+) -> Result<(), StatementError> {
     let (arguments, is_kept) = (source.binds.into_inner(), source.is_kept);
     // Composed only of the fixed texts and fragments of this module.
     let statement = match source.text {

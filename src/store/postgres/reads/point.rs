@@ -5,7 +5,7 @@ use crate::store::StoreResult;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::shared::{Lookup, read};
 use crate::store::postgres::retry::Attempt;
 
@@ -28,14 +28,16 @@ impl PgStore {
         &self,
         table_id: TableId,
         key: &Key,
-    ) -> Result<Option<Option<Stored>>, Trouble> {
+    ) -> Result<Option<Option<Stored>>, StatementError> {
         let found = match &self.reads {
             Some(reads) if self.nodes.may_open() => reads.submit(Lookup { table_id, key: key.clone() }).await,
             _ => Box::pin(self.lookup_alone(table_id, key, None)).await,
         };
         match found {
             // The whole table is locked, and this session may not wait for locks.
-            Err(Trouble::Held) => Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await,
+            Err(StatementError::Held) => {
+                Box::pin(self.lookup_alone(table_id, key, Some(LockWait::Long))).await
+            }
             found => found,
         }
     }
@@ -45,7 +47,7 @@ impl PgStore {
         table_id: TableId,
         key: &Key,
         lock_wait: Option<LockWait>,
-    ) -> Result<Option<Option<Stored>>, Trouble> {
+    ) -> Result<Option<Option<Stored>>, StatementError> {
         let mut lease = self.nodes.acquire_at(table_id.bucket(&key.partition), lock_wait).await?;
         read(&mut lease, table_id, key).await
     }

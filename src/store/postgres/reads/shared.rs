@@ -11,7 +11,7 @@ use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::found;
 use crate::store::postgres::statements;
 
@@ -88,7 +88,7 @@ pub(crate) async fn read(
     lease: &mut Lease<'_>,
     table_id: TableId,
     key: &Key,
-) -> Result<Option<Option<Stored>>, Trouble> {
+) -> Result<Option<Option<Stored>>, StatementError> {
     let query = sqlx::query(statements::READ)
         .bind(table_id.bucket(&key.partition))
         .bind(&key.partition)
@@ -129,6 +129,6 @@ async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
             Ok(ControlFlow::Continue(()))
         })
         .await;
-    let rest: Result<(), Trouble> = outcome;
+    let rest: Result<(), StatementError> = outcome;
     open.into_iter().flatten().for_each(|job| job.answer(rest.map(|()| None)));
 }

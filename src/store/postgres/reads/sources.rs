@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::model::Key;
 use crate::plan::{Predicate, Projection, Span};
 use crate::store::postgres::catalog::tables::TablePart;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
 use crate::store::postgres::reads::filter;
 use crate::store::postgres::statements;
@@ -72,7 +72,7 @@ pub(crate) fn range(
     lower: &Key,
     limit: usize,
     projection: Projection,
-) -> Result<Source, Trouble> {
+) -> Result<Source, StatementError> {
     let (binds, buckets) = range_binds(part, span, lower, limit)?;
     Ok(Source::fixed(statements::range(projection, span.upper.is_some(), buckets), binds))
 }
@@ -86,7 +86,7 @@ pub(crate) fn window(
     (rows, limit): (usize, usize),
     predicate: &Predicate,
     projection: Projection,
-) -> Result<Source, Trouble> {
+) -> Result<Source, StatementError> {
     let (mut binds, buckets) = range_binds(part, span, lower, rows)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
     let condition = filter::fragment(predicate, &mut binds)?;
@@ -104,14 +104,19 @@ pub(crate) fn walk(
     limit: usize,
     predicate: &Predicate,
     projection: Projection,
-) -> Result<Source, Trouble> {
+) -> Result<Source, StatementError> {
     let (mut binds, buckets) = range_binds(part, span, lower, limit)?;
     let condition = filter::fragment(predicate, &mut binds)?;
     Ok(Source::composed(statements::walk(projection, span.upper.is_some(), buckets, &condition), binds))
 }
 
 /// Returns the common parameters of statements about a range, and the number of its buckets.
-fn range_binds(part: TablePart, span: &Span, lower: &Key, limit: usize) -> Result<(Binds, usize), Trouble> {
+fn range_binds(
+    part: TablePart,
+    span: &Span,
+    lower: &Key,
+    limit: usize,
+) -> Result<(Binds, usize), StatementError> {
     let mut binds = Binds::default();
     binds.add(part.table_id.table_no)?;
     binds.add(limit as i64)?;
@@ -140,7 +145,7 @@ pub(crate) fn points(
     spans: &[Span],
     limit: usize,
     projection: Projection,
-) -> Result<Source, Trouble> {
+) -> Result<Source, StatementError> {
     let mut binds = Binds::default();
     binds.add(part.table_id.table_no)?;
     binds.add(limit as i64)?;
@@ -172,7 +177,7 @@ pub(crate) fn filtered_points(
     limit: usize,
     predicate: &Predicate,
     projection: Projection,
-) -> Result<Source, Trouble> {
+) -> Result<Source, StatementError> {
     let Source { text, mut binds, .. } = points(part, spans, spans.len(), Projection::Full)?;
     let condition = filter::fragment(predicate, &mut binds)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);

@@ -35,7 +35,7 @@ macro_rules! merges_for_certain {
 
 /// A value if a condition holds; otherwise the whole statement fails. SQL has no expression that fails on
 /// purpose, so this one divides by zero: the statement changes nothing and reports `division_by_zero`,
-/// which becomes [`Trouble::Undecided`](super::fault::Trouble). The zero depends on a column; a constant
+/// which becomes [`StatementError::Undecided`](super::fault::StatementError). The zero depends on a column; a constant
 /// would fail before any row is read.
 macro_rules! value_or_failure {
     ($condition:expr, $value:literal, $column:literal) => {

@@ -8,7 +8,7 @@ use crate::model::{Key, TableName, Ticks};
 use crate::store::bucket::bucket;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::beyond as texts;
@@ -50,7 +50,7 @@ impl Expiry for PgStore {
             let mut lease = self.nodes.acquire().await?;
             let list = sqlx::query(texts::LIST_EXPIRIES).bind(account);
             let rows = lease.rows(list, Effect::Undone).await?;
-            Ok(rows.iter().map(expiry).collect::<Result<_, Trouble>>()?)
+            Ok(rows.iter().map(expiry).collect::<Result<_, StatementError>>()?)
         })
         .await
     }
@@ -125,7 +125,7 @@ impl Expiry for PgStore {
     }
 }
 
-fn expiry(row: &PgRow) -> Result<TableExpiry, Trouble> {
+fn expiry(row: &PgRow) -> Result<TableExpiry, StatementError> {
     let text = |column: &str| row.try_get::<Option<String>, _>(column).map_err(broken_row);
     let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
     let spread: i32 = row.try_get("spread").map_err(broken_row)?;
@@ -148,6 +148,6 @@ fn expiry(row: &PgRow) -> Result<TableExpiry, Trouble> {
 }
 
 /// A stored time that may be missing.
-fn time(row: &PgRow, column: &str) -> Result<Option<Ticks>, Trouble> {
+fn time(row: &PgRow, column: &str) -> Result<Option<Ticks>, StatementError> {
     row.try_get::<Option<i64>, _>(column).map_err(broken_row)?.map(ticks).transpose()
 }

@@ -10,7 +10,7 @@ use crate::model::Ticks;
 use crate::plan::index::PropertyIndex;
 use crate::store::indexes::removable_until;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::fault::{Effect, Trouble, judge};
+use crate::store::postgres::fault::{Effect, StatementError, judge};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements::indexes as texts;
 use crate::store::{BuiltIndex, Fault, IndexFigures, StoreResult};
@@ -71,7 +71,7 @@ impl BuildSession {
     }
 
     /// Runs a definition or removal, which has no parameters.
-    async fn define(&mut self, text: String) -> Result<(), Trouble> {
+    async fn define(&mut self, text: String) -> Result<(), StatementError> {
         // Composed of a fixed text, and of numbers and names that `statements::indexes` writes.
         let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.0).await;
         done.map(|_| ()).map_err(failed)
@@ -115,7 +115,7 @@ impl BuildSession {
     }
 }
 
-fn failed(error: sqlx::Error) -> Trouble {
+fn failed(error: sqlx::Error) -> StatementError {
     judge(&error, Effect::Undone)
 }
 

@@ -7,7 +7,7 @@ use sqlx::Row;
 use crate::model::Ticks;
 use crate::store::bucket::buckets;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
@@ -105,7 +105,10 @@ impl PgStore {
 
 /// Removes the next rows of a bucket, and returns where to resume if more may be left. The range is
 /// bounded by its last key, since DELETE has no LIMIT.
-async fn purge_range(lease: &mut Lease<'_>, from: PurgePosition) -> Result<Option<PurgePosition>, Trouble> {
+async fn purge_range(
+    lease: &mut Lease<'_>,
+    from: PurgePosition,
+) -> Result<Option<PurgePosition>, StatementError> {
     let PurgePosition { bucket, pk, rk } = from;
     let bound = sqlx::query(statements::PURGE_BOUND).bind(bucket).bind(&pk).bind(&rk).bind(RANGE - 1);
     let Some(last) = lease.row(bound, Effect::Undone).await? else {

@@ -9,7 +9,7 @@ use crate::store::StoreResult;
 use crate::store::bucket::new_table_no;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::rewind as texts;
 use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
@@ -17,7 +17,7 @@ use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 impl PgStore {
     /// Returns the session that has the snapshots, with their tables. After a lost connection it is a new
     /// session without snapshots.
-    async fn snapshot_session(&self) -> Result<Lease<'_>, Trouble> {
+    async fn snapshot_session(&self) -> Result<Lease<'_>, StatementError> {
         let mut lease = self.snapshots.acquire_to_lock().await?;
         let known = sqlx::query(texts::HAS_SNAPSHOTS).bind("snapshots");
         if lease.row(known, Effect::Undone).await?.is_none() {
@@ -53,10 +53,10 @@ impl PgStore {
                 lease.commit().await?;
                 Ok(true)
             }
-            Err(trouble) => {
+            Err(error) => {
                 // Otherwise the session would end, and all snapshots with it.
                 lease.roll_back().await;
-                Err(trouble.into())
+                Err(error.into())
             }
         }
     }
@@ -70,11 +70,11 @@ impl PgStore {
     pub(crate) async fn read_snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
         let mut lease = self.snapshot_session().await?;
         let rows = lease.rows(sqlx::query(texts::LIST), Effect::Undone).await?;
-        Ok(rows.iter().map(snapshot).collect::<Result<_, Trouble>>()?)
+        Ok(rows.iter().map(snapshot).collect::<Result<_, StatementError>>()?)
     }
 }
 
-async fn empty(lease: &mut Lease<'_>, account: Option<&str>, now: Ticks) -> Result<(), Trouble> {
+async fn empty(lease: &mut Lease<'_>, account: Option<&str>, now: Ticks) -> Result<(), StatementError> {
     lease.row(sqlx::query(texts::LOCK), Effect::Undone).await?;
     let reset = sqlx::query(texts::RESET).bind(account).bind(now.raw());
     lease.row(reset, Effect::Undone).await?;
@@ -86,7 +86,7 @@ async fn put_back(
     name: &str,
     account: Option<&str>,
     now: Ticks,
-) -> Result<(), Trouble> {
+) -> Result<(), StatementError> {
     empty(lease, account, now).await?;
     let rows = lease.rows(sqlx::query(texts::NUMBERS).bind(name), Effect::Undone).await?;
     let number = |row: &PgRow| row.try_get("table_no").map_err(broken_row);
@@ -100,7 +100,7 @@ async fn put_back(
     Ok(())
 }
 
-fn snapshot(row: &PgRow) -> Result<StoreSnapshot, Trouble> {
+fn snapshot(row: &PgRow) -> Result<StoreSnapshot, StatementError> {
     Ok(StoreSnapshot {
         name: row.try_get("name").map_err(broken_row)?,
         account: row.try_get("account").map_err(broken_row)?,

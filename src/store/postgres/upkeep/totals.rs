@@ -6,7 +6,7 @@ use sqlx::postgres::PgRow;
 use crate::model::{Key, TableName, Ticks};
 use crate::store::postgres::catalog::tables::{TableId, exists};
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::beyond as texts;
@@ -112,7 +112,7 @@ impl Attempt for CountPart<'_> {
     }
 }
 
-async fn rest(lease: &mut Lease<'_>, bucket: i64, from: &Key) -> Result<u64, Trouble> {
+async fn rest(lease: &mut Lease<'_>, bucket: i64, from: &Key) -> Result<u64, StatementError> {
     let count = sqlx::query(texts::COUNT_REST).bind(bucket).bind(&from.partition).bind(&from.row);
     let row = lease.row(count, Effect::Undone).await?.ok_or(Fault::Other)?;
     Ok(row.try_get::<i64, _>("n").map_err(broken_row)?.cast_unsigned())
@@ -142,7 +142,7 @@ impl Attempt for Estimate {
     }
 }
 
-fn stored(row: &PgRow) -> Result<StoredTotal, Trouble> {
+fn stored(row: &PgRow) -> Result<StoredTotal, StatementError> {
     let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
     Ok(StoredTotal {
         entities: number("entities")?.cast_unsigned(),
@@ -151,7 +151,7 @@ fn stored(row: &PgRow) -> Result<StoredTotal, Trouble> {
     })
 }
 
-fn pass(row: &PgRow) -> Result<TotalPass, Trouble> {
+fn pass(row: &PgRow) -> Result<TotalPass, StatementError> {
     let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
     let share: i32 = row.try_get("share").map_err(broken_row)?;
     let key = Key {

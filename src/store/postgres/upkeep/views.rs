@@ -8,7 +8,7 @@ use crate::model::{TableName, Ticks};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::{beyond as texts, view as definitions};
@@ -52,7 +52,7 @@ impl SqlViews for PgStore {
             let mut lease = self.nodes.acquire().await?;
             let list = sqlx::query(texts::LIST_VIEWS).bind(account);
             let rows = lease.rows(list, Effect::Undone).await?;
-            Ok(rows.iter().map(view).collect::<Result<_, Trouble>>()?)
+            Ok(rows.iter().map(view).collect::<Result<_, StatementError>>()?)
         })
         .await
     }
@@ -128,7 +128,7 @@ async fn without_dropped(
     lease: &mut Lease<'_>,
     roles: Vec<String>,
     former: Vec<String>,
-) -> Result<Vec<String>, Trouble> {
+) -> Result<Vec<String>, StatementError> {
     let mut kept = Vec::with_capacity(roles.len());
     for role in roles {
         let known = sqlx::query(texts::HAS_ROLE).bind(&role);
@@ -187,7 +187,7 @@ struct RecordedView {
     grants: Vec<String>,
 }
 
-async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<RecordedView>, Trouble> {
+async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<RecordedView>, StatementError> {
     let find = sqlx::query(texts::VIEW_OF).bind(table_no);
     let Some(row) = lease.row(find, Effect::Undone).await? else { return Ok(None) };
     let grants: String = row.try_get("grants").map_err(broken_row)?;
@@ -195,7 +195,7 @@ async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<Recorde
     Ok(Some(RecordedView { name: qualified(&row)?, grants }))
 }
 
-fn qualified(row: &PgRow) -> Result<String, Trouble> {
+fn qualified(row: &PgRow) -> Result<String, StatementError> {
     let schema: Option<String> = row.try_get("schema_name").map_err(broken_row)?;
     let name: String = row.try_get("name").map_err(broken_row)?;
     Ok(definitions::qualified(schema.as_deref(), &name))
@@ -232,7 +232,7 @@ async fn define(lease: &mut Lease<'_>, text: String) -> Result<(), ViewFailure> 
     lease.define(text).await?.map_err(ViewFailure::Told)
 }
 
-fn view(row: &PgRow) -> Result<SqlView, Trouble> {
+fn view(row: &PgRow) -> Result<SqlView, StatementError> {
     let text = |column: &str| row.try_get::<String, _>(column).map_err(broken_row);
     let (columns, grants) = (text("columns")?, text("grants")?);
     let seen: i64 = row.try_get("seen").map_err(broken_row)?;

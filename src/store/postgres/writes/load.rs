@@ -7,7 +7,7 @@ use crate::model::{Key, Stored, TableName};
 use crate::store::postgres::catalog::tables::{TableId, add_bucket, exists};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::placement::Placement;
-use crate::store::postgres::fault::{Effect, Trouble, not_begun};
+use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{JsonText, broken_row};
 use crate::store::postgres::{PgStore, statements};
@@ -38,7 +38,11 @@ impl Attempt for Loading<'_> {
 }
 
 impl Loading<'_> {
-    async fn put_all(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<Option<bool>, Trouble> {
+    async fn put_all(
+        &self,
+        lease: &mut Lease<'_>,
+        table_id: TableId,
+    ) -> Result<Option<bool>, StatementError> {
         if !exists(lease, table_id).await? {
             return Ok(None);
         }
@@ -57,7 +61,7 @@ impl Loading<'_> {
     }
 
     /// Stores all entities; how many were new or different.
-    async fn put(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, Trouble> {
+    async fn put(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, StatementError> {
         let Load { rows, replaces, .. } = self.load;
         if rows.is_empty() {
             return Ok(0);
@@ -69,7 +73,7 @@ impl Loading<'_> {
     }
 
     /// As [`Loading::put`], with a statement for each bucket.
-    async fn put_by_bucket(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, Trouble> {
+    async fn put_by_bucket(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, StatementError> {
         let Load { rows, replaces, .. } = self.load;
         let text = if *replaces { statements::LOAD_IN_BUCKET } else { statements::LOAD_NEW_IN_BUCKET };
         let mut stored = 0;
@@ -92,7 +96,7 @@ impl Loading<'_> {
 }
 
 /// Whether `buckets` has a row for this bucket, without which nothing can be stored in it.
-async fn has_bucket(lease: &mut Lease<'_>, bucket: i64) -> Result<bool, Trouble> {
+async fn has_bucket(lease: &mut Lease<'_>, bucket: i64) -> Result<bool, StatementError> {
     let found = lease.row(sqlx::query(statements::HAS_BUCKET).bind(bucket), Effect::Undone).await?;
     Ok(found.is_some())
 }
@@ -127,7 +131,7 @@ impl PgStore {
             let mut lease = self.nodes.acquire_to_lock().await?;
             Ok(lease.rows(sqlx::query(statements::MARKS).bind(copy), Effect::Undone).await?)
         });
-        Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, Trouble>>()?)
+        Ok(rows.await?.iter().map(|row| mark(copy, row)).collect::<Result<_, StatementError>>()?)
     }
 
     pub(crate) async fn remove_marks(&self, copy: &str) -> StoreResult<()> {
@@ -137,7 +141,7 @@ impl PgStore {
     }
 }
 
-fn mark(copy: &str, row: &PgRow) -> Result<LoadMark, Trouble> {
+fn mark(copy: &str, row: &PgRow) -> Result<LoadMark, StatementError> {
     let text = |column| row.try_get::<String, _>(column).map_err(broken_row);
     let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
     let count = |column| number(column).map(|count| u64::try_from(count).unwrap_or(0));

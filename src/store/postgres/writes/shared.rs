@@ -20,7 +20,7 @@ use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::{Effect, Trouble};
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::{JsonText, broken_row, ticks};
 use crate::store::postgres::writes::texts::RoundTexts;
 use crate::store::postgres::{PgStore, statements};
@@ -80,7 +80,7 @@ pub(crate) enum GuardedReply {
 impl PgStore {
     /// Performs a guarded write, together with those of others; `None` if the guard did not hold, or the
     /// table is gone.
-    pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, Trouble> {
+    pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, StatementError> {
         let alone = match &self.writes {
             Some(writes) if self.nodes.may_open() && !self.row_queues.is_taken(write.address()) => {
                 match writes.submit(write).await? {
@@ -94,12 +94,12 @@ impl PgStore {
     }
 
     /// Performs a write alone, and waits for its row if that is locked.
-    async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
+    async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
         let _turn = self.row_queues.of_row(alone.address()).await?;
         {
             let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Short)).await?;
             match run_alone(&mut lease, alone).await {
-                Err(Trouble::Held) => {}
+                Err(StatementError::Held) => {}
                 done => return done,
             }
         }
@@ -109,7 +109,7 @@ impl PgStore {
     }
 }
 
-async fn run_alone(lease: &mut Lease<'_>, write: &GuardedWrite) -> Result<Option<Ticks>, Trouble> {
+async fn run_alone(lease: &mut Lease<'_>, write: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
     if write.is_insert() && !allows_inserts(lease, write.table_id).await? {
         return Ok(None);
     }
@@ -173,13 +173,13 @@ impl Shared for Writes {
             Ok(versions) => {
                 round.into_iter().zip(versions).for_each(|(job, v)| job.answer(v.map(GuardedReply::Tried)));
             }
-            Err(trouble) if undone(trouble) => {
+            Err(error) if undone(error) => {
                 METRICS.retried_alone.add(round.len() as u64);
                 round
                     .into_iter()
                     .for_each(|job| job.answer_with(|write| Ok(GuardedReply::Alone(Box::new(write)))));
             }
-            Err(trouble) => round.into_iter().for_each(|job| job.answer(Err(trouble))),
+            Err(error) => round.into_iter().for_each(|job| job.answer(Err(error))),
         }
     }
 }
@@ -188,7 +188,7 @@ impl Shared for Writes {
 async fn run_together(
     lease: &mut Lease<'_>,
     round: &[Job<Writes>],
-) -> Result<Vec<Result<Option<Ticks>, Trouble>>, Trouble> {
+) -> Result<Vec<Result<Option<Ticks>, StatementError>>, StatementError> {
     if let Some(first) = round.first().map(|job| &job.request)
         && first.is_insert()
         && !allows_inserts(lease, first.table_id).await?
@@ -299,16 +299,19 @@ pub(crate) fn bounded(query: Statement<'_>) -> Statement<'_> {
 
 /// Returns the version of a written row. If it cannot be read, the outcome is unknown, because the row
 /// was written.
-fn version(row: &PgRow) -> Result<Ticks, Trouble> {
+fn version(row: &PgRow) -> Result<Ticks, StatementError> {
     let version = row.try_get("modified").map_err(broken_row).and_then(ticks);
     version.map_err(|_| Fault::Timeout.into())
 }
 
 /// Whether the server reported that the statement failed, so that its writes may be retried one by one.
-const fn undone(trouble: Trouble) -> bool {
-    match trouble {
-        Trouble::Duplicate | Trouble::KeyTooLong | Trouble::Undecided | Trouble::Held => true,
-        Trouble::Fault(fault) => matches!(fault, Fault::Serialization | Fault::Other),
+const fn undone(error: StatementError) -> bool {
+    match error {
+        StatementError::Duplicate
+        | StatementError::KeyTooLong
+        | StatementError::Undecided
+        | StatementError::Held => true,
+        StatementError::Fault(fault) => matches!(fault, Fault::Serialization | Fault::Other),
     }
 }
 
@@ -360,7 +363,7 @@ fn statement_of(round: &[Job<Writes>], placement: Placement) -> Statement<'_> {
 }
 
 /// Returns the outcome of each write of a round, in order, from the rows of the statement.
-fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, Trouble>> {
+fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, StatementError>> {
     let mut versions = vec![Ok(None); round.len()];
     for row in rows {
         match place(round, row) {

@@ -3,7 +3,7 @@
 use crate::store::postgres::catalog::tables::{TableId, allows_inserts};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::statements;
 
 /// The texts of one form, which do several writes of one kind.
@@ -55,7 +55,7 @@ pub(crate) struct InsertTexts {
 
 impl InsertTexts {
     /// Those of the placement; `None` if the table is gone, where the texts do not look.
-    pub(crate) async fn of(lease: &mut Lease<'_>, table_id: TableId) -> Result<Option<Self>, Trouble> {
+    pub(crate) async fn of(lease: &mut Lease<'_>, table_id: TableId) -> Result<Option<Self>, StatementError> {
         if !allows_inserts(lease, table_id).await? {
             return Ok(None);
         }

@@ -21,7 +21,7 @@ use crate::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::catalog::tables::{TableId, add_bucket, exists};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::{Effect, Trouble, not_begun};
+use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::{JsonText, broken_row, ticks, version};
 use crate::store::postgres::writes::shared::bounded;
@@ -84,8 +84,8 @@ impl Group<'_> {
                 return Ok(written);
             }
             // The run with locks finds out which row, or how to merge.
-            Ok(ControlFlow::Continue(())) | Err(Trouble::Duplicate | Trouble::Undecided) => {}
-            Err(trouble) => return Err(self.failure(trouble)),
+            Ok(ControlFlow::Continue(())) | Err(StatementError::Duplicate | StatementError::Undecided) => {}
+            Err(error) => return Err(self.failure(error)),
         }
         lease.begin().await?;
         match self.locked(&mut lease, table_id).await {
@@ -114,7 +114,7 @@ impl Group<'_> {
         &self,
         lease: &mut Lease<'_>,
         table_id: TableId,
-    ) -> Result<ControlFlow<Option<Vec<Written>>>, Trouble> {
+    ) -> Result<ControlFlow<Option<Vec<Written>>>, StatementError> {
         let Some(kind) = self.writes.first().map(|write| write.kind) else { return Ok(GO_ON) };
         let is_upsert =
             matches!(kind, WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent));
@@ -165,7 +165,7 @@ impl Group<'_> {
 
     /// Returns the versions of the rows, in the order of the writes.
     fn versions(&self, rows: &[PgRow]) -> Option<Vec<Written>> {
-        let versions: Result<HashMap<&str, Ticks>, Trouble> = rows.iter().map(named_version).collect();
+        let versions: Result<HashMap<&str, Ticks>, StatementError> = rows.iter().map(named_version).collect();
         let versions = versions.ok()?;
         let written = |write: &Write| {
             versions.get(write.key.row.as_str()).map(|version| Written { modified: Some(*version) })
@@ -181,7 +181,7 @@ impl Group<'_> {
             let Some(texts) = InsertTexts::of(lease, table_id).await? else { return Ok(None) };
             let insert = self.put(texts.insert_missing, table_id, &changes.inserts);
             let inserted = lease.changed(insert, Effect::Undone).await;
-            complete &= inserted.map_err(|trouble| self.failure(trouble))? == changes.inserts.len();
+            complete &= inserted.map_err(|error| self.failure(error))? == changes.inserts.len();
         }
         if complete && !changes.updates.is_empty() {
             let update = self.put(statements::UPDATE_MANY, table_id, &changes.updates);
@@ -203,10 +203,10 @@ impl Group<'_> {
 
     /// Returns the failure of an insert. The database does not report which key is too long, so the longest
     /// one is named.
-    fn failure(&self, trouble: Trouble) -> Failure {
+    fn failure(&self, error: StatementError) -> Failure {
         let stored = self.writes.iter().enumerate().filter(|(_, w)| !matches!(w.kind, WriteKind::Delete(_)));
         let longest = stored.rev().max_by_key(|(_, write)| write.key.row.len());
-        match (Failure::from(trouble), longest) {
+        match (Failure::from(error), longest) {
             (Failure::Refused(error), Some((index, _))) => Failure::Refused(error.at(index)),
             (failure, _) => failure,
         }
@@ -224,7 +224,7 @@ impl Group<'_> {
             let rk: String = row.try_get("rk").map_err(broken_row)?;
             version(row, Key::new(partition, rk))
         };
-        Ok(rows.iter().map(stored).collect::<Result<_, Trouble>>()?)
+        Ok(rows.iter().map(stored).collect::<Result<_, StatementError>>()?)
     }
 
     /// Decides all writes, in request order; `found` is in key order.
@@ -286,7 +286,7 @@ impl Group<'_> {
     }
 }
 
-fn named_version(row: &PgRow) -> Result<(&str, Ticks), Trouble> {
+fn named_version(row: &PgRow) -> Result<(&str, Ticks), StatementError> {
     let (rk, modified) =
         (row.try_get("rk").map_err(broken_row)?, row.try_get("modified").map_err(broken_row)?);
     Ok((rk, ticks(modified)?))

@@ -18,7 +18,7 @@ use crate::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::{TableId, TablePart};
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 
 /// Buckets that one page reads at a time.
 const AT_ONCE: usize = 4;
@@ -65,7 +65,7 @@ pub(super) async fn read(
     table_id: TableId,
     mut page: StreamedPage<'_>,
     lock_wait: Option<LockWait>,
-) -> Result<Option<PageEnd>, Trouble> {
+) -> Result<Option<PageEnd>, StatementError> {
     let mut buckets = buckets_of(table_id, &scan.spans);
     if let [only] = buckets.as_slice() {
         let part = TablePart { table_id, bucket: Some(only.bucket) };
@@ -109,7 +109,7 @@ async fn fill(
     table_id: TableId,
     buckets: &mut [BucketRows],
     lock_wait: Option<LockWait>,
-) -> Result<(), Trouble> {
+) -> Result<(), StatementError> {
     let hungry = buckets.iter_mut().filter(|bucket| bucket.is_hungry());
     let reads: Vec<_> =
         hungry.map(|bucket| bucket.read_on(share, most, store, table_id, lock_wait)).collect();
@@ -129,7 +129,7 @@ impl BucketRows {
         store: &PgStore,
         table_id: TableId,
         lock_wait: Option<LockWait>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StatementError> {
         let rows = share.rows.max(2 * self.asked).min(most);
         let scan = Scan { spans: self.rest.clone(), rows, ..share.clone() };
         let mut into: Vec<Stored> = Vec::new();

@@ -18,7 +18,7 @@ use crate::plan::{Predicate, Projection, Span};
 use crate::store::Fault;
 use crate::store::postgres::catalog::tables::TablePart;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::fault::Trouble;
+use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::sources::{self, Step};
 use crate::store::postgres::rows::key;
 use crate::store::postgres::statements::WALK_STRIDE;
@@ -118,7 +118,7 @@ impl<'a> Windows<'a> {
     }
 
     /// Opens the snapshot that all windows read.
-    pub(crate) async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), Trouble> {
+    pub(crate) async fn begin(&self, lease: &mut Lease<'_>) -> Result<(), StatementError> {
         match self.limit {
             // A window of a single row has the general timeout.
             Some(limit) if self.rows > 1 => lease.begin_snapshot_within(limit).await,
@@ -132,13 +132,13 @@ impl<'a> Windows<'a> {
         lease: &mut Lease<'_>,
         step: &Step<'_>,
         page: &mut StreamedPage<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StatementError> {
         let mut rest = Rest::of(step);
         loop {
             let started = Instant::now();
             page.last = None;
             let left = match self.timely_window(lease, &rest, page).await {
-                Err(Trouble::Fault(Fault::Timeout)) if self.rows > 1 || self.has_advanced => {
+                Err(StatementError::Fault(Fault::Timeout)) if self.rows > 1 || self.has_advanced => {
                     self.cut_off(lease, &rest, page).await?;
                     if page.end.next.is_some() {
                         return Ok(());
@@ -159,7 +159,7 @@ impl<'a> Windows<'a> {
     }
 
     /// Makes statements end with the page's time, except those of single rows.
-    async fn keep_to(&mut self, left: Duration, lease: &mut Lease<'_>) -> Result<(), Trouble> {
+    async fn keep_to(&mut self, left: Duration, lease: &mut Lease<'_>) -> Result<(), StatementError> {
         let Some(limit) = self.limit.filter(|_| self.rows > 1) else { return Ok(()) };
         let left = left.max(SHORTEST_LIMIT);
         if left >= limit / 8 * 7 {
@@ -175,7 +175,7 @@ impl<'a> Windows<'a> {
         lease: &mut Lease<'_>,
         rest: &Rest<'s>,
         page: &mut StreamedPage<'_>,
-    ) -> Result<Option<Rest<'s>>, Trouble> {
+    ) -> Result<Option<Rest<'s>>, StatementError> {
         self.keep_to(page.time_left(), lease).await?;
         self.window(lease, rest, page).await
     }
@@ -187,7 +187,7 @@ impl<'a> Windows<'a> {
         lease: &mut Lease<'_>,
         rest: &Rest<'_>,
         page: &mut StreamedPage<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StatementError> {
         lease.roll_back().await;
         let reached = page.last.take().map(|last| Key::new(last.partition, format!("{}\u{1}", last.row)));
         page.end.next = reached.or_else(|| rest.first().filter(|_| self.has_advanced));
@@ -214,7 +214,7 @@ impl<'a> Windows<'a> {
         lease: &mut Lease<'_>,
         rest: &Rest<'s>,
         page: &mut StreamedPage<'_>,
-    ) -> Result<Option<Rest<'s>>, Trouble> {
+    ) -> Result<Option<Rest<'s>>, StatementError> {
         let (span, lower) = match rest {
             Rest::Points(spans) => {
                 let (now, later) = spans.split_at(self.rows.min(spans.len()));
@@ -243,7 +243,7 @@ impl<'a> Windows<'a> {
         lease: &mut Lease<'_>,
         spans: &[Span],
         page: &mut StreamedPage<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StatementError> {
         match self.residual {
             Residual::None => Ok(()),
             Residual::Pushed(predicate) => {
@@ -267,7 +267,7 @@ impl<'a> Windows<'a> {
         lower: &Key,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
-    ) -> Result<Option<Key>, Trouble> {
+    ) -> Result<Option<Key>, StatementError> {
         let limits = (self.rows, page.missing());
         let source = sources::window(self.part, span, lower, limits, predicate, self.projection)?;
         let matches = page.matches_column();
@@ -295,7 +295,7 @@ impl<'a> Windows<'a> {
         lower: &Key,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
-    ) -> Result<Option<Key>, Trouble> {
+    ) -> Result<Option<Key>, StatementError> {
         let hoped = (self.matched * MORE_MATCHES).min(page.missing());
         let limit = self.rows / WALK_STRIDE + hoped;
         let source = sources::walk(self.part, span, lower, limit, predicate, self.projection)?;
@@ -328,7 +328,7 @@ impl<'a> Windows<'a> {
         lower: &Key,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
-    ) -> Result<Option<Key>, Trouble> {
+    ) -> Result<Option<Key>, StatementError> {
         let window = self.rows;
         let source = sources::range(self.part, span, lower, window + 1, Projection::Full)?;
         let predicate = Prepared::new(predicate);
