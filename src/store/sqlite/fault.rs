@@ -9,8 +9,13 @@ static FAILED: WarningLimiter = WarningLimiter::new();
 /// Returns the fault of an error, and logs its cause.
 pub(crate) fn fault(error: &rusqlite::Error) -> Failure {
     use rusqlite::ErrorCode::{
-        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, ReadOnly, SystemIoFailure,
+        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OperationInterrupted, OutOfMemory, ReadOnly,
+        SystemIoFailure,
     };
+    // Only cancelled builds of indexes are interrupted.
+    if error.sqlite_error_code() == Some(OperationInterrupted) {
+        return Failure::Fault(Fault::Busy);
+    }
     let fault = match error.sqlite_error_code() {
         Some(DatabaseBusy | DatabaseLocked) => Fault::Busy,
         Some(DiskFull | SystemIoFailure | CannotOpen | ReadOnly | OutOfMemory) => Fault::Unavailable,

@@ -297,8 +297,13 @@ impl Backend for SqliteStore {
 
     async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
         let (index, cancelled) = (index.clone(), self.cancelled_build.clone());
+        let index_no = index.index_no;
         let build = move |db: &Connection| upkeep::indexes::build(db, &index, now, &cancelled).map(Ok);
-        self.writer.submit_within(BUILD_LIMIT, build).await
+        match self.writer.submit_within(BUILD_LIMIT, build).await {
+            // The cancellation has rolled the transaction of the build back.
+            Err(Failure::Fault(_)) if self.cancelled_build.is(index_no) => Ok(BuiltIndex::Gone),
+            built => built,
+        }
     }
 
     async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {

@@ -113,6 +113,41 @@ fn a_file_that_a_server_has_is_not_built_in_without_asking() {
     assert_eq!(site.json(&["index", "list"]), json!([]));
 }
 
+/// A transaction on PostgreSQL that has written something: builds wait for it.
+pub struct HeldTransaction {
+    url: String,
+    session: Option<std::thread::JoinHandle<()>>,
+}
+
+/// The session of such a transaction.
+const HELD: &str = "query LIKE 'BEGIN; INSERT%' AND state = 'active' AND datname = current_database()";
+
+impl HeldTransaction {
+    pub fn begin(url: &str) -> Self {
+        let own = url.to_owned();
+        let session = std::thread::spawn(move || {
+            execute(
+                &own,
+                "BEGIN; INSERT INTO entities VALUES (-1, 'p', 'r', 0, '{}'); SELECT pg_sleep(300); ROLLBACK",
+            );
+        });
+        soon("the transaction runs", || {
+            text(url, &format!("SELECT count(*)::text FROM pg_stat_activity WHERE {HELD}")) == "1"
+        });
+        Self { url: url.to_owned(), session: Some(session) }
+    }
+}
+
+/// The transaction is rolled back.
+impl Drop for HeldTransaction {
+    fn drop(&mut self) {
+        let end = format!("SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE {HELD}");
+        text(&self.url, &end);
+        // It ends with an error, as it was told to.
+        let _ = self.session.take().map(std::thread::JoinHandle::join);
+    }
+}
+
 /// A transaction that writes has the build wait, and so leaves an incomplete index behind when its server is
 /// killed.
 #[test]
@@ -123,18 +158,7 @@ fn what_a_killed_server_has_left_incomplete_is_made_again() {
     let server = first.pop().expect("a server");
     let client = Client::path_style(server.address(), account(1));
     let table = filled(&client, ROWS);
-    let url = site.url.clone();
-    // The build waits for transactions that have written.
-    let blocking = std::thread::spawn(move || {
-        execute(
-            &url,
-            "BEGIN; INSERT INTO entities VALUES (-1, 'p', 'r', 0, '{}'); SELECT pg_sleep(300); ROLLBACK",
-        );
-    });
-    let sleeping = "query LIKE 'BEGIN; INSERT%' AND state = 'active' AND datname = current_database()";
-    soon("the transaction runs", || {
-        text(&site.url, &format!("SELECT count(*)::text FROM pg_stat_activity WHERE {sleeping}")) == "1"
-    });
+    let held = HeldTransaction::begin(&site.url);
     let name = table.name.clone();
     let account_name = account(1).name;
     // Only the row: this server builds the index.
@@ -151,11 +175,7 @@ fn what_a_killed_server_has_left_incomplete_is_made_again() {
                   WHERE query LIKE 'CREATE INDEX CONCURRENTLY property_index_77%' AND pid <> pg_backend_pid()";
     text(&site.url, cancel);
     assert_eq!(text(&site.url, incomplete), "1", "it is left behind");
-    text(
-        &site.url,
-        &format!("SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE {sleeping}"),
-    );
-    let _ = blocking.join();
+    drop(held);
     let servers = servers(&site);
     soon("the index is made again", || {
         let listed = site.json(&["index", "list", &name, "--account", &account_name]);

@@ -12,6 +12,7 @@ mod expiring;
 mod explaining;
 mod faulty_proxy;
 mod files;
+mod index_builds;
 mod indexing;
 mod locking;
 mod moving;

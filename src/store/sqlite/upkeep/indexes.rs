@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::model::Ticks;
 use crate::plan::index::PropertyIndex;
@@ -25,7 +25,8 @@ impl CancelledBuild {
         self.0.store(index_no, Ordering::SeqCst);
     }
 
-    fn is(&self, index_no: i64) -> bool {
+    /// Whether the build of this index was cancelled last.
+    pub(crate) fn is(&self, index_no: i64) -> bool {
         self.0.load(Ordering::SeqCst) == index_no
     }
 }
@@ -45,17 +46,10 @@ pub(crate) fn build(
     db.progress_handler(STEPS, Some(move || cancelled.is(index_no)))?;
     let built = db.execute_batch(&entries::definition(index));
     db.progress_handler(0, None::<fn() -> bool>)?;
-    match built {
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
-            // SQLite may have rolled back the whole transaction, and every write of its group with it.
-            if db.is_autocommit() { Err(error) } else { Ok(BuiltIndex::Gone) }
-        }
-        built => {
-            built?;
-            indexes::complete(db, index_no, now)?;
-            Ok(BuiltIndex::Ready)
-        }
-    }
+    // A cancellation rolls back the whole transaction; the other writes of its group are then tried one by one.
+    built?;
+    indexes::complete(db, index_no, now)?;
+    Ok(BuiltIndex::Ready)
 }
 
 /// Whether an index is left that nothing uses any more.

@@ -1,0 +1,303 @@
+//! What happens to property indexes, and to their builds, when something else happens meanwhile.
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use super::indexing::HeldTransaction;
+use super::*;
+use crate::operators::{TOKEN, admin_of, json_of, sample};
+use crate::support::http::{Raw, Wire};
+use crate::support::postgres::text;
+use crate::support::server::account;
+
+/// So many that SQLite needs some seconds for an index.
+const MANY: i64 = 300_000;
+
+/// A server whose builds of indexes take as long as the test wants.
+struct SlowBuilds {
+    site: Site,
+    server: Process,
+    table: String,
+    /// On PostgreSQL, what builds wait for.
+    held: Option<HeldTransaction>,
+}
+
+impl SlowBuilds {
+    fn both() -> [Self; 2] {
+        Site::both().map(Self::new)
+    }
+
+    fn new(site: Site) -> Self {
+        let server = serve(&site);
+        let table = fresh_name();
+        client(&server).create_table(&table).expect(201);
+        let Some(file) = file_of(&site) else {
+            let client = client(&server);
+            let filled = Table::new(&client, &table);
+            (0..10)
+                .for_each(|row| drop(filled.seed(with_keys("p", &format!("{row:06}"), json!({ "N": row })))));
+            let held = Some(HeldTransaction::begin(&site.url));
+            return Self { site, server, table, held };
+        };
+        drop(server);
+        let rows = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)
+            INSERT INTO entities SELECT (SELECT table_no << 16 FROM tables), 'p', printf('%06d', i), 638000000000000000,
+            printf('{\"N\":%d,\"S\":\"%s\"}', i, hex(zeroblob(60))) FROM n";
+        let db = Connection::open(&file).expect("the database");
+        db.execute(rows, [MANY]).expect("many rows");
+        drop(db);
+        Self { server: serve(&site), site, table, held: None }
+    }
+
+    fn admin(&self) -> Wire {
+        admin_of(&self.server)
+    }
+
+    /// Asks for an index, and waits until its build is under way. Returns its number.
+    fn begin_build(&self) -> i64 {
+        let number = self.ask_for_index();
+        soon("the build", || self.is_building());
+        number
+    }
+
+    fn ask_for_index(&self) -> i64 {
+        let wanted =
+            json!({ "account": account(1).name, "table": self.table, "property": "N", "kind": "number" });
+        let added = send(&self.admin(), "POST", "/indexes", &wanted.to_string());
+        assert_eq!(added.status, 201, "{added:?}");
+        json_of(&added)["id"].as_i64().expect("a number")
+    }
+
+    fn is_building(&self) -> bool {
+        let Some(file) = file_of(&self.site) else {
+            let incomplete = "SELECT count(*)::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
+                              WHERE relname ~ '^property_index_[0-9]' AND NOT indisvalid";
+            return text(&self.site.url, incomplete) == "1";
+        };
+        // Nothing else writes for so long.
+        let db = Connection::open(file).expect("the database");
+        db.busy_timeout(Duration::ZERO).expect("a setting");
+        (0..4).all(|_| {
+            std::thread::sleep(Duration::from_millis(15));
+            db.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
+        })
+    }
+
+    /// Kills the server, in whose build nothing is complete, and starts another.
+    fn killed_and_started(self) -> Self {
+        let Self { site, server, table, held } = self;
+        let _ = std::fs::remove_dir_all(server.kill());
+        assert_eq!(indexes_in(&site), 0, "the build was under way");
+        Self { server: serve(&site), site, table, held }
+    }
+
+    /// Whether the database has neither an index nor a row about one.
+    fn is_clean(&self) -> bool {
+        indexes_in(&self.site) == 0 && rows_about_indexes(&self.site) == 0
+    }
+
+    fn list(&self) -> Value {
+        json_of(&send(&self.admin(), "GET", "/indexes", ""))
+    }
+
+    fn found(&self, filter: &str) -> String {
+        found(&self.server, &self.table, filter)
+    }
+
+    fn log_is_calm(&self) {
+        let log = self.server.log();
+        assert!(!log.contains("could not be built") && !log.contains("ERROR"), "{log}");
+    }
+}
+
+fn serve(site: &Site) -> Process {
+    serve_with(site, &[])
+}
+
+fn serve_with(site: &Site, more: &[&str]) -> Process {
+    let accounts = account(1).setting();
+    let fixed = ["--accounts", &accounts, "--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
+    site.server(&[&fixed[..], more].concat())
+}
+
+fn client(server: &Process) -> Client {
+    Client::path_style(server.address(), account(1))
+}
+
+fn found(server: &Process, table: &str, filter: &str) -> String {
+    Table::new(&client(server), table).matching_rows(filter)
+}
+
+fn file_of(site: &Site) -> Option<PathBuf> {
+    site.url.strip_prefix("sqlite://").map(PathBuf::from)
+}
+
+fn send(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
+    let (host, length) = (admin.address(), body.len());
+    let head = format!("{verb} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n");
+    admin.exchange(verb, format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes())
+}
+
+/// Rows that a server has looked up by index.
+fn by_index(server: &Process) -> f64 {
+    let metrics = send(&admin_of(server), "GET", "/metrics", "");
+    sample(&String::from_utf8_lossy(&metrics.body), "rowhouse_filter_rows_examined_total{by=\"index\"}")
+}
+
+/// A number that a query returns, of either database.
+fn number(site: &Site, on_sqlite: &str, on_postgres: &str) -> i64 {
+    match file_of(site) {
+        Some(file) => {
+            let db = Connection::open(file).expect("the database");
+            db.query_row(on_sqlite, [], |row| row.get(0)).expect("a number")
+        }
+        None => text(&site.url, &format!("SELECT ({on_postgres})::text")).parse().expect("a number"),
+    }
+}
+
+/// How many property indexes the database has, complete or not.
+fn indexes_in(site: &Site) -> i64 {
+    number(
+        site,
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name GLOB 'property_index_[0-9]*'",
+        "SELECT count(*) FROM pg_class WHERE relkind = 'i' AND relname ~ '^property_index_[0-9]'",
+    )
+}
+
+fn rows_about_indexes(site: &Site) -> i64 {
+    let all = "SELECT count(*) FROM property_indexes";
+    number(site, all, all)
+}
+
+#[test]
+fn a_table_that_is_deleted_while_its_index_is_built_leaves_nothing() {
+    for mut slow in SlowBuilds::both() {
+        slow.begin_build();
+        client(&slow.server).delete_table(&slow.table).expect(204);
+        assert_eq!(slow.list(), json!([]));
+        drop(slow.held.take());
+        soon("the removal", || slow.is_clean());
+        slow.log_is_calm();
+        // A table of that name starts without one.
+        client(&slow.server).create_table(&slow.table).expect(201);
+        assert_eq!((slow.list(), slow.found("N eq 7")), (json!([]), String::new()));
+    }
+}
+
+#[test]
+fn a_build_that_is_cancelled_leaves_nothing_and_may_begin_again() {
+    for mut slow in SlowBuilds::both() {
+        let number = slow.begin_build();
+        let dropped = send(&slow.admin(), "DELETE", &format!("/indexes/{number}"), "");
+        assert_eq!(dropped.status, 200, "{dropped:?}");
+        assert_eq!(slow.list(), json!([]));
+        drop(slow.held.take());
+        soon("the removal", || slow.is_clean());
+        slow.log_is_calm();
+        assert_eq!(slow.found("N eq 7"), "000007");
+        let again = slow.ask_for_index();
+        soon("the index", || slow.list()[0]["state"] == "ready");
+        assert_eq!((slow.list()[0]["id"].as_i64(), indexes_in(&slow.site)), (Some(again), 1));
+        assert_eq!(slow.found("N eq 7"), "000007");
+        assert!(by_index(&slow.server) > 0.0);
+    }
+}
+
+#[test]
+fn a_server_that_was_killed_in_a_build_on_sqlite_builds_the_index_after_its_restart() {
+    let mut slow = SlowBuilds::new(Site::sqlite());
+    let number = slow.begin_build();
+    for _ in 0..2 {
+        slow = slow.killed_and_started();
+        assert_eq!(rows_about_indexes(&slow.site), 1);
+        soon("the build", || slow.is_building());
+    }
+    soon("the index", || slow.list()[0]["state"] == "ready");
+    assert_eq!((slow.list()[0]["id"].as_i64(), indexes_in(&slow.site)), (Some(number), 1));
+    assert_eq!(slow.found("N eq 299999"), "299999");
+    assert!(by_index(&slow.server) > 0.0);
+    let SlowBuilds { site, server, .. } = slow;
+    drop(server);
+    let db = Connection::open(file_of(&site).expect("a file")).expect("the database");
+    let sound: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer");
+    assert_eq!(sound, "ok");
+}
+
+#[test]
+fn a_backup_has_the_indexes_and_finishes_those_that_were_not_complete() {
+    let site = Site::sqlite();
+    let server = serve(&site);
+    let table = fresh_name();
+    let here = client(&server);
+    here.create_table(&table).expect(201);
+    let filled = Table::new(&here, &table);
+    for row in 0..20 {
+        filled.seed(with_keys("p", &format!("{row:02}"), json!({ "N": row, "S": format!("s{row}") })));
+    }
+    let made = site.json(&["index", "create", &table, "N", "--account", &account(1).name, "--yes"]);
+    assert_eq!(made["state"], "ready");
+    drop(server);
+    // As if the server had been stopped before it built this one.
+    let db = Connection::open(file_of(&site).expect("a file")).expect("the database");
+    let unbuilt = "INSERT INTO property_indexes SELECT 77, table_no, 'S', 'text', 0, created FROM tables";
+    db.execute_batch(unbuilt).expect("a row");
+    drop(db);
+    site.json(&["backup", "copy.db"]);
+    let url = format!("sqlite://{}", site.folder.join("copy.db").display());
+    let restored = Site { folder: fresh_folder(), url };
+    assert_eq!((indexes_in(&restored), rows_about_indexes(&restored)), (1, 2));
+    let server = serve(&restored);
+    assert_eq!(found(&server, &table, "N eq 7"), "07");
+    assert!(by_index(&server) > 0.0, "it is used at once");
+    let ready = |listed: Value| {
+        listed
+            .as_array()
+            .is_some_and(|all| all.len() == 2 && all.iter().all(|index| index["state"] == "ready"))
+    };
+    soon("the other", || ready(json_of(&send(&admin_of(&server), "GET", "/indexes", ""))));
+    let before = by_index(&server);
+    assert_eq!(found(&server, &table, "S eq 's7'"), "07");
+    assert!(by_index(&server) > before);
+}
+
+#[test]
+fn the_secondary_uses_the_indexes_of_the_replica() {
+    let (here, there) = (Site::postgres(), Site::postgres());
+    let behind = serve(&there);
+    let front = serve_with(&here, &["--secondary-database-url", &there.url]);
+    let (primary, replica) = (client(&front), client(&behind));
+    let secondary = primary.secondary();
+    let (indexed_there, indexed_here) = (fresh_name(), fresh_name());
+    for name in [&indexed_there, &indexed_here] {
+        for client in [&primary, &replica] {
+            client.create_table(name).expect(201);
+            let table = Table::new(client, name);
+            (0..20)
+                .for_each(|row| drop(table.seed(with_keys("p", &format!("{row:02}"), json!({ "N": row })))));
+        }
+    }
+    for (site, name) in [(&there, &indexed_there), (&here, &indexed_here)] {
+        site.json(&["index", "create", name, "N", "--account", &account(1).name]);
+    }
+    let reads = |client: &Client, name: &str| Table::new(client, name).matching_rows("N eq 7");
+    // Each has the index of the one table, and not of the other.
+    for (client, with, without) in
+        [(&secondary, &indexed_there, &indexed_here), (&primary, &indexed_here, &indexed_there)]
+    {
+        soon("the index is used", || {
+            let before = by_index(&front);
+            assert_eq!(reads(client, with), "07");
+            by_index(&front) > before
+        });
+        let before = by_index(&front);
+        assert_eq!(reads(client, without), "07");
+        assert_eq!(by_index(&front), before);
+    }
+    // It is dropped there.
+    there.json(&["index", "drop", &indexed_there, "N", "--account", &account(1).name]);
+    soon("the index is not used", || {
+        let before = by_index(&front);
+        assert_eq!(reads(&secondary, &indexed_there), "07");
+        by_index(&front) == before
+    });
+}
