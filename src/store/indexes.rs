@@ -131,6 +131,12 @@ impl BestChoice {
         self.best.as_ref().is_some_and(|best| best.keys.len() <= FEW_ENTRIES)
     }
 
+    /// Whether choices were looked up and every one has too many entries. It is not known of a filter whose
+    /// choices are all about a former table.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.best.is_none() && self.entries > 0
+    }
+
     /// The best choice with its keys; `None` if every choice has too many.
     pub(crate) fn into_named(self) -> Option<NamedKeys> {
         self.best
@@ -269,10 +275,13 @@ mod tests {
         assert!(!best.offer(2, keys(101)));
         assert!(best.offer(3, keys(FEW_ENTRIES)));
         assert_eq!(best.entries, MAX_ENTRIES as u64 + 1 + 100 + 101 + FEW_ENTRIES as u64);
+        assert!(!best.is_dense());
         let named = best.into_named().unwrap();
         assert_eq!((named.choice, named.keys.len()), (3, FEW_ENTRIES));
         let mut dense = BestChoice::default();
+        assert!(!dense.is_dense(), "nothing was looked up");
         dense.offer(0, keys(MAX_ENTRIES + 1));
+        assert!(dense.is_dense());
         assert_eq!(dense.into_named(), None);
     }
 

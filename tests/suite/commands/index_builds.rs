@@ -301,3 +301,52 @@ fn the_secondary_uses_the_indexes_of_the_replica() {
         by_index(&front) == before
     });
 }
+
+#[test]
+fn tables_that_test_mode_restores_start_without_indexes() {
+    let in_memory = Site { folder: fresh_folder(), url: "sqlite::memory:".into() };
+    for site in [in_memory, Site::sqlite(), Site::postgres()] {
+        let server = serve_with(&site, &["--test-mode"]);
+        let (admin, here, table) = (admin_of(&server), client(&server), fresh_name());
+        here.create_table(&table).expect(201);
+        let filled = Table::new(&here, &table);
+        (0..20).for_each(|row| drop(filled.seed(with_keys("p", &format!("{row:02}"), json!({ "N": row })))));
+        let list = || json_of(&send(&admin, "GET", "/indexes", ""));
+        let make = || {
+            let wanted =
+                json!({ "account": account(1).name, "table": table, "property": "N", "kind": "number" });
+            let added = send(&admin, "POST", "/indexes", &wanted.to_string());
+            assert_eq!(added.status, 201, "{added:?}");
+            soon("the index", || list()[0]["state"] == "ready");
+            let before = by_index(&server);
+            soon("the index is used", || {
+                filled.matching_rows("N eq 7");
+                by_index(&server) > before
+            });
+        };
+        make();
+        let taken = json_of(&send(&admin, "POST", "/test/snapshots", ""));
+        let restore = format!("/test/snapshots/{}/restore", taken["name"].as_str().expect("a name"));
+        for way in [restore.as_str(), "/test/reset"] {
+            filled.merge("p", "07", &json!({ "N": 70 }), Some("*")).expect(204);
+            let done = send(&admin, "POST", way, "");
+            assert_eq!(done.status, 200, "{done:?}");
+            assert_eq!(list(), json!([]));
+            if way.ends_with("reset") {
+                here.create_table(&table).expect(201);
+                filled.seed(with_keys("p", "07", json!({ "N": 7 })));
+            }
+            let before = by_index(&server);
+            assert_eq!(filled.matching_rows("N eq 7"), "07");
+            assert_eq!(by_index(&server), before);
+            if !site.url.contains(":memory:") {
+                soon("the former index is removed", || {
+                    indexes_in(&site) == 0 && rows_about_indexes(&site) == 0
+                });
+            }
+            make();
+        }
+        let log = server.log();
+        assert!(!log.contains("could not be") && !log.contains("ERROR"), "{log}");
+    }
+}

@@ -373,6 +373,10 @@ pub async fn a_deleted_table_takes_its_indexes_along<B: Backend>(store: &B) {
     // A page that was planned for the former table.
     assert_eq!(matches(store, (&account, &table), &old, equal("N", 1)).await, (1, false));
     assert!(store.indexes().await.unwrap().iter().all(|stored| stored.account != account));
+    // It is not remembered for the new table.
+    let new = index(store, &account, &table, "N", IndexKind::Number).await;
+    assert_eq!(matches(store, (&account, &table), &new, equal("N", 1)).await, (1, true));
+    store.delete_table(&account, &table, now()).await.unwrap();
     let begun = Instant::now();
     while store.index_figures(&old).await.unwrap().bytes.is_some() {
         store.remove_index(now()).await.unwrap();

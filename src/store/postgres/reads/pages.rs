@@ -218,9 +218,10 @@ impl<'a> Reading<'a> {
             best => best?,
         };
         end.examined += best.entries;
+        let is_dense = best.is_dense();
         let named = best.into_named();
         end.narrowed_by = named.as_ref().map(|named| named.choice);
-        if named.is_none() {
+        if is_dense {
             dense.put(filter);
         }
         Ok(named.map(|named| points_within(named.keys, &self.scan.spans)))

@@ -44,12 +44,10 @@ pub(crate) fn narrow(
     if memory.dense.has(filter) {
         return Ok(Narrowed::default());
     }
-    let mut is_known = true;
     for (number, choice) in choices_of(scan, table_no) {
         if memory.bounds.has(choice) {
             continue;
         }
-        is_known = false;
         // An index that was removed meanwhile is as good as none.
         let Some(keys) = look_up(db, &choice.ranges, best.limit() + 1)? else { continue };
         memory.uses.count(choice);
@@ -59,8 +57,9 @@ pub(crate) fn narrow(
         }
     }
     let entries = best.entries;
+    let is_dense = best.is_dense();
     let named = best.into_named();
-    if named.is_none() && !is_known {
+    if is_dense {
         memory.dense.put(filter);
     }
     let choice = named.as_ref().map(|named| named.choice);
