@@ -30,7 +30,7 @@ use crate::transfer::selection::Selection;
 /// Maximum entities of a transaction.
 const PAGE: usize = 500;
 /// Bytes of properties from which on a transaction is full.
-const PAGE_BYTES: usize = 4 << 20;
+const PAGE_BYTES: usize = 1 << 20;
 /// The account in the temporary database.
 const ACCOUNT: &str = "staged";
 
