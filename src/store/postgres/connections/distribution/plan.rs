@@ -308,6 +308,10 @@ mod tests {
         }
     }
 
+    fn table<'c>(cluster: &'c mut Cluster, name: &str) -> &'c mut PlacedTable {
+        cluster.tables.iter_mut().find(|table| table.name == name).expect("a table")
+    }
+
     fn settings() -> DistributionSettings {
         DistributionSettings {
             shards: Some(64),
@@ -359,10 +363,10 @@ mod tests {
         let done = placed(cluster());
         assert!(steps(&done, &settings()).is_empty());
         let mut added = done.clone();
-        added.tables[1].placement = TablePlacement::Local;
-        assert_eq!(steps(&added, &settings()), [DistributionStep::Reference(REFERENCE[1])]);
+        table(&mut added, "doomed").placement = TablePlacement::Local;
+        assert_eq!(steps(&added, &settings()), [DistributionStep::Reference("doomed")]);
         let mut copied = done.clone();
-        copied.tables[8].local_bytes = 1;
+        table(&mut copied, "entities").local_bytes = 1;
         assert_eq!(steps(&copied, &settings()), [DistributionStep::Truncate("entities")]);
         let mut planned = done;
         planned.columns_with_statistics = vec!["rk".into()];
@@ -382,7 +386,7 @@ mod tests {
         assert!(matches!(plan(&without), Err(CannotDistribute::NotConcurrently(_))));
         // Statements would fail for as long as the copy takes.
         let mut begun = cluster();
-        begun.tables[0].placement = TablePlacement::Reference;
+        table(&mut begun, "tables").placement = TablePlacement::Reference;
         assert!(matches!(plan(&begun), Err(CannotDistribute::NotConcurrently(_))));
         assert_eq!(plan(&placed(cluster())).expect("a plan").steps().count(), 0, "nothing is left to do");
     }
@@ -404,7 +408,8 @@ mod tests {
         away.nodes[0].answer = Err("refused".into());
         assert!(matches!(refused(Some(&away), KNOWN), CannotDistribute::NodeAway(..)));
         let mut elsewhere = placed(cluster());
-        elsewhere.tables[9].placement = TablePlacement::ByHash { column: "bucket".into(), group: 7 };
+        table(&mut elsewhere, "buckets").placement =
+            TablePlacement::ByHash { column: "bucket".into(), group: 7 };
         assert_eq!(refused(Some(&elsewhere), KNOWN), CannotDistribute::Elsewhere("buckets"));
     }
 
