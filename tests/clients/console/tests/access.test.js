@@ -82,6 +82,8 @@ test("a table is opened, walked through, selected and edited by keyboard", async
   );
   const page = await open(our, `#/tables/${our.server.account}`);
   await page.getByLabel("Find a table").fill(table);
+  // Nobody goes on before the table is there: the grid is hidden until then.
+  await page.getByRole("grid").getByText(table).waitFor();
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await page.getByText("3 entities").waitFor();
