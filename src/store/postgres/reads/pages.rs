@@ -89,27 +89,7 @@ async fn read(
         return Box::pin(merge::read(scan, store, table_id, page, lock_wait)).await;
     }
     let part = TablePart { table_id, bucket: None };
-    let read = Reading::of(scan).of_part(store, part, page, lock_wait).await?;
-    if_there(store, table_id, read).await
-}
-
-/// A page, unless it has no rows because the table is gone: a row proves that it was there.
-async fn if_there(
-    store: &PgStore,
-    table_id: TableId,
-    read: PartPage,
-) -> Result<Option<PageEnd>, StatementError> {
-    if read.has_seen_rows {
-        return Ok(Some(read.end));
-    }
-    let mut lease = store.nodes.acquire().await?;
-    Ok(exists(&mut lease, table_id).await?.then_some(read.end))
-}
-
-/// What was read of a table, or of one bucket.
-struct PartPage {
-    end: PageEnd,
-    has_seen_rows: bool,
+    Reading::of(scan).of_part(store, part, page, lock_wait).await
 }
 
 /// What a page reads, and how.
@@ -129,14 +109,14 @@ impl<'a> Reading<'a> {
         Self { scan, residual }
     }
 
-    /// Reads a page of a part of the table.
+    /// Reads a page of a part of the table; `None` if the table is gone.
     async fn of_part(
         self,
         store: &PgStore,
         part: TablePart,
         mut page: StreamedPage<'_>,
         lock_wait: Option<LockWait>,
-    ) -> Result<PartPage, StatementError> {
+    ) -> Result<Option<PageEnd>, StatementError> {
         let mut lease = match part.bucket {
             Some(bucket) => store.nodes.acquire_at(bucket, lock_wait).await?,
             None => store.nodes.acquire_for(lock_wait).await?,
@@ -165,7 +145,11 @@ impl<'a> Reading<'a> {
             }
         }
         lease.end_snapshot().await?;
-        Ok(PartPage { end: page.end, has_seen_rows: page.has_seen_rows })
+        // A row proves that the table existed.
+        if !page.has_seen_rows && !exists(&mut lease, part.table_id).await? {
+            return Ok(None);
+        }
+        Ok(Some(page.end))
     }
 
     /// As [`Reading::narrowed`], for a page that is merged from buckets and has no snapshot.

@@ -11,12 +11,12 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use super::{PartPage, Reading, StreamedPage};
+use super::{Reading, StreamedPage};
 use crate::model::{Key, Stored};
 use crate::plan::span::starting_at;
 use crate::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::{TableId, TablePart};
+use crate::store::postgres::catalog::tables::{TableId, TablePart, exists};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
 
@@ -69,12 +69,13 @@ pub(super) async fn read(
     let mut buckets = buckets_of(table_id, &scan.spans);
     if let [only] = buckets.as_slice() {
         let part = TablePart { table_id, bucket: Some(only.bucket) };
-        let read = Reading::of(scan).of_part(store, part, page, lock_wait).await?;
-        return super::if_there(store, table_id, read).await;
+        return Reading::of(scan).of_part(store, part, page, lock_wait).await;
     }
     loop {
         let (share, most) = (share(scan, &buckets, &page), page.missing());
-        fill(&share, most, store, table_id, &mut buckets, lock_wait).await?;
+        if !fill(&share, most, store, table_id, &mut buckets, lock_wait).await? {
+            return Ok(None);
+        }
         hand_out(&mut buckets, &mut page);
         let unfinished = buckets.iter().filter_map(BucketRows::next_key).min();
         if page.end.next.is_none() && (page.is_full() || page.is_out_of_time()) {
@@ -82,7 +83,8 @@ pub(super) async fn read(
         }
         if page.end.next.is_some() || unfinished.is_none() {
             // The table may have gone after the first rows were read.
-            return super::if_there(store, table_id, PartPage { end: page.end, has_seen_rows: false }).await;
+            let mut lease = store.nodes.acquire().await?;
+            return Ok(exists(&mut lease, table_id).await?.then_some(page.end));
         }
     }
 }
@@ -101,7 +103,7 @@ fn share(scan: &Scan, buckets: &[BucketRows], page: &StreamedPage<'_>) -> Scan {
     }
 }
 
-/// Reads on in each bucket of which nothing is known.
+/// Reads on in each bucket of which nothing is known; `false` if the table is gone.
 async fn fill(
     share: &Scan,
     most: usize,
@@ -109,19 +111,22 @@ async fn fill(
     table_id: TableId,
     buckets: &mut [BucketRows],
     lock_wait: Option<LockWait>,
-) -> Result<(), StatementError> {
+) -> Result<bool, StatementError> {
     let hungry = buckets.iter_mut().filter(|bucket| bucket.is_hungry());
     let reads: Vec<_> =
         hungry.map(|bucket| bucket.read_on(share, most, store, table_id, lock_wait)).collect();
     let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
     while let Some(read) = reads.next().await {
-        read?;
+        if !read? {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 impl BucketRows {
-    /// Reads the bucket's next rows: its share or, the second time, more.
+    /// Reads the bucket's next rows: its share or, the second time, more; `false` if the
+    /// table is gone.
     async fn read_on(
         &mut self,
         share: &Scan,
@@ -129,17 +134,19 @@ impl BucketRows {
         store: &PgStore,
         table_id: TableId,
         lock_wait: Option<LockWait>,
-    ) -> Result<(), StatementError> {
+    ) -> Result<bool, StatementError> {
         let rows = share.rows.max(2 * self.asked).min(most);
         let scan = Scan { spans: self.rest.clone(), rows, ..share.clone() };
         let mut into: Vec<Stored> = Vec::new();
         let page = StreamedPage::new(&scan, &mut into);
         let part = TablePart { table_id, bucket: Some(self.bucket) };
-        let read = Reading::of(&scan).of_part(store, part, page, lock_wait).await?;
+        let Some(end) = Reading::of(&scan).of_part(store, part, page, lock_wait).await? else {
+            return Ok(false);
+        };
         self.asked = rows;
-        self.rest = read.end.next.map_or_else(Vec::new, |next| starting_at(scan.spans, &next));
+        self.rest = end.next.map_or_else(Vec::new, |next| starting_at(scan.spans, &next));
         self.rows.extend(into);
-        Ok(())
+        Ok(true)
     }
 }
 
