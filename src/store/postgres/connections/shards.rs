@@ -2,6 +2,8 @@
 //!
 //! A map may be stale: any server passes a statement on to the one that has the bucket.
 
+use std::collections::BTreeSet;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -22,9 +24,17 @@ pub(crate) type ServerNumber = i32;
 pub(crate) struct ShardMap {
     /// The last hash of each range, ascending.
     ranges: Vec<(i32, ServerNumber)>,
+    /// How many servers have buckets.
+    servers: usize,
 }
 
 impl ShardMap {
+    fn new(mut ranges: Vec<(i32, ServerNumber)>) -> Self {
+        ranges.sort_unstable();
+        let servers: BTreeSet<ServerNumber> = ranges.iter().map(|(_, server)| *server).collect();
+        Self { ranges, servers: servers.len() }
+    }
+
     /// Reads the map; empty if the database's hash is not ours.
     pub(crate) async fn read(lease: &mut Lease<'_>) -> Result<Self, StatementError> {
         let samples = sqlx::query(statements::HASHES).bind(SAMPLES.to_vec());
@@ -39,9 +49,7 @@ impl ShardMap {
             let last: String = row.try_get("last").map_err(broken_row)?;
             Ok((last.parse().map_err(|_| Fault::Other)?, row.try_get("server").map_err(broken_row)?))
         };
-        let mut ranges: Vec<_> = rows.iter().map(range).collect::<Result<_, _>>()?;
-        ranges.sort_unstable();
-        Ok(Self { ranges })
+        Ok(Self::new(rows.iter().map(range).collect::<Result<_, _>>()?))
     }
 
     /// The server that has a bucket; `None` if that is not known.
@@ -52,11 +60,8 @@ impl ShardMap {
     }
 
     /// How many servers have buckets.
-    pub(crate) fn servers(&self) -> usize {
-        let mut servers: Vec<_> = self.ranges.iter().map(|(_, server)| *server).collect();
-        servers.sort_unstable();
-        servers.dedup();
-        servers.len()
+    pub(crate) const fn servers(&self) -> usize {
+        self.servers
     }
 }
 
@@ -101,11 +106,11 @@ mod tests {
 
     #[test]
     fn a_bucket_is_on_the_server_of_its_range() {
-        let middle = ShardMap { ranges: vec![(hash_of(5) - 1, 1), (hash_of(5), 2), (i32::MAX, 3)] };
+        let middle = ShardMap::new(vec![(hash_of(5) - 1, 1), (hash_of(5), 2), (i32::MAX, 3)]);
         assert_eq!(middle.server_of(5), Some(2));
         assert_eq!(middle.servers(), 3);
         assert_eq!(ShardMap::default().server_of(5), None);
-        let part = ShardMap { ranges: vec![(hash_of(5) - 1, 1)] };
+        let part = ShardMap::new(vec![(hash_of(5) - 1, 1)]);
         assert_eq!(part.server_of(5), None, "beyond the last range");
     }
 }

@@ -1,5 +1,7 @@
 //! Storing the entities of a copy, with its mark, in one transaction.
 
+use std::collections::BTreeMap;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -76,14 +78,13 @@ impl Loading<'_> {
     async fn put_by_bucket(&self, lease: &mut Lease<'_>, table_id: TableId) -> Result<usize, StatementError> {
         let Load { rows, replaces, .. } = self.load;
         let text = if *replaces { statements::LOAD_IN_BUCKET } else { statements::LOAD_NEW_IN_BUCKET };
+        let mut by_bucket: BTreeMap<i64, Vec<&Stored>> = BTreeMap::new();
+        for row in rows {
+            by_bucket.entry(table_id.bucket(&row.key.partition)).or_default().push(row);
+        }
         let mut stored = 0;
-        for bucket in table_id.buckets() {
-            let here = || rows.iter().filter(|row| table_id.bucket(&row.key.partition) == bucket);
-            let expected = here().count();
-            if expected == 0 {
-                continue;
-            }
-            let put = || values(sqlx::query(text).bind(bucket), here());
+        for (bucket, here) in by_bucket {
+            let put = || values(sqlx::query(text).bind(bucket), here.iter().copied());
             let mut changed = lease.changed(put(), Effect::Undone).await?;
             if changed == 0 && !has_bucket(lease, bucket).await? {
                 add_bucket(lease, table_id, bucket).await?;
