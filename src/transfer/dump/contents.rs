@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::manifest::{DumpPart, Manifest};
+use crate::codec::policies::{self, Policy};
+use crate::codec::properties::{self, ServiceProperties};
 use crate::model::Key;
+use crate::transfer::endpoint::{TransferError, TransferResult};
 
 /// What a dump holds.
 #[derive(Debug, Default)]
@@ -57,4 +60,14 @@ impl DumpContents {
         });
         Self { properties: manifest.properties, tables: tables.collect() }
     }
+}
+
+/// Returns policies as dumps hold them.
+pub(super) fn stored_policies(policies: &[Policy]) -> TransferResult<String> {
+    policies::to_stored(policies).map_err(|error| TransferError::Endpoint(error.text().to_owned()))
+}
+
+/// Returns service properties as dumps hold them.
+pub(super) fn stored_properties(wanted: &ServiceProperties) -> TransferResult<String> {
+    properties::to_stored(wanted).map_err(|error| TransferError::Endpoint(error.text().to_owned()))
 }

@@ -9,11 +9,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use chrono::Utc;
 use sha2::{Digest as _, Sha256};
 
+use super::contents::{stored_policies, stored_properties};
 use super::lines::{LEVEL, PageLines};
 use super::manifest::hex;
 use super::single::{AboutDump, DumpList, FirstLine, LastLine, ListedTable, SINGLE_VERSION};
-use crate::codec::policies::{self, Policy};
-use crate::codec::properties::{self, ServiceProperties};
+use crate::codec::policies::Policy;
+use crate::codec::properties::ServiceProperties;
 use crate::model::{Key, Ticks};
 use crate::transfer::endpoint::{TransferError, TransferResult, TransferTarget, WritePage, WriteResult};
 use crate::transfer::row::Version;
@@ -133,16 +134,13 @@ impl TransferTarget for SingleDumpTarget {
     }
 
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        let stored = policies::to_stored(policies)
-            .map_err(|error| TransferError::Endpoint(error.text().to_owned()))?;
+        let stored = stored_policies(policies)?;
         self.lock().table(table).policies = Some(stored);
         Ok(())
     }
 
     fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        let stored = properties::to_stored(wanted)
-            .map_err(|error| TransferError::Endpoint(error.text().to_owned()))?;
-        self.lock().properties = Some(stored);
+        self.lock().properties = Some(stored_properties(wanted)?);
         Ok(())
     }
 

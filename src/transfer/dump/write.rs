@@ -10,10 +10,11 @@ use chrono::Utc;
 use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
+use super::contents::{stored_policies, stored_properties};
 use super::lines::{LEVEL, PageLines};
 use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION, hex};
-use crate::codec::policies::{self, Policy};
-use crate::codec::properties::{self, ServiceProperties};
+use crate::codec::policies::Policy;
+use crate::codec::properties::ServiceProperties;
 use crate::model::{Key, Ticks};
 use crate::transfer::endpoint::{TransferError, TransferResult, TransferTarget, WritePage, WriteResult};
 use crate::transfer::range::sorts_alike;
@@ -258,16 +259,13 @@ impl TransferTarget for DumpTarget {
     }
 
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        let stored = policies::to_stored(policies)
-            .map_err(|error| TransferError::Endpoint(error.text().to_owned()))?;
+        let stored = stored_policies(policies)?;
         self.lock().tables.entry(table.to_owned()).or_default().policies = Some(stored);
         Ok(())
     }
 
     fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        let stored = properties::to_stored(wanted)
-            .map_err(|error| TransferError::Endpoint(error.text().to_owned()))?;
-        self.lock().properties = Some(stored);
+        self.lock().properties = Some(stored_properties(wanted)?);
         Ok(())
     }
 
