@@ -19,7 +19,7 @@ use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
 use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock, index_builds};
-use crate::store::postgres::{self, ConnectionDemand, DistributionError, PgStore, StartError};
+use crate::store::postgres::{self, ConnectionDemand, DistributionError, PgStore, RespreadError, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
 use crate::store::{Backend, Inspection, Store};
 use crate::trace::Tracer;
@@ -51,6 +51,8 @@ pub(crate) enum AppError {
     Postgres(#[from] StartError),
     #[error("{0}")]
     Distribution(#[from] DistributionError),
+    #[error("{0}")]
+    Respread(#[from] RespreadError),
     #[error("{0}: {1}")]
     Tls(&'static str, TlsError),
     #[error("{0}")]

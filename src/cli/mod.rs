@@ -20,6 +20,7 @@ mod sas;
 mod serve;
 mod signer;
 mod suggest;
+mod table;
 mod transfer;
 
 use std::io::{self, Write as _};
@@ -43,6 +44,7 @@ use migrate::MigrateArguments;
 use output::{OutputForm, Problem};
 use parse::{Refused, parse};
 use sas::SasCommand;
+use table::TableCommand;
 use transfer::{CopyArguments, CountArguments, DeleteArguments, TransferEnd, VerifyArguments};
 
 use crate::config::Settings;
@@ -111,6 +113,9 @@ enum Command {
     /// Make SQL views of tables, with typed columns
     #[command(subcommand)]
     View(Box<ViewCommand>),
+    /// Change the number of buckets that a table is spread over, while it is served
+    #[command(subcommand)]
+    Table(Box<TableCommand>),
     /// Print the version
     #[command(after_help = "Example:\n  rowhouse version --json")]
     Version(OutputForm),
@@ -215,6 +220,7 @@ pub fn run() -> ExitCode {
         Some(Command::DeleteWhere(arguments)) => return end(transfer::delete_where(arguments)),
         Some(Command::Expire(command)) => beyond::expire(command),
         Some(Command::View(command)) => beyond::view(command),
+        Some(Command::Table(command)) => return end(table::run(command)),
         Some(Command::Version(form)) => {
             let version = env!("CARGO_PKG_VERSION");
             form.print(&format!("rowhouse {version}"), &serde_json::json!({ "version": version }))
@@ -233,7 +239,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Prints why a transfer did not end well, and returns its exit status.
+/// Prints why a command that moves data did not end well, and returns its exit status.
 fn end(done: Result<(), TransferEnd>) -> ExitCode {
     let Err(ended) = done else { return ExitCode::SUCCESS };
     let (status, text) = ended.report();
@@ -246,7 +252,7 @@ fn end(done: Result<(), TransferEnd>) -> ExitCode {
 /// Returns the exit status of wrong arguments, which commands that move data tell from failures.
 fn usage(status: ExitCode) -> ExitCode {
     let moves = |command: std::ffi::OsString| {
-        ["copy", "verify", "count", "delete-where"].iter().any(|name| command == *name)
+        ["copy", "verify", "count", "delete-where", "table"].iter().any(|name| command == *name)
     };
     match std::env::args_os().nth(1).is_some_and(moves) && status == ExitCode::FAILURE {
         true => ExitCode::from(2),

@@ -43,6 +43,10 @@ pub(crate) enum IndexError {
     Exists,
     #[error("a table can have {MAX_TABLE_INDEXES} indexes, a database {MAX_INDEXES}: drop one first")]
     TooMany,
+    #[error(
+        "the spread of the table is being changed: make the index when `rowhouse table respread` is done"
+    )]
+    Respread,
     #[error("there is no such index")]
     Unknown,
     #[error("there are indexes of several kinds for this property: give the kind")]
@@ -96,6 +100,7 @@ pub(crate) async fn add<B: Backend>(
         AddedIndex::Added(index_no) => find_by_number(store, index_no).await,
         AddedIndex::Exists => Err(IndexError::Exists),
         AddedIndex::TooMany => Err(IndexError::TooMany),
+        AddedIndex::Respread => Err(IndexError::Respread),
     }
 }
 

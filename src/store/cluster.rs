@@ -83,11 +83,11 @@ pub(crate) enum TablePlacement {
 
 /// Tables whose rows stand beside each other, by the hash of this column: the first, and those
 /// that follow it.
-pub(crate) const COLOCATED: [&str; 2] = ["entities", "buckets"];
+pub(crate) const COLOCATED: [&str; 3] = ["entities", "buckets", "respread_changes"];
 /// The column by which they are distributed.
 pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
 /// Tables that each node has a copy of: they are small, and seldom written.
-pub(crate) const REFERENCE: [&str; 15] = [
+pub(crate) const REFERENCE: [&str; 16] = [
     "tables",
     "doomed",
     "service_properties",
@@ -102,6 +102,7 @@ pub(crate) const REFERENCE: [&str; 15] = [
     "copy_marks",
     "property_indexes",
     "property_index_changes",
+    "respreads",
     "_sqlx_migrations",
 ];
 

@@ -52,6 +52,8 @@ pub enum AddedIndex {
     Exists,
     /// The table has [`MAX_TABLE_INDEXES`], or the database [`MAX_INDEXES`].
     TooMany,
+    /// The spread of the table is being changed.
+    Respread,
 }
 
 /// Result of an attempt to build an index.

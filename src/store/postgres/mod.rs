@@ -30,6 +30,7 @@ use reads::shared::Reads;
 use reads::{pages, point};
 use retry::retry;
 use upkeep::purge::PurgeProgress;
+pub(crate) use upkeep::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 use upkeep::size;
 pub(crate) use upkeep::{DistributionRequest, distribute, inspect};
 use writes::row_queues::RowQueues;

@@ -31,12 +31,20 @@ struct Field<'a> {
     began: Instant,
     /// Gives every write a value of its own.
     values: AtomicU64,
+    /// Between two calls of a client.
+    pause: Duration,
 }
 
 impl<'a> Field<'a> {
     fn new(client: &'a Client, sites: &[Site]) -> Self {
         let addresses = sites.iter().map(|site| site.address.clone()).collect();
-        Self { table: client.table(), addresses, began: Instant::now(), values: AtomicU64::new(1) }
+        Self {
+            table: client.table(),
+            addresses,
+            began: Instant::now(),
+            values: AtomicU64::new(1),
+            pause: Duration::ZERO,
+        }
     }
 
     fn value(&self) -> u64 {
@@ -139,6 +147,7 @@ fn live(field: &Field, client: usize, mut chance: Chance) -> Vec<(String, Span<C
     let mut seen: HashMap<String, String> = HashMap::new();
     let mut calls = Vec::new();
     for _ in 0..CALLS {
+        std::thread::sleep(field.pause);
         let row = chance.below(KEYS).to_string();
         let request = choose(&mut chance, field, seen.get(&row));
         let start = field.now();
@@ -179,7 +188,6 @@ fn one_etag_one_version(row: &str, history: &[Span<Call>]) {
 }
 
 fn entities_are_linearizable(name: &str, mut sites: Vec<Site>) {
-    let chance = Chance::of(name);
     let signer = sites[0].client();
     for round in 0..3 {
         let field = Field::new(&signer, &sites);
@@ -192,23 +200,28 @@ fn entities_are_linearizable(name: &str, mut sites: Vec<Site>) {
                 site.kill_and_start();
             }
         };
-        let chance = chance.fork(round);
-        let calls = field.record(&chance, meanwhile, |client, chance| live(&field, client, chance));
-        let mut histories: BTreeMap<String, Vec<Span<Call>>> = BTreeMap::new();
-        for (row, span) in calls {
-            histories.entry(row).or_default().push(span);
-        }
-        let unknown = histories.values().flatten().filter(|span| span.end.is_none()).count();
-        println!("{name}: {unknown} outcomes unknown");
-        for (row, mut history) in histories {
-            history.sort_by_key(|span| span.start);
-            one_etag_one_version(&row, &history);
-            if let Err(order) = check::<Entity>(None, &history) {
-                let stuck: Vec<_> = (0..history.len()).filter(|at| !order.contains(at)).take(20).collect();
-                let stuck: Vec<_> = stuck.iter().map(|at| &history[*at]).collect();
-                let last: Vec<_> = order.iter().rev().take(5).map(|at| &history[*at]).collect();
-                panic!("row {row} is not linearizable; after {last:#?} nothing explains {stuck:#?}");
-            }
+        check_entities(name, round, &field, meanwhile);
+    }
+}
+
+/// Records what clients do meanwhile, and demands that each entity is linearizable.
+fn check_entities(name: &str, round: usize, field: &Field, meanwhile: impl FnOnce()) {
+    let chance = Chance::of(name).fork(round);
+    let calls = field.record(&chance, meanwhile, |client, chance| live(field, client, chance));
+    let mut histories: BTreeMap<String, Vec<Span<Call>>> = BTreeMap::new();
+    for (row, span) in calls {
+        histories.entry(row).or_default().push(span);
+    }
+    let unknown = histories.values().flatten().filter(|span| span.end.is_none()).count();
+    println!("{name}: {unknown} outcomes unknown");
+    for (row, mut history) in histories {
+        history.sort_by_key(|span| span.start);
+        one_etag_one_version(&row, &history);
+        if let Err(order) = check::<Entity>(None, &history) {
+            let stuck: Vec<_> = (0..history.len()).filter(|at| !order.contains(at)).take(20).collect();
+            let stuck: Vec<_> = stuck.iter().map(|at| &history[*at]).collect();
+            let last: Vec<_> = order.iter().rev().take(5).map(|at| &history[*at]).collect();
+            panic!("row {row} is not linearizable; after {last:#?} nothing explains {stuck:#?}");
         }
     }
 }
@@ -218,6 +231,7 @@ fn rewrite(field: &Field, client: usize, mut chance: Chance) -> Vec<Span<Access>
     let mut line = field.line(client);
     let mut calls = Vec::new();
     for _ in 0..CALLS / 2 {
+        std::thread::sleep(field.pause);
         let value = field.value();
         let start = field.now();
         let call = match chance.below(3) {
@@ -264,16 +278,34 @@ fn read_all(line: &mut Line, table: &Table, options: &str) -> Option<u64> {
 }
 
 fn transactions_are_atomic(name: &str, sites: &[Site]) {
-    let chance = Chance::of(name);
     let signer = sites[0].client();
-    let field = Field::new(&signer, sites);
+    check_transactions(name, &Field::new(&signer, sites), || {});
+}
+
+/// Records what clients do meanwhile, and demands that every page shows a transaction whole.
+fn check_transactions(name: &str, field: &Field, meanwhile: impl FnOnce()) {
+    let chance = Chance::of(name);
     for row in 0..ROWS {
         field.table.seed(with_keys("p", &row.to_string(), json!({ "V": 0 })));
     }
-    let history = field.record(&chance, || {}, |client, chance| rewrite(&field, client, chance));
+    let history = field.record(&chance, meanwhile, |client, chance| rewrite(field, client, chance));
     let sets = history.iter().filter(|span| matches!(span.call, Access::Set(_))).count();
     println!("{name}: {sets} transactions among {} calls", history.len());
     assert!(check::<Register>(0, &history).is_ok(), "pages and transactions have no common order");
+}
+
+/// Between two calls of a client, so that the calls of a run take longer than what happens meanwhile.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Runs both checks through these servers of one database while the spread of the table changes again
+/// and again.
+pub fn hold_while_respread(name: &str, sites: &[Site], respread: impl Fn(&str)) {
+    let signer = sites[0].client();
+    let field = || Field { pause: PAUSE, ..Field::new(&signer, sites) };
+    let entities = field();
+    check_entities(name, 0, &entities, || respread(&entities.table.name));
+    let transactions = field();
+    check_transactions(name, &transactions, || respread(&transactions.table.name));
 }
 
 fn on_sqlite() -> Vec<Site> {

@@ -16,6 +16,7 @@ mod linear;
 mod outages;
 mod overload;
 mod proxy;
+mod respread;
 mod rolling;
 mod sharded;
 mod silence;

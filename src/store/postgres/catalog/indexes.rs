@@ -38,6 +38,10 @@ impl PgStore {
             return Err(Code::TableNotFound.into());
         };
         let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
+        if row.try_get::<i32, _>("spread").map_err(broken_row)? < 0 {
+            lease.roll_back().await;
+            return Ok(AddedIndex::Respread);
+        }
         let count = sqlx::query(texts::COUNT).bind(table_no).bind(property).bind(kind.name());
         let counted = lease.row(count, Effect::Undone).await?.ok_or(Fault::Other)?;
         let count = |column: &str| counted.try_get::<i64, _>(column).map_err(broken_row);

@@ -28,28 +28,46 @@ const NUMBERS_TRIED: usize = 5;
 /// Tables that a filtered list reads at once, even if the page is smaller.
 const FILTERED_BATCH: usize = 1000;
 
-/// The table number and spread, which never change in the life of a table.
+/// The numbers of a table. They change only when its spread is changed, which gives it another `table_no`,
+/// so that statements notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableId {
+    /// Its number in `tables`, which statements check.
     pub table_no: i64,
+    /// The number that its buckets are made of: another one only while the table is being respread.
+    pub layout_no: i64,
     pub spread: u16,
 }
 
 impl TableId {
+    /// A table that is not being respread.
+    pub(crate) const fn new(table_no: i64, spread: u16) -> Self {
+        TableId { table_no, layout_no: table_no, spread }
+    }
+
     /// The bucket of one partition.
     pub(crate) fn bucket(self, partition: &str) -> i64 {
-        bucket::bucket(self.table_no, self.spread, partition)
+        bucket::bucket(self.layout_no, self.spread, partition)
     }
 
     /// Every bucket.
     pub(crate) fn buckets(self) -> impl Iterator<Item = i64> {
-        bucket::buckets(self.table_no, self.spread)
+        bucket::buckets(self.layout_no, self.spread)
     }
 
+    /// Whether the spread of the table is being changed, so that writes must be recorded.
+    pub(crate) const fn is_respread(self) -> bool {
+        self.table_no != self.layout_no
+    }
+
+    /// Reads a row of [`statements::RESOLVE_TABLE`].
     fn read(row: &PgRow) -> Result<Self, StatementError> {
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
-        let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
-        Ok(TableId { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
+        Ok(TableId {
+            table_no: row.try_get("table_no").map_err(broken_row)?,
+            layout_no: row.try_get("layout_no").map_err(broken_row)?,
+            spread: u16::try_from(spread).map_err(|_| Fault::Other)?,
+        })
     }
 }
 
@@ -76,6 +94,10 @@ impl TableCache {
             map.clear();
         }
         map.insert(name, table_id);
+    }
+
+    fn remove(&self, name: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     fn drop_if(&self, name: &str, wrong: TableId) {
@@ -133,7 +155,7 @@ impl PgStore {
     pub(crate) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_to_lock().await?;
         for _ in 0..NUMBERS_TRIED {
-            let table_id = TableId { table_no: bucket::new_table_no(), spread: self.spread };
+            let table_id = TableId::new(bucket::new_table_no(), self.spread);
             let insert = sqlx::query(statements::CREATE_TABLE)
                 .bind(table_id.table_no)
                 .bind(account)
@@ -162,14 +184,12 @@ impl PgStore {
             lease.roll_back().await;
             return Err(Code::ResourceNotFound.into());
         };
-        let table_id = TableId::read(&row)?;
-        let doom = sqlx::query(statements::DOOM_TABLE)
-            .bind(table_id.table_no)
-            .bind(i32::from(table_id.spread))
-            .bind(now.raw());
+        let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
+        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+        let doom = sqlx::query(statements::DOOM_TABLE).bind(table_no).bind(spread).bind(now.raw());
         lease.row(doom, Effect::Undone).await?;
         lease.commit().await?;
-        self.forget(account, table, table_id);
+        self.table_cache.remove(&cache_key(account, table));
         Ok(())
     }
 

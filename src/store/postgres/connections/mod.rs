@@ -16,5 +16,6 @@ mod shards;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;
+pub(crate) use options::told;
 pub use options::{PgOptions, StartError};
 pub(crate) use parameters::unknown_parameter;

@@ -13,7 +13,7 @@ pub(crate) const CLEAR_EXPIRY: &str = "DELETE FROM expiry WHERE table_no = \
 macro_rules! expiries {
     ($rest:literal) => {
         concat!(
-            "SELECT e.table_no, t.spread, t.account, t.name, e.property, e.delay, e.pause, e.made, e.due, \
+            "SELECT e.table_no, abs(t.spread) AS spread, t.account, t.name, e.property, e.delay, e.pause, e.made, e.due, \
              e.began, e.pk, e.rk, e.clean, e.expired FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no ",
             $rest
         )
@@ -22,7 +22,8 @@ macro_rules! expiries {
 
 pub(crate) const LIST_EXPIRIES: &str =
     expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower");
-pub(crate) const DUE_EXPIRY: &str = expiries!("WHERE e.due <= $1 ORDER BY e.due, e.table_no LIMIT 1");
+pub(crate) const DUE_EXPIRY: &str =
+    expiries!("WHERE e.due <= $1 AND t.spread > 0 ORDER BY e.due, e.table_no LIMIT 1");
 pub(crate) const SUMMARIZE_EXPIRIES: &str = "SELECT count(*) AS rules, min(coalesce(e.clean, e.made) + e.pause) AS behind \
      FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no";
 /// $1 bucket, $2 pks, $3 rks, $4 versions, side by side; $5 the table, $6 when its rule was set.

@@ -17,10 +17,11 @@
 //! them. Nothing is lost between the two: a table that is deleted after the check is deleted while
 //! the write is under way, as if the write had come first, and the purge removes its row.
 //!
-//! A row of `buckets` decides nothing, so it may be missing or left over. If it is missing, as for a
-//! new bucket, nothing is stored, [`ADD_BUCKET`](super::ADD_BUCKET) adds it, and the write is
-//! repeated. If the table is gone, by whatever version of the program, the check says so; its
-//! number is never given out again. The purge removes the rows with the last trace of a table.
+//! A row of `buckets` decides nothing, so it may be missing or left over, unless its table is being
+//! [respread](super::respread): then it names the only number under which rows may be inserted. If it
+//! is missing, as for a new bucket, nothing is stored, [`ADD_BUCKET`](super::ADD_BUCKET) adds it, and
+//! the write is repeated. If the table is gone, by whatever version of the program, the check says so;
+//! its number is never given out again. The purge removes the rows with the last trace of a table.
 //!
 //! One macro describes all forms of each kind of write. `e` is the alias of `entities` with its dot, or
 //! nothing. All texts are built at compile time.
@@ -79,7 +80,7 @@ macro_rules! insert {
         concat!("$1, $2, $3, $5, $6 WHERE ", table_exists!("$4"))
     };
     (one_routed) => {
-        "b.bucket, $2::text, $3::text, $5::bigint, $6::jsonb FROM buckets AS b WHERE b.bucket = $1"
+        concat!("b.bucket, $2::text, $3::text, $5::bigint, $6::jsonb FROM buckets AS b WHERE ", bucket_admits!("$4"))
     };
     // Arrays in `FROM` would be materialized before the first row is read.
     (many) => {
@@ -88,8 +89,11 @@ macro_rules! insert {
         }
     };
     (many_routed) => {
-        "b.bucket, $2::text, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) \
-         FROM buckets AS b WHERE b.bucket = $1"
+        concat!(
+            "b.bucket, $2::text, unnest($3::text[]), unnest($5::bigint[]), unnest($6::jsonb[]) \
+             FROM buckets AS b WHERE ",
+            bucket_admits!("$4")
+        )
     };
     (each) => {
         concat! {
@@ -101,7 +105,7 @@ macro_rules! insert {
         concat! {
             "b.bucket, u.pk, u.rk, u.modified, u.properties FROM buckets AS b, \
              unnest($2::text[], $3::text[], $5::bigint[], $6::jsonb[]) AS u (pk, rk, modified, properties) \
-             WHERE b.bucket = $1"
+             WHERE ", bucket_admits!("$4"),
         }
     };
 }

@@ -17,7 +17,7 @@ pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind
      ORDER BY t.account, t.name_lower, i.property, i.kind";
 /// Locks a table, so that its indexes are added one after the other.
 pub(crate) const LOCK_TABLE: &str =
-    "SELECT table_no FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
+    "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
 /// $1 table number, $2 property, $3 kind.
 pub(crate) const COUNT: &str = "SELECT count(*) AS total, \
      count(*) FILTER (WHERE table_no = $1) AS of_table, \

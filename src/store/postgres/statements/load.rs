@@ -2,7 +2,7 @@
 //!
 //! $1 buckets, $2 pks, $3 rks, $4 versions and $5 properties, side by side and in the order of keys; $6
 //! the table's number. The forms `_IN_BUCKET` are for one bucket, $1, of entities that Citus
-//! distributes; they have no $6, see [`entities`](super::entities).
+//! distributes, see [`entities`](super::entities).
 
 macro_rules! load {
     ($rows:expr, $conflict:expr) => {
@@ -24,9 +24,12 @@ macro_rules! rows {
         )
     };
     (in_bucket) => {
-        "b.bucket, u.pk, u.rk, u.modified, u.properties FROM buckets AS b, \
+        concat!(
+            "b.bucket, u.pk, u.rk, u.modified, u.properties FROM buckets AS b, \
          unnest($2::text[], $3::text[], $4::bigint[], $5::jsonb[]) AS u (pk, rk, modified, properties) \
-         WHERE b.bucket = $1"
+         WHERE ",
+            bucket_admits!("$6")
+        )
     };
 }
 

@@ -5,6 +5,7 @@
 //! the table was deleted, or deleted and created again, no row of `tables` has this number.
 
 pub(crate) mod beyond;
+pub mod respread;
 pub(crate) mod rewind;
 pub(crate) mod view;
 
@@ -15,6 +16,13 @@ use crate::plan::Projection;
 macro_rules! table_exists {
     ($parameter:literal) => {
         concat!("EXISTS (SELECT 1 FROM tables WHERE table_no = ", $parameter, ")")
+    };
+}
+
+/// The row of `buckets` of the bucket $1, if the table may insert into it under its number.
+macro_rules! bucket_admits {
+    ($table_no:literal) => {
+        concat!("b.bucket = $1 AND (b.table_no IS NULL OR b.table_no = ", $table_no, "::bigint)")
     };
 }
 
@@ -121,10 +129,13 @@ pub(crate) const DROP_TABLE: &str =
     "DELETE FROM tables WHERE account = $1 AND name_lower = $2 RETURNING table_no, spread";
 pub(crate) const DOOM_TABLE: &str =
     "INSERT INTO doomed (table_no, spread, deleted_at, due) VALUES ($1, $2, $3, $3)";
-pub(crate) const RESOLVE_TABLE: &str =
-    "SELECT table_no, spread, name, created FROM tables WHERE account = $1 AND name_lower = $2";
+pub(crate) const RESOLVE_TABLE: &str = "SELECT t.table_no, abs(t.spread) AS spread, \
+     coalesce(r.source_no, t.table_no) AS layout_no, t.name, t.created \
+     FROM tables AS t LEFT JOIN respreads AS r ON r.table_no = t.table_no \
+     WHERE t.account = $1 AND t.name_lower = $2";
 pub const ADD_BUCKET: &str = "INSERT INTO buckets (bucket) VALUES ($1) ON CONFLICT DO NOTHING";
 pub const HAS_BUCKET: &str = "SELECT 1 FROM buckets WHERE bucket = $1";
+pub(crate) const REMOVE_CHANGES: &str = "DELETE FROM respread_changes WHERE bucket = ANY($1::bigint[])";
 pub(crate) const REMOVE_BUCKETS: &str = "DELETE FROM buckets WHERE bucket = ANY($1::bigint[])";
 pub const CHECK_TABLE: &str = "SELECT 1 FROM tables WHERE table_no = $1";
 pub(crate) const LIST_TABLES: &str = "SELECT name_lower, name, created FROM tables \
@@ -208,10 +219,11 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
 const NODES: [&str; 5] = [HAS_RELATION, IS_DISTRIBUTED, SHARDS, SERVER_NUMBER, HASHES];
-const CATALOGUE: [&str; 25] = [
+const CATALOGUE: [&str; 26] = [
     ADD_BUCKET,
     HAS_BUCKET,
     REMOVE_BUCKETS,
+    REMOVE_CHANGES,
     CREATE_TABLE,
     DROP_TABLE,
     DOOM_TABLE,
@@ -240,8 +252,17 @@ const PURGE: [&str; 9] =
 
 /// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
-    let fixed: [&[&'static str]; 8] =
-        [&NODES, &CATALOGUE, &PURGE, &entities::ALL, &load::ALL, &indexes::ALL, &rewind::ALL, &beyond::ALL];
+    let fixed: [&[&'static str]; 9] = [
+        &NODES,
+        &CATALOGUE,
+        &PURGE,
+        &entities::ALL,
+        &load::ALL,
+        &indexes::ALL,
+        &rewind::ALL,
+        &beyond::ALL,
+        &respread::ALL,
+    ];
     let mut texts: Vec<Cow<'static, str>> = fixed.concat().into_iter().map(Cow::Borrowed).collect();
     for projection in [Projection::Full, Projection::SystemOnly] {
         texts.push(points_of_partition(projection).into());

@@ -24,14 +24,17 @@ pub(crate) const TAKE: &str = "WITH taken AS (INSERT INTO pg_temp.snapshots (nam
      SELECT $1, $2::text, $3 WHERE (SELECT count(*) FROM pg_temp.snapshots) < $4 RETURNING name), \
      named AS (INSERT INTO pg_temp.snapshot_tables \
      (snapshot, table_no, account, name_lower, name, spread, policies, created) \
-     SELECT s.name, t.table_no, t.account, t.name_lower, t.name, t.spread, t.policies, t.created \
-     FROM taken AS s CROSS JOIN tables AS t WHERE t.account = coalesce($2, t.account)), \
+     SELECT s.name, coalesce(r.source_no, t.table_no), t.account, t.name_lower, t.name, abs(t.spread), \
+     t.policies, t.created FROM taken AS s CROSS JOIN tables AS t \
+     LEFT JOIN respreads AS r ON r.table_no = t.table_no WHERE t.account = coalesce($2, t.account)), \
      filled AS (INSERT INTO pg_temp.snapshot_entities (snapshot, bucket, pk, rk, modified, properties) \
      SELECT s.name, e.bucket, e.pk, e.rk, e.modified, e.properties FROM taken AS s CROSS JOIN tables AS t \
-     JOIN entities AS e ON e.bucket BETWEEN t.table_no << 16 AND (t.table_no << 16) | 65535 \
-     WHERE t.account = coalesce($2, t.account)), \
+     LEFT JOIN respreads AS r ON r.table_no = t.table_no \
+     JOIN entities AS e ON e.bucket BETWEEN coalesce(r.source_no, t.table_no) << 16 \
+     AND (coalesce(r.source_no, t.table_no) << 16) | 65535 WHERE t.account = coalesce($2, t.account)), \
      ruled AS (INSERT INTO pg_temp.snapshot_expiry (snapshot, table_no, property, delay, pause, made) \
-     SELECT s.name, x.table_no, x.property, x.delay, x.pause, x.made FROM taken AS s CROSS JOIN tables AS t \
+     SELECT s.name, coalesce(r.source_no, t.table_no), x.property, x.delay, x.pause, x.made \
+     FROM taken AS s CROSS JOIN tables AS t LEFT JOIN respreads AS r ON r.table_no = t.table_no \
      JOIN expiry AS x ON x.table_no = t.table_no WHERE t.account = coalesce($2, t.account)), \
      set AS (INSERT INTO pg_temp.snapshot_properties (snapshot, account, properties) \
      SELECT s.name, p.account, p.properties FROM taken AS s CROSS JOIN service_properties AS p \

@@ -5,6 +5,7 @@ mod expiry;
 mod indexes;
 mod inspect;
 pub(crate) mod purge;
+pub(crate) mod respread;
 mod rewind;
 pub(crate) mod size;
 mod totals;

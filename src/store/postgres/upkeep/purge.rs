@@ -9,6 +9,7 @@ use crate::store::bucket::buckets;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::statements::respread;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult};
 
@@ -78,7 +79,10 @@ impl PgStore {
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
         let sweep = Sweep { table_no, due: row.try_get("due").map_err(broken_row)? };
-        let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
+        let Ok(spread) = u16::try_from(spread) else {
+            doom_both_layouts(&mut lease, table_no, now).await?;
+            return Ok(true);
+        };
         let start = self.purge_progress.place(sweep).unwrap_or_else(|| PurgePosition::first(i64::MIN));
         for bucket in buckets(table_no, spread).filter(|bucket| *bucket >= start.bucket) {
             let from = if bucket == start.bucket { start.clone() } else { PurgePosition::first(bucket) };
@@ -91,8 +95,9 @@ impl PgStore {
         let after_grace = deleted_at.saturating_add(GRACE);
         let settle = if sweep.due >= after_grace {
             let all: Vec<i64> = buckets(table_no, spread).collect();
-            let remove = sqlx::query(statements::REMOVE_BUCKETS).bind(all);
-            lease.changed(remove, Effect::Unknown).await?;
+            for text in [statements::REMOVE_CHANGES, statements::REMOVE_BUCKETS] {
+                lease.changed(sqlx::query(text).bind(&all), Effect::Unknown).await?;
+            }
             sqlx::query(statements::FORGET).bind(table_no)
         } else {
             sqlx::query(statements::POSTPONE).bind(table_no).bind(after_grace)
@@ -101,6 +106,24 @@ impl PgStore {
         let due = sqlx::query(statements::DUE).bind(now.raw());
         Ok(lease.row(due, Effect::Undone).await?.is_some())
     }
+}
+
+/// Replaces a table that was deleted while it was being respread by its two layouts, which are purged each
+/// like a table.
+async fn doom_both_layouts(lease: &mut Lease<'_>, table_no: i64, now: Ticks) -> Result<(), StatementError> {
+    lease.begin().await?;
+    let find = sqlx::query(respread::FIND).bind(table_no);
+    if let Some(row) = lease.row(find, Effect::Undone).await? {
+        for (number, spread) in [("source_no", "source_spread"), ("target_no", "target_spread")] {
+            let number: i64 = row.try_get(number).map_err(broken_row)?;
+            let spread: i32 = row.try_get(spread).map_err(broken_row)?;
+            let doom = sqlx::query(statements::DOOM_TABLE).bind(number).bind(spread).bind(now.raw());
+            lease.row(doom, Effect::Undone).await?;
+        }
+        lease.row(sqlx::query(respread::FORGET).bind(table_no), Effect::Undone).await?;
+    }
+    lease.row(sqlx::query(statements::FORGET).bind(table_no), Effect::Undone).await?;
+    lease.commit().await
 }
 
 /// Removes the next rows of a bucket, and returns where to resume if more may be left. The range is

@@ -171,13 +171,18 @@ async fn create(
     define(lease, text).await
 }
 
-/// Finds a table, and keeps it from being deleted meanwhile.
+/// Finds a table, and keeps it from being deleted or respread meanwhile.
 async fn locked(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Result<TableId, ViewFailure> {
     let find = sqlx::query(texts::TABLE_NO).bind(account).bind(table.lower());
     let row = lease.row(find, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
     let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+    if spread < 0 {
+        let told =
+            "the spread of the table is being changed: make the view when `rowhouse table respread` is done";
+        return Err(ViewFailure::Told(told.into()));
+    }
     let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
-    Ok(TableId { table_no: row.try_get("table_no").map_err(broken_row)?, spread })
+    Ok(TableId::new(row.try_get("table_no").map_err(broken_row)?, spread))
 }
 
 /// The view of a table as recorded.

@@ -12,6 +12,7 @@ use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{JsonText, broken_row};
+use crate::store::postgres::writes::recorded::record_changes;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Load, LoadMark, StoreResult};
 
@@ -45,14 +46,19 @@ impl Loading<'_> {
         lease: &mut Lease<'_>,
         table_id: TableId,
     ) -> Result<Option<bool>, StatementError> {
+        let Load { rows, replaces, mark } = self.load;
+        record_changes(lease, table_id, rows.iter().map(|row| &row.key)).await?;
         if !exists(lease, table_id).await? {
             return Ok(None);
         }
-        let Load { rows, replaces, mark } = self.load;
         let stored = match lease.placement() {
             Placement::Single => self.put(lease, table_id).await?,
             Placement::Distributed => self.put_by_bucket(lease, table_id).await?,
         };
+        // Entities that are equal are not stored either.
+        if stored < rows.len() && !exists(lease, table_id).await? {
+            return Ok(None);
+        }
         if !replaces && stored < rows.len() {
             return Ok(Some(false));
         }
@@ -84,7 +90,7 @@ impl Loading<'_> {
         }
         let mut stored = 0;
         for (bucket, here) in by_bucket {
-            let put = || values(sqlx::query(text).bind(bucket), here.iter().copied());
+            let put = || values(sqlx::query(text).bind(bucket), here.iter().copied()).bind(table_id.table_no);
             let mut changed = lease.changed(put(), Effect::Undone).await?;
             if changed == 0 && !has_bucket(lease, bucket).await? {
                 add_bucket(lease, table_id, bucket).await?;

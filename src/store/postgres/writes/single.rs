@@ -19,6 +19,7 @@ use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::retry::{Attempt, UNLOCKED_ATTEMPTS};
 use crate::store::postgres::rows::{broken_row, ticks, version};
+use crate::store::postgres::writes::recorded::record_changes;
 use crate::store::postgres::writes::shared::{GuardedChange, GuardedWrite, Merging};
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
@@ -33,7 +34,9 @@ impl Attempt for One<'_> {
     type Done = Written;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
-        for _ in 0..UNLOCKED_ATTEMPTS {
+        // What is written to a table that is being respread is recorded in the same transaction.
+        let attempts = if table_id.is_respread() { 0 } else { UNLOCKED_ATTEMPTS };
+        for _ in 0..attempts {
             if let Some(assumed) = self.assumption() {
                 let change = decide(self.write, assumed.as_ref(), self.now)?;
                 if let Some(guess) = self.assuming(table_id, change)
@@ -145,6 +148,7 @@ impl One<'_> {
 
     async fn locked(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Option<Written>> {
         let key = &self.write.key;
+        record_changes(lease, table_id, std::iter::once(key)).await?;
         let look = sqlx::query(statements::LOCK_ONE)
             .bind(table_id.bucket(&key.partition))
             .bind(&key.partition)

@@ -24,6 +24,7 @@ use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::{JsonText, broken_row, ticks, version};
+use crate::store::postgres::writes::recorded::record_changes;
 use crate::store::postgres::writes::shared::bounded;
 use crate::store::postgres::writes::texts::InsertTexts;
 use crate::store::postgres::{PgStore, statements};
@@ -76,7 +77,10 @@ impl Attempt for Group<'_> {
 
 impl Group<'_> {
     async fn attempt(&self, mut lease: Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
-        match self.at_once(&mut lease, table_id).await {
+        // What is written to a table that is being respread is recorded in the same transaction.
+        let at_once =
+            if table_id.is_respread() { Ok(GO_ON) } else { self.at_once(&mut lease, table_id).await };
+        match at_once {
             Ok(ControlFlow::Break(written)) => {
                 if written.is_none() {
                     add_bucket(&mut lease, table_id, table_id.bucket(self.partition())).await?;
@@ -174,6 +178,7 @@ impl Group<'_> {
     }
 
     async fn locked(&self, lease: &mut Lease<'_>, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
+        record_changes(lease, table_id, self.writes.iter().map(|write| &write.key)).await?;
         let found = self.lock(lease, table_id).await?;
         let changes = self.decide_all(&found)?;
         let mut complete = true;

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_bucket_gets_the_spans_that_may_have_rows_in_it() {
-        let table_id = TableId { table_no: 1, spread: 4 };
+        let table_id = TableId::new(1, 4);
         let point = |pk: &str| Span { lower: Key::new(pk, "r"), upper: Some(Key::new(pk, "r\u{1}")) };
         let points: Vec<Span> = (0..20).map(|n| point(&format!("{n:02}"))).collect();
         let buckets = buckets_of(table_id, &points);

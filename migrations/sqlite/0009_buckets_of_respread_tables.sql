@@ -1,0 +1,1 @@
+-- Nothing: SQLite keeps each table in one bucket.

@@ -1,0 +1,163 @@
+//! `rowhouse table …`: how a table is stored.
+
+use std::time::{Duration, Instant};
+
+use chrono::Utc;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::output::{Done, OutputForm, Problem, block_on};
+use super::transfer::TransferEnd;
+use crate::app::AppError;
+use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::config::{Database, Mistakes, StorageSettings};
+use crate::model::{TableName, Ticks};
+use crate::store::postgres::{PgOptions, RespreadEvent, RespreadRequest, RespreadSummary, respread};
+
+const RESPREAD_EXAMPLES: &str = "Examples:
+  rowhouse table respread Events 8 --database-url postgres://rowhouse@coordinator/rowhouse
+  rowhouse table respread Events 8 --cancel --database-url postgres://rowhouse@coordinator/rowhouse
+
+Servers read and write the table meanwhile; its writes are slower. At the end, its writers wait for less
+than a second. All servers must be of this version. Interrupted or after a crash, the same command goes on.
+
+Exit status: 0 done; 1 failed; 2 wrong arguments; 130 interrupted.";
+/// Pause between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// The subcommands of `rowhouse table`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TableCommand {
+    /// Change the number of buckets that a table of PostgreSQL is spread over, while it is served
+    #[command(after_help = RESPREAD_EXAMPLES)]
+    Respread(RespreadArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RespreadArguments {
+    /// The table
+    table: String,
+    /// The number of buckets; ignored with --cancel
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), required_unless_present = "cancel")]
+    spread: Option<u16>,
+    /// Give up what an earlier call has begun: the table keeps its buckets
+    #[arg(long)]
+    cancel: bool,
+    /// The account of the table
+    #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
+    account: String,
+    #[command(flatten)]
+    storage: StorageSettings,
+    #[command(flatten)]
+    form: OutputForm,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// How it ended, unless all is well.
+pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
+    let TableCommand::Respread(arguments) = command;
+    let table = TableName::parse(&arguments.table)
+        .map_err(|_| TransferEnd::Usage(format!("the table name {:?} is not valid", arguments.table)))?;
+    let database = database(&arguments.storage).map_err(|Problem(text)| TransferEnd::Usage(text))?;
+    let Database::Postgres { options, .. } = &database else {
+        return Err(TransferEnd::Usage("--database-url: SQLite keeps each table in one bucket".into()));
+    };
+    match arguments.spread.filter(|_| !arguments.cancel) {
+        Some(spread) => change(arguments, options, &table, spread),
+        None => cancel(arguments, options, &table),
+    }
+}
+
+fn database(storage: &StorageSettings) -> Done<Database> {
+    let mut mistakes = Mistakes::default();
+    let database = storage.read(&mut mistakes);
+    Ok(mistakes.unless(database)?)
+}
+
+fn now() -> Ticks {
+    Ticks::from_utc(Utc::now())
+}
+
+fn change(
+    arguments: &RespreadArguments,
+    options: &PgOptions,
+    table: &TableName,
+    spread: u16,
+) -> Result<(), TransferEnd> {
+    let began = Instant::now();
+    let mut shown = None;
+    let mut tell = |event: RespreadEvent| show(event, &mut shown);
+    let request = RespreadRequest { account: &arguments.account, table, spread };
+    let summary = block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            done = respread::respread(options, request, now, &mut tell) => {
+                Ok(Some(done.map_err(AppError::Respread)?))
+            }
+            _ = interrupt.recv() => Ok(None),
+            _ = terminate.recv() => Ok(None),
+        }
+    })?;
+    let Some(summary) = summary else {
+        eprintln!(
+            "rowhouse: the table is served, and what is written to it is recorded: run the same command again to \
+             go on, or with --cancel to give up"
+        );
+        return Err(TransferEnd::Interrupted);
+    };
+    let text = described(&arguments.table, spread, &summary, began.elapsed());
+    let value = json!({
+        "table": arguments.table, "spread": spread, "changed": !summary.was_there, "copied": summary.copied,
+        "changes": summary.changes, "compared": summary.compared, "pauseMs": summary.pause.as_millis(),
+    });
+    Ok(arguments.form.print(&text, &value)?)
+}
+
+fn described(table: &str, spread: u16, summary: &RespreadSummary, took: Duration) -> String {
+    let buckets = if spread == 1 { "1 bucket".to_owned() } else { format!("{spread} buckets") };
+    if summary.was_there {
+        return format!("{table} has {buckets} already.");
+    }
+    format!(
+        "{table} has {buckets} now: copied {} entities and {} changes, and compared {}, in {:.1} s. Its writers \
+         waited {} ms.",
+        summary.copied,
+        summary.changes,
+        summary.compared,
+        took.as_secs_f64(),
+        summary.pause.as_millis(),
+    )
+}
+
+fn cancel(arguments: &RespreadArguments, options: &PgOptions, table: &TableName) -> Result<(), TransferEnd> {
+    block_on(async {
+        let done = respread::cancel(options, &arguments.account, table, now()).await;
+        Ok(done.map_err(AppError::Respread)?)
+    })?;
+    let text = format!("{} keeps its buckets; a server removes the copy.", arguments.table);
+    Ok(arguments.form.print(&text, &json!({ "table": arguments.table, "cancelled": true }))?)
+}
+
+/// Shows progress on standard error from time to time, beside the summary on standard output.
+fn show(event: RespreadEvent, shown: &mut Option<Instant>) {
+    let is_due = shown.is_none_or(|last| last.elapsed() >= PROGRESS);
+    if !is_due && matches!(event, RespreadEvent::Copied { .. } | RespreadEvent::Compared { .. }) {
+        return;
+    }
+    *shown = Some(Instant::now());
+    match event {
+        RespreadEvent::Resumed => eprintln!("going on with what an earlier call has begun"),
+        RespreadEvent::Copied { entities, of: Some(of) } => {
+            eprintln!("copied {entities} of about {of} entities")
+        }
+        RespreadEvent::Copied { entities, of: None } => eprintln!("copied {entities} entities"),
+        RespreadEvent::ChangesCopied { keys } => eprintln!("copied {keys} changes"),
+        RespreadEvent::Compared { entities } => {
+            eprintln!("compared {entities} entities, of the table and of the copy")
+        }
+    }
+}

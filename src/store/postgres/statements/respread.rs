@@ -1,0 +1,123 @@
+//! Texts for changing the spread of a table while it is served.
+//!
+//! Entities are served from the buckets of the source, and copied to those of the target. They work
+//! where Citus distributes the entities too: each is for one bucket, and what stores rows selects from
+//! `buckets`, which has the rows of both layouts meanwhile.
+
+// The state.
+
+/// $1 account, $2 name. Keeps the table from being deleted, indexed or respread meanwhile.
+pub(crate) const LOCK_TABLE: &str =
+    "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
+pub(crate) const FIND: &str = "SELECT source_no, source_spread, target_no, target_spread, share, pk, rk \
+     FROM respreads WHERE table_no = $1";
+pub(crate) const START: &str = "INSERT INTO respreads \
+     (table_no, source_no, source_spread, target_no, target_spread, share, pk, rk) \
+     VALUES ($1, $2, $3, $4, $5, 0, $6, $6)";
+pub(crate) const SAVE_POSITION: &str =
+    "UPDATE respreads SET share = $2, pk = $3, rk = $4 WHERE table_no = $1";
+pub(crate) const FORGET: &str = "DELETE FROM respreads WHERE table_no = $1";
+/// What cannot follow a table to other buckets.
+pub(crate) const OBSTACLES: &str = "SELECT \
+     EXISTS (SELECT 1 FROM property_indexes WHERE table_no = $1 AND state <> 2) AS has_index, \
+     EXISTS (SELECT 1 FROM sql_views WHERE table_no = $1) AS has_view";
+/// How many entities the table had when they were last counted.
+pub(crate) const TOTAL: &str = "SELECT entities FROM table_totals WHERE table_no = $1";
+
+/// Gives the table $1 the number $2 and the spread $3.
+pub(crate) const RENUMBER_TABLE: &str = "UPDATE tables SET table_no = $2, spread = $3 WHERE table_no = $1";
+pub(crate) const RENUMBER_RESPREAD: &str = "UPDATE respreads SET table_no = $2 WHERE table_no = $1";
+/// What else belongs to the table. A count that is under way begins anew when somebody wants it.
+pub(crate) const RENUMBER_RECORDS: [&str; 2] = [
+    "UPDATE expiry SET table_no = $2, began = NULL, pk = NULL, rk = NULL WHERE table_no = $1",
+    "UPDATE table_totals SET table_no = $2, began = NULL, share = NULL, pk = NULL, rk = NULL, so_far = NULL \
+     WHERE table_no = $1",
+];
+/// Sets under which number rows may be inserted into the bucket $1; null for any.
+pub(crate) const SET_BUCKET: &str = "INSERT INTO buckets (bucket, table_no) VALUES ($1, $2) \
+     ON CONFLICT (bucket) DO UPDATE SET table_no = excluded.table_no";
+
+// Waiting for writers.
+
+/// One respread at a time.
+pub(crate) const LOCK: &str = "SELECT pg_try_advisory_lock(1380469080, 25) AS locked";
+/// The transactions of this server that have written, or are about to write, to the relation `%L`.
+pub(crate) const WRITERS: &str = "SELECT coalesce(string_agg(DISTINCT virtualtransaction, ','), '') FROM pg_locks \
+     WHERE locktype = 'relation' AND relation = %L::regclass AND mode = 'RowExclusiveLock' AND granted \
+     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+/// Completes [`WRITERS`], $1, by the name of the relation, $2.
+pub(crate) const COMPLETE: &str = "SELECT format($1, $2) AS text";
+/// What all servers of a Citus cluster answer to $1.
+pub(crate) const ON_ALL_SERVERS: &str = "SELECT nodeid, success, result FROM run_command_on_all_nodes($1)";
+/// Writers of tables that are being respread wait until the end of the transaction.
+pub(crate) const STOP_WRITERS: &str = "LOCK TABLE respread_changes IN SHARE MODE";
+
+// Changes. $1 bucket.
+
+/// $2 the table's number, $3 and $4 keys.
+pub const RECORD: &str = "INSERT INTO respread_changes (bucket, table_no, pk, rk) \
+     SELECT b.bucket, $2::bigint, u.pk, u.rk FROM buckets AS b, unnest($3::text[], $4::text[]) AS u (pk, rk) \
+     WHERE b.bucket = $1 ON CONFLICT DO NOTHING";
+/// Changes under other numbers than $2, which nobody adds to any more.
+pub const CHANGES: &str = "SELECT table_no, pk, rk FROM respread_changes WHERE bucket = $1 AND table_no <> $2 \
+     ORDER BY table_no, pk, rk LIMIT $3";
+pub const FORGET_CHANGES: &str = "DELETE FROM respread_changes AS c \
+     USING unnest($2::bigint[], $3::text[], $4::text[]) AS u (table_no, pk, rk) \
+     WHERE c.bucket = $1 AND c.table_no = u.table_no AND c.pk = u.pk AND c.rk = u.rk";
+/// Which of the keys $2 and $3 have been written since the changes were last copied.
+pub const IS_CHANGED: &str = "SELECT DISTINCT u.n FROM \
+     unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n) \
+     JOIN respread_changes AS c ON c.bucket = $1 AND c.table_no = $4 AND c.pk = u.pk AND c.rk = u.rk";
+
+// Entities. $1 bucket, $2 and $3 keys.
+
+/// Entities from a key on; $4 at most.
+pub const PAGE: &str = "SELECT pk, rk, modified, properties FROM entities \
+     WHERE bucket = $1 AND (pk, rk) >= ($2, $3) ORDER BY pk, rk LIMIT $4";
+pub const BY_KEY: &str = "SELECT u.n, e.modified, e.properties FROM \
+     unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n) \
+     LEFT JOIN entities AS e ON e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk";
+/// $4 versions, $5 properties. They become as they are given.
+pub const PUT: &str = "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) \
+     SELECT b.bucket, u.pk, u.rk, u.modified, u.properties FROM buckets AS b, \
+     unnest($2::text[], $3::text[], $4::bigint[], $5::jsonb[]) AS u (pk, rk, modified, properties) \
+     WHERE b.bucket = $1 ON CONFLICT (bucket, pk, rk) DO UPDATE SET modified = excluded.modified, \
+     properties = excluded.properties WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties";
+pub const REMOVE: &str = "DELETE FROM entities AS e USING unnest($2::text[], $3::text[]) AS u (pk, rk) \
+     WHERE e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk";
+/// Keys from one on, with hashes of the entities; $4 at most.
+pub const HASHES_FROM: &str = "SELECT pk, rk, \
+     hashtextextended(modified::text || ' ' || properties::text, 0) AS hash FROM entities \
+     WHERE bucket = $1 AND (pk, rk) >= ($2, $3) ORDER BY pk, rk LIMIT $4";
+/// The same of given keys; null where there is no entity.
+pub const HASHES_BY_KEY: &str = "SELECT u.n, hashtextextended(e.modified::text || ' ' || e.properties::text, 0) AS hash \
+     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n) \
+     LEFT JOIN entities AS e ON e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk";
+
+/// All that have bind parameters only.
+pub(super) const ALL: [&str; 24] = [
+    LOCK_TABLE,
+    FIND,
+    START,
+    SAVE_POSITION,
+    FORGET,
+    OBSTACLES,
+    TOTAL,
+    RENUMBER_TABLE,
+    RENUMBER_RESPREAD,
+    RENUMBER_RECORDS[0],
+    RENUMBER_RECORDS[1],
+    SET_BUCKET,
+    LOCK,
+    COMPLETE,
+    RECORD,
+    CHANGES,
+    FORGET_CHANGES,
+    IS_CHANGED,
+    PAGE,
+    BY_KEY,
+    PUT,
+    REMOVE,
+    HASHES_FROM,
+    HASHES_BY_KEY,
+];

@@ -1,0 +1,69 @@
+//! Waiting for transactions that began before a change of the state.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, PgConnection, Row};
+use tokio::time::Instant;
+
+use crate::store::postgres::connections::placement::Placement;
+use crate::store::postgres::statements::respread as texts;
+use crate::store::postgres::upkeep::respread::{RespreadError, RespreadResult};
+
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long to wait: longer than statements and transactions of servers may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Returns once every transaction that writes to the relation now has ended. A statement locks the
+/// relation before it sees the tables, so those that come later see the state as it is now. Nobody has to
+/// wait for this.
+///
+/// # Errors
+/// [`RespreadError::Writer`] if one takes too long.
+pub(crate) async fn wait_for_writers(
+    db: &mut PgConnection,
+    placement: Placement,
+    relation: &str,
+) -> RespreadResult {
+    let complete = sqlx::query(texts::COMPLETE).bind(texts::WRITERS).bind(relation);
+    let text: String = complete.fetch_one(&mut *db).await?.try_get("text")?;
+    let end = Instant::now() + LIMIT;
+    let mut left = writers(db, placement, &text).await?;
+    while !left.is_empty() {
+        if Instant::now() > end {
+            return Err(RespreadError::Writer(LIMIT.as_secs()));
+        }
+        tokio::time::sleep(LOOK).await;
+        let found = writers(db, placement, &text).await?;
+        left.retain(|writer| found.contains(writer));
+    }
+    Ok(())
+}
+
+/// The transactions that write, by server.
+async fn writers(
+    db: &mut PgConnection,
+    placement: Placement,
+    text: &str,
+) -> Result<BTreeSet<(i32, String)>, RespreadError> {
+    let named = |server: i32, list: &str| -> Vec<(i32, String)> {
+        let names = list.split(',').filter(|name| !name.is_empty());
+        names.map(|name| (server, name.to_owned())).collect()
+    };
+    if placement == Placement::Single {
+        // The database quotes what it is made of.
+        let row = sqlx::query(AssertSqlSafe(text)).fetch_one(db).await?;
+        return Ok(named(0, row.try_get(0)?).into_iter().collect());
+    }
+    let mut all = BTreeSet::new();
+    for row in sqlx::query(texts::ON_ALL_SERVERS).bind(text).fetch_all(db).await? {
+        let (server, answer): (i32, Option<String>) = (row.try_get("nodeid")?, row.try_get("result")?);
+        let answer = answer.unwrap_or_default();
+        if !row.try_get::<bool, _>("success")? {
+            return Err(RespreadError::ServerAway(answer));
+        }
+        all.extend(named(server, &answer));
+    }
+    Ok(all)
+}

@@ -1,0 +1,252 @@
+//! What is promised of a table holds while its spread is changed: nothing acknowledged is lost, entities
+//! are linearizable, transactions atomic, whenever the command dies.
+
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::crash::{Told, insert_on_and_on, verify_inserts};
+use super::histories::hold_while_respread;
+use super::site::{End, Site};
+use crate::support::nodes::distributed;
+use crate::support::postgres::{execute, fresh_database, partition_entities, text};
+use crate::support::*;
+
+/// Writers of the table.
+const WRITERS: usize = 4;
+/// Entities that are there before.
+const SEEDED: usize = 3000;
+
+/// The command with these arguments after the table's name.
+fn command(url: &str, table: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    command.args(["table", "respread", table, "--account", &server::account(1).name, "--database-url", url]);
+    command.args(more);
+    command
+}
+
+fn run(url: &str, table: &str, more: &[&str]) -> Output {
+    command(url, table, more).output().expect("it runs")
+}
+
+fn respread(url: &str, table: &str, spread: &str) {
+    let output = run(url, table, &[spread]);
+    assert!(output.status.success(), "{output:?}");
+    let stored = text(url, &format!("SELECT spread::text FROM tables WHERE name = '{table}'"));
+    assert_eq!(stored, spread);
+}
+
+/// Why the command failed.
+fn refused(url: &str, table: &str, more: &[&str], status: i32) -> String {
+    let output = run(url, table, more);
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A database whose entities are partitioned by the hash of the bucket.
+fn partitioned() -> String {
+    let url = fresh_database();
+    let migrated =
+        Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["migrate", "--database-url", &url]).output();
+    assert!(migrated.expect("it runs").status.success());
+    partition_entities(&url);
+    url
+}
+
+/// Databases of every kind that is there.
+fn databases() -> Vec<(&'static str, String)> {
+    let citus = distributed().map(|nodes| ("Citus", nodes.coordinator));
+    [("plain", fresh_database()), ("partitioned", partitioned())].into_iter().chain(citus).collect()
+}
+
+fn seed(table: &Table, count: usize) {
+    for first in (0..count).step_by(100) {
+        let partition = format!("seed{}", first / 100 % 7);
+        let batch = (first..first + 100).fold(Batch::new(), |batch, n| {
+            batch.write("PUT", table, (&partition, &format!("{n:06}")), &json!({ "N": n }), None)
+        });
+        batch.commit(table.client);
+    }
+}
+
+/// The bucket rows, changes and records that a respread leaves for a table that is not being respread.
+fn leaves_nothing(url: &str) {
+    assert_eq!(text(url, "SELECT count(*)::text FROM respreads"), "0");
+    let wrong = "SELECT count(*)::text FROM buckets AS b JOIN tables AS t ON t.table_no = b.bucket >> 16 \
+                 WHERE b.table_no IS NOT NULL";
+    assert_eq!(text(url, wrong), "0", "a bucket admits only a former number");
+}
+
+#[test]
+fn histories_hold_while_the_spread_changes() {
+    for (kind, url) in databases() {
+        let sites: Vec<Site> = (0..2).map(|_| Site::start(&url, &["--workers", "1"])).collect();
+        hold_while_respread(&format!("respread on {kind}"), &sites, |table| {
+            for spread in ["8", "3", "1"] {
+                respread(&url, table, spread);
+            }
+        });
+        leaves_nothing(&url);
+    }
+}
+
+#[test]
+fn nothing_is_lost_whenever_the_command_dies() {
+    for (kind, url) in databases() {
+        let site = Site::start(&url, &[]);
+        let client = site.client();
+        let table = client.table();
+        seed(&table, SEEDED);
+        let over = AtomicBool::new(false);
+        let written: Vec<Vec<Told>> = std::thread::scope(|scope| {
+            let end = End(&over);
+            let (table, over, site) = (&table, &over, &site);
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|n| scope.spawn(move || insert_on_and_on(&site.address, table, over, n)))
+                .collect();
+            for delay in [30, 80, 150, 250, 400] {
+                let mut begun = command(&url, &table.name, &["8"]);
+                let mut begun = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+                std::thread::sleep(Duration::from_millis(delay));
+                begun.kill().expect("a signal");
+                begun.wait().expect("it ends");
+            }
+            respread(&url, &table.name, "8");
+            std::thread::sleep(Duration::from_millis(200));
+            drop(end);
+            writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
+        });
+        for (n, outcomes) in written.iter().enumerate() {
+            assert!(outcomes.iter().all(|told| matches!(told, Told::Done(_))), "{kind}: a write failed");
+            verify_inserts(&table, n, outcomes);
+        }
+        let seeded = "SELECT count(*)::text FROM entities AS e JOIN tables AS t ON t.table_no = e.bucket >> 16 \
+                      WHERE e.pk LIKE 'seed%'";
+        assert_eq!(text(&url, seeded), SEEDED.to_string());
+        leaves_nothing(&url);
+    }
+}
+
+#[test]
+fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
+    for (_, url) in databases() {
+        let site = Site::start(&url, &["--table-spread", "2"]);
+        let client = site.client();
+        let table = client.table();
+        seed(&table, 1000);
+        hold_in_the_middle(&url, &table.name);
+        table.seed(with_keys("meanwhile", "1", json!({ "V": 1 })));
+        let told = refused(&url, &table.name, &["4"], 1);
+        assert!(told.contains("being respread to 8 already"), "{told}");
+        assert!(run(&url, &table.name, &["--cancel"]).status.success());
+        assert!(refused(&url, &table.name, &["--cancel"], 1).contains("is not being respread"));
+        table.seed(with_keys("after", "1", json!({ "V": 1 })));
+        assert_eq!(table.get("meanwhile", "1").expect(200).json()["V"], 1);
+        assert_eq!(text(&url, "SELECT spread::text FROM tables"), "2");
+        leaves_nothing(&url);
+        // It can be begun anew, beside what is left of the first.
+        respread(&url, &table.name, "8");
+        for partition in ["meanwhile", "after"] {
+            assert_eq!(table.get(partition, "1").expect(200).json()["V"], 1);
+        }
+    }
+}
+
+/// Begins a respread to 8 that dies before it has copied anything. It waits for whoever may be writing.
+fn hold_in_the_middle(url: &str, table: &str) {
+    std::thread::scope(|scope| {
+        let writes = "BEGIN; LOCK TABLE entities IN ROW EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT";
+        scope.spawn(move || execute(url, writes));
+        let is_held = "SELECT count(*)::text FROM pg_locks WHERE relation = 'entities'::regclass \
+                       AND mode = 'RowExclusiveLock'";
+        until(|| text(url, is_held) != "0");
+        let mut begun = command(url, table, &["8"]);
+        let mut begun = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+        until(|| text(url, "SELECT count(*)::text FROM respreads") == "1");
+        assert!(begun.try_wait().expect("it can be asked").is_none(), "it did not wait for a writer");
+        begun.kill().expect("a signal");
+        begun.wait().expect("it ends");
+    });
+}
+
+fn until(holds: impl Fn() -> bool) {
+    while !holds() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_table_that_is_deleted_meanwhile_leaves_nothing() {
+    for (_, url) in databases() {
+        let site = Site::start(&url, &[]);
+        let client = site.client();
+        let table = client.table();
+        seed(&table, 300);
+        hold_in_the_middle(&url, &table.name);
+        // A part of the copy is there.
+        let copied = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
+                      SELECT r.target_no << 16, 'p', 'r', 1, '{}' FROM respreads AS r";
+        let target = text(&url, "SELECT (target_no << 16)::text FROM respreads");
+        execute(&url, &copied.replace("r.target_no << 16", &target).replace(" FROM respreads AS r", ""));
+        client.request("DELETE", &format!("/Tables('{}')", table.name)).send().expect(204);
+        assert!(refused(&url, &table.name, &["8"], 1).contains("there is no table"));
+        // The server purges both layouts.
+        until(|| text(&url, "SELECT count(*)::text FROM entities") == "0");
+        assert_eq!(text(&url, "SELECT count(*)::text FROM doomed"), "2");
+        leaves_nothing(&url);
+        client.create_table(&table.name).expect(201);
+        assert_eq!(table.count(), 0);
+    }
+}
+
+#[test]
+fn what_cannot_follow_is_refused_and_what_can_follows() {
+    let url = fresh_database();
+    let site = Site::start(&url, &[]);
+    let client = site.client();
+    let table = client.table();
+    table.seed(with_keys("p", "1", json!({ "V": 1 })));
+    let account = server::account(1).name;
+    let rowhouse = |words: &[&str]| {
+        let words = [words, &["--account", &account, "--database-url", &url]].concat();
+        let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&words).output().expect("it runs");
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let name = table.name.as_str();
+    rowhouse(&["index", "create", name, "V"]);
+    assert!(refused(&url, name, &["8"], 1).contains("property index"));
+    rowhouse(&["index", "drop", name, "V"]);
+    rowhouse(&["view", "create", name]);
+    assert!(refused(&url, name, &["8"], 1).contains("SQL view"));
+    rowhouse(&["view", "drop", name]);
+    rowhouse(&["expire", "set", name, "--after", "1000d"]);
+    hold_in_the_middle(&url, name);
+    for late in [["index", "create", name, "V"], ["view", "create", name, "--json"]] {
+        let words = [&late[..], &["--account", &account, "--database-url", &url]].concat();
+        let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&words).output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("`rowhouse table respread` is done"), "{told}");
+    }
+    assert!(rowhouse(&["expire", "list"]).contains(name), "the rule stays");
+    let done: Value = serde_json::from_slice(&run(&url, name, &["8", "--json"]).stdout).expect("JSON");
+    assert_eq!((&done["changed"], &done["copied"], &done["compared"]), (&json!(true), &json!(1), &json!(1)));
+    let done: Value = serde_json::from_slice(&run(&url, name, &["8", "--json"]).stdout).expect("JSON");
+    assert_eq!(done["changed"], false);
+    assert!(rowhouse(&["expire", "list"]).contains(name), "the rule has followed");
+    rowhouse(&["index", "create", name, "V"]);
+    assert_eq!(table.matches("V eq 1").len(), 1);
+}
+
+#[test]
+fn wrong_arguments_have_an_exit_status_of_their_own() {
+    let url = fresh_database();
+    let _site = Site::start(&url, &[]);
+    assert!(refused(&url, "Nope", &["8"], 1).contains("there is no table Nope"));
+    assert!(refused(&url, "Nope", &["65"], 2).contains("65 is not in 1..=64"));
+    assert!(refused(&url, "no", &["8"], 2).contains("not valid"));
+    refused(&url, "Nope", &[], 2);
+    assert!(refused("sqlite://none.db", "Nope", &["8"], 2).contains("SQLite keeps each table in one bucket"));
+}
