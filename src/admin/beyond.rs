@@ -47,7 +47,7 @@ struct NewView {
     grant: Vec<String>,
 }
 
-/// Where a count goes on.
+/// Where a count continues.
 #[derive(Serialize, Deserialize)]
 struct CountToken(u16, String, String);
 

@@ -72,7 +72,7 @@ pub(crate) struct IndexArguments {
 pub(crate) struct CreateIndexArguments {
     #[command(flatten)]
     index: IndexArguments,
-    /// Do not ask before a build that has the writes of a running server wait
+    /// Do not ask before a build that makes the writes of a running server wait
     #[arg(long)]
     yes: bool,
 }
@@ -179,7 +179,7 @@ fn confirm() -> Done {
     let warning = "a server has the SQLite file: while it builds the index, all writes wait, about a second for \
                    each 200 MB of the file; those that wait for too long are refused as busy";
     if !stdin().is_terminal() {
-        return Err(Problem(format!("{warning}; give --yes to build it nevertheless")));
+        return Err(Problem(format!("{warning}; give --yes to build it anyway")));
     }
     let _ = write!(stderr(), "rowhouse: {warning}. Build it? [y/N] ");
     let mut answer = String::new();

@@ -19,7 +19,7 @@ use crate::store::{
     StoredIndex,
 };
 
-/// Entities that are looked at for the type of a property.
+/// Entities that are read to find the type of a property.
 const SAMPLE: usize = 1000;
 
 /// Why an index was not made or dropped, for the operator who asked for it.
