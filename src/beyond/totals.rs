@@ -196,7 +196,7 @@ impl CountPace {
         Ok(counted)
     }
 
-    /// Counts on for a step of a stored total.
+    /// Continues a stored total for a step.
     ///
     /// # Errors
     /// As [`CountPace::step`].

@@ -115,7 +115,7 @@ async fn find(store: &Store, account: &str, table: &TableName) -> Result<Option<
     Ok(views.into_iter().find(|view| view.table.eq_ignore_ascii_case(table.as_given())))
 }
 
-/// Brings the view of a table up to date, or all views of the account.
+/// Refreshes the view of a table, or all views of the account.
 ///
 /// # Errors
 /// [`BeyondError`]; [`BeyondError::NotSet`] if there is none.

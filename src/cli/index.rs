@@ -41,7 +41,7 @@ pub(crate) enum IndexCommand {
     /// List the indexes with their state, size and use
     #[command(after_help = "Example:\n  rowhouse index list --json")]
     List(ListIndexArguments),
-    /// Drop the index over a property, also one that is being built
+    /// Drop the index over a property, even while it is being built
     #[command(after_help = "Example:\n  rowhouse index drop People Email --account myaccount")]
     Drop(DropIndexArguments),
     /// Suggest indexes from what filters have cost a running server

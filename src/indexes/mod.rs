@@ -203,7 +203,7 @@ pub(crate) async fn find<B: Backend>(store: &B, place: IndexPlace<'_>) -> Result
     }
 }
 
-/// Has servers no longer use an index, and cancels its build. It is removed from the database later.
+/// Stops the use of an index by servers, and cancels its build. It is removed from the database later.
 ///
 /// # Errors
 /// [`IndexError::Unknown`].

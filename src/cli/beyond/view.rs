@@ -26,10 +26,10 @@ with --full those of all entities.";
 /// The subcommands of `rowhouse view`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ViewCommand {
-    /// Make a view of a table for programs that speak SQL, or change the one that there is
+    /// Make a view of a table for programs that use SQL, or change the existing one
     #[command(after_help = CREATE_EXAMPLES)]
     Create(CreateArguments),
-    /// Give views the columns of properties that have come since
+    /// Add columns to views for properties that have appeared since
     #[command(
         after_help = "Examples:\n  rowhouse view refresh People\n  rowhouse view refresh --full   # all views of the account"
     )]
