@@ -1,4 +1,4 @@
-// Shared access signatures: one is built, another is looked into.
+// Shared access signatures: builds one, inspects another.
 
 import { h } from "../core/dom.js";
 import { currentRoute } from "../core/route.js";

@@ -89,7 +89,7 @@ export class DataGrid extends HTMLElement {
     this.#scroller.scrollTop = 0;
   }
 
-  /** Sorts what is loaded, then the other way round, then not at all. @param {string} id */
+  /** Sorts what is loaded, then in reverse, then not at all. @param {string} id */
   sortBy(id) {
     if (this.sorted?.id !== id) this.sorted = { id, isDown: false };
     else this.sorted = this.sorted.isDown ? null : { id, isDown: true };

@@ -1,4 +1,4 @@
-// Says what a signature means, and why the server refuses it.
+// Shows what a signature means, and why the server refuses it.
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";

@@ -1,4 +1,4 @@
-//! The audit: a line in the log for each change that an operator has asked for, done or not.
+//! The audit: a line in the log for each change that an operator has requested, done or refused.
 //!
 //! A line has no secret and no key or content of an entity.
 

@@ -47,7 +47,7 @@ struct NewView {
     grant: Vec<String>,
 }
 
-/// Where a count goes on.
+/// Where a count continues.
 #[derive(Serialize, Deserialize)]
 struct CountToken(u16, String, String);
 
@@ -94,7 +94,7 @@ pub(crate) async fn list_views(call: &Call<'_>) -> Outcome {
     Ok(Reply::json(200, &found.iter().map(views::shown).collect::<Value>()))
 }
 
-/// Makes the view of a table from a sample of its entities, or brings it up to date.
+/// Makes the view of a table from a sample of its entities, or refreshes it.
 ///
 /// # Errors
 /// 400 for invalid names; 404 for an unknown account or table; 409 if the database refuses the

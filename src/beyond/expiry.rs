@@ -201,7 +201,7 @@ async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<Sw
     Ok(SweepStep { is_full: found.len() >= STEP_ROWS })
 }
 
-/// Returns the next entities that have expired, with their versions, and where to go on.
+/// Returns the next entities that have expired, with their versions, and where to continue.
 async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(Key, Ticks)>, Option<Key>)> {
     let Some(predicate) = expired(&of.rule, now) else { return Ok((Vec::new(), None)) };
     let table = TableName::parse(&of.table)?;

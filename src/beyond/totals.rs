@@ -41,7 +41,7 @@ pub(crate) enum TotalBasis {
 pub(crate) struct TableTotal {
     pub entities: u64,
     pub basis: TotalBasis,
-    /// Bytes of keys and properties, if the others are like those that were looked at.
+    /// Bytes of keys and properties, if the others are like those that were read.
     pub bytes: u64,
 }
 
@@ -64,7 +64,7 @@ impl TableTotal {
     }
 }
 
-/// Returns the total of a table, from the first entities that were looked at: all of a small table.
+/// Returns the total of a table, from the first entities, which are all of a small table.
 /// For a larger one it is the last count, which is renewed in the background if it is old.
 ///
 /// # Errors
@@ -196,7 +196,7 @@ impl CountPace {
         Ok(counted)
     }
 
-    /// Counts on for a step of a stored total.
+    /// Continues a stored total for a step.
     ///
     /// # Errors
     /// As [`CountPace::step`].

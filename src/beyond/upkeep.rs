@@ -17,7 +17,7 @@ use crate::store::{Expiry as _, Failure, SqlViews as _, Store, Totals as _};
 const IDLE: Duration = Duration::from_secs(5);
 /// Pause after a step, as a multiple of its duration: the work takes a twentieth of one connection.
 const REST: u32 = 19;
-/// The same while every entity that is looked at has expired: entities must be deleted as fast as
+/// The same while every entity that is read has expired: entities must be deleted as fast as
 /// they are written, so the work takes a fifth.
 const FULL_REST: u32 = 4;
 /// The shortest and the longest pause after a step.
@@ -47,7 +47,7 @@ pub(crate) async fn run(store: &Store, now: impl Fn() -> Ticks) {
 
 struct UpkeepWorker<'a> {
     store: &'a Store,
-    /// Tells this server from the others.
+    /// Distinguishes this server from the others.
     holder: i64,
     pace: CountPace,
     summarized: Option<Instant>,

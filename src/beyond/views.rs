@@ -20,7 +20,7 @@ use crate::store::{Collect, ColumnKind, SqlView, SqlViews as _, Store, ViewColum
 const FIRST_ENTITIES: u64 = 1000;
 const STEPS: usize = 500;
 const STEP_ENTITIES: usize = 20;
-/// Entities of a page when all are looked at.
+/// Entities of a page when all are read.
 const PAGE_ROWS: usize = 1000;
 /// Roles of one view.
 const MAX_GRANTS: usize = 100;
@@ -34,12 +34,12 @@ pub(crate) struct ViewRequest {
     pub schema: Option<String>,
     /// Roles that may read it, in addition to those before.
     pub grants: Vec<String>,
-    /// Look at all entities.
+    /// Read all entities.
     pub is_full: bool,
 }
 
-/// Creates the view of a table, or brings it up to date. `looked` is told of the entities that were
-/// looked at so far.
+/// Creates the view of a table, or refreshes it. `looked` is called with the number of entities read so
+/// far.
 ///
 /// # Errors
 /// [`BeyondError`].
@@ -115,7 +115,7 @@ async fn find(store: &Store, account: &str, table: &TableName) -> Result<Option<
     Ok(views.into_iter().find(|view| view.table.eq_ignore_ascii_case(table.as_given())))
 }
 
-/// Brings the view of a table up to date, or all views of the account.
+/// Refreshes the view of a table, or all views of the account.
 ///
 /// # Errors
 /// [`BeyondError`]; [`BeyondError::NotSet`] if there is none.
@@ -212,7 +212,7 @@ impl Collect for PageProperties {
     }
 }
 
-/// Looks at the next entities; returns the partitions of the first and the last, and where to go on.
+/// Reads the next entities; returns the partitions of the first and the last, and where to continue.
 async fn page(
     store: &Store,
     account: &str,

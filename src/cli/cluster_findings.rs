@@ -120,35 +120,11 @@ fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::cli::finding::CheckResult;
-    use crate::store::cluster::{COLOCATED, ClusterNode, NodeFacts, PlacedTable, REFERENCE, TablePlacement};
-
-    fn node(address: &str) -> ClusterNode {
-        let facts = NodeFacts {
-            connections: 97,
-            processes: 8,
-            databases: 2,
-            lock_timeout: Some("10000ms".into()),
-            statement_timeout: None,
-        };
-        ClusterNode { address: address.into(), holds_shards: true, answer: Ok(facts) }
-    }
+    use crate::store::cluster::fixture::{self, placed, table};
+    use crate::store::cluster::{NodeFacts, TablePlacement};
 
     fn cluster() -> Cluster {
-        let table = |name, placement| PlacedTable { name, placement, local_bytes: 0 };
-        let by_hash = || TablePlacement::ByHash { column: "bucket".into(), group: 2 };
-        let reference = REFERENCE.iter().map(|name| table(name, TablePlacement::Reference));
-        Cluster {
-            version: "13.2-1".into(),
-            is_coordinator: true,
-            nodes: vec![node("c:1"), node("w:2")],
-            tables: reference.chain(COLOCATED.iter().map(|name| table(name, by_hash()))).collect(),
-            columns_with_statistics: Vec::new(),
-            no_logical_copy: None,
-        }
-    }
-
-    fn table<'a>(cluster: &'a mut Cluster, name: &str) -> &'a mut PlacedTable {
-        cluster.tables.iter_mut().find(|table| table.name == name).expect("a table")
+        placed(fixture::cluster(&["c:1", "w:2"]))
     }
 
     fn facts(cluster: &mut Cluster) -> &mut NodeFacts {

@@ -24,7 +24,7 @@ pub(crate) struct DistributeArguments {
     #[arg(long)]
     concurrently: bool,
 
-    /// Shards of entities, which later nodes can share; never more nodes than this hold entities
+    /// Shards of entities: at most this many nodes can ever hold entities
     /// [default: citus.shard_count of the coordinator]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=MAX_SHARDS))]
     shards: Option<u32>,
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     arguments.form.print(&text, &json!({ "dry_run": arguments.dry_run, "steps": listed }))
 }
 
-/// Tells progress on standard error, beside the summary on standard output.
+/// Reports progress on standard error; the summary goes to standard output.
 fn tell(event: DistributionEvent<'_>) {
     match event {
         DistributionEvent::Step(step) => eprintln!("{step}"),

@@ -103,8 +103,8 @@ impl HealthcheckArguments {
     }
 }
 
-/// Makes a client that does not verify certificates: they are for the name that clients use, and
-/// this asks by address.
+/// Makes a client that does not verify certificates: they have the name that clients use, and this
+/// client uses an address.
 fn agent(timeout: Duration) -> Agent {
     let tls = TlsConfig::builder().disable_verification(true).build();
     let config = Agent::config_builder()

@@ -41,7 +41,7 @@ pub(crate) enum IndexCommand {
     /// List the indexes with their state, size and use
     #[command(after_help = "Example:\n  rowhouse index list --json")]
     List(ListIndexArguments),
-    /// Drop the index over a property, also one that is being built
+    /// Drop the index over a property, even while it is being built
     #[command(after_help = "Example:\n  rowhouse index drop People Email --account myaccount")]
     Drop(DropIndexArguments),
     /// Suggest indexes from what filters have cost a running server
@@ -72,7 +72,7 @@ pub(crate) struct IndexArguments {
 pub(crate) struct CreateIndexArguments {
     #[command(flatten)]
     index: IndexArguments,
-    /// Do not ask before a build that has the writes of a running server wait
+    /// Do not ask before a build that makes the writes of a running server wait
     #[arg(long)]
     yes: bool,
 }
@@ -179,7 +179,7 @@ fn confirm() -> Done {
     let warning = "a server has the SQLite file: while it builds the index, all writes wait, about a second for \
                    each 200 MB of the file; those that wait for too long are refused as busy";
     if !stdin().is_terminal() {
-        return Err(Problem(format!("{warning}; give --yes to build it nevertheless")));
+        return Err(Problem(format!("{warning}; give --yes to build it anyway")));
     }
     let _ = write!(stderr(), "rowhouse: {warning}. Build it? [y/N] ");
     let mut answer = String::new();

@@ -89,7 +89,7 @@ enum Command {
     /// Print or inspect a shared access signature, without contacting the server
     #[command(subcommand)]
     Sas(Box<SasCommand>),
-    /// Tell how a query will be answered, and what a page of it costs
+    /// Tell how a query will be answered, and what a page costs
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(Box<ExplainArguments>),
     /// Check whether the server with these settings is ready; for containers

@@ -19,7 +19,7 @@ use crate::store::{
     StoredIndex,
 };
 
-/// Entities that are looked at for the type of a property.
+/// Entities that are read to find the type of a property.
 const SAMPLE: usize = 1000;
 
 /// Why an index was not made or dropped, for the operator who asked for it.
@@ -208,7 +208,7 @@ pub(crate) async fn find<B: Backend>(store: &B, place: IndexPlace<'_>) -> Result
     }
 }
 
-/// Has servers no longer use an index, and cancels its build. It is removed from the database later.
+/// Stops the use of an index by servers, and cancels its build. It is removed from the database later.
 ///
 /// # Errors
 /// [`IndexError::Unknown`].

@@ -19,7 +19,7 @@ use crate::store::Store;
 
 /// Maximum number of spans that are shown.
 const MAX_SHOWN: usize = 20;
-/// Maximum number of rows that are counted as looked at.
+/// Maximum number of examined rows that are counted.
 const MAX_COUNTED: u64 = 100_000;
 
 /// A query to explain.
@@ -105,8 +105,8 @@ fn properties(choice: &IndexChoice) -> Value {
     indexes.into_iter().map(shown).collect()
 }
 
-/// Asks the store which choice of indexes it would use. It looks entries up as for a page, of which no row
-/// is then read.
+/// Asks the store which choice of indexes it would use. It looks up entries as for a page, but
+/// reads no row.
 async fn narrowed_by(store: &Store, account: &str, table: &TableName, scan: &Scan) -> Result<Option<usize>> {
     if scan.indexed.is_empty() {
         return Ok(None);
@@ -135,7 +135,7 @@ fn scan(asked: &AskedQuery<'_>, table: &TableName, max_comparisons: usize) -> Re
     query::entities(&options, None)
 }
 
-/// Reads one page, and counts the rows that had to be looked at for it.
+/// Reads one page, and counts the rows that were examined for it.
 async fn measure(store: &Store, account: &str, table: &TableName, scan: &Scan) -> Result<QueryCost> {
     let begun = Instant::now();
     let ((), end) = store.own_page(account, table, scan, ()).await?;

@@ -150,3 +150,54 @@ impl Cluster {
         self.nodes.iter().filter_map(|node| node.answer.as_ref().err().map(|reason| (node, reason)))
     }
 }
+
+/// Clusters for tests.
+#[cfg(test)]
+pub(crate) mod fixture {
+    use super::*;
+
+    /// A coordinator with a node at each of these addresses, which holds shards. All tables are local.
+    pub(crate) fn cluster(addresses: &[&str]) -> Cluster {
+        let facts = NodeFacts {
+            connections: 97,
+            processes: 8,
+            databases: 2,
+            lock_timeout: None,
+            statement_timeout: None,
+        };
+        let node = |address: &&str| ClusterNode {
+            address: (*address).to_owned(),
+            holds_shards: true,
+            answer: Ok(facts.clone()),
+        };
+        let local =
+            |name: &&'static str| PlacedTable { name, placement: TablePlacement::Local, local_bytes: 0 };
+        Cluster {
+            version: "13.2-1".into(),
+            is_coordinator: true,
+            nodes: addresses.iter().map(node).collect(),
+            tables: REFERENCE.iter().chain(&COLOCATED).map(local).collect(),
+            columns_with_statistics: vec!["bucket".into()],
+            no_logical_copy: None,
+        }
+    }
+
+    /// The cluster after everything was distributed.
+    pub(crate) fn placed(mut cluster: Cluster) -> Cluster {
+        for table in &mut cluster.tables {
+            table.placement = match COLOCATED.contains(&table.name) {
+                true => TablePlacement::ByHash { column: DISTRIBUTION_COLUMN.into(), group: 1 },
+                false => TablePlacement::Reference,
+            };
+        }
+        cluster.columns_with_statistics.clear();
+        for facts in cluster.nodes.iter_mut().filter_map(|node| node.answer.as_mut().ok()) {
+            facts.lock_timeout = Some("10000ms".into());
+        }
+        cluster
+    }
+
+    pub(crate) fn table<'c>(cluster: &'c mut Cluster, name: &str) -> &'c mut PlacedTable {
+        cluster.tables.iter_mut().find(|table| table.name == name).expect("a table")
+    }
+}

@@ -99,7 +99,7 @@ impl Board {
     }
 
     /// Returns a range to work on; `None` when all are done or the board was stopped. `record` is
-    /// told of a range that was split, before either half goes on.
+    /// called with a range that was split, before either half continues.
     pub(crate) fn take(
         &self,
         source: Option<&dyn TransferSource>,
@@ -168,7 +168,7 @@ impl Board {
         Ok(Some(behind))
     }
 
-    /// Tells up to which key a worker has read, with a page of so many rows. Returns the end of its
+    /// Records up to which key a worker has read, with a page of so many rows. Returns the end of its
     /// range, from which on rows belong to another worker.
     pub(crate) fn claim(&self, id: i64, last: Option<&Key>, rows: usize) -> Upper {
         let is_full = rows >= FULL_PAGE;

@@ -263,7 +263,7 @@ impl Comparison<'_> {
         });
     }
 
-    /// Remembers a difference, to be looked at again.
+    /// Remembers a difference, to be checked again.
     fn differs(&self, table: &str, key: Key, kind: DifferenceKind, found: &Mutex<Found>) {
         self.with(found, |found| {
             if found.candidates.len() < MAX_LISTED {

@@ -149,8 +149,8 @@ pub(crate) trait TransferSource: Send + Sync {
         Ok(None)
     }
 
-    /// Counts the entities of a table that are selected where that takes less than reading their keys;
-    /// `None` where it does not. `counted` is told of each part, and may end the count.
+    /// Counts the selected entities of a table, if that takes less than reading their keys; `None` if it
+    /// does not. `counted` is called for each part, and may end the count.
     fn count(
         &self,
         _table: &str,

@@ -45,7 +45,7 @@ pub(crate) struct FileOptions {
     pub types: Vec<(String, EdmType)>,
 }
 
-/// What the beginning of a file says that it is.
+/// The kind of a file, recognized by its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Recognized {
     Format(FileFormat),

@@ -20,7 +20,7 @@ pub(crate) struct InferredTypes {
 }
 
 impl InferredTypes {
-    /// Whether some values may be of another type than they were taken for, as others are: a `3` among
+    /// Whether some values may be of another type than they were read as, as others are: a `3` among
     /// doubles.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.untyped > 0 && self.types.len() > 1

@@ -21,7 +21,7 @@ pub(super) fn not_in_cosmos(row: &Row) -> Option<String> {
 }
 
 /// Returns why tables cannot be copied under the names that they have in the target; empty if they
-/// can. Cosmos DB tells names apart by case, and takes others than Azure Tables.
+/// can. Cosmos DB has case-sensitive names, and accepts others than Azure Tables.
 pub(crate) fn name_problems(names: &[(String, String)], to_cosmos: bool) -> Vec<String> {
     let mut problems = Vec::new();
     for (at, (source, target)) in names.iter().enumerate() {

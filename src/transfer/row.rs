@@ -26,7 +26,7 @@ pub(crate) struct Row {
     pub key: Key,
     /// Its Timestamp, if the source has one.
     pub modified: Option<Ticks>,
-    /// Its ETag, where an endpoint has told it.
+    /// Its ETag, if an endpoint has sent it.
     pub tag: Option<String>,
     /// They have passed the checks of the service.
     pub properties: StoredProperties,

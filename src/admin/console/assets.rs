@@ -1,4 +1,4 @@
-//! The files of the page. They are in the program, from the folder `console`.
+//! The files of the page, built into the program from the folder `console`.
 
 use rust_embed::{EmbeddedFile, RustEmbed};
 

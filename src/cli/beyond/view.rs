@@ -26,10 +26,10 @@ with --full those of all entities.";
 /// The subcommands of `rowhouse view`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ViewCommand {
-    /// Make a view of a table for programs that speak SQL, or change the one that there is
+    /// Make a view of a table for programs that use SQL, or change the existing one
     #[command(after_help = CREATE_EXAMPLES)]
     Create(CreateArguments),
-    /// Give views the columns of properties that have come since
+    /// Add columns to views for properties that have appeared since
     #[command(
         after_help = "Examples:\n  rowhouse view refresh People\n  rowhouse view refresh --full   # all views of the account"
     )]
@@ -52,7 +52,7 @@ pub(crate) struct CreateArguments {
     /// PostgreSQL: role that may read the view; may be given several times
     #[arg(long, value_name = "ROLE")]
     grant: Vec<String>,
-    /// Look at all entities for the columns
+    /// Read all entities to find the columns
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct CreateArguments {
 pub(crate) struct RefreshArguments {
     /// The table [default: all tables of the account that have a view]
     table: Option<String>,
-    /// Look at all entities for the columns; those of properties that no entity has any more go
+    /// Read all entities to find the columns, and remove columns whose property no entity has any more
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -165,7 +165,7 @@ fn line(view: &Value) -> String {
     line
 }
 
-/// Shows on standard error how many entities were looked at.
+/// Shows on standard error how many entities were read.
 fn progress() -> impl FnMut(u64) + Send {
     let (begun, mut last) = (Instant::now(), Instant::now());
     let pause = if stderr().is_terminal() { LINE_PAUSE / 5 } else { LINE_PAUSE };

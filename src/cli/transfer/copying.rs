@@ -51,7 +51,7 @@ pub(crate) struct CopyArguments {
     delete_extra: bool,
     #[command(flatten)]
     account: PlaceAccounts,
-    /// Count what would be copied, list what cannot be and the types that files do not tell, and change
+    /// Count what would be copied, list what cannot be and the types that files do not state, and change
     /// nothing
     #[arg(long)]
     dry_run: bool,
@@ -64,7 +64,7 @@ pub(crate) struct CopyArguments {
     /// File for entities that cannot be copied, as JSON lines [default: beside the state]
     #[arg(long)]
     rejects: Option<PathBuf>,
-    /// Go on with the other tables if one fails
+    /// Continue with the other tables if one fails
     #[arg(long)]
     keep_going: bool,
     /// Compare both places afterwards
@@ -89,7 +89,7 @@ fn rename(text: &str) -> Result<(String, String), String> {
     let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
     // Cosmos DB has other names than Azure Tables.
     let valid = TableName::parse(to).is_ok() && !from.is_empty();
-    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid name of a table".into())
+    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid table name".into())
 }
 
 /// Copies, and prints a summary.
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     }
     if to.is_single_dump() && (arguments.resume || arguments.state.is_some()) {
         let text =
-            "--resume, --state: a dump in one file has no state; begin anew, or make a dump in a folder";
+            "--resume, --state: a dump in one file has no state; begin again, or make a dump in a folder";
         return Err(TransferEnd::Usage(text.into()));
     }
     let selection = arguments.selection.selection(arguments.since);
@@ -162,7 +162,7 @@ impl CopyJob<'_> {
             let exact = renames.iter().find(|(from, _)| from == table);
             let other = || {
                 let found = renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(table));
-                // A place that tells names apart by case has another table of that name.
+                // A place with case-sensitive names may have another table of that name.
                 found.filter(|(from, _)| !names.contains(from))
             };
             exact.or_else(other).map_or(table, |(_, to)| to).to_owned()
@@ -176,17 +176,17 @@ impl CopyJob<'_> {
         if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
     }
 
-    /// Lists the types that files do not tell: all, or those that are mixed.
+    /// Lists the types that files do not state: all, or those that are mixed.
     fn warn_of_types(&self, source: &dyn TransferSource, all: bool) {
         for (table, property, types) in source.inferences().into_iter().flat_map(Inferences::untyped) {
             if all || types.is_doubtful() {
-                let hint = if types.is_doubtful() { "; if it has one type, say --type" } else { "" };
-                warn(&format!("{table}.{property}: no type in the file, taken for {}{hint}", types.shown()));
+                let hint = if types.is_doubtful() { "; if it has one type, give --type" } else { "" };
+                warn(&format!("{table}.{property}: no type in the file, read as {}{hint}", types.shown()));
             }
         }
     }
 
-    /// Reads everything once where TO is Cosmos DB: what it cannot represent is told before anything is
+    /// Reads everything once if TO is Cosmos DB, to report what it cannot represent before anything is
     /// written.
     fn refuse_what_cosmos_lacks(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         if !self.to.is_cosmos() || self.arguments.resume {
@@ -206,7 +206,7 @@ impl CopyJob<'_> {
         Ok(self.session.walk(source, &self.selection, &progress).survey(self.to.is_cosmos())?)
     }
 
-    /// Tells what would be copied.
+    /// Reports what would be copied.
     fn rehearse(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         self.warn_of_types(source, true);
         let survey = self.survey(source)?;
@@ -289,7 +289,8 @@ impl CopyJob<'_> {
         )
     }
 
-    /// Deletes what is extra and compares, as asked: whole tables, also after a copy of what is new.
+    /// Deletes what is extra, and compares, as the arguments say: whole tables, even if only changes were
+    /// copied.
     fn compare(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
         let (arguments, session) = (self.arguments, self.session);
         let selection = &Selection { since: None, ..self.selection.clone() };
@@ -345,7 +346,7 @@ impl CopyJob<'_> {
 fn interrupted(ended: TransferEnd, state: Option<&Path>) -> TransferEnd {
     let hint = match state {
         Some(state) => format!("continue with --resume; the state is in {}", state.display()),
-        None => "a dump in one file cannot be continued: begin anew".into(),
+        None => "a dump in one file cannot be continued: begin again".into(),
     };
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),

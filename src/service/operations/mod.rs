@@ -1,4 +1,4 @@
-//! One file for each operation: what it asks the store for, and how its outcome is printed.
+//! One file for each operation: what it requests from the store, and how its outcome is printed.
 
 mod below_table;
 mod create_table;

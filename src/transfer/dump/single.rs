@@ -1,7 +1,7 @@
 //! The form of a dump in one file.
 //!
 //! Lines of JSON, compressed with zstd. Entities are as in the parts of a folder, table after table, and
-//! each begins with the name of its table, as `odata.type`. The first line tells the version of the
+//! each begins with the name of its table, as `odata.type`. The first line has the version of the
 //! form. The last one has what the manifest of a folder has, and the SHA-256 of all lines before it. The
 //! first line, the last one and each page of entities is a frame of its own.
 

@@ -103,7 +103,7 @@ impl DumpTarget {
         kept += part.entities;
         if resumed.is_some_and(|written| written != kept) {
             let text = format!(
-                "{} has {kept} entities of a range and not {}, as after a power failure; begin anew in an empty folder",
+                "{} has {kept} entities of a range and not {}, as after a power failure; begin again in an empty folder",
                 self.folder.display(),
                 resumed.unwrap_or(0)
             );

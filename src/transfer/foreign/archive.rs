@@ -16,7 +16,7 @@ pub(super) fn is_entity(beginning: &str) -> bool {
             .is_ok_and(|members| members.values().any(|value| value["EdmType"].is_u64()))
 }
 
-/// Reads an entity. Keys that it lacks are told by the path.
+/// Reads an entity. Keys that it lacks come from the path.
 ///
 /// # Errors
 /// [`TransferError`](crate::transfer::TransferError) if the file cannot be read.

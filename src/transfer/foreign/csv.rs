@@ -102,7 +102,7 @@ pub(super) fn import(
     Ok(())
 }
 
-/// Returns the columns of values. `told`: types that a file beside it tells.
+/// Returns the columns of values. `told`: types from the file beside it.
 fn columns(names: &[String], told: &[Option<String>]) -> Vec<Column> {
     let types = |name: &str| names.iter().position(|other| other.strip_suffix(TYPE) == Some(name));
     let is_value =

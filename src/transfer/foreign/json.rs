@@ -58,8 +58,7 @@ impl AboutFile {
         Ok(())
     }
 
-    /// Checks the number of entities, if the end of the file tells one, and that there is no more than
-    /// the file has.
+    /// Checks that there are entities, and as many as the end of the file states, if it does.
     fn check(&self, staging: &Staging) -> Result<(), String> {
         let Some(last) = &self.last else { return Ok(()) };
         let has = staging.taken() - self.before;
@@ -67,7 +66,7 @@ impl AboutFile {
             return Err("it has no entities".into());
         }
         match number(last, "RecordCount").filter(|told| *told != has) {
-            Some(told) => Err(format!("it tells of {told} entities, and has {has}")),
+            Some(told) => Err(format!("it states {told} entities, and has {has}")),
             None => Ok(()),
         }
     }
@@ -150,7 +149,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
         }
         if members.get("nextMarker").is_some_and(|next| next.as_object().is_some_and(|next| !next.is_empty()))
         {
-            return Err(serde::de::Error::custom("it has a nextMarker: the list goes on in another file"));
+            return Err(serde::de::Error::custom("it has a nextMarker: the list continues in another file"));
         }
         if is_list {
             return Ok(None);

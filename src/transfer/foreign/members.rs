@@ -11,8 +11,8 @@ use crate::transfer::row::Row;
 /// The names of types in azure-table-archiver, by their numbers.
 const ARCHIVER: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
 
-/// Reads an entity: plain members with type annotations, or values as objects that tell their type.
-/// `note` is told the types of numbers, and whether the file tells them.
+/// Reads an entity: plain members with type annotations, or values as objects with their type.
+/// `note` is called with the types of numbers, and whether the file states them.
 pub(super) fn entity(
     value: &Value,
     options: &FileOptions,

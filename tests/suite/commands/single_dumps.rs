@@ -159,7 +159,7 @@ fn what_is_not_whole_and_unaltered_is_refused_before_anything_is_written() {
     equal(here, &from, "other.ndjson.zst", &[]);
     status_of(here, &["copy", "none.ndjson.zst", &target.url], 1, &["none.ndjson.zst"]);
     status_of(here, &["copy", &from, FILE], 2, &[FILE, "exists already"]);
-    status_of(here, &["copy", &from, "new.ndjson.zst", "--resume"], 2, &["--resume", "begin anew"]);
+    status_of(here, &["copy", &from, "new.ndjson.zst", "--resume"], 2, &["--resume", "begin again"]);
     assert_eq!(std::fs::read(here.folder.join(FILE)).expect("a file"), whole);
 }
 
@@ -205,7 +205,7 @@ fn an_interrupted_copy_leaves_no_file_that_looks_whole() {
     command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_rowhouse"), "copy", &from, FILE]);
     let output = command.current_dir(&here.folder).output().expect("a shell");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("begin anew"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("begin again"), "{output:?}");
     assert!(!partial.exists() && !here.folder.join(FILE).exists());
     assert_eq!(copy(here, &from, FILE, &[])["copied"], 3000);
     equal(here, &from, FILE, &[]);

@@ -14,6 +14,7 @@ pub mod refusals;
 pub mod sas;
 pub mod server;
 pub mod session;
+pub mod shell;
 pub mod sign;
 pub mod table;
 

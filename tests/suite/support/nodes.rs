@@ -2,14 +2,14 @@
 //! installation that has the extension. `CITUS_PROGRAMS` names its folder of programs, if it is not
 //! the installation that all other tests use.
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::postgres::{as_ordinary_user, execute, installation, list, text, with_database};
+use super::shell::ClusterShell;
 
 /// Workers of a cluster of ours.
 pub const WORKERS: usize = 2;
@@ -91,9 +91,7 @@ fn at(url: &str, host: &str, port: &str) -> String {
 
 /// A cluster of this process, whose nodes tests may take away.
 pub struct PrivateCluster {
-    shell: Child,
-    orders: Option<ChildStdin>,
-    reports: BufReader<ChildStdout>,
+    shell: ClusterShell,
     url: String,
 }
 
@@ -109,12 +107,7 @@ impl PrivateCluster {
         drop(listeners);
         let mut command = as_ordinary_user();
         command.args(["sh", "-c", include_str!("citus.sh"), "citus.sh"]).arg(&programs).args(&ports);
-        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
-        let orders = shell.stdin.take();
-        let mut reports = BufReader::new(shell.stdout.take().expect("the output is piped"));
-        let mut folder = String::new();
-        reports.read_line(&mut folder).expect("the cluster's folder");
-        assert!(!folder.is_empty(), "the cluster did not start");
+        let shell = ClusterShell::start(&mut command);
         // Citus makes certificates that TLS of ours refuses.
         let urls: Vec<String> = ports
             .iter()
@@ -124,7 +117,7 @@ impl PrivateCluster {
         let nodes: Vec<(String, String)> =
             ports.iter().map(|port| ("127.0.0.1".to_owned(), port.clone())).collect();
         register(&urls[0], &nodes);
-        Some(Self { shell, orders, reports, url: urls[0].clone() })
+        Some(Self { shell, url: urls[0].clone() })
     }
 
     /// The URL of the database `postgres` on its coordinator.
@@ -142,37 +135,22 @@ impl PrivateCluster {
 
     /// Ends all processes of a node with SIGKILL. Node 0 is the coordinator.
     pub fn kill(&mut self, node: usize) {
-        self.order("kill", node);
+        self.shell.order(&format!("kill {node}"));
     }
 
     /// Starts a node again; returns once it has recovered.
     pub fn start_again(&mut self, node: usize) {
-        self.order("start", node);
+        self.shell.order(&format!("start {node}"));
     }
 
     /// Stops all processes of a node by SIGSTOP: its connections stay open, and nothing answers.
     pub fn freeze(&mut self, node: usize) {
-        self.order("freeze", node);
+        self.shell.order(&format!("freeze {node}"));
     }
 
     /// Lets them go on.
     pub fn thaw(&mut self, node: usize) {
-        self.order("thaw", node);
-    }
-
-    fn order(&mut self, order: &str, node: usize) {
-        let orders = self.orders.as_mut().expect("the shell runs");
-        writeln!(orders, "{order} {node}").expect("the shell runs");
-        let mut report = String::new();
-        self.reports.read_line(&mut report).expect("the shell reports");
-        assert_eq!(report, "done\n", "{order} {node} failed");
-    }
-}
-
-impl Drop for PrivateCluster {
-    fn drop(&mut self) {
-        drop(self.orders.take());
-        let _ = self.shell.wait();
+        self.shell.order(&format!("thaw {node}"));
     }
 }
 

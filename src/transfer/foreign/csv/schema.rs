@@ -1,4 +1,4 @@
-//! The file beside AzCopy's CSV that tells the types of its columns, `NAME.schema.csv`.
+//! The file beside AzCopy's CSV with the types of its columns, `NAME.schema.csv`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::model::EdmType;
 use crate::transfer::endpoint::{TransferError, TransferResult};
 use crate::transfer::foreign::opening;
 
-/// Returns the type of each column, where a file beside `path` tells it: as a line of types below one
+/// Returns the type of each column, if a file beside `path` has it: as a line of types below one
 /// of names, as lines of a name and its type, or as one line in the order of the columns.
 ///
 /// # Errors

@@ -284,32 +284,12 @@ fn limits(cluster: &Cluster, settings: &DistributionSettings) -> Vec<Distributio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::cluster::{ClusterNode, NodeFacts, PlacedTable};
+    use crate::store::cluster::fixture::{self, placed, table};
 
     const KNOWN: (Option<i64>, i64) = (Some(5), 5);
 
     fn cluster() -> Cluster {
-        let facts = NodeFacts {
-            connections: 97,
-            processes: 8,
-            databases: 1,
-            lock_timeout: None,
-            statement_timeout: None,
-        };
-        let node = ClusterNode { address: "w:1".into(), holds_shards: true, answer: Ok(facts) };
-        let local = |name| PlacedTable { name, placement: TablePlacement::Local, local_bytes: 0 };
-        Cluster {
-            version: "13.2-1".into(),
-            is_coordinator: true,
-            nodes: vec![node],
-            tables: REFERENCE.iter().chain(&COLOCATED).map(|name| local(*name)).collect(),
-            columns_with_statistics: vec!["bucket".into()],
-            no_logical_copy: None,
-        }
-    }
-
-    fn table<'c>(cluster: &'c mut Cluster, name: &str) -> &'c mut PlacedTable {
-        cluster.tables.iter_mut().find(|table| table.name == name).expect("a table")
+        fixture::cluster(&["w:1"])
     }
 
     fn settings() -> DistributionSettings {
@@ -319,20 +299,6 @@ mod tests {
             role: "rowhouse".into(),
             timeouts: timeouts("rowhouse", "rowhouse", 10_000, 30_000),
         }
-    }
-
-    fn placed(mut cluster: Cluster) -> Cluster {
-        for table in &mut cluster.tables {
-            table.placement = match COLOCATED.contains(&table.name) {
-                true => TablePlacement::ByHash { column: "bucket".into(), group: 1 },
-                false => TablePlacement::Reference,
-            };
-        }
-        cluster.columns_with_statistics.clear();
-        if let Ok(facts) = &mut cluster.nodes[0].answer {
-            facts.lock_timeout = Some("10000ms".into());
-        }
-        cluster
     }
 
     fn steps(cluster: &Cluster, settings: &DistributionSettings) -> Vec<DistributionStep> {
