@@ -231,7 +231,7 @@ fn archives_and_lists_of_other_programs_are_read() {
     std::fs::write(site.folder.join(file), packed(&lines.replace("Count\":1", "Count\":2"))).expect("a file");
     let output = site.run(&["copy", file, "dump:out"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("tells of 2 entities"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("states 2 entities"), "{output:?}");
     let listed = r#"[{"Properties":[{"PropertyName":"L","PropertyType":7,"PropertyValue":"5"},
         {"PropertyName":"B","PropertyType":2,"PropertyValue":"true"}],"PartitionKey":"a","RowKey":"1"}]"#;
     assert_eq!(read("People.json", listed, &[]), [row("People", "a", "1")]);

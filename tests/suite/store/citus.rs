@@ -35,7 +35,10 @@ fn writes_and_rounds() -> Vec<(&'static str, &'static str, &'static str)> {
         "bigint, text[], text[], bigint, bigint[], jsonb[]",
         "5, '{p}', '{r}', 0, '{1}', array['{}'::jsonb]",
     );
-    let load = ("bigint, text[], text[], bigint[], jsonb[]", "5, '{p}', '{r}', '{1}', array['{}'::jsonb]");
+    let load = (
+        "bigint, text[], text[], bigint[], jsonb[], bigint",
+        "5, '{p}', '{r}', '{1}', array['{}'::jsonb], 0",
+    );
     vec![
         (statements::INSERT_ROUTED, one.0, one.1),
         (statements::UPSERT_ROUTED, one.0, one.1),
@@ -84,6 +87,16 @@ fn writes_and_rounds() -> Vec<(&'static str, &'static str, &'static str)> {
             statements::DELETE_IN_BUCKET,
             "bigint, text[], text[], bigint, bigint[]",
             "5, '{p}', '{r}', 0, '{1}'",
+        ),
+        (statements::respread::BY_KEY, "bigint, text[], text[]", "5, '{p}', '{r}'"),
+        (statements::respread::RECORD, "bigint, bigint, text[], text[]", "5, 1, '{p}', '{r}'"),
+        (statements::respread::CHANGES, "bigint, bigint, bigint", "5, 1, 256"),
+        (statements::respread::FORGET_CHANGES, "bigint, bigint, bigint, text, text", "5, 1, 2, 'p', 'r'"),
+        (statements::respread::IS_CHANGED, "bigint, text[], text[], bigint", "5, '{p}', '{r}', 1"),
+        (
+            statements::respread::PUT,
+            "bigint, text[], text[], bigint[], jsonb[]",
+            "5, '{p}', '{r}', '{1}', array['{}'::jsonb]",
         ),
     ]
 }

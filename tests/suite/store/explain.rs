@@ -53,6 +53,10 @@ pub fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)
             "bigint, text[], text[], bigint[], bigint, bigint",
             "5, '{p}', '{r}', '{1}', 0, 0",
         ),
+        (statements::respread::PAGE.into(), "bigint, text, text, bigint", "5, 'p', 'r', 256"),
+        (statements::respread::REMOVE.into(), "bigint, text, text[]", "5, 'p', '{r}'"),
+        (statements::respread::HASHES_FROM.into(), "bigint, text, text, bigint", "5, 'p', 'r', 1000"),
+        (statements::respread::HASHES_BY_KEY.into(), "bigint, text[], text[]", "5, '{p}', '{r}'"),
         (statements::COUNT_REST.into(), "bigint, text, text", "5, 'p', 'r'"),
         (statements::PURGE_REST.into(), "bigint, text, text", "5, 'p', 'r'"),
         (

@@ -2,7 +2,8 @@
 //!
 //! Entities are served from the buckets of the source, and copied to those of the target. They work
 //! where Citus distributes the entities too: each is for one bucket, and what stores rows selects from
-//! `buckets`, which has the rows of both layouts meanwhile.
+//! `buckets`, which has the rows of both layouts meanwhile. Keys are looked up by subqueries instead of
+//! joins: while statistics do not know a bucket, a join would read all of it.
 
 // The state.
 
@@ -58,41 +59,43 @@ pub(crate) const STOP_WRITERS: &str = "LOCK TABLE respread_changes IN SHARE MODE
 pub const RECORD: &str = "INSERT INTO respread_changes (bucket, table_no, pk, rk) \
      SELECT b.bucket, $2::bigint, u.pk, u.rk FROM buckets AS b, unnest($3::text[], $4::text[]) AS u (pk, rk) \
      WHERE b.bucket = $1 ON CONFLICT DO NOTHING";
-/// Changes under other numbers than $2, which nobody adds to any more.
+/// Changes under other numbers than $2, to which nobody adds any more.
 pub const CHANGES: &str = "SELECT table_no, pk, rk FROM respread_changes WHERE bucket = $1 AND table_no <> $2 \
      ORDER BY table_no, pk, rk LIMIT $3";
-pub const FORGET_CHANGES: &str = "DELETE FROM respread_changes AS c \
-     USING unnest($2::bigint[], $3::text[], $4::text[]) AS u (table_no, pk, rk) \
-     WHERE c.bucket = $1 AND c.table_no = u.table_no AND c.pk = u.pk AND c.rk = u.rk";
+/// Those of [`CHANGES`] up to the last one, $3 to $5.
+pub const FORGET_CHANGES: &str = "DELETE FROM respread_changes WHERE bucket = $1 AND table_no <> $2 \
+     AND (table_no, pk, rk) <= ($3, $4, $5)";
 /// Which of the keys $2 and $3 have been written since the changes were last copied.
-pub const IS_CHANGED: &str = "SELECT DISTINCT u.n FROM \
-     unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n) \
-     JOIN respread_changes AS c ON c.bucket = $1 AND c.table_no = $4 AND c.pk = u.pk AND c.rk = u.rk";
+pub const IS_CHANGED: &str = "SELECT u.n, (SELECT true FROM respread_changes AS c \
+     WHERE c.bucket = $1 AND c.table_no = $4 AND c.pk = u.pk AND c.rk = u.rk) AS is_changed \
+     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n)";
 
 // Entities. $1 bucket, $2 and $3 keys.
 
 /// Entities from a key on; $4 at most.
 pub const PAGE: &str = "SELECT pk, rk, modified, properties FROM entities \
      WHERE bucket = $1 AND (pk, rk) >= ($2, $3) ORDER BY pk, rk LIMIT $4";
-pub const BY_KEY: &str = "SELECT u.n, e.modified, e.properties FROM \
-     unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n) \
-     LEFT JOIN entities AS e ON e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk";
+pub const BY_KEY: &str = "SELECT u.n, \
+     (SELECT modified FROM entities WHERE bucket = $1 AND pk = u.pk AND rk = u.rk) AS modified, \
+     (SELECT properties FROM entities WHERE bucket = $1 AND pk = u.pk AND rk = u.rk) AS properties \
+     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n)";
 /// $4 versions, $5 properties. They become as they are given.
 pub const PUT: &str = "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) \
      SELECT b.bucket, u.pk, u.rk, u.modified, u.properties FROM buckets AS b, \
      unnest($2::text[], $3::text[], $4::bigint[], $5::jsonb[]) AS u (pk, rk, modified, properties) \
      WHERE b.bucket = $1 ON CONFLICT (bucket, pk, rk) DO UPDATE SET modified = excluded.modified, \
      properties = excluded.properties WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties";
-pub const REMOVE: &str = "DELETE FROM entities AS e USING unnest($2::text[], $3::text[]) AS u (pk, rk) \
-     WHERE e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk";
+/// $2 a partition, $3 rows of it.
+pub const REMOVE: &str = "DELETE FROM entities WHERE bucket = $1 AND pk = $2 AND rk = ANY($3::text[])";
 /// Keys from one on, with hashes of the entities; $4 at most.
 pub const HASHES_FROM: &str = "SELECT pk, rk, \
-     hashtextextended(modified::text || ' ' || properties::text, 0) AS hash FROM entities \
+     hashtextextended(properties::text, modified) AS hash FROM entities \
      WHERE bucket = $1 AND (pk, rk) >= ($2, $3) ORDER BY pk, rk LIMIT $4";
 /// The same of given keys; null where there is no entity.
-pub const HASHES_BY_KEY: &str = "SELECT u.n, hashtextextended(e.modified::text || ' ' || e.properties::text, 0) AS hash \
-     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n) \
-     LEFT JOIN entities AS e ON e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk";
+pub const HASHES_BY_KEY: &str = "SELECT u.n, \
+     (SELECT hashtextextended(properties::text, modified) FROM entities \
+     WHERE bucket = $1 AND pk = u.pk AND rk = u.rk) AS hash \
+     FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n)";
 
 /// All that have bind parameters only.
 pub(super) const ALL: [&str; 24] = [

@@ -8,27 +8,13 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
 use crate::store::Inspection;
+use crate::store::cluster::{COLOCATED, REFERENCE};
 use crate::store::postgres::catalog::accounts::account;
 use crate::store::postgres::connections::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements;
 
-/// The tables that a server uses, and the privileges that it needs.
-const TABLES: [&str; 13] = [
-    "tables",
-    "entities",
-    "buckets",
-    "doomed",
-    "service_properties",
-    "accounts",
-    "account_changes",
-    "account_limits",
-    "account_option_changes",
-    "expiry",
-    "table_totals",
-    "sql_views",
-    "upkeep_lease",
-];
+/// The privileges that a server needs on its tables.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
 
 const SERVER: &str = "SELECT version() AS version, pg_is_in_recovery() AS is_standby, \
@@ -83,7 +69,8 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     let theirs = DateTime::from_timestamp_micros(row.try_get("micros")?);
     // The role may not be allowed to read it.
     let schema = schema::version(db).await.unwrap_or(None);
-    let missing = sqlx::query(MISSING).bind(&TABLES[..]).bind(&PRIVILEGES[..]).fetch_all(&mut *db).await?;
+    let missing =
+        sqlx::query(MISSING).bind(server_tables()).bind(&PRIVILEGES[..]).fetch_all(&mut *db).await?;
     let missing: Vec<String> =
         missing.iter().map(|row| row.try_get("missing")).collect::<Result<_, sqlx::Error>>()?;
     let accounts = if missing.is_empty() && has_table(db, "accounts").await? {
@@ -107,6 +94,12 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         cluster: None,
         accounts,
     })
+}
+
+/// The tables that a server uses: all but those of the migrations.
+fn server_tables() -> Vec<&'static str> {
+    let all = COLOCATED.iter().chain(&REFERENCE).copied();
+    all.filter(|name| !name.starts_with('_')).collect()
 }
 
 async fn has_table(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Error> {

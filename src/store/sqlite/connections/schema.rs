@@ -15,6 +15,8 @@ const STEPS: &[M<'_>] = &[
     M::up(include_str!("../../../../migrations/sqlite/0006_copy_marks.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0007_property_indexes.sql")),
     M::up(include_str!("../../../../migrations/sqlite/0008_buckets.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0009_buckets_of_respread_tables.sql")),
+    M::up(include_str!("../../../../migrations/sqlite/0010_respreads.sql")),
 ];
 /// The schema version that introduced accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;

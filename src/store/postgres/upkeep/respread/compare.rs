@@ -20,7 +20,7 @@ struct HashedKey {
 
 /// The direction of a comparison.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Comparison {
+pub(crate) enum CompareDirection {
     /// Every entity of the source is in the target.
     Forward,
     /// Every entity of the target is in the source.
@@ -35,12 +35,12 @@ pub(crate) enum Comparison {
 pub(crate) async fn compare(
     db: &mut PgConnection,
     state: &RespreadState,
-    direction: Comparison,
+    direction: CompareDirection,
     tell: &mut (dyn FnMut(u64) + Send),
 ) -> Result<u64, RespreadError> {
     let (from, to) = match direction {
-        Comparison::Forward => (state.source, state.target),
-        Comparison::Backward => (state.target, state.source),
+        CompareDirection::Forward => (state.source, state.target),
+        CompareDirection::Backward => (state.target, state.source),
     };
     let mut compared = 0;
     let mut position = Some(CopyPosition::of_share(0));
@@ -108,7 +108,8 @@ async fn unchanged<'p>(
         let ask = sqlx::query(texts::IS_CHANGED).bind(bucket).bind(pks).bind(rks).bind(state.table_no);
         let mut is_changed = vec![false; here.len()];
         for row in ask.fetch_all(&mut *db).await? {
-            is_changed[place(row.try_get("n")?, here.len())?] = true;
+            is_changed[place(row.try_get("n")?, here.len())?] =
+                row.try_get::<Option<bool>, _>("is_changed")?.is_some();
         }
         if let Some(at) = is_changed.iter().position(|changed| !changed) {
             return Ok(Some(here[at]));

@@ -29,7 +29,7 @@ use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::{PgOptions, StartError, schema, told};
 use crate::store::postgres::statements::respread as texts;
 
-use compare::{Comparison, compare};
+use compare::{CompareDirection, compare};
 use rows::{copy_changes, put, read_page};
 use state::{Begun, RespreadState};
 use writers::wait_for_writers;
@@ -278,7 +278,7 @@ impl RespreadSession {
 
     async fn compare(&mut self, state: &RespreadState, tell: TellRespread<'_>) -> RespreadResult<u64> {
         let mut before = 0;
-        for direction in [Comparison::Forward, Comparison::Backward] {
+        for direction in [CompareDirection::Forward, CompareDirection::Backward] {
             let mut tell = |entities| tell(RespreadEvent::Compared { entities: before + entities });
             before += compare(&mut self.reader, state, direction, &mut tell).await?;
         }

@@ -1,6 +1,6 @@
 //! Copying entities from the source to the target.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::{PgConnection, Row};
 
@@ -61,25 +61,29 @@ pub(crate) async fn copy_changes(
     state: &RespreadState,
     except: Option<i64>,
 ) -> Result<u64, RespreadError> {
-    let mut copied = 0;
+    // No table has a negative number.
+    let (mut copied, except) = (0, except.unwrap_or(-1));
     for bucket in state.source.buckets() {
         loop {
-            // No table has a negative number.
-            let list = sqlx::query(texts::CHANGES).bind(bucket).bind(except.unwrap_or(-1)).bind(PAGE);
+            let list = sqlx::query(texts::CHANGES).bind(bucket).bind(except).bind(PAGE);
             let rows = list.fetch_all(&mut *db).await?;
             if rows.is_empty() {
                 break;
             }
             let mut changed = Vec::with_capacity(rows.len());
-            let mut numbers: Vec<i64> = Vec::with_capacity(rows.len());
             for row in &rows {
                 changed.push(Key { partition: row.try_get("pk")?, row: row.try_get("rk")? });
-                numbers.push(row.try_get("table_no")?);
             }
             copy_again(db, state, bucket, &changed).await?;
-            let (pks, rks) = keys(changed.iter());
-            let forget = sqlx::query(texts::FORGET_CHANGES).bind(bucket).bind(numbers).bind(pks).bind(rks);
-            forget.execute(&mut *db).await?;
+            let (Some(row), Some(last)) = (rows.last(), changed.last()) else { break };
+            sqlx::query(texts::FORGET_CHANGES)
+                .bind(bucket)
+                .bind(except)
+                .bind(row.try_get::<i64, _>("table_no")?)
+                .bind(&last.partition)
+                .bind(&last.row)
+                .execute(&mut *db)
+                .await?;
             copied += changed.len() as u64;
         }
     }
@@ -96,19 +100,23 @@ async fn copy_again(
     let (pks, rks) = keys(changed.iter());
     let rows = sqlx::query(texts::BY_KEY).bind(bucket).bind(pks).bind(rks).fetch_all(&mut *db).await?;
     // A key may have been changed under several numbers.
-    let (mut there, mut gone) = (BTreeMap::new(), BTreeMap::new());
+    let (mut there, mut gone) = (BTreeMap::new(), BTreeSet::new());
     for row in &rows {
         let key = &changed[place(row.try_get("n")?, changed.len())?];
         match found(row, key.clone()).map_err(|_| RespreadError::Broken)? {
             Some(entity) => drop(there.insert(key, entity)),
-            None => drop(gone.insert(key, ())),
+            None => drop(gone.insert(key)),
         }
     }
     let there: Vec<Stored> = there.into_values().collect();
     put(db, state.target, &there).await?;
-    for (bucket, here) in by_bucket(state.target, gone.into_keys(), |key| key) {
-        let (pks, rks) = keys(here.into_iter());
-        sqlx::query(texts::REMOVE).bind(bucket).bind(pks).bind(rks).execute(&mut *db).await?;
+    // In the order of keys.
+    let gone: Vec<&Key> = gone.into_iter().collect();
+    for rows in gone.chunk_by(|one, other| one.partition == other.partition) {
+        let partition = &rows[0].partition;
+        let rks: Vec<&str> = rows.iter().map(|key| key.row.as_str()).collect();
+        let remove = sqlx::query(texts::REMOVE).bind(state.target.bucket(partition)).bind(partition);
+        remove.bind(rks).execute(&mut *db).await?;
     }
     Ok(())
 }
