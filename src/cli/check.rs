@@ -167,6 +167,12 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             wrong("privileges", format!("missing: {}", missing.join(", ")), advice)
         }
     });
+    if !found.left_respreads.is_empty() {
+        let tables = format!("the spread of {} is being changed", found.left_respreads.join(", "));
+        let advice =
+            "run `rowhouse table respread` again, or give it up with --cancel: until then, writes are slower";
+        findings.push(doubtful("respread", tables, advice));
+    }
     if let Some(skew) = found.skew {
         let seconds = skew.as_seconds_f64();
         let text = format!(
@@ -273,6 +279,7 @@ mod tests {
             migration_obstacle: None,
             skew: Some(TimeDelta::milliseconds(-200)),
             cluster: None,
+            left_respreads: Vec::new(),
             accounts: Vec::new(),
         }
     }

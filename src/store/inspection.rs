@@ -28,6 +28,8 @@ pub(crate) struct Inspection {
     pub skew: Option<TimeDelta>,
     /// The Citus cluster that the database is in, if it is in one.
     pub cluster: Option<Cluster>,
+    /// Tables whose spread is being changed, as `account/table`, though no command is at work.
+    pub left_respreads: Vec<String>,
     /// The stored accounts, if they can be read.
     pub accounts: Vec<StoredAccount>,
 }

@@ -45,6 +45,12 @@ fn refused(url: &str, table: &str, more: &[&str], status: i32) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// What `rowhouse check` finds.
+fn checked(url: &str) -> String {
+    let check = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["check", "--database-url", url]).output();
+    String::from_utf8_lossy(&check.expect("it runs").stdout).into_owned()
+}
+
 /// A database whose entities are partitioned by the hash of the bucket.
 fn partitioned() -> String {
     let url = fresh_database();
@@ -138,10 +144,12 @@ fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
         seed(&table, 1000);
         hold_in_the_middle(&url, &table.name);
         table.seed(with_keys("meanwhile", "1", json!({ "V": 1 })));
+        until(|| checked(&url).contains(&format!("/{} is being changed", table.name)));
         let told = refused(&url, &table.name, &["4"], 1);
         assert!(told.contains("being respread to 8 already"), "{told}");
         assert!(run(&url, &table.name, &["--cancel"]).status.success());
         assert!(refused(&url, &table.name, &["--cancel"], 1).contains("is not being respread"));
+        assert!(!checked(&url).contains("is being changed"));
         table.seed(with_keys("after", "1", json!({ "V": 1 })));
         assert_eq!(table.get("meanwhile", "1").expect(200).json()["V"], 1);
         assert_eq!(text(&url, "SELECT spread::text FROM tables"), "2");

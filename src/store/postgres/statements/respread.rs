@@ -42,6 +42,11 @@ pub(crate) const SET_BUCKET: &str = "INSERT INTO buckets (bucket, table_no) VALU
 
 /// One respread at a time.
 pub(crate) const LOCK: &str = "SELECT pg_try_advisory_lock(1380469080, 25) AS locked";
+/// The respreads that are left, if nobody holds [`LOCK`].
+pub(crate) const LEFT: &str = "SELECT t.account, t.name FROM respreads AS r \
+     JOIN tables AS t ON t.table_no = r.table_no WHERE NOT EXISTS (SELECT 1 FROM pg_locks \
+     WHERE classid = 1380469080 AND objid = 25 AND granted \
+     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) ORDER BY t.account, t.name";
 /// The transactions of this server that have written, or are about to write, to the relation `%L`.
 pub(crate) const WRITERS: &str = "SELECT coalesce(string_agg(DISTINCT virtualtransaction, ','), '') FROM pg_locks \
      WHERE locktype = 'relation' AND relation = %L::regclass AND mode = 'RowExclusiveLock' AND granted \

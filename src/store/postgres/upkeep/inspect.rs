@@ -79,6 +79,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
     } else {
         Vec::new()
     };
+    let left_respreads = if missing.is_empty() { left_respreads(db).await? } else { Vec::new() };
     let allowed_connections = Some(allowed_connections(db).await?);
     let version: String = server.try_get("version")?;
     Ok(Inspection {
@@ -92,8 +93,22 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         migration_obstacle: None,
         skew: theirs.map(|theirs| theirs - middle),
         cluster: None,
+        left_respreads,
         accounts,
     })
+}
+
+/// Tables of which a command that changed their spread has died or was interrupted.
+async fn left_respreads(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    if !has_table(db, "respreads").await? {
+        return Ok(Vec::new());
+    }
+    let rows = sqlx::query(statements::respread::LEFT).fetch_all(db).await?;
+    let name = |row: &PgRow| {
+        let (account, table): (String, String) = (row.try_get("account")?, row.try_get("name")?);
+        Ok(format!("{account}/{table}"))
+    };
+    rows.iter().map(name).collect()
 }
 
 /// The tables that a server uses: all but those of the migrations.

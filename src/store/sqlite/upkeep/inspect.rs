@@ -21,6 +21,7 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         migration_obstacle: None,
         skew: None,
         cluster: None,
+        left_respreads: Vec::new(),
         accounts: Vec::new(),
     };
     let Location::File(path) = location else { return Ok(found) };
