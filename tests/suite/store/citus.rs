@@ -9,7 +9,7 @@ use rowhouse::store::{Backend, StoreResult};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 use super::contract::{account, contract, insert, name, now, number, refusal, scan, table, walk, write};
-use super::explain::{hot, on_entities};
+use super::explain::{hot, partitions_of_entities};
 use super::postgres::open;
 use crate::support::citus::{CATALOGUES, distributed_url, real};
 use crate::support::postgres::{execute, fresh_database, partition_entities, text};
@@ -119,7 +119,7 @@ fn is_of_one_server(plan: &str) -> bool {
     if real().is_some() {
         return plan.contains("Task Count: 1\n") && !plan.contains("pull to coordinator");
     }
-    on_entities(plan) <= 1
+    partitions_of_entities(plan).len() <= 1
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! The plans that PostgreSQL makes of the hot statements, under the settings of
 //! our sessions: index scans by every key column, no sorts, one partition.
 
+use std::collections::BTreeSet;
+
 use rowhouse::plan::Projection;
 use rowhouse::plan::index::{IndexKind, PropertyIndex};
 use rowhouse::store::postgres::{PgOptions, statements};
@@ -19,8 +21,18 @@ pub async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
     rows.iter().map(|row| row.get::<String, _>(0) + "\n").collect()
 }
 
-pub fn on_entities(plan: &str) -> usize {
-    plan.lines().filter(|line| line.contains("Scan") && line.contains("entities")).count()
+fn scans(plan: &str) -> impl Iterator<Item = &str> {
+    plan.lines().filter(|line| line.contains("Scan") && line.contains("entities"))
+}
+
+fn on_entities(plan: &str) -> usize {
+    scans(plan).count()
+}
+
+/// The key indexes that a plan scans, one for each partition, or the whole line of another scan.
+pub fn partitions_of_entities(plan: &str) -> BTreeSet<&str> {
+    let key_index = |line| str::split_whitespace(line).find(|word| word.ends_with("_pkey"));
+    scans(plan).map(|line| key_index(line).unwrap_or(line)).collect()
 }
 
 /// Hot statements: text, types of the parameters, values of bucket 5 of table 0.
