@@ -11,7 +11,7 @@ use super::crash::{Told, insert_on_and_on, verify_inserts};
 use super::histories::hold_while_respread;
 use super::site::{End, Site};
 use crate::support::nodes::distributed;
-use crate::support::postgres::{execute, fresh_database, partition_entities, text};
+use crate::support::postgres::{execute, fresh_database, migrate, partition_entities, text};
 use crate::support::*;
 
 /// Writers of the table.
@@ -54,9 +54,7 @@ fn checked(url: &str) -> String {
 /// A database whose entities are partitioned by the hash of the bucket.
 fn partitioned() -> String {
     let url = fresh_database();
-    let migrated =
-        Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(["migrate", "--database-url", &url]).output();
-    assert!(migrated.expect("it runs").status.success());
+    migrate(&url);
     partition_entities(&url);
     url
 }
@@ -194,10 +192,8 @@ fn a_table_that_is_deleted_meanwhile_leaves_nothing() {
         seed(&table, 300);
         hold_in_the_middle(&url, &table.name);
         // A part of the copy is there.
-        let copied = "INSERT INTO entities (bucket, pk, rk, modified, properties) \
-                      SELECT r.target_no << 16, 'p', 'r', 1, '{}' FROM respreads AS r";
         let target = text(&url, "SELECT (target_no << 16)::text FROM respreads");
-        execute(&url, &copied.replace("r.target_no << 16", &target).replace(" FROM respreads AS r", ""));
+        execute(&url, &format!("INSERT INTO entities VALUES ({target}, 'p', 'r', 1, '{{}}')"));
         client.request("DELETE", &format!("/Tables('{}')", table.name)).send().expect(204);
         assert!(refused(&url, &table.name, &["8"], 1).contains("there is no table"));
         // The server purges both layouts.

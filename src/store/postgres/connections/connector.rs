@@ -33,7 +33,7 @@ const SHORT_LOCK_TIMEOUT: Duration = Duration::from_millis(20);
 const LIFETIMES: u32 = 16;
 
 /// Citus sends a statement to one server only if it knows the bucket when it makes the plan.
-const PLANS_OF_VALUES: &str = "SET plan_cache_mode = auto";
+pub(crate) const PLANS_OF_VALUES: &str = "SET plan_cache_mode = auto";
 
 static SILENT: WarningLimiter = WarningLimiter::new();
 

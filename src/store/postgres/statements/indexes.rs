@@ -15,7 +15,7 @@ pub(crate) const LOCK_BUILDS: &str = "SELECT pg_try_advisory_lock(1380469080, 26
 pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, \
      t.name_lower, t.spread FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
      ORDER BY t.account, t.name_lower, i.property, i.kind";
-/// Locks a table, so that its indexes are added one after the other.
+/// Locks a table, so that its indexes are added one after the other, and not while it is respread.
 pub(crate) const LOCK_TABLE: &str =
     "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
 /// $1 table number, $2 property, $3 kind.

@@ -7,9 +7,6 @@
 
 // The state.
 
-/// $1 account, $2 name. Keeps the table from being deleted, indexed or respread meanwhile.
-pub(crate) const LOCK_TABLE: &str =
-    "SELECT table_no, spread FROM tables WHERE account = $1 AND name_lower = $2 FOR UPDATE";
 pub(crate) const FIND: &str = "SELECT source_no, source_spread, target_no, target_spread, share, pk, rk \
      FROM respreads WHERE table_no = $1";
 pub(crate) const START: &str = "INSERT INTO respreads \
@@ -108,8 +105,7 @@ pub const HASHES_BY_KEY: &str = "SELECT u.n, \
      FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS u (pk, rk, n)";
 
 /// All that have bind parameters only.
-pub(super) const ALL: [&str; 24] = [
-    LOCK_TABLE,
+pub(super) const ALL: [&str; 23] = [
     FIND,
     START,
     SAVE_POSITION,

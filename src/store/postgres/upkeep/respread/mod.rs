@@ -24,6 +24,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tokio::time::Instant;
 
 use crate::model::{TableName, Ticks};
+use crate::store::postgres::connections::connector::PLANS_OF_VALUES;
 use crate::store::postgres::connections::distribution::is_worker;
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::{PgOptions, StartError, schema, told};
@@ -211,7 +212,7 @@ impl RespreadSession {
         let placement = KnownPlacement::default().look(&mut db).await?;
         if placement == Placement::Distributed {
             for connection in [&mut db, &mut reader] {
-                connection.execute(sqlx::raw_sql("SET plan_cache_mode = auto")).await?;
+                connection.execute(sqlx::raw_sql(PLANS_OF_VALUES)).await?;
             }
         }
         Ok(Self { db, reader, placement })

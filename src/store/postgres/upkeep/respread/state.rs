@@ -127,7 +127,7 @@ async fn locked(
     account: &str,
     table: &TableName,
 ) -> Result<(i64, i32), RespreadError> {
-    let lock = sqlx::query(texts::LOCK_TABLE).bind(account).bind(table.lower());
+    let lock = sqlx::query(statements::indexes::LOCK_TABLE).bind(account).bind(table.lower());
     let row = lock.fetch_optional(db).await?;
     let row = row.ok_or_else(|| RespreadError::NoTable(table.as_given().to_owned(), account.to_owned()))?;
     Ok((row.try_get("table_no")?, row.try_get("spread")?))
