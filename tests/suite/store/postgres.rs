@@ -262,6 +262,50 @@ async fn a_filter_of_many_comparisons_over_large_entities_ends() {
     }
 }
 
+/// A session that reads an entity in a read-only transaction sleeps when it commits.
+const SLOW_COMMITS: &str = "CREATE FUNCTION sleep_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
+     'BEGIN PERFORM pg_sleep(20); RETURN NULL; END'; \
+     CREATE FUNCTION is_seen() RETURNS bool LANGUAGE plpgsql AS \
+     'BEGIN IF to_regclass(''pg_temp.seen'') IS NULL THEN \
+     CREATE TEMP TABLE seen (n int); \
+     CREATE CONSTRAINT TRIGGER sleeps AFTER INSERT ON seen DEFERRABLE INITIALLY DEFERRED \
+     FOR EACH ROW EXECUTE FUNCTION sleep_at_commit(); \
+     ELSIF current_setting(''transaction_read_only'') = ''on'' THEN INSERT INTO seen VALUES (1); \
+     END IF; RETURN true; END'; \
+     ALTER TABLE entities RENAME TO real_entities; \
+     CREATE VIEW entities AS SELECT * FROM real_entities WHERE is_seen()";
+
+/// The timeout of a page's statements may reach its COMMIT. PostgreSQL then reports what it reports here.
+#[tokio::test]
+async fn a_page_is_whole_though_its_commit_is_cancelled() {
+    let url = fresh_database();
+    migrate(&url);
+    let mut options = PgOptions::new(url.as_str());
+    (options.max_connections, options.coalesce) = (1, false);
+    let store = PgStore::connect(options).await.expect("a store");
+    let (account, table) = (account(), name("Cancelled"));
+    store.create_table(&account, &table, now()).await.unwrap();
+    fill(&store, &account, &table, vec![insert("p", "r")]).await;
+    execute(&url, SLOW_COMMITS);
+    assert!(store.get(&account, &table, &Key::new("p", "r")).await.unwrap().is_some());
+    let mut scan = scan(vec![Span::everything()]);
+    scan.residual = Some(is_any_of(&[1], 1));
+    let (page, ()) = tokio::join!(store.query(&account, &table, &scan), cancel_commit(&url));
+    let page = page.expect("a page");
+    assert_eq!((page.entities.len(), page.next), (1, None));
+    assert!(store.get(&account, &table, &Key::new("p", "r")).await.unwrap().is_some());
+}
+
+/// Waits for a COMMIT that sleeps, and cancels it.
+async fn cancel_commit(url: &str) {
+    let mut connection = PgConnection::connect(url).await.expect("a connection");
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND query = 'COMMIT' AND wait_event = 'PgSleep'";
+    while sqlx::query(cancel).fetch_optional(&mut connection).await.expect("an answer").is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// A table's name in the list is what the session's plans take in KiB.
 const SPY: &str = "ALTER TABLE tables RENAME TO real_tables; \
      CREATE VIEW tables AS SELECT table_no, account, name_lower, name, spread, policies, created FROM real_tables \

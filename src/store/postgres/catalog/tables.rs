@@ -229,7 +229,7 @@ impl PgStore {
             }
         }
         if !single {
-            lease.end_snapshot().await?;
+            lease.end_snapshot().await;
         }
         Ok(page)
     }

@@ -260,20 +260,21 @@ impl Lease<'_> {
         Ok(())
     }
 
-    /// Ends a transaction that only read, if one is open.
-    pub(crate) async fn end_snapshot(&mut self) -> Result<(), StatementError> {
-        if self.in_transaction && self.session.is_some() {
-            self.control("COMMIT", Effect::Undone).await?;
+    /// Ends a transaction that only read, if one is open. What was read is complete, whatever becomes of
+    /// the COMMIT, to which the snapshot's statement timeout applies too.
+    pub(crate) async fn end_snapshot(&mut self) {
+        if self.in_transaction && self.session.is_some() && self.commit().await.is_err() {
+            self.roll_back().await;
         }
         self.in_transaction = false;
-        Ok(())
     }
 
     /// Rolls back. If that fails, the connection is closed, which ends the transaction too.
     pub(crate) async fn roll_back(&mut self) {
-        if self.session.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_ok() {
-            self.in_transaction = false;
+        if self.session.is_some() && self.control("ROLLBACK", Effect::Undone).await.is_err() {
+            self.session = None;
         }
+        self.in_transaction = false;
     }
 
     /// Sets how long the session waits for locks, unless it is set already.
