@@ -17,8 +17,8 @@ use crate::accounts::{self, AccountsError, Follower};
 use crate::auth::accounts::connection_string;
 use crate::auth::seal::{KeySlot, MasterKeys};
 use crate::error::{Code, Error};
+use crate::model::Ticks;
 use crate::request::target::Accounts as _;
-use crate::service::clock::system_time;
 use crate::store::{Failure, Store};
 
 /// Timeout of a call. The outcome of a later change is not reported.
@@ -87,7 +87,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     if keys.as_ref().is_some_and(Option::is_none) {
         return Err(Refusal::bad_request("keys: not base64"));
     }
-    let now = system_time();
+    let now = Ticks::now();
     let added = accounts::add(store(call), master, &name, keys.flatten(), now);
     let added = changed(call, added).await?;
     let strings = added.keys.each_ref().map(|key| connection(call, &name, key));
@@ -107,7 +107,7 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
         2 => KeySlot::Second,
         _ => return Err(Refusal::bad_request("slot: must be 1 or 2")),
     };
-    let now = system_time();
+    let now = Ticks::now();
     let rotated = accounts::rotate(store(call), master, name, slot, now);
     let key = changed(call, rotated).await?;
     let string = connection(call, name, &key);

@@ -15,12 +15,11 @@ use crate::beyond::expiry::{self, RuleText};
 use crate::beyond::totals::{self, CountPace};
 use crate::beyond::views::{self, ViewRequest};
 use crate::error::{Code, Error};
-use crate::model::Key;
+use crate::model::{Key, Ticks};
 use crate::odata;
 use crate::plan::Predicate;
 use crate::plan::filter::{self, Subject};
 use crate::request::target::Accounts as _;
-use crate::service::clock::system_time;
 use crate::store::{CountPosition, CountedPart, Expiry as _, Failure, SqlViews as _, Store};
 
 /// Timeout of a call. The outcome of a later change is not reported.
@@ -58,7 +57,7 @@ struct CountToken(u16, String, String);
 pub(crate) async fn expiries(call: &Call<'_>) -> Outcome {
     let account = asked_account(call)?;
     let rules = within(async { Ok(store(call).expiries(account.as_deref()).await?) }).await?;
-    let now = system_time();
+    let now = Ticks::now();
     Ok(Reply::json(200, &rules.iter().map(|rule| expiry::shown(rule, now)).collect::<Value>()))
 }
 
@@ -70,7 +69,7 @@ pub(crate) async fn set_expiry(call: &Call<'_>) -> Outcome {
     let NewRule { after, at, plus, every } = body(call)?;
     let (account, table) = table(call)?;
     let rule = RuleText { after, at, plus, every };
-    let set = within(expiry::set(store(call), account, table, &rule, system_time())).await?;
+    let set = within(expiry::set(store(call), account, table, &rule, Ticks::now())).await?;
     Ok(Reply::json(200, &set))
 }
 
@@ -104,7 +103,7 @@ pub(crate) async fn put_view(call: &Call<'_>) -> Outcome {
         if call.body.is_empty() { NewView { schema: None, grant: Vec::new() } } else { body(call)? };
     let (account, table) = table(call)?;
     let request = ViewRequest { schema, grants: grant, is_full: false };
-    let made = within(views::put(store(call), account, table, &request, system_time(), &mut |_| {})).await?;
+    let made = within(views::put(store(call), account, table, &request, Ticks::now(), &mut |_| {})).await?;
     Ok(Reply::json(200, &made))
 }
 

@@ -9,12 +9,11 @@ use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::beyond::totals::{self, TableTotal};
 use crate::error::{Code, Error};
-use crate::model::{Key, TableName};
+use crate::model::{Key, TableName, Ticks};
 use crate::plan::TableScan;
 use crate::plan::scan::MAX_TIME;
 use crate::plan::span::Span;
 use crate::request::target::Accounts as _;
-use crate::service::clock::system_time;
 use crate::store::{Backend as _, Failure, Store, TableSize};
 
 /// Maximum and default number of tables of one answer.
@@ -105,7 +104,7 @@ async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableS
     let name = TableName::parse(name)?;
     let measure = async {
         let size = store.size(account, &name, SAMPLE).await?;
-        Ok((size, totals::total(store, account, &name, size, system_time()).await?))
+        Ok((size, totals::total(store, account, &name, size, Ticks::now()).await?))
     };
     match measure.await.map_err(|failure: Failure| Error::from(failure)) {
         Ok(found) => Ok(Some(found)),

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::Utc;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
@@ -224,17 +223,13 @@ fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
     })
 }
 
-fn now() -> Ticks {
-    Ticks::from_utc(Utc::now())
-}
-
 fn add(arguments: &AddArguments) -> Done {
     let AddArguments { name, keys_file, endpoint, master_key, place } = arguments;
     let (master, origin) = (needed(master_key)?, endpoint.origin()?);
     let keys = keys_file.as_deref().map(read_keys).transpose()?;
     let added = block_on(async {
         let store = place.open_or_make().await?;
-        Ok(accounts::add(&store, &master, name, keys, now()).await?)
+        Ok(accounts::add(&store, &master, name, keys, Ticks::now()).await?)
     })?;
     let [first, second] = &added.keys;
     let connect = connection_string(&origin, name, first);
@@ -261,7 +256,7 @@ fn rotate(arguments: &RotateArguments) -> Done {
     let (master, origin) = (needed(master_key)?, endpoint.origin()?);
     let key = block_on(async {
         let store = place.open().await?;
-        Ok(accounts::rotate(&store, &master, name, (*slot).into(), now()).await?)
+        Ok(accounts::rotate(&store, &master, name, (*slot).into(), Ticks::now()).await?)
     })?;
     let number = if *slot == KeyNumber::First { 1 } else { 2 };
     let connect = connection_string(&origin, name, &key);

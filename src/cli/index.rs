@@ -3,7 +3,6 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::time::{Duration, Instant};
 
-use chrono::Utc;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -126,10 +125,6 @@ fn database(storage: &StorageSettings) -> Done<Database> {
     Ok(database)
 }
 
-fn now() -> Ticks {
-    Ticks::from_utc(Utc::now())
-}
-
 impl IndexArguments {
     fn place(&self) -> IndexPlace<'_> {
         IndexPlace { account: &self.account, table: &self.table, property: &self.property, kind: self.kind }
@@ -151,7 +146,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     let begun = Instant::now();
     let (stored, figures) = block_on(async {
         let store = app::open_existing(&database).await?;
-        let stored = indexes::add(&store, index.place(), now()).await?;
+        let stored = indexes::add(&store, index.place(), Ticks::now()).await?;
         let index_no = stored.index.index_no;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -161,7 +156,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
             _ = terminate.recv() => Err(Problem("interrupted; the index is dropped".into())),
         };
         if let Err(problem) = built {
-            let dropped = indexes::drop(&store, index_no, now()).await;
+            let dropped = indexes::drop(&store, index_no, Ticks::now()).await;
             return Err(dropped.err().map_or(problem, Problem::from));
         }
         Ok((
@@ -218,7 +213,7 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     let gone = || Problem("the index was dropped, or its table deleted, while it was built".into());
     loop {
         if !is_served {
-            match store.build_index(&stored.index, now()).await.map_err(IndexError::from)? {
+            match store.build_index(&stored.index, Ticks::now()).await.map_err(IndexError::from)? {
                 BuiltIndex::Ready => return Ok(()),
                 // A server may have built it.
                 BuiltIndex::Gone | BuiltIndex::Elsewhere => {}
@@ -238,7 +233,7 @@ fn drop_index(arguments: &IndexArguments) -> Done {
     let (stored, is_removed) = block_on(async {
         let store = app::open_existing(&database).await?;
         let stored = indexes::find(&store, arguments.place()).await?;
-        indexes::drop(&store, stored.index.index_no, now()).await?;
+        indexes::drop(&store, stored.index.index_no, Ticks::now()).await?;
         let is_removed = remove(&store, &stored).await?;
         Ok((stored, is_removed))
     })?;
@@ -257,7 +252,7 @@ async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
         }
         tokio::time::sleep(LOOK).await;
         // A server may be removing it, which makes this fail.
-        let _ = store.remove_index(now()).await;
+        let _ = store.remove_index(Ticks::now()).await;
     }
     Ok(true)
 }

@@ -13,8 +13,7 @@ use crate::auth::inspect::SasQuestion;
 use crate::auth::sas::Use;
 use crate::codec::policies::Policy;
 use crate::error::Error;
-use crate::model::TableName;
-use crate::service::clock::system_time;
+use crate::model::{TableName, Ticks};
 use crate::service::stored_policies;
 
 /// The arguments of `rowhouse sas inspect`.
@@ -64,7 +63,7 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
         Some((table, _)) => policies(arguments, &signer.account, table).await?,
     };
     let secure = !arguments.http && !url.starts_with("http:");
-    let usage = Use { now: system_time(), secure, peer: arguments.address };
+    let usage = Use { now: Ticks::now(), secure, peer: arguments.address };
     let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(told)?;
     Ok((inspection.is_fine(), inspection.shown()))
 }

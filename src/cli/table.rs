@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use chrono::Utc;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -77,10 +76,6 @@ fn database(storage: &StorageSettings) -> Done<Database> {
     Ok(mistakes.unless(database)?)
 }
 
-fn now() -> Ticks {
-    Ticks::from_utc(Utc::now())
-}
-
 fn change(
     arguments: &RespreadArguments,
     options: &PgOptions,
@@ -95,7 +90,7 @@ fn change(
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            done = respread::respread(options, request, now, &mut tell) => {
+            done = respread::respread(options, request, Ticks::now, &mut tell) => {
                 Ok(Some(done.map_err(AppError::Respread)?))
             }
             _ = interrupt.recv() => Ok(None),
@@ -135,7 +130,7 @@ fn described(table: &str, spread: u16, summary: &RespreadSummary, took: Duration
 
 fn cancel(arguments: &RespreadArguments, options: &PgOptions, table: &TableName) -> Result<(), TransferEnd> {
     block_on(async {
-        let done = respread::cancel(options, &arguments.account, table, now()).await;
+        let done = respread::cancel(options, &arguments.account, table, Ticks::now()).await;
         Ok(done.map_err(AppError::Respread)?)
     })?;
     let text = format!("{} keeps its buckets; a server removes the copy.", arguments.table);

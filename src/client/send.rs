@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use chrono::Utc;
 use ureq::Agent;
 use ureq::http::{Request, Response};
 use ureq::tls::{RootCerts, TlsConfig};
@@ -154,7 +153,7 @@ impl Client {
 
     fn attempt(&self, call: &ClientCall) -> Result<(ClientAnswer, Option<Duration>), String> {
         let _place = self.gate.enter();
-        let now = Ticks::from_utc(Utc::now());
+        let now = Ticks::now();
         let mut request = Request::builder().method(call.method).uri(call.url(&self.address));
         for (name, value) in call.signed(&self.address, now) {
             request = request.header(name, value);

@@ -44,6 +44,11 @@ impl Ticks {
         self.0 - Self::MIN.0
     }
 
+    /// Returns the system's time. It can go back when the clock is corrected.
+    pub(crate) fn now() -> Self {
+        Self::from_utc(Utc::now())
+    }
+
     /// Returns the tick that contains a clock reading, clamped to the range.
     pub fn from_utc(at: DateTime<Utc>) -> Self {
         let raw = UNIX_EPOCH

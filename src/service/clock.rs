@@ -11,12 +11,6 @@ use crate::model::Ticks;
 /// be the time of another request in flight, and one ETag would name two versions.
 const STEP: i64 = 64;
 
-/// Returns the system's time. It can go back when the clock is corrected. Credentials are checked
-/// against it.
-pub(crate) fn system_time() -> Ticks {
-    Ticks::from_utc(chrono::Utc::now())
-}
-
 /// A clock that never goes back and never returns one tick twice, so that two writes of this
 /// process never share a version. Two processes seldom share one: each has its own offset within
 /// the steps.
@@ -30,7 +24,7 @@ pub(crate) struct VersionClock {
 impl VersionClock {
     /// Returns the current time, or the last tick plus a step if that is later.
     pub(crate) fn now(&self) -> Ticks {
-        self.give(system_time().raw())
+        self.give(Ticks::now().raw())
     }
 
     /// Returns a clock whose last tick lies in the future.
@@ -38,7 +32,7 @@ impl VersionClock {
     pub(crate) fn ahead(by: std::time::Duration) -> Self {
         let clock = Self::default();
         let ticks = i64::try_from(by.as_nanos() / 100).unwrap();
-        clock.give(system_time().raw() + ticks);
+        clock.give(Ticks::now().raw() + ticks);
         clock
     }
 

@@ -10,7 +10,6 @@ use uuid::Uuid;
 use super::answer::Answer;
 use super::batch::Run;
 use super::body::ReceiveBody;
-use super::clock::system_time;
 use super::explain::explain;
 use super::observe::{self, Observed, ObservedOperation};
 use super::operations::{self, Printer};
@@ -21,7 +20,7 @@ use crate::codec::failure::ErrorContext;
 use crate::codec::properties::CorsRule;
 use crate::error::{Code, Error, Result};
 use crate::metrics::{METRICS, database_time};
-use crate::model::TableName;
+use crate::model::{TableName, Ticks};
 use crate::plan::{self, Plan};
 use crate::request::allow;
 use crate::request::batch::Batch;
@@ -66,7 +65,7 @@ impl Service {
         let record = METRICS.requests.begin();
         let request_id = Uuid::new_v4().to_string();
         let (options, flaw) = Options::read(&head.query);
-        let error_context = ErrorContext { request_id: &request_id, now: system_time() };
+        let error_context = ErrorContext { request_id: &request_id, now: Ticks::now() };
         let accounts = self.follower.accounts();
         let pipeline = Pipeline {
             service: self,
@@ -389,7 +388,7 @@ mod tests {
         // The version is later than those that were given while the clock was ahead.
         let etag = inserted.headers.iter().find(|(name, _)| *name == "ETag").unwrap().1.replace("%3A", ":");
         let version = etag.trim_start_matches("W/\"datetime'").trim_end_matches("'\"");
-        assert!(Ticks::parse(version).unwrap().raw() > system_time().raw() + 30 * 60 * 10_000_000);
+        assert!(Ticks::parse(version).unwrap().raw() > Ticks::now().raw() + 30 * 60 * 10_000_000);
     }
 
     #[test]

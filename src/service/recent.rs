@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::clock::system_time;
 use crate::error::Code;
 use crate::metrics::OperationLabel;
 use crate::model::Ticks;
@@ -130,7 +129,7 @@ impl RecentRequest {
 
     /// Replaces everything, and keeps the memory of the texts.
     fn replace(&mut self, id: u64, request: &AnsweredRequest<'_>) {
-        (self.id, self.at, self.operation) = (id, system_time(), request.operation);
+        (self.id, self.at, self.operation) = (id, Ticks::now(), request.operation);
         (self.status, self.refusal) = (request.status, request.refusal);
         (self.duration, self.database) = (request.duration, request.database);
         for (own, new) in [

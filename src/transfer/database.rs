@@ -5,7 +5,6 @@ mod writes;
 use std::future::Future;
 use std::sync::Arc;
 
-use chrono::Utc;
 use tokio::runtime::Runtime;
 
 use super::endpoint::{
@@ -274,7 +273,7 @@ impl TransferTarget for LocalDatabase {
     }
 
     fn create(&self, table: &str) -> TransferResult<()> {
-        let (table, now) = (name(table)?, Ticks::from_utc(Utc::now()));
+        let (table, now) = (name(table)?, Ticks::now());
         match self.run(|| self.store.create_table(&self.account, &table, now)) {
             Err(failure) if is(&failure, Code::TableAlreadyExists) => Ok(()),
             created => created.map_err(|failure| failed(table.as_given(), failure)),

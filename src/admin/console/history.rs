@@ -12,7 +12,7 @@ use crate::admin::Admin;
 use crate::admin::call::{Call, Outcome, Reply};
 use crate::metrics::METRICS;
 use crate::metrics::requests::RequestTotals;
-use crate::service::clock::system_time;
+use crate::model::Ticks;
 use crate::store::TableSize;
 
 /// Time between two points.
@@ -93,7 +93,7 @@ impl History {
         }
         table.measured = now;
         let TableSize { entities, bytes, complete } = size;
-        let time = system_time().to_canonical();
+        let time = Ticks::now().to_canonical();
         push(&mut table.points, SizePoint { time, entities, bytes, complete });
     }
 
@@ -123,7 +123,7 @@ fn point(before: &RequestTotals, now: &RequestTotals) -> HistoryPoint {
     let milliseconds = |micros: f64| micros / 1000.0;
     let database = now.database.saturating_sub(before.database) as f64;
     HistoryPoint {
-        time: system_time().to_canonical(),
+        time: Ticks::now().to_canonical(),
         requests,
         errors: ErrorClasses {
             client: now.client_errors.saturating_sub(before.client_errors),

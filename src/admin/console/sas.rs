@@ -14,8 +14,8 @@ use crate::auth::inspect::SasQuestion;
 use crate::auth::issue::{Grant, GrantError, SasSubject, at_or_after};
 use crate::auth::sas::Use;
 use crate::error::{Code, Error};
+use crate::model::Ticks;
 use crate::request::target::Accounts as _;
-use crate::service::clock::system_time;
 use crate::service::stored_policies;
 
 /// Timeout for reading the stored policies of a table.
@@ -134,7 +134,7 @@ pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
         }
     };
     let secure = asked.https.unwrap_or_else(|| !text.starts_with("http:"));
-    let usage = Use { now: system_time(), secure, peer: asked.address };
+    let usage = Use { now: Ticks::now(), secure, peer: asked.address };
     let inspection = question.inspect(claim, keys, &policies, &usage).map_err(told)?;
     Ok(Reply::json(200, &inspection.shown()))
 }

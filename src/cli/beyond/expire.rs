@@ -3,9 +3,10 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::place::{TablesDatabase, TablesPlace, now};
+use super::place::{TablesDatabase, TablesPlace};
 use crate::beyond::expiry::{self, RuleText};
 use crate::cli::output::{Done, block_on};
+use crate::model::Ticks;
 use crate::store::{Expiry as _, TableExpiry};
 
 const SET_EXAMPLES: &str = "Examples:
@@ -92,7 +93,7 @@ fn set(arguments: &SetArguments) -> Done {
     // Before the database is opened.
     rule.read()?;
     let set = block_on(async {
-        Ok(expiry::set(&place.database.open().await?, &place.account, table, &rule, now()).await?)
+        Ok(expiry::set(&place.database.open().await?, &place.account, table, &rule, Ticks::now()).await?)
     })?;
     let when = match (after, at) {
         (Some(after), _) => format!("{after} after they were written"),
@@ -115,7 +116,7 @@ fn list(arguments: &ExpiryListArguments) -> Done {
             .await
             .map_err(crate::beyond::BeyondError::from)?)
     })?;
-    let now = now();
+    let now = Ticks::now();
     let lines: Vec<String> = rules.iter().map(|rule| line(rule, &expiry::shown(rule, now))).collect();
     let printed = if lines.is_empty() { "No entities expire.".into() } else { lines.join("\n") };
     arguments

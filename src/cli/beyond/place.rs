@@ -1,13 +1,11 @@
 //! The database and the account of a table.
 
-use chrono::Utc;
 use clap::Args;
 
 use crate::app;
 use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::cli::output::{Done, OutputForm, Problem};
 use crate::config::{Mistakes, StorageSettings};
-use crate::model::Ticks;
 use crate::store::Store;
 
 /// The database and the account of a table.
@@ -40,9 +38,4 @@ impl TablesDatabase {
         }
         Ok(app::open_existing(&database).await?)
     }
-}
-
-/// The current time.
-pub(super) fn now() -> Ticks {
-    Ticks::from_utc(Utc::now())
 }

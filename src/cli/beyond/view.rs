@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::place::{TablesDatabase, TablesPlace, now};
+use super::place::{TablesDatabase, TablesPlace};
 use crate::beyond::BeyondError;
 use crate::beyond::views::{self, ViewRequest};
 use crate::cli::output::{Done, block_on};
+use crate::model::Ticks;
 use crate::store::SqlViews as _;
 
 /// Interval of lines of progress.
@@ -109,7 +110,7 @@ fn create(arguments: &CreateArguments) -> Done {
     let request = ViewRequest { schema: schema.clone(), grants: grant.clone(), is_full: *full };
     let made = block_on(async {
         let store = place.database.open().await?;
-        Ok(views::put(&store, &place.account, table, &request, now(), &mut progress()).await?)
+        Ok(views::put(&store, &place.account, table, &request, Ticks::now(), &mut progress()).await?)
     })?;
     place.database.form.print(&line(&made), &made)
 }
@@ -119,7 +120,7 @@ fn refresh(arguments: &RefreshArguments) -> Done {
     let done = block_on(async {
         let store = place.database.open().await?;
         let table = table.as_deref();
-        Ok(views::refresh(&store, &place.account, table, *full, now(), &mut progress()).await?)
+        Ok(views::refresh(&store, &place.account, table, *full, Ticks::now(), &mut progress()).await?)
     })?;
     place.database.form.print(&lines(&done), &Value::Array(done.clone()))
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chrono::Utc;
 use futures_util::future::join_all;
 
 use super::{
@@ -103,7 +102,7 @@ impl LoadWriter<'_, '_> {
     }
 
     fn load(&self, rows: &[Row], mark: Option<LoadMark>) -> Result<bool, Failure> {
-        let now = Ticks::from_utc(Utc::now());
+        let now = Ticks::now();
         let stored = |row: &Row| -> Result<Stored, Failure> {
             let modified = row.modified.unwrap_or(now);
             Ok(Stored { key: row.key.clone(), modified, properties: self.properties_of(row)? })
@@ -166,7 +165,7 @@ impl LoadWriter<'_, '_> {
     /// Merges rows into those that are there, and then records the mark: a merge may be repeated.
     fn merge_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
         let mut waiting = Vec::with_capacity(rows.len());
-        let now = Ticks::from_utc(Utc::now());
+        let now = Ticks::now();
         for row in rows {
             let version = row.modified.unwrap_or(now);
             match merge_of(&row) {
@@ -241,7 +240,7 @@ pub(super) fn delete(
     let table = name(table)?;
     let mut deleted = 0;
     for chunk in entities.chunks(IN_FLIGHT) {
-        let now = Ticks::from_utc(Utc::now());
+        let now = Ticks::now();
         let writes: Vec<Write> = chunk
             .iter()
             .map(|(key, version)| delete_of(key, version))

@@ -6,7 +6,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chrono::Utc;
 use sha2::{Digest as _, Sha256};
 
 use super::contents::{stored_policies, stored_properties};
@@ -75,8 +74,7 @@ impl SingleDumpTarget {
             is_complete: false,
         };
         let target = Self { path: path.to_owned(), partial: partial.into(), state: Mutex::new(state) };
-        let about =
-            AboutDump { version: SINGLE_VERSION, created: Ticks::from_utc(Utc::now()).to_canonical() };
+        let about = AboutDump { version: SINGLE_VERSION, created: Ticks::now().to_canonical() };
         target.lock().push(&json_line(&FirstLine { about })?)?;
         Ok(target)
     }

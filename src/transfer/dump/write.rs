@@ -6,7 +6,6 @@ use std::io::{BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::Utc;
 use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
@@ -286,7 +285,7 @@ impl TransferTarget for DumpTarget {
             let entities = parts.iter().map(|part| part.entities).sum();
             tables.push(DumpTable { name: name.clone(), entities, policies: table.policies.clone(), parts });
         }
-        let created = Ticks::from_utc(Utc::now()).to_canonical();
+        let created = Ticks::now().to_canonical();
         let properties = state.properties.clone();
         Manifest { format: FORMAT.into(), version: VERSION, created, properties, tables }.write(&self.folder)
     }
