@@ -6,8 +6,6 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use super::strings::{BLOCK, first_quote_or_escape};
-
 /// One member: its name and its value, both as JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Member<'a> {
@@ -116,7 +114,7 @@ impl Scanner<'_> {
         let (bytes, start) = (self.bytes, self.at - 1);
         let mut is_escaped = false;
         loop {
-            let found = self.at + quote_or_escape(bytes.get(self.at..)?)?;
+            let found = self.at + memchr::memchr2(b'"', b'\\', bytes.get(self.at..)?)?;
             self.at = found + 1;
             if bytes[found] == b'"' {
                 return Some((start..self.at, is_escaped));
@@ -141,20 +139,6 @@ impl Scanner<'_> {
             }
         }
     }
-}
-
-/// Returns the position of the next quote or backslash. Most strings are too short for a vectorised
-/// search to pay.
-fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
-    let near = &blocks[..blocks.len().min(2)];
-    for (block, n) in near.iter().zip(0..) {
-        if let Some(at) = first_quote_or_escape(block) {
-            return Some(n * BLOCK + at);
-        }
-    }
-    let searched = near.len() * BLOCK;
-    memchr::memchr2(b'"', b'\\', &bytes[searched..]).map(|at| searched + at)
 }
 
 #[cfg(test)]
@@ -215,13 +199,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn a_quote_or_escape_is_found_where_it_is(text in "[a!#\\[\\]é\u{0}]{0,40}", rest in "[\"\\\\a]{0,3}") {
-            let text = text + &rest;
-            let expected = text.bytes().position(|b| matches!(b, b'"' | b'\\'));
-            prop_assert_eq!(quote_or_escape(text.as_bytes()), expected);
-        }
-
         #[test]
         fn objects_of_any_printer_split_as_they_were_printed(
             object in prop::collection::btree_map(any::<String>(), any::<Option<String>>(), 0..6),

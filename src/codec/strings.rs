@@ -1,7 +1,5 @@
 //! Prints JSON strings.
 
-use wide::u8x16;
-
 /// Appends a JSON string that is known to need no escapes.
 pub(crate) fn push_plain(out: &mut String, text: &str) {
     out.push('"');
@@ -31,43 +29,18 @@ pub(crate) fn push_escaped(out: &mut String, text: &str) {
 /// Returns the number of bytes before the first that must be escaped in JSON: a quote, a backslash
 /// or a control character.
 pub(crate) fn clean_length(bytes: &[u8]) -> usize {
-    let (blocks, rest) = bytes.as_chunks();
-    for (block, n) in blocks.iter().zip(0..) {
-        if let Some(at) = first_mark(block) {
-            return n * BLOCK + at;
-        }
-    }
-    // The tail is padded with bytes that need no escape.
-    let mut block = [b' '; BLOCK];
-    block[..rest.len()].copy_from_slice(rest);
-    bytes.len() - rest.len() + first_mark(&block).unwrap_or(rest.len())
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let is_clean = |block: &&[u8; BLOCK]| !block.iter().fold(false, |found, byte| found | is_escaped(byte));
+    let clean = BLOCK * blocks.iter().take_while(is_clean).count();
+    bytes[clean..].iter().position(is_escaped).map_or(bytes.len(), |at| clean + at)
 }
 
 /// Bytes that are compared together.
-pub(crate) const BLOCK: usize = 16;
+const BLOCK: usize = 16;
 
-/// Returns the position of the first byte that must be escaped.
-fn first_mark(block: &[u8; BLOCK]) -> Option<usize> {
-    const LAST_CONTROL: u8 = 0x1f;
-    let text = u8x16::new(*block);
-    let controls = text.min(u8x16::splat(LAST_CONTROL)).simd_eq(text);
-    first(controls | quotes_and_escapes(text))
-}
-
-/// Returns the position of the first quote or backslash.
-pub(crate) fn first_quote_or_escape(block: &[u8; BLOCK]) -> Option<usize> {
-    first(quotes_and_escapes(u8x16::new(*block)))
-}
-
-fn quotes_and_escapes(text: u8x16) -> u8x16 {
-    text.simd_eq(u8x16::splat(b'"')) | text.simd_eq(u8x16::splat(b'\\'))
-}
-
-fn first(marks: u8x16) -> Option<usize> {
-    match marks.to_bitmask() {
-        0 => None,
-        marks => Some(marks.trailing_zeros() as usize),
-    }
+/// Whether a byte must be escaped in a JSON string. Without branches, so that blocks are compared at once.
+fn is_escaped(byte: &u8) -> bool {
+    (*byte < b' ') | (*byte == b'"') | (*byte == b'\\')
 }
 
 fn push_escape(out: &mut String, byte: u8) {
