@@ -239,12 +239,12 @@ class EntitiesPane extends View {
     remember(this.route.account, this.table, this.preferences);
   }
 
-  async chooseColumns() {
+  chooseColumns() {
     const names = ["PartitionKey", "RowKey", "Timestamp", ...typesOf(this.pager.rows).keys()];
-    const hidden = await chooseColumns(names, this.preferences.hidden);
-    if (!hidden) return;
-    this.#keep({ hidden });
-    this.#showColumns();
+    chooseColumns(names, this.preferences.hidden, (hidden) => {
+      this.#keep({ hidden });
+      this.#showColumns();
+    });
   }
 
   /** @param {Entity | null} template */

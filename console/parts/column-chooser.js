@@ -7,8 +7,8 @@ import { Modal } from "./modal.js";
 /** More columns than this are found by typing a part of their name. */
 const MAX_LISTED = 200;
 
-/** @param {string[]} names @param {string[]} hidden @returns {Promise<string[] | null>} the names that are hidden now; null if nothing was chosen */
-export async function chooseColumns(names, hidden) {
+/** @param {string[]} names @param {string[]} hidden @param {(hidden: string[]) => void} use gets the names that are hidden from now on */
+export function chooseColumns(names, hidden, use) {
   const off = new Set(hidden);
   const list = h("div", { class: "column-list" });
   const note = h("p", { class: "quiet", role: "status" });
@@ -30,7 +30,6 @@ export async function chooseColumns(names, hidden) {
     for (const name of matching()) isOn ? off.delete(name) : off.add(name);
     show();
   };
-  let isChosen = false;
   const modal = new Modal(
     "Columns",
     [
@@ -44,17 +43,8 @@ export async function chooseColumns(names, hidden) {
       list,
       note,
     ],
-    {
-      action: {
-        text: "Use",
-        act: () => {
-          isChosen = true;
-        },
-      },
-    },
+    { action: { text: "Use", act: () => use([...off]) } },
   );
   show();
   modal.open();
-  await modal.closed;
-  return isChosen ? [...off] : null;
 }
