@@ -215,6 +215,9 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
         if !is_served {
             match store.build_index(&stored.index, Ticks::now()).await.map_err(IndexError::from)? {
                 BuiltIndex::Ready => return Ok(()),
+                BuiltIndex::Refused(reason) => {
+                    return Err(Problem(format!("the database refuses to make the index: {reason}")));
+                }
                 // A server may have built it.
                 BuiltIndex::Gone | BuiltIndex::Elsewhere => {}
             }

@@ -1,44 +1,56 @@
 //! The background work of property indexes: building those that were asked for, and removing those that
 //! nothing uses any more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Service;
+use crate::plan::index::PropertyIndex;
 use crate::store::{Backend as _, BuiltIndex};
 
 /// Pause between two looks for indexes to build.
 const POLL_PAUSE: Duration = Duration::from_secs(2);
-/// Pause after an index could not be built.
-const BUILD_PAUSE: Duration = Duration::from_secs(60);
+/// Pause before the next attempt to build an index that could not be built.
+const RETRY_PAUSE: Duration = Duration::from_secs(60);
+
 /// Builds the indexes that operators have asked for, or that a server has left incomplete. Several servers
 /// may try to; one of them does.
 pub(crate) async fn build_indexes(service: Arc<Service>) {
+    // When an index could not be built; it delays no other one.
+    let mut failed: BTreeMap<i64, Instant> = BTreeMap::new();
     loop {
-        let mut pause = POLL_PAUSE;
+        failed.retain(|_, at| at.elapsed() < RETRY_PAUSE);
         let catalog = service.follower.indexes();
         for index in catalog.unbuilt() {
-            let begun = Instant::now();
-            match service.primary.build_index(index, service.version_clock.now()).await {
-                Ok(BuiltIndex::Ready) => {
-                    let seconds = begun.elapsed().as_secs_f64();
-                    tracing::info!(
-                        index = index.index_no,
-                        property = index.property,
-                        seconds,
-                        "built an index"
-                    );
-                    service.follower.follow_own_change(&service.primary).await;
-                }
-                Ok(BuiltIndex::Elsewhere | BuiltIndex::Gone) => {}
-                Err(failure) => {
-                    let index = index.index_no;
-                    tracing::warn!(index, ?failure, "an index could not be built; will retry");
-                    pause = BUILD_PAUSE;
-                }
+            if !failed.contains_key(&index.index_no) && !build(&service, index).await {
+                failed.insert(index.index_no, Instant::now());
             }
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(POLL_PAUSE).await;
+    }
+}
+
+/// Builds one index, unless another process does; returns whether all is well.
+async fn build(service: &Service, index: &PropertyIndex) -> bool {
+    let begun = Instant::now();
+    let (number, property) = (index.index_no, index.property.as_str());
+    match service.primary.build_index(index, service.version_clock.now()).await {
+        Ok(BuiltIndex::Ready) => {
+            let seconds = begun.elapsed().as_secs_f64();
+            tracing::info!(index = number, property, seconds, "built an index");
+            service.follower.follow_own_change(&service.primary).await;
+            true
+        }
+        Ok(BuiltIndex::Elsewhere | BuiltIndex::Gone) => true,
+        Ok(BuiltIndex::Refused(reason)) => {
+            tracing::warn!(index = number, property, reason, "the database refuses an index; will retry");
+            false
+        }
+        Err(failure) => {
+            tracing::warn!(index = number, property, ?failure, "an index could not be built; will retry");
+            false
+        }
     }
 }
 

@@ -57,9 +57,11 @@ pub enum AddedIndex {
 }
 
 /// Result of an attempt to build an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuiltIndex {
     Ready,
+    /// The database does not make it, for this reason.
+    Refused(String),
     /// Another process builds or removes an index.
     Elsewhere,
     /// It was dropped, or its table deleted.

@@ -29,7 +29,7 @@ pub(crate) use checkpoint::{Checkpoint, Counts};
 pub(crate) use compare::{Compared, Comparison};
 pub(crate) use copy::{CopyOptions, CopySummary, copy};
 pub(crate) use count::{PageWalk, Survey};
-pub(crate) use endpoint::{Mode, TransferError, TransferSource, TransferTarget};
+pub(crate) use endpoint::{Mode, Rejected, TransferError, TransferSource, TransferTarget};
 pub(crate) use foreign::{FileFormat, FileOptions};
 pub(crate) use inferred::Inferences;
 pub(crate) use place::{Connected, Connecting, Place};

@@ -1,16 +1,20 @@
 //! Listing entities that cannot be copied.
 
+use std::borrow::Cow;
+
 use super::ended::TransferEnd;
 use crate::cli::output::warn;
-use crate::transfer::{Survey, TransferSource};
+use crate::transfer::{Rejected, Survey, TransferSource};
 
 /// Entities of which the reasons are listed; the file of rejected entities has all.
 const MAX_SHOWN: usize = 20;
+/// Characters of an entity that are shown: enough for its keys in most cases.
+const MAX_CHARACTERS: usize = 200;
 
 /// Lists what a survey has found.
 pub(super) fn list_rejected(survey: &Survey) {
     for (table, entity) in survey.first_rejected.iter().take(MAX_SHOWN) {
-        warn(&format!("{table}: {}: {}", entity.reason, entity.entity));
+        warn_of(table, entity);
     }
     warn_of_more(survey.rejected);
 }
@@ -23,7 +27,7 @@ pub(super) fn warn_of_rejected(source: &dyn TransferSource) -> Result<(), Transf
     let mut listed = 0;
     source.each_rejected(&mut |table, rejected| {
         if listed < MAX_SHOWN {
-            warn(&format!("{table}: {}: {}", rejected.reason, rejected.entity));
+            warn_of(table, &rejected);
         }
         listed += 1;
         Ok(())
@@ -32,8 +36,33 @@ pub(super) fn warn_of_rejected(source: &dyn TransferSource) -> Result<(), Transf
     Ok(())
 }
 
+fn warn_of(table: &str, rejected: &Rejected) {
+    warn(&format!("{table}: {}: {}", rejected.reason, beginning(&rejected.entity)));
+}
+
+/// The beginning of an entity, which may have a megabyte.
+fn beginning(entity: &str) -> Cow<'_, str> {
+    match entity.char_indices().nth(MAX_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &entity[..end]).into(),
+        None => entity.into(),
+    }
+}
+
 fn warn_of_more(rejected: u64) {
     if rejected > MAX_SHOWN as u64 {
         warn(&format!("and {} more that cannot be copied", rejected - MAX_SHOWN as u64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_entity_is_cut_between_characters() {
+        for text in ["", "{\"PartitionKey\":\"p\"}", &"é".repeat(MAX_CHARACTERS)] {
+            assert_eq!(beginning(text), text);
+        }
+        assert_eq!(beginning(&"é".repeat(MAX_CHARACTERS + 1)), "é".repeat(MAX_CHARACTERS) + "…");
     }
 }

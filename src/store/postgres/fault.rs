@@ -76,8 +76,7 @@ fn report(fault: Fault, error: &sqlx::Error) {
     match error {
         sqlx::Error::Database(database) => {
             let state = sqlstate(database.as_ref());
-            // Messages of this class quote values.
-            let message = if state.starts_with("22") { "" } else { database.message() };
+            let message = if quotes_values(&state) { "" } else { database.message() };
             tracing::warn!(?fault, sqlstate = %state, message, left_out, "the database refused a statement");
         }
         error => tracing::warn!(?fault, %error, left_out, "a statement failed"),
@@ -212,6 +211,20 @@ pub(crate) fn is_limit(error: &sqlx::Error) -> bool {
 pub(crate) fn is_about_definition(error: &dyn DatabaseError) -> bool {
     let state = sqlstate(error);
     ["42", "2B", "3F", "0L"].iter().any(|class| state.starts_with(class)) || state == "54011"
+}
+
+/// What the database says of a definition that it refuses; `None` if the definition may succeed later
+/// (`judged` tells that), or if the message quotes values.
+pub(crate) fn reason_of_refusal(error: &sqlx::Error, judged: StatementError) -> Option<String> {
+    let sqlx::Error::Database(database) = error else { return None };
+    let is_refused = judged == Fault::Other.into() && !quotes_values(&sqlstate(database.as_ref()));
+    let hint = database.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::hint);
+    is_refused.then(|| [Some(database.message()), hint].into_iter().flatten().collect::<Vec<_>>().join(": "))
+}
+
+/// Whether messages of this state quote values.
+fn quotes_values(state: &str) -> bool {
+    state.starts_with("22")
 }
 
 /// Connection exceptions, shutdowns, and a transaction that was idle for too

@@ -100,6 +100,30 @@ fn a_database_without_a_server_gets_indexes_too() {
 }
 
 #[test]
+fn what_the_database_says_of_an_index_that_it_refuses_is_shown() {
+    let site = Site::postgres();
+    let accounts = account(1).setting();
+    let server = site.server(&["--accounts", &accounts]);
+    let client = Client::path_style(server.address(), account(1));
+    let name = filled(&client, 1).name;
+    drop(server);
+    let role = format!("no_owner_{}", std::process::id());
+    let create = format!(
+        "CREATE ROLE {role} LOGIN PASSWORD 'p'; GRANT ALL ON SCHEMA public TO {role}; \
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}"
+    );
+    execute(&site.url, &create);
+    let mark = if site.url.contains('?') { '&' } else { '?' };
+    let mut limited = Site::sqlite();
+    limited.url = format!("{}{mark}options=-c%20role%3D{role}", site.url);
+    let account = account(1).name;
+    let create = ["index", "create", &name, "N", "--account", &account];
+    limited.fails(&create, &["refuses to make the index", "must be owner of table entities"]);
+    assert_eq!(site.json(&["index", "list"]), json!([]));
+    execute(&site.url, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}
+
+#[test]
 fn a_file_that_a_server_has_is_not_built_in_without_asking() {
     let site = Site::sqlite();
     let accounts = account(1).setting();

@@ -10,10 +10,10 @@ use crate::model::Ticks;
 use crate::plan::index::PropertyIndex;
 use crate::store::indexes::removable_until;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::fault::{Effect, StatementError, judge};
+use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements::indexes as texts;
-use crate::store::{BuiltIndex, Fault, IndexFigures, StoreResult};
+use crate::store::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
 
 /// The table of entities, and what PostgreSQL calls a plain table.
 const ENTITIES: (&str, &str) = ("entities", "r");
@@ -49,6 +49,19 @@ impl IndexPart {
     }
 }
 
+/// Why a definition or removal failed.
+enum DefinitionError {
+    /// The database refuses it for what it says or who asks.
+    Refused(String),
+    Failed(Failure),
+}
+
+impl From<Failure> for DefinitionError {
+    fn from(failure: Failure) -> Self {
+        DefinitionError::Failed(failure)
+    }
+}
+
 /// The session that builds or removes indexes. The lock is held until it is closed.
 struct BuildSession(PgConnection);
 
@@ -71,10 +84,16 @@ impl BuildSession {
     }
 
     /// Runs a definition or removal, which has no parameters.
-    async fn define(&mut self, text: String) -> Result<(), StatementError> {
+    async fn define(&mut self, text: String) -> Result<(), DefinitionError> {
         // Composed of a fixed text, and of numbers and names that `statements::indexes` writes.
         let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.0).await;
-        done.map(|_| ()).map_err(failed)
+        done.map(|_| ()).map_err(|error| {
+            let judged = judge(&error, Effect::Undone);
+            match reason_of_refusal(&error, judged) {
+                Some(reason) => DefinitionError::Refused(reason),
+                None => DefinitionError::Failed(judged.into()),
+            }
+        })
     }
 
     async fn parts(&mut self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
@@ -91,12 +110,12 @@ impl BuildSession {
     }
 
     /// Makes the parts that are missing. One that a build has left behind incomplete is made again.
-    async fn build(&mut self, index: &PropertyIndex, spread: u16) -> StoreResult<()> {
+    async fn build(&mut self, index: &PropertyIndex, spread: u16) -> Result<(), DefinitionError> {
         let holders = sqlx::query(texts::HOLDERS).bind(ENTITIES.0).bind(ENTITIES.1);
         let holders = self.rows(holders).await?;
         let parts = self.parts(index.index_no).await?;
         for (at, holder) in holders.iter().enumerate() {
-            let holder: String = holder.try_get("name").map_err(broken_row)?;
+            let holder: String = holder.try_get("name").map_err(broken_row).map_err(Failure::from)?;
             let name = texts::part(index.index_no, at);
             match parts.iter().find(|part| part.relname == name) {
                 Some(part) if part.is_valid => continue,
@@ -148,7 +167,12 @@ impl PgStore {
         let index_no: i64 = row.try_get("index_no").map_err(broken_row)?;
         let Some(mut session) = BuildSession::open(&self.definer).await? else { return Ok(false) };
         for part in session.parts(index_no).await? {
-            session.define(texts::removal(&part.name)).await?;
+            match session.define(texts::removal(&part.name)).await {
+                Ok(()) => {}
+                // Logged with the reason.
+                Err(DefinitionError::Refused(_)) => return Err(Fault::Other.into()),
+                Err(DefinitionError::Failed(failure)) => return Err(failure),
+            }
         }
         session.rows(sqlx::query(texts::FORGET).bind(index_no)).await?;
         session.close().await;
@@ -181,11 +205,12 @@ impl PgStore {
 async fn build(session: &mut BuildSession, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
     let index_no = index.index_no;
     let Some(spread) = session.wanted(index_no).await? else { return Ok(BuiltIndex::Gone) };
-    if let Err(failure) = session.build(index, spread).await {
+    if let Err(error) = session.build(index, spread).await {
         // A drop cancels the build.
-        return match session.wanted(index_no).await? {
-            None => Ok(BuiltIndex::Gone),
-            Some(_) => Err(failure),
+        return match (session.wanted(index_no).await?, error) {
+            (None, _) => Ok(BuiltIndex::Gone),
+            (_, DefinitionError::Refused(reason)) => Ok(BuiltIndex::Refused(reason)),
+            (_, DefinitionError::Failed(failure)) => Err(failure),
         };
     }
     let complete = sqlx::query(texts::COMPLETE).bind(index_no).bind(now.raw());
