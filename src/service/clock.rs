@@ -1,4 +1,4 @@
-//! The time of requests, and the time that versions are made of.
+//! The time that versions are made of.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

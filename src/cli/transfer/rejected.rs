@@ -37,11 +37,11 @@ pub(super) fn warn_of_rejected(source: &dyn TransferSource) -> Result<(), Transf
 }
 
 fn warn_of(table: &str, rejected: &Rejected) {
-    warn(&format!("{table}: {}: {}", rejected.reason, beginning(&rejected.entity)));
+    warn(&format!("{table}: {}: {}", rejected.reason, shortened(&rejected.entity)));
 }
 
 /// The beginning of an entity, which may have a megabyte.
-fn beginning(entity: &str) -> Cow<'_, str> {
+fn shortened(entity: &str) -> Cow<'_, str> {
     match entity.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &entity[..end]).into(),
         None => entity.into(),
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn a_long_entity_is_cut_between_characters() {
         for text in ["", "{\"PartitionKey\":\"p\"}", &"é".repeat(MAX_CHARACTERS)] {
-            assert_eq!(beginning(text), text);
+            assert_eq!(shortened(text), text);
         }
-        assert_eq!(beginning(&"é".repeat(MAX_CHARACTERS + 1)), "é".repeat(MAX_CHARACTERS) + "…");
+        assert_eq!(shortened(&"é".repeat(MAX_CHARACTERS + 1)), "é".repeat(MAX_CHARACTERS) + "…");
     }
 }

@@ -219,7 +219,8 @@ pub(crate) fn reason_of_refusal(error: &sqlx::Error, judged: StatementError) -> 
     let sqlx::Error::Database(database) = error else { return None };
     let is_refused = judged == Fault::Other.into() && !quotes_values(&sqlstate(database.as_ref()));
     let hint = database.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::hint);
-    is_refused.then(|| [Some(database.message()), hint].into_iter().flatten().collect::<Vec<_>>().join(": "))
+    let message = database.message();
+    is_refused.then(|| hint.map_or_else(|| message.into(), |hint| format!("{message}: {hint}")))
 }
 
 /// Whether messages of this state quote values.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::support::postgres::execute;
+use crate::support::postgres::{as_role, execute};
 use crate::support::server::account;
 use crate::tls::fixture;
 
@@ -193,10 +193,8 @@ fn missing_privileges_are_named() {
              GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}; GRANT INSERT ON entities TO {role}"
         ),
     );
-    // As this role, whatever the way in to the server is.
-    let mark = if site.url.contains('?') { '&' } else { '?' };
     let mut limited = Site::sqlite();
-    limited.url = format!("{}{mark}options=-c%20role%3D{role}", site.url);
+    limited.url = as_role(&site.url, &role);
     let told = check(&limited, &[], &[]);
     finds(&told, "privileges", &["DELETE on entities", "INSERT on tables", "UPDATE on accounts"], "GRANT");
     assert!(!finding(&told, "privileges")["found"].as_str().expect("text").contains("INSERT on entities"));

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::operators::{admin_of, ask};
-use crate::support::postgres::{execute, text};
+use crate::support::postgres::{as_role, execute, text};
 use crate::support::server::account;
 
 const ROWS: usize = 40;
@@ -113,9 +113,8 @@ fn what_the_database_says_of_an_index_that_it_refuses_is_shown() {
          GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}"
     );
     execute(&site.url, &create);
-    let mark = if site.url.contains('?') { '&' } else { '?' };
     let mut limited = Site::sqlite();
-    limited.url = format!("{}{mark}options=-c%20role%3D{role}", site.url);
+    limited.url = as_role(&site.url, &role);
     let account = account(1).name;
     let create = ["index", "create", &name, "N", "--account", &account];
     limited.fails(&create, &["refuses to make the index", "must be owner of table entities"]);

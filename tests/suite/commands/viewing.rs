@@ -9,7 +9,7 @@ use super::*;
 use crate::operators::TOKEN;
 use crate::operators::accounts::{call, done};
 use crate::operators::admin_of;
-use crate::support::postgres::{execute, installation, text};
+use crate::support::postgres::{as_role, execute, installation, text};
 use crate::support::server::account;
 
 struct Viewed {
@@ -304,8 +304,7 @@ fn a_role_that_may_read_a_view_reads_nothing_else() {
     // A refresh that makes the view anew keeps who may read it.
     t.seed(with_keys("p", "s", json!({ "N": "text" })));
     assert_eq!(viewed.view(&["refresh", &t.name])[0]["grants"], json!([role]));
-    let mark = if url.contains('?') { '&' } else { '?' };
-    let limited = format!("{url}{mark}options=-c%20role%3D{role}");
+    let limited = as_role(url, &role);
     let count = |from: &str| {
         let psql = installation().map_or_else(|| "psql".into(), |folder| folder.join("psql"));
         let query = format!("SELECT count(*) FROM {from}");

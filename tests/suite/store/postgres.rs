@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use rowhouse::error::Code;
-use rowhouse::model::{EdmValue, IfMatch, Key, Ticks};
+use rowhouse::model::{EdmValue, IfMatch, Key, TableName, Ticks};
 use rowhouse::plan::scan::MAX_TIME;
 use rowhouse::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
@@ -262,6 +262,18 @@ async fn a_filter_of_many_comparisons_over_large_entities_ends() {
     }
 }
 
+/// A store with one connection over a database of its own, and a table with one entity.
+async fn on_one_connection() -> (String, PgStore, String, TableName) {
+    let url = fresh_database();
+    migrate(&url);
+    let mut options = PgOptions::new(url.as_str());
+    (options.max_connections, options.coalesce) = (1, false);
+    let store = PgStore::connect(options).await.expect("a store");
+    let (account, table) = super::contract::table(&store).await;
+    fill(&store, &account, &table, vec![insert("p", "r")]).await;
+    (url, store, account, table)
+}
+
 /// A session that reads an entity in a read-only transaction sleeps when it commits.
 const SLOW_COMMITS: &str = "CREATE FUNCTION sleep_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
      'BEGIN PERFORM pg_sleep(20); RETURN NULL; END'; \
@@ -278,14 +290,7 @@ const SLOW_COMMITS: &str = "CREATE FUNCTION sleep_at_commit() RETURNS trigger LA
 /// The timeout of a page's statements may reach its COMMIT. PostgreSQL then reports what it reports here.
 #[tokio::test]
 async fn a_page_is_whole_though_its_commit_is_cancelled() {
-    let url = fresh_database();
-    migrate(&url);
-    let mut options = PgOptions::new(url.as_str());
-    (options.max_connections, options.coalesce) = (1, false);
-    let store = PgStore::connect(options).await.expect("a store");
-    let (account, table) = (account(), name("Cancelled"));
-    store.create_table(&account, &table, now()).await.unwrap();
-    fill(&store, &account, &table, vec![insert("p", "r")]).await;
+    let (url, store, account, table) = on_one_connection().await;
     execute(&url, SLOW_COMMITS);
     assert!(store.get(&account, &table, &Key::new("p", "r")).await.unwrap().is_some());
     let mut scan = scan(vec![Span::everything()]);
@@ -315,14 +320,7 @@ const SPY: &str = "ALTER TABLE tables RENAME TO real_tables; \
 
 #[tokio::test]
 async fn filters_of_any_shape_take_little_memory_of_a_backend() {
-    let url = fresh_database();
-    migrate(&url);
-    let mut options = PgOptions::new(url.as_str());
-    (options.max_connections, options.coalesce) = (1, false);
-    let store = PgStore::connect(options).await.expect("a store");
-    let (account, table) = (account(), name("Shapes"));
-    store.create_table(&account, &table, now()).await.unwrap();
-    fill(&store, &account, &table, vec![insert("p", "r")]).await;
+    let (url, store, account, table) = on_one_connection().await;
     execute(&url, SPY);
     for comparisons in 1..=120 {
         let mut scan = scan(vec![Span::everything()]);

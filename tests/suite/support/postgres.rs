@@ -86,6 +86,12 @@ pub fn has_table(url: &str, name: &'static str) -> bool {
     })
 }
 
+/// The URL with which sessions have the privileges of a role, whatever the way in to the server is.
+pub fn as_role(url: &str, role: &str) -> String {
+    let mark = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{mark}options=-c%20role%3D{role}")
+}
+
 /// The one text that a query returns.
 pub fn text(url: &str, query: &str) -> String {
     let (url, query) = (url.to_owned(), query.to_owned());

@@ -62,6 +62,16 @@ impl From<Failure> for DefinitionError {
     }
 }
 
+impl From<DefinitionError> for Failure {
+    fn from(error: DefinitionError) -> Self {
+        match error {
+            // Logged with the reason.
+            DefinitionError::Refused(_) => Fault::Other.into(),
+            DefinitionError::Failed(failure) => failure,
+        }
+    }
+}
+
 /// The session that builds or removes indexes. The lock is held until it is closed.
 struct BuildSession(PgConnection);
 
@@ -101,6 +111,12 @@ impl BuildSession {
         rows.iter().map(IndexPart::read).collect()
     }
 
+    /// The tables that have the entities: one, or its partitions.
+    async fn holders(&mut self) -> StoreResult<Vec<String>> {
+        let rows = self.rows(sqlx::query(texts::HOLDERS).bind(ENTITIES.0).bind(ENTITIES.1)).await?;
+        rows.iter().map(|row| Ok(row.try_get("name").map_err(broken_row)?)).collect()
+    }
+
     /// The spread of the table; `None` if the index is no longer wanted.
     async fn wanted(&mut self, index_no: i64) -> StoreResult<Option<u16>> {
         let rows = self.rows(sqlx::query(texts::WANTED).bind(index_no)).await?;
@@ -111,18 +127,15 @@ impl BuildSession {
 
     /// Makes the parts that are missing. One that a build has left behind incomplete is made again.
     async fn build(&mut self, index: &PropertyIndex, spread: u16) -> Result<(), DefinitionError> {
-        let holders = sqlx::query(texts::HOLDERS).bind(ENTITIES.0).bind(ENTITIES.1);
-        let holders = self.rows(holders).await?;
         let parts = self.parts(index.index_no).await?;
-        for (at, holder) in holders.iter().enumerate() {
-            let holder: String = holder.try_get("name").map_err(broken_row).map_err(Failure::from)?;
+        for (at, holder) in self.holders().await?.iter().enumerate() {
             let name = texts::part(index.index_no, at);
             match parts.iter().find(|part| part.relname == name) {
                 Some(part) if part.is_valid => continue,
                 Some(part) => self.define(texts::removal(&part.name)).await?,
                 None => {}
             }
-            self.define(texts::definition(index, &name, &holder, spread)).await?;
+            self.define(texts::definition(index, &name, holder, spread)).await?;
         }
         Ok(())
     }
@@ -167,12 +180,7 @@ impl PgStore {
         let index_no: i64 = row.try_get("index_no").map_err(broken_row)?;
         let Some(mut session) = BuildSession::open(&self.definer).await? else { return Ok(false) };
         for part in session.parts(index_no).await? {
-            match session.define(texts::removal(&part.name)).await {
-                Ok(()) => {}
-                // Logged with the reason.
-                Err(DefinitionError::Refused(_)) => return Err(Fault::Other.into()),
-                Err(DefinitionError::Failed(failure)) => return Err(failure),
-            }
+            session.define(texts::removal(&part.name)).await?;
         }
         session.rows(sqlx::query(texts::FORGET).bind(index_no)).await?;
         session.close().await;
