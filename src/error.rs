@@ -234,12 +234,14 @@ impl Code {
         ErrorFacts { status, code, message }
     }
 
-    /// Whether the error depends on the stored data rather than on the request alone: a change set
-    /// with a single operation reports such errors without an index prefix (protocol §8.4).
-    pub(crate) const fn is_storage_outcome(self) -> bool {
+    /// Whether a change set with a single operation reports the error without an index prefix: what
+    /// depends on the stored data (protocol §8.4) and, as seen of the service, a value that is too
+    /// large.
+    pub(crate) const fn is_unnumbered_alone(self) -> bool {
         matches!(
             self,
-            Code::EntityAlreadyExists
+            Code::PropertyValueTooLarge
+                | Code::EntityAlreadyExists
                 | Code::UpdateConditionNotSatisfied
                 | Code::ConditionNotMet
                 | Code::ResourceNotFound

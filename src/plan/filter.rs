@@ -6,6 +6,9 @@ use crate::error::{Code, Error, Result};
 use crate::model::{CompareOp, EdmType, EdmValue};
 use crate::odata::{Expr, Operand};
 
+/// The message for a filter that is a value.
+const NOT_A_BOOLEAN: &str = "The $filter expression must evaluate to a single boolean value.";
+
 /// The resource of a filter; it decides what names mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
@@ -18,7 +21,8 @@ pub enum Subject {
 ///
 /// # Errors
 /// [`Code::NotImplemented`] for comparisons without exactly one property and
-/// one literal; [`Code::FilterOperandKinds`] where declared types do not fit.
+/// one literal; [`Code::FilterOperandKinds`] where declared types do not fit;
+/// [`Code::InvalidInput`] for a value in place of a condition.
 pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
     match expr {
         Expr::And(parts) => Ok(Predicate::All(connected(parts, subject, "And")?)),
@@ -31,7 +35,7 @@ pub fn predicate(expr: &Expr, subject: Subject) -> Result<Predicate> {
             Ok(Predicate::Not(Box::new(inner)))
         }
         other => condition(other, subject).map_err(|problem| match problem {
-            NotACondition::Kind(_) => Code::InvalidInput.into(),
+            NotACondition::Kind(_) => Error::with_message(Code::InvalidInput, NOT_A_BOOLEAN),
             NotACondition::Other(error) => error,
         }),
     }
@@ -196,8 +200,10 @@ mod tests {
             assert_eq!((error.code, error.text()), (Code::FilterOperandKinds, &*format!("{prefix}{rest}")));
         }
         assert_eq!(planned("not RowKey", Subject::Entities).unwrap_err().code, Code::FilterOperandKinds);
-        assert_eq!(planned("PartitionKey", Subject::Entities).unwrap_err().code, Code::InvalidInput);
-        assert_eq!(planned("'x'", Subject::Entities).unwrap_err().code, Code::InvalidInput);
+        for value in ["PartitionKey", "'x'", "1L", "(1)", "guid'00000000-0000-0000-0000-000000000000'"] {
+            let error = planned(value, Subject::Entities).unwrap_err();
+            assert_eq!((error.code, error.text()), (Code::InvalidInput, NOT_A_BOOLEAN), "{value}");
+        }
     }
 
     #[test]

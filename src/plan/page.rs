@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::error::{Code, Result};
-use crate::model::Ticks;
+use crate::model::{TableName, Ticks};
 
 /// Maximum characters of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, 4 KiB of
 /// base64.
@@ -61,11 +61,15 @@ pub fn table_token(name: &str, created: Ticks) -> String {
     token(&format!("{}\u{1}{:016x}", name.to_ascii_lowercase(), created.file_time()))
 }
 
-/// Returns the lower-case name in a table token.
+/// Returns the lower-case name in a table token. A bare name is one too, in any case, as seen of the
+/// service.
 ///
 /// # Errors
 /// [`Code::InvalidInput`] for anything that [`table_token`] did not make.
 pub fn read_table_token(token: &str) -> Result<String> {
+    if let Ok(name) = TableName::parse(token) {
+        return Ok(name.lower().to_owned());
+    }
     let text = read_token(token)?;
     match text.split_once('\u{1}') {
         Some((name, time)) if time.len() == 16 => Ok(name.to_owned()),
@@ -87,6 +91,7 @@ mod tests {
             read_table_token("1!48!bGlzdHRhYmxlMjNmNTYxMDA3ATAxZDY4YzczODMxOTlkYjA-").as_deref(),
             Ok("listtable23f561007")
         );
+        assert_eq!(read_table_token("testYable").as_deref(), Ok("testyable"));
         let created = Ticks::parse("2020-09-16T21:51:32.5437272Z").unwrap();
         assert_eq!(read_table_token(&table_token("MyTable", created)).as_deref(), Ok("mytable"));
     }

@@ -125,7 +125,7 @@ fn empty_part(head: &Head) -> FailedPart {
 }
 
 fn format_of(head: &Head) -> Format {
-    Format::negotiate(head, &Options::parse(&head.query).unwrap_or_default())
+    Format::of_part(head, &Options::parse(&head.query).unwrap_or_default())
 }
 
 /// The format of the previous part: parts of a batch can differ in their Accept header only, and

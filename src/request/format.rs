@@ -26,11 +26,26 @@ pub(crate) enum Representation {
 }
 
 impl Format {
-    /// Reads `$format`, else `Accept`, under the rules of the request's version.
+    /// Reads `$format`, else `Accept`, under the rules of the request's version. A read that names
+    /// neither asks for Atom, which newer versions do not have.
     pub(crate) fn negotiate(head: &Head, options: &Options) -> Self {
+        let is_blank = |value: Option<&str>| value.is_none_or(|value| value.trim().is_empty());
+        if head.method == "GET"
+            && is_blank(head.header("accept"))
+            && is_blank(options.get("$format"))
+            && let Ok(Err(code)) = head.version().map(atom)
+        {
+            return Self::refused(code, Representation::Atom(Style::Modern));
+        }
+        Self::of_part(head, options)
+    }
+
+    /// As [`Format::negotiate`], for a part of a batch, which may name no format: JSON is then its
+    /// default (for reads, nothing is recorded).
+    pub(crate) fn of_part(head: &Head, options: &Options) -> Self {
         let version = match head.version() {
             Ok(version) => version,
-            Err(error) => return Self::refused(error.code),
+            Err(error) => return Self::refused(error.code, Representation::Json(Metadata::Minimal)),
         };
         let wanted = options.get("$format").filter(|f| !f.is_empty() && version.at_least(JSON));
         let accept = head.list("accept");
@@ -48,8 +63,7 @@ impl Format {
         Self { chosen, fallback, prefers_fallback: takes_anything }
     }
 
-    const fn refused(code: Code) -> Self {
-        let fallback = Representation::Json(Metadata::Minimal);
+    const fn refused(code: Code, fallback: Representation) -> Self {
         Self { chosen: Err(code), fallback, prefers_fallback: false }
     }
 
@@ -215,7 +229,7 @@ mod tests {
     fn negotiated(version: Option<&str>, accept: Option<&str>, format: &str) -> Result<Representation, Code> {
         let headers = [("x-ms-version", version), ("accept", accept)];
         let given = headers.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into())));
-        let head = Head { headers: given.collect(), ..Head::default() };
+        let head = Head { method: "GET".into(), headers: given.collect(), ..Head::default() };
         Format::negotiate(&head, &Options::parse(format).unwrap()).for_body()
     }
 
@@ -239,7 +253,10 @@ mod tests {
             (v, Some("application/json;q=0.5,application/json;odata=nometadata;q=0.9"), "", none),
             (v, Some("text/html"), "", Err(Code::MediaTypeNotSupported)),
             (v, Some("*/*"), "", minimal),
-            (v, None, "", minimal),
+            (v, None, "", Err(Code::AtomFormatNotSupported)),
+            (v, Some(" "), "", Err(Code::AtomFormatNotSupported)),
+            (Some("2015-12-11"), None, "", Err(Code::AtomFormatNotSupported)),
+            (v, None, "$format=json", minimal),
             (v, Some("text/html"), "$format=json", minimal),
             (v, None, "$format=application%2Fjson%3Bodata%3Dfullmetadata", full),
             (old, Some("application/json"), "", json(Metadata::MinimalWithoutEtag)),

@@ -83,6 +83,8 @@ pub(crate) const JSON: &str = "2013-08-15";
 pub(crate) const MINIMAL_ETAG: &str = "2015-04-05";
 /// First version without Atom.
 pub(crate) const JSON_ONLY: &str = "2015-12-11";
+/// First version with bearer tokens.
+pub(crate) const BEARER: &str = "2017-11-09";
 /// First version with upserts and `$select`.
 pub(crate) const UPSERT: &str = "2011-08-18";
 /// First version whose 401 carries a bearer challenge.

@@ -22,6 +22,8 @@ pub(crate) struct Answer {
 }
 
 pub(crate) const CONTENT_TYPE: &str = "Content-Type";
+/// The Content-Type of JSON errors of the front door.
+const JSON: &str = "application/json";
 /// The Content-Type of the documents of XML operations.
 pub(crate) const XML: &str = "application/xml";
 /// The Content-Type of XML errors of the table layer.
@@ -67,13 +69,6 @@ impl Answer {
         Self { reason: Some(facts.message), refusal, ..answer }
             .with("x-ms-error-code", facts.code)
             .with_pause(error)
-    }
-
-    /// Refuses an invalid version, by a front end that does not read Accept.
-    pub(crate) fn unknown_version(error: &Error, context: &ErrorContext<'_>) -> Self {
-        let facts = error.code.facts();
-        let answer = Self::xml(facts.status, failure::front_end_xml(error, context));
-        Self { reason: Some(facts.message), refusal: Some(error.code), ..answer }
     }
 
     /// Returns the status that describes the result: of a refused batch, that of the part inside.
@@ -129,8 +124,10 @@ impl Answer {
         if error.code == Code::ServerBusy { self.with("Retry-After", "1") } else { self }
     }
 
-    /// Returns an error raised before the table layer is reached: authentication. The body is JSON
-    /// if the client accepts it, else XML; a header always has the code.
+    /// Returns an error raised before the table layer is reached: of the version or of
+    /// authentication. As recorded: the body is JSON if the client accepts it, else XML, and a header
+    /// has the code. Without a version, the body is the XML of the oldest versions all the same; an
+    /// invalid version has that body, too, neither reads Accept nor has the header.
     pub(crate) fn front_door(
         error: &Error,
         head: &Head,
@@ -138,19 +135,24 @@ impl Answer {
         context: &ErrorContext<'_>,
     ) -> Self {
         let facts = error.code.facts();
-        let speaks_json = head.header("accept").is_some_and(|accept| accept.contains("json"));
-        let (content_type, body) = if speaks_json {
-            ("application/json", failure::json(error, context))
-        } else {
-            ("application/xml", failure::xml(error, context))
+        let version = head.version();
+        let is_preflight = head.method == "OPTIONS";
+        let body = match &version {
+            Ok(version) if version.is_named() || is_preflight => match takes_json(head) {
+                true => failure::json(error, context),
+                false => failure::xml(error, context),
+            },
+            _ => failure::front_end_xml(error, context),
         };
+        let content_type = if version.is_ok() && takes_json(head) { JSON } else { XML };
         // As recorded: the message is also the reason phrase.
-        let reason = Some(facts.message);
-        let body = body.into_bytes();
+        let (reason, body) = (Some(facts.message), body.into_bytes());
         let answer = Self { reason, body, refusal: Some(error.code), ..Self::bare(facts.status) }
-            .with(CONTENT_TYPE, content_type)
-            .with("x-ms-error-code", facts.code)
-            .with_pause(error);
+            .with(CONTENT_TYPE, content_type);
+        if version.is_err() {
+            return answer;
+        }
+        let answer = answer.with("x-ms-error-code", facts.code).with_pause(error);
         match error.code {
             Code::NoCredentials | Code::TokenRefused => {
                 answer.with("WWW-Authenticate", challenge.unwrap_or_else(|| CHALLENGE.to_owned()))
@@ -177,8 +179,7 @@ impl Answer {
         let content_id = content_id.map(|id| ("Content-ID", id.to_owned().into()));
         let applied = take(PREFERENCE_APPLIED);
         let first = match self.status {
-            200 => [version, kind, sniff, cache, content_id, applied],
-            201 => [version, kind, content_id, sniff, cache, applied],
+            200 | 201 => [version, kind, content_id, sniff, cache, applied],
             _ => [content_id, sniff, cache, applied, version, kind],
         };
         headers.extend(first.into_iter().flatten());
@@ -192,6 +193,10 @@ impl Answer {
 /// The challenge for clients without credentials if no issuer is configured.
 const CHALLENGE: &str = "Bearer authorization_uri=https://login.microsoftonline.com/common/oauth2/authorize \
                          resource_id=https://storage.azure.com";
+
+fn takes_json(head: &Head) -> bool {
+    head.header("accept").is_some_and(|accept| accept.contains("json"))
+}
 
 const fn is_early(code: Code) -> bool {
     matches!(

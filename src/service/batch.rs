@@ -163,7 +163,6 @@ fn of_an_operation(failure: Failure) -> Failure {
 
 /// As recorded: a duplicate row had no code of its own until some version after 2015-04-05. We take
 /// the version that ended Atom.
-/// 2015-04-05; taken for the one that ended Atom.
 fn in_version(error: Error, version: ApiVersion) -> Error {
     match error.code {
         Code::InvalidDuplicateRow if !version.at_least(JSON_ONLY) => {
@@ -173,10 +172,10 @@ fn in_version(error: Error, version: ApiVersion) -> Error {
     }
 }
 
-/// A change set of one operation reports what the stored state says without an index; all other
-/// errors have one (protocol §8.4).
+/// A change set of one operation reports some errors without an index; all others have one
+/// (protocol §8.4).
 fn prefixed(error: Error, operations: usize) -> Error {
-    if operations == 1 && error.code.is_storage_outcome() {
+    if operations == 1 && error.code.is_unnumbered_alone() {
         return Error { index: None, ..error };
     }
     match error.code {

@@ -113,8 +113,7 @@ impl Pipeline<'_> {
             Err(error) => return (self.refuse(&error), Arc::default()),
         };
         if let Err(error) = head.version() {
-            explain(&error, &self.error_context, self.observed);
-            return (Answer::unknown_version(&error, &self.error_context), Arc::default());
+            return (self.front_door(&error), Arc::default());
         }
         let target = self.observed.target.get_or_init(|| target);
         let until = Instant::now() + time_allowed(self.options.any_case("timeout"));

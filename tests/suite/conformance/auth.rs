@@ -25,6 +25,8 @@ cases![
     no_credentials_are_forbidden_in_older_versions,
     no_credentials_are_challenged_in_newer_versions,
     a_failure_speaks_xml_unless_json_is_mentioned,
+    a_failure_without_a_version_has_the_oldest_form,
+    tokens_came_with_a_version,
     a_failure_comes_before_the_existence_of_anything,
     an_unauthenticated_write_changes_nothing,
     an_unknown_account_is_not_found,
@@ -249,6 +251,28 @@ fn a_failure_speaks_xml_unless_json_is_mentioned(client: &Client) {
         let request = client.request("GET", &t.set()).auth(Auth::None).header("Accept", accept);
         request.send().turned_away(NOT_AUTHENTICATED);
     }
+}
+
+fn a_failure_without_a_version_has_the_oldest_form(client: &Client) {
+    let t = client.table();
+    let token = Auth::Header("Bearer e30.e30.e30".into());
+    let forged = Auth::Header(format!("SharedKey {}:AAAA", client.account.name));
+    for auth in [Auth::None, token, forged] {
+        let get = client.request("GET", &t.set()).auth(auth).without("x-ms-version");
+        for accept in ["application/json", "application/json;odata=nometadata", "*/*", "application/atom+xml"]
+        {
+            let answer = get.clone().header("Accept", accept).send().turned_away(NOT_AUTHENTICATED);
+            assert_eq!(answer.header("WWW-Authenticate"), None, "{answer}");
+        }
+        get.without("Accept").send().turned_away(NOT_AUTHENTICATED);
+    }
+}
+
+fn tokens_came_with_a_version(client: &Client) {
+    let t = client.table();
+    let get = client.request("GET", &t.set()).auth(Auth::Header("Bearer e30.e30.e30".into()));
+    let answer = get.version("2017-07-29").send().turned_away(NOT_AUTHENTICATED);
+    assert_eq!(answer.header("WWW-Authenticate"), None, "{answer}");
 }
 
 fn a_failure_comes_before_the_existence_of_anything(client: &Client) {

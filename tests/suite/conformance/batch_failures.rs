@@ -12,6 +12,7 @@ cases![
     a_roll_back_restores_values_and_etags,
     a_lone_storage_failure_has_no_index,
     a_lone_validation_failure_has_index_zero,
+    a_value_too_large_alone_has_no_index,
     a_missing_table_fails_with_index_zero,
     forbidden_characters_in_addresses_fail_with_an_index,
     addresses_of_no_entity_fail_as_recorded,
@@ -107,9 +108,23 @@ fn a_lone_validation_failure_has_index_zero(client: &Client) {
     let entity = with_keys("p", "r", json!({}));
     Batch::new().insert(&missing, &entity).send(client).refused(0, NO_TABLE);
     let big = with_keys("p", "r", json!({ "S": "x".repeat(32 * 1024 + 1) }));
-    Batch::new().insert(&t, &big).send(client).refused(0, VALUE_TOO_LARGE);
+    Batch::new()
+        .insert(&t, &big)
+        .insert(&t, &with_keys("p", "s", json!({})))
+        .send(client)
+        .refused(0, VALUE_TOO_LARGE);
     let no_key = json!({ "PartitionKey": "p" });
     Batch::new().insert(&t, &no_key).send(client).refused(0, NEED_VALUE);
+    assert_eq!(t.count(), 0);
+}
+
+fn a_value_too_large_alone_has_no_index(client: &Client) {
+    let t = client.table();
+    let big = json!({ "S": "x".repeat(32 * 1024 + 1) });
+    Batch::new().insert(&t, &with_keys("p", "r", big.clone())).send(client).refused_alone(VALUE_TOO_LARGE);
+    for verb in ["PUT", "MERGE"] {
+        Batch::new().write(verb, &t, ("p", "r"), &big, None).send(client).refused_alone(VALUE_TOO_LARGE);
+    }
     assert_eq!(t.count(), 0);
 }
 

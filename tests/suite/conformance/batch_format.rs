@@ -13,6 +13,7 @@ cases![
     a_failure_is_answered_to_the_byte,
     a_missing_table_is_answered_without_cache_control,
     a_content_id_inside_the_request_is_echoed_second,
+    a_content_id_of_a_read_stands_behind_the_type,
     a_content_id_of_the_part_is_not_echoed,
     parts_come_in_the_order_of_the_request,
     bare_line_feeds_are_read,
@@ -149,6 +150,18 @@ fn a_content_id_inside_the_request_is_echoed_second(client: &Client) {
     let again = Batch::new().operation("POST", &url, &headers, &body).send(client);
     let part = again.refused_alone(ENTITY_EXISTS);
     assert!(part.raw.starts_with("HTTP/1.1 409 Conflict\r\nContent-ID: 7\r\n"), "{}", part.raw);
+}
+
+fn a_content_id_of_a_read_stands_behind_the_type(client: &Client) {
+    let t = client.table();
+    t.seed_one(json!({}));
+    for url in [client.url(&t.path("p", "r")), client.url(&t.set())] {
+        let body = query_batch(&url).replace(" HTTP/1.1\r\n", " HTTP/1.1\r\nContent-ID: 7\r\n");
+        let answer = BatchAnswer::of(post(client, body).send());
+        let names = answer.parts[0].header_names();
+        let order = "DataServiceVersion,Content-Type,Content-ID,X-Content-Type-Options,Cache-Control";
+        assert!(names.starts_with(order), "{names}");
+    }
 }
 
 fn a_content_id_of_the_part_is_not_echoed(client: &Client) {

@@ -1,5 +1,6 @@
 //! What a `$filter` may look like (protocol §6.2, §6.3).
 
+use crate::support::batch::{post, query_batch};
 use crate::support::*;
 use serde_json::json;
 
@@ -33,6 +34,7 @@ cases![
     two_properties_or_two_literals_are_not_implemented,
     functions_arithmetic_and_paths_are_not_implemented,
     null_is_refused,
+    a_value_is_no_filter,
     a_key_as_an_operand_of_logic_is_refused,
     a_system_property_against_another_type_is_refused,
     the_kind_of_the_operator_is_named,
@@ -444,6 +446,33 @@ fn null_is_refused(client: &Client) {
     let t = sample(client);
     for filter in ["S eq null", "S ne null", "null eq S"] {
         t.filter(filter).expect_error(400, "InvalidInput", "One of the request inputs is not valid.");
+    }
+}
+
+fn a_value_is_no_filter(client: &Client) {
+    let t = sample(client);
+    let message = "The $filter expression must evaluate to a single boolean value.";
+    for filter in [
+        "1",
+        "'a'",
+        "1L",
+        "2.5",
+        "(1)",
+        "guid'c9da6455-213d-42c9-9a79-3e9149a57832'",
+        "datetime'2012-11-12T03:04:05Z'",
+        "X'00'",
+        "PartitionKey",
+        "(RowKey)",
+        "Timestamp",
+    ] {
+        t.filter(filter).expect_error(400, "InvalidInput", message);
+        let address = format!("{}?$filter={}", t.set(), escape(filter));
+        let part = BatchAnswer::of(post(client, query_batch(&client.url(&address))).send());
+        part.expect_failure(400, "InvalidInput", &format!("0:{message}"));
+    }
+    for filter in ["1", "'a'", "TableName"] {
+        let tables = client.get(&format!("/Tables?$filter={}", escape(filter)));
+        tables.expect_error(400, "InvalidInput", message);
     }
 }
 

@@ -19,7 +19,8 @@ cases![
     names_beyond_the_basic_plane_come_before_its_end,
     a_page_shows_entities_of_several_shapes_in_their_order,
     accept_chooses_the_level,
-    a_missing_accept_reads_as_minimal_metadata,
+    a_read_without_accept_asks_for_atom,
+    a_write_without_accept_is_answered_in_json,
     format_overrides_accept,
     verbose_json_is_not_supported,
     atom_is_not_supported_in_new_versions,
@@ -296,11 +297,31 @@ fn accept_chooses_the_level(client: &Client) {
     }
 }
 
-fn a_missing_accept_reads_as_minimal_metadata(client: &Client) {
+fn a_read_without_accept_asks_for_atom(client: &Client) {
     let t = client.table();
     t.seed_one(json!({}));
-    let answer = t.on("GET", "p", "r").without("Accept").send().expect(200);
-    assert_eq!(answer.need("Content-Type"), answer.odata_type());
+    let paths = [t.path("p", "r"), t.set(), "/Tables".into(), format!("/Tables('{}')", t.name)];
+    for path in &paths {
+        for version in ["2015-12-11", "2017-11-09", "2026-06-06"] {
+            let get = client.request("GET", path).version(version);
+            get.clone().without("Accept").send().refused_in_table_xml(ATOM_FORMAT);
+            get.header("Accept", "").send().refused_in_table_xml(ATOM_FORMAT);
+        }
+        let get = client.request("GET", &format!("{path}?$format=json")).without("Accept");
+        get.send().expect_json();
+    }
+    let missing = t.on("GET", "p", "x").without("Accept").send();
+    assert_eq!(missing.need("Content-Type"), "application/xml;charset=utf-8", "{missing}");
+    let policies = format!("/{}?comp=acl", t.name);
+    client.request("GET", &policies).without("Accept").send().expect_xml();
+}
+
+fn a_write_without_accept_is_answered_in_json(client: &Client) {
+    let t = client.table();
+    let made = t.inserting(&with_keys("p", "r", json!({}))).without("Accept").send().expect(201);
+    assert_eq!(made.need("Content-Type"), made.odata_type());
+    t.inserting(&with_keys("p", "r", json!({}))).without("Accept").send().refused(ENTITY_EXISTS);
+    t.on("DELETE", "p", "x").header("If-Match", "*").without("Accept").send().refused(NOT_FOUND);
 }
 
 fn format_overrides_accept(client: &Client) {

@@ -32,6 +32,7 @@ cases![
     list_pages_with_top_and_a_token,
     a_table_token_may_be_sent_raw,
     a_full_page_without_more_has_no_token,
+    a_bare_name_is_a_table_token_in_any_case,
     a_malformed_table_token_is_refused,
     delete_removes_the_table_and_its_entities,
     delete_disregards_case,
@@ -314,6 +315,17 @@ fn a_full_page_without_more_has_no_token(client: &Client) {
     let answer = listed(client, &stem, "&$top=2");
     assert_eq!(answer.header("x-ms-continuation-NextTableName"), None, "{answer}");
     assert_eq!(names(answer.expect_json()).len(), 2);
+}
+
+fn a_bare_name_is_a_table_token_in_any_case(client: &Client) {
+    let stem = fresh_name();
+    for end in ["a", "b", "c"] {
+        client.create_table(&format!("{stem}{end}")).expect(201);
+    }
+    for name in [format!("{stem}b"), format!("{stem}B").to_uppercase(), format!("{stem}aB")] {
+        let listed = listed(client, &stem, &format!("&NextTableName={name}"));
+        assert_eq!(names(listed.expect_json()), [format!("{stem}b"), format!("{stem}c")], "{name}");
+    }
 }
 
 fn a_malformed_table_token_is_refused(client: &Client) {

@@ -157,12 +157,14 @@ impl Answer {
     pub fn turned_away(self, (status, code, message): Refusal) -> Self {
         assert_eq!(self.status, status, "{self}");
         assert_eq!(self.need("x-ms-error-code"), code, "{self}");
-        let (found_code, found_message) = if self.asked.accept.as_deref().unwrap_or("").contains("json") {
-            assert_eq!(self.need("Content-Type"), "application/json", "{self}");
-            self.odata_error()
-        } else {
-            assert_eq!(self.need("Content-Type"), "application/xml", "{self}");
-            self.xml_error()
+        let json = self.asked.accept.as_deref().unwrap_or("").contains("json");
+        let kind = if json { "application/json" } else { "application/xml" };
+        assert_eq!(self.need("Content-Type"), kind, "{self}");
+        let is_old = self.asked.version.is_none() && !self.asked.line.starts_with("OPTIONS ");
+        let (found_code, found_message) = match json {
+            _ if is_old => self.front_end_error(),
+            true => self.odata_error(),
+            false => self.xml_error(),
         };
         assert_eq!((found_code.as_str(), found_message.as_str()), (code, message), "{self}");
         self
@@ -200,15 +202,37 @@ impl Answer {
         for name in ["Cache-Control", "X-Content-Type-Options", "x-ms-error-code"] {
             assert_eq!(self.header(name), None, "{name} {self}");
         }
-        let namespace = "http://schemas.microsoft.com/ado/2007/08/dataservices/metadata";
+        assert_eq!(self.front_end_error(), (code.to_owned(), message.to_owned()), "{self}");
+    }
+
+    /// Code and first line of the message of an error in the oldest form, which the front end has
+    /// where a version is missing or is none.
+    #[track_caller]
+    fn front_end_error(&self) -> (String, String) {
+        let head = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n\
+             <error xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\r\n  <code>";
+        let parts = self.text().strip_prefix(head).and_then(|rest| {
+            let (code, rest) = rest.split_once("</code>\r\n  <message xml:lang=\"en-US\">")?;
+            Some((code, rest.strip_suffix("</message>\r\n</error>")?))
+        });
+        let (code, whole) = parts.unwrap_or_else(|| panic!("not the form of this error: {self}"));
+        (code.to_owned(), self.first_line(whole))
+    }
+
+    /// Demands an error of the table layer in the XML that it has since 2013-08-15.
+    #[track_caller]
+    pub fn refused_in_table_xml(self, (status, code, message): Refusal) -> Self {
+        assert_eq!(self.status, status, "{self}");
+        assert_eq!(self.need("Content-Type"), "application/xml;charset=utf-8", "{self}");
         let head = format!(
-            "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone=\"yes\"?>\r\n<error xmlns=\"{namespace}\">\r\n  \
-             <code>{code}</code>\r\n  <message xml:lang=\"en-US\">"
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><error \
+             xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\"><code>{code}</code>\
+             <message xml:lang=\"en-US\">"
         );
-        let whole =
-            self.text().strip_prefix(&head).and_then(|rest| rest.strip_suffix("</message>\r\n</error>"));
+        let whole = self.text().strip_prefix(&head).and_then(|rest| rest.strip_suffix("</message></error>"));
         let whole = whole.unwrap_or_else(|| panic!("not the form of this error: {self}"));
         assert_eq!(self.first_line(whole), message, "{self}");
+        self
     }
 
     /// Code and first line of the message of a JSON error, whose form is
