@@ -263,6 +263,20 @@ impl Comparison<'_> {
         });
     }
 
+    /// Refuses to delete if an entity is not understood: what seems extra may be its former version.
+    fn refuse_unreadable(&self, found: &Mutex<Found>) -> TransferResult<()> {
+        let unreadable: u64 =
+            self.with(found, |found| found.tables.values().map(|tally| tally.unreadable).sum());
+        if unreadable == 0 {
+            return Ok(());
+        }
+        let text = format!(
+            "--delete-extra: {unreadable} entities are not understood, and what seems extra may be a former \
+             version of one; nothing more is deleted"
+        );
+        Err(TransferError::Endpoint(text))
+    }
+
     /// Remembers a difference, to be checked again.
     fn differs(&self, table: &str, key: Key, kind: DifferenceKind, found: &Mutex<Found>) {
         self.with(found, |found| {

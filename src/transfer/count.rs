@@ -45,7 +45,7 @@ impl PageWalk<'_> {
         let mut sums = BTreeMap::new();
         for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
             let Some(entities) = self.count_inside(&table)? else {
-                return self.sum(true, &|_, page| Ok(page.rows.len() as u64));
+                return self.sum(true, &|table, page| Ok(understood(table, page)?.len() as u64));
             };
             sums.insert(table, entities);
         }
@@ -69,7 +69,7 @@ impl PageWalk<'_> {
     pub(crate) fn delete(&self, target: &dyn TransferTarget) -> TransferResult<BTreeMap<String, u64>> {
         self.sum(true, &|table, page| {
             let version = |row: &Row| (row.key.clone(), row.version());
-            target.delete(table, &page.rows.iter().map(version).collect::<Vec<_>>())
+            target.delete(table, &understood(table, page)?.iter().map(version).collect::<Vec<_>>())
         })
     }
 
@@ -158,5 +158,20 @@ impl PageWalk<'_> {
             }
         }
         Ok(sum)
+    }
+}
+
+/// Returns the rows of a page.
+///
+/// # Errors
+/// If an entity is not understood, which would not be counted.
+fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
+    match page.rejected.first() {
+        None => Ok(&page.rows),
+        Some(first) => Err(TransferError::Endpoint(format!(
+            "{table}: {} entities are not understood: {}",
+            page.rejected.len(),
+            first.reason
+        ))),
     }
 }

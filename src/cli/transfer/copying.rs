@@ -135,8 +135,14 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     confirm(arguments, source, written.as_target()?, &job.selection)?;
     let rejected = job.copy(source, written.as_target()?)?;
     drop(written);
-    if arguments.delete_extra || arguments.verify {
-        job.compare(source)?;
+    let deletes = arguments.delete_extra && !rejected;
+    if arguments.delete_extra && rejected {
+        warn(
+            "--delete-extra: entities were rejected, so nothing is deleted; what seems extra may be a former version of one",
+        );
+    }
+    if deletes || arguments.verify {
+        job.compare(source, deletes)?;
     }
     if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
 }
@@ -289,9 +295,9 @@ impl CopyJob<'_> {
         )
     }
 
-    /// Deletes what is extra, and compares, as the arguments say: whole tables, even if only changes were
-    /// copied.
-    fn compare(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+    /// Deletes what is extra if it `deletes`, and compares if the arguments say so: whole tables, even if
+    /// only changes were copied.
+    fn compare(&self, source: &dyn TransferSource, deletes: bool) -> Result<(), TransferEnd> {
         let (arguments, session) = (self.arguments, self.session);
         let selection = &Selection { since: None, ..self.selection.clone() };
         let whole = match arguments.since {
@@ -310,13 +316,13 @@ impl CopyJob<'_> {
             target: connected.as_source()?,
             selection,
             with_timestamps: false,
-            delete_extra: arguments.delete_extra.then(|| connected.as_target()).transpose()?,
+            delete_extra: deletes.then(|| connected.as_target()).transpose()?,
             concurrency: session.concurrency,
             recheck_delay: Duration::from_secs(2),
             progress: &progress,
             stop: &session.stop,
         };
-        if arguments.delete_extra {
+        if deletes {
             deleted(&arguments.form, &comparison.run()?)?;
         }
         if !arguments.verify {

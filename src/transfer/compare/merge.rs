@@ -195,6 +195,9 @@ impl<'a> Merge<'a> {
         let Some(target) = self.comparison.delete_extra else { return Ok(()) };
         let table = &self.task.table;
         let mut gone = Vec::new();
+        if !self.extra.is_empty() {
+            self.comparison.refuse_unreadable(self.found)?;
+        }
         for row in std::mem::take(&mut self.extra) {
             if self.comparison.source.get(table, &row.key)?.is_none() {
                 let version = row.version();

@@ -1,0 +1,92 @@
+//! `rowhouse copy --delete-extra` from sources that cannot be read as a whole.
+
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::scripted_server::scripted_people;
+use super::*;
+
+const GOOD: [&str; 3] = [
+    r#"{"PartitionKey":"p","RowKey":"1","N":1}"#,
+    r#"{"PartitionKey":"p","RowKey":"2","N":2}"#,
+    r#"{"PartitionKey":"p","RowKey":"3","N":3}"#,
+];
+/// The second one, as it cannot be read.
+const BAD: &str = r#"{"PartitionKey":"p","RowKey":"2","T@odata.type":"Edm.DateTime","T":"never"}"#;
+
+/// A target that has all three.
+fn target() -> Site {
+    let site = Site::sqlite();
+    std::fs::write(site.folder.join("People.json"), format!("[{}]", GOOD.join(","))).expect("a file");
+    let output = site.run(&["copy", "People.json", &site.url]);
+    assert!(output.status.success(), "{output:?}");
+    site
+}
+
+/// Demands that a copy deletes nothing, says why, and does not succeed.
+#[track_caller]
+fn deletes_nothing(site: &Site, from: &str, more: &[&str], status: i32) {
+    let deleting = ["--mode", "replace", "--delete-extra", "--yes"];
+    let output = site.run(&[&["copy", from, &site.url][..], &deleting, more].concat());
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--delete-extra") && said.contains("deleted"), "{said}");
+    assert_eq!(site.json(&["count", &site.url])["entities"], 3);
+}
+
+/// Makes a dump in a folder of these lines.
+fn dump(site: &Site, folder: &str, lines: &[&str]) {
+    let part = zstd::bulk::compress((lines.join("\n") + "\n").as_bytes(), 1).expect("zstd");
+    let sha256: String = Sha256::digest(&part).iter().map(|byte| format!("{byte:02x}")).collect();
+    let manifest = json!({
+        "format": "rowhouse-dump", "version": 1, "created": "2026-01-01T00:00:00Z",
+        "tables": [{ "name": "People", "entities": lines.len(), "parts": [{
+            "file": "People/000001-0001.ndjson.zst", "entities": lines.len(), "bytes": part.len(),
+            "sha256": sha256, "first": ["p", "1"], "last": ["p", "3"],
+        }] }],
+    });
+    let folder = site.folder.join(folder);
+    std::fs::create_dir_all(folder.join("People")).expect("a folder");
+    std::fs::write(folder.join("People/000001-0001.ndjson.zst"), part).expect("a part");
+    std::fs::write(folder.join("manifest.json"), manifest.to_string()).expect("a manifest");
+}
+
+#[test]
+fn nothing_is_extra_if_an_entity_of_a_file_or_dump_was_rejected() {
+    let site = target();
+    let lines = [GOOD[0], BAD];
+    std::fs::write(site.folder.join("People.json"), format!("[{}]", lines.join(","))).expect("a file");
+    deletes_nothing(&site, "People.json", &[], 3);
+    dump(&site, "dump", &lines);
+    deletes_nothing(&site, "dump:dump", &[], 3);
+    // Changes alone are copied: the entity that was not understood is no change.
+    deletes_nothing(&site, "dump:dump", &["--since", "2020-01-01"], 3);
+    deletes_nothing(&site, "People.json", &["--since", "2020-01-01"], 3);
+    // What can be read as a whole is enough to delete by.
+    dump(&site, "whole", &GOOD[..1]);
+    let deleting = ["copy", "dump:whole", &site.url, "--mode", "replace", "--delete-extra", "--yes"];
+    let output = site.run(&deleting);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(site.json(&["count", &site.url])["entities"], 1);
+}
+
+#[test]
+fn nothing_is_extra_if_an_endpoint_sends_what_is_not_understood_while_places_are_compared() {
+    let site = target();
+    let from = scripted_people(|target| {
+        // Nothing has changed, and the keys that are compared are not complete.
+        let rows = if target.contains("Timestamp%20ge") { "" } else { r#"{"PartitionKey":"p"}"# };
+        (String::new(), format!("{{\"value\":[{rows}]}}").into_bytes())
+    });
+    deletes_nothing(&site, &from, &["--since", "2020-01-01", "--to-account", "devstoreaccount1"], 1);
+}
+
+#[test]
+fn what_is_not_understood_is_neither_counted_nor_deleted_as_if_it_were_not_there() {
+    let site = Site::sqlite();
+    let place = scripted_people(|_| (String::new(), b"{\"value\":[{\"PartitionKey\":\"p\"}]}".to_vec()));
+    site.fails(&["count", &place], &["People", "1 entities are not understood"]);
+    site.fails(&["delete-where", &place, "People", "N eq 1", "--yes"], &["People", "not understood"]);
+    dump(&site, "dump", &[GOOD[0], BAD]);
+    site.fails(&["count", "dump:dump"], &["People", "not understood"]);
+}
