@@ -24,6 +24,8 @@ mod remote;
 mod represent;
 mod row;
 mod selection;
+#[cfg(test)]
+mod sorted_place;
 
 pub(crate) use checkpoint::{Checkpoint, Counts};
 pub(crate) use compare::{Compared, Comparison};

@@ -1,5 +1,7 @@
 //! A range of the keys of a table.
 
+use std::cmp::Ordering;
+
 use crate::model::Key;
 use crate::plan::span::Span;
 
@@ -94,10 +96,30 @@ impl RowRange {
     }
 }
 
+/// The first character that UTF-16 units sort after those of more than one unit.
+const FIRST_ODD: char = '\u{e000}';
+
 /// Whether a key is before and after the same others by code point and by UTF-16 unit: servers sort by
 /// either.
 pub(crate) fn sorts_alike(key: &Key) -> bool {
-    key.partition.bytes().chain(key.row.bytes()).all(|byte| byte < 0xed)
+    // The first byte of U+E000 in UTF-8.
+    key.partition.bytes().chain(key.row.bytes()).all(|byte| byte < 0xee)
+}
+
+/// Compares keys by code point and by UTF-16 unit; `None` if the two differ.
+pub(crate) fn order_in_both(a: &Key, b: &Key) -> Option<Ordering> {
+    match texts_in_both(&a.partition, &b.partition) {
+        Some(Ordering::Equal) => texts_in_both(&a.row, &b.row),
+        different => different,
+    }
+}
+
+fn texts_in_both(a: &str, b: &str) -> Option<Ordering> {
+    match a.chars().zip(b.chars()).find(|(x, y)| x != y) {
+        Some((x, y)) if x.min(y) >= FIRST_ODD && x.len_utf16() != y.len_utf16() => None,
+        Some((x, y)) => Some(x.cmp(&y)),
+        None => Some(a.len().cmp(&b.len())),
+    }
 }
 
 /// Returns a text as a literal of a filter.
@@ -108,6 +130,19 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_order_in_both_is_that_of_code_points_and_of_utf_16_units(
+            a in "[a\u{d7ff}\u{e000}\u{ffff}\u{10000}😀]{0,4}", b in "[a\u{d7ff}\u{e000}\u{ffff}\u{10000}😀]{0,4}",
+        ) {
+            let (points, units) = (a.cmp(&b), a.encode_utf16().cmp(b.encode_utf16()));
+            let (key, other) = (Key::new("p", a), Key::new("p", b));
+            prop_assert_eq!(order_in_both(&key, &other), (points == units).then_some(points));
+            prop_assert!(!sorts_alike(&key) || points == units);
+        }
+    }
 
     fn filters(lower: Lower, upper: Option<(&str, &str)>) -> Vec<String> {
         RowRange { lower, upper: upper.map(|(p, r)| Key::new(p, r)) }.filters()

@@ -1,14 +1,16 @@
 //! Comparing a range: a merge of the ordered pages of both places.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use super::odd::OddRows;
+use super::held::{HeldRows, Side};
 use super::{Comparison, DifferenceKind, Found};
+use crate::model::Key;
 use crate::transfer::board::{Board, Task};
 use crate::transfer::checkpoint::Counts;
 use crate::transfer::endpoint::{RowReader, TransferResult};
-use crate::transfer::range::sorts_alike;
+use crate::transfer::range::order_in_both;
 use crate::transfer::row::Row;
 
 /// Entities that are deleted at once.
@@ -29,7 +31,7 @@ pub(super) struct Merge<'a> {
     found: &'a Mutex<Found>,
     theirs: Rows<'a>,
     /// Rows whose places differ with the order.
-    odd: OddRows,
+    held: HeldRows,
     /// Extra entities to be deleted.
     extra: Vec<Row>,
 }
@@ -49,8 +51,8 @@ impl<'a> Merge<'a> {
         let ours = comparison.source.open(&task.table, &task.range, keys_only)?;
         let reader = comparison.target.open(&task.table, &task.range, keys_only)?;
         let theirs = Rows { reader, read: VecDeque::new(), is_over: false };
-        let (odd, extra) = (OddRows::default(), Vec::new());
-        Self { comparison, board, task, found, theirs, odd, extra }.merge_all(ours)
+        let (held, extra) = (HeldRows::default(), Vec::new());
+        Self { comparison, board, task, found, theirs, held, extra }.merge_all(ours)
     }
 
     fn merge_all(mut self, mut ours: Box<dyn RowReader + 'a>) -> TransferResult<()> {
@@ -71,48 +73,90 @@ impl<'a> Merge<'a> {
             self.count(equal, read);
         }
         let upper = self.board.close(self.task.id);
-        while let Some(key) = self.peek()?.map(|row| row.key.clone()) {
-            if upper.as_ref().is_some_and(|upper| key >= *upper) {
-                break;
-            }
-            self.next_is_extra()?;
+        while let Some(row) = self.next_before(upper.as_ref())? {
+            self.passed_by_source(row)?;
         }
-        self.settle_odd()?;
+        self.settle()?;
         self.delete_extra()
     }
 
-    /// Returns the next row of the target that both places sort alike.
+    /// Returns the next row of the target.
     fn peek(&mut self) -> TransferResult<Option<&Row>> {
-        loop {
-            while self.theirs.read.is_empty() && !self.theirs.is_over {
-                match self.theirs.reader.next()? {
-                    Some(page) => {
-                        self.comparison.unreadable(&self.task.table, page.rejected, self.found);
-                        self.theirs.read.extend(page.rows);
-                    }
-                    None => self.theirs.is_over = true,
+        while self.theirs.read.is_empty() && !self.theirs.is_over {
+            self.comparison.check_stop()?;
+            match self.theirs.reader.next()? {
+                Some(page) => {
+                    self.comparison.unreadable(&self.task.table, page.rejected, self.found);
+                    self.theirs.read.extend(page.rows);
                 }
+                None => self.theirs.is_over = true,
             }
-            match self.theirs.read.pop_front_if(|row| !sorts_alike(&row.key)) {
-                None => return Ok(self.theirs.read.front()),
-                Some(odd) => self.odd_of_target(odd)?,
+        }
+        Ok(self.theirs.read.front())
+    }
+
+    /// Takes the next row of the target if it lies before the end of the range.
+    fn next_before(&mut self, upper: Option<&Key>) -> TransferResult<Option<Row>> {
+        self.peek()?;
+        Ok(self.theirs.read.pop_front_if(|row| upper.is_none_or(|upper| row.key < *upper)))
+    }
+
+    /// Merges one row of the source; returns 1 if the target has an equal one. Each place sorts by code
+    /// point or by UTF-16 unit: a key that is less in both has been passed.
+    fn merge(&mut self, row: Row) -> TransferResult<u64> {
+        if let Some(there) = self.held.take(Side::Target, &row.key)? {
+            return Ok(self.pair(row, Some(&there)));
+        }
+        loop {
+            let order = match self.peek()? {
+                Some(there) => order_in_both(&there.key, &row.key),
+                None => Some(Ordering::Greater),
+            };
+            if order == Some(Ordering::Greater) {
+                return Ok(self.pair(row, None));
+            }
+            let Some(there) = self.theirs.read.pop_front() else { continue };
+            match order {
+                Some(Ordering::Equal) => return Ok(self.pair(row, Some(&there))),
+                Some(_) => self.passed_by_source(there)?,
+                None => return self.hold_both(&row, there).map(|()| 0),
             }
         }
     }
 
-    /// Merges one row of the source; returns 1 if the target has an equal one.
-    fn merge(&mut self, row: Row) -> TransferResult<u64> {
-        if !sorts_alike(&row.key) {
-            return self.odd_of_source(row);
+    /// Takes a row of the target that the source's reader has passed.
+    fn passed_by_source(&mut self, there: Row) -> TransferResult<()> {
+        match self.held.take(Side::Source, &there.key)? {
+            Some(row) => {
+                let equal = self.pair(row, Some(&there));
+                self.count(equal, 0);
+                Ok(())
+            }
+            None => self.is_extra(there),
         }
-        while self.peek()?.is_some_and(|there| there.key < row.key) {
-            self.next_is_extra()?;
+    }
+
+    /// Keeps two rows of which either may come first: the other place may have passed each, or come to it.
+    fn hold_both(&mut self, row: &Row, there: Row) -> TransferResult<()> {
+        self.held.hold(Side::Source, row)?;
+        match self.held.take(Side::Source, &there.key)? {
+            Some(ours) => {
+                let equal = self.pair(ours, Some(&there));
+                self.count(equal, 0);
+                Ok(())
+            }
+            None => self.held.hold(Side::Target, &there),
         }
-        let there = match self.peek()? {
-            Some(there) if there.key == row.key => self.theirs.read.pop_front(),
-            _ => None,
-        };
-        Ok(self.pair(row, there.as_ref()))
+    }
+
+    /// Takes the rows that still wait at the end of the range: the other place does not have them.
+    fn settle(&mut self) -> TransferResult<()> {
+        let held = std::mem::take(&mut self.held);
+        held.each(Side::Source, &mut |row| {
+            self.pair(row, None);
+            Ok(())
+        })?;
+        held.each(Side::Target, &mut |row| self.is_extra(row))
     }
 
     /// Compares a row with what the target has; returns 1 if that is equal.
@@ -128,57 +172,11 @@ impl<'a> Merge<'a> {
         0
     }
 
-    fn odd_of_source(&mut self, row: Row) -> TransferResult<u64> {
-        match self.odd.of_source(row) {
-            Some((row, there)) => Ok(self.pair(row, Some(&there))),
-            None if self.odd.is_full() => self.settle_odd().map(|()| 0),
-            None => Ok(0),
-        }
-    }
-
-    fn odd_of_target(&mut self, row: Row) -> TransferResult<()> {
-        match self.odd.of_target(row) {
-            Some((row, there)) => {
-                let equal = self.pair(row, Some(&there));
-                self.count(equal, 0);
-            }
-            None if self.odd.is_full() => self.settle_odd()?,
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Looks up the rows that wait for the other place.
-    fn settle_odd(&mut self) -> TransferResult<()> {
-        let table = &self.task.table;
-        let (ours, theirs) = self.odd.take();
-        for row in ours {
-            let there = self.comparison.target.get(table, &row.key)?;
-            let equal = self.pair(row, there.as_ref());
-            self.count(equal, 0);
-        }
-        for row in theirs {
-            // What the source has is compared when its reader comes there.
-            if self.comparison.source.get(table, &row.key)?.is_none() {
-                self.is_extra(row)?;
-            }
-        }
-        Ok(())
-    }
-
     fn count(&self, equal: u64, read: u64) {
         self.comparison.with(self.found, |found| {
             found.tables.entry(self.task.table.clone()).or_default().equal += equal;
         });
         self.comparison.progress.add(&self.task.table, Counts { written: read, ..Counts::default() });
-    }
-
-    /// Takes the next row of the target, which the source lacks.
-    fn next_is_extra(&mut self) -> TransferResult<()> {
-        match self.theirs.read.pop_front() {
-            Some(row) => self.is_extra(row),
-            None => Ok(()),
-        }
     }
 
     fn is_extra(&mut self, row: Row) -> TransferResult<()> {
