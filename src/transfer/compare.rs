@@ -397,7 +397,11 @@ mod tests {
                 let found = compared(&source, &target);
                 assert_eq!((found.tables["People"].equal, found.tables["People"].missing), (9_999, 1));
                 for place in [source, target] {
-                    assert_eq!((place.pages.into_inner(), place.gets.into_inner()), (101, 1), "{from:?} {to:?}");
+                    assert_eq!(
+                        (place.pages.into_inner(), place.gets.into_inner()),
+                        (101, 1),
+                        "{from:?} {to:?}"
+                    );
                 }
             }
         }

@@ -62,8 +62,7 @@ impl HeldRows {
         take: &mut dyn FnMut(Row) -> TransferResult<()>,
     ) -> TransferResult<()> {
         let Some(connection) = &self.rows else { return Ok(()) };
-        let select =
-            "SELECT pk, rk, modified, tag, properties FROM rows WHERE side = ?1 ORDER BY pk, rk";
+        let select = "SELECT pk, rk, modified, tag, properties FROM rows WHERE side = ?1 ORDER BY pk, rk";
         let mut select = connection.prepare(select).map_err(failed)?;
         for row in select.query_map([side as i64], read).map_err(failed)? {
             take(row.map_err(failed)?)?;
