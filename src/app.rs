@@ -18,6 +18,7 @@ use crate::beyond::upkeep;
 use crate::config::{Config, Database};
 use crate::http::{self, Edge, Tls, TlsError, TlsFiles};
 use crate::metrics::{METRICS, process};
+use crate::model::Ticks;
 use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock, index_builds};
 use crate::store::postgres::{self, ConnectionDemand, DistributionError, PgStore, RespreadError, StartError};
 use crate::store::sqlite::{Location, OpenError, ServerLock, SqliteOptions, SqliteStore};
@@ -209,7 +210,7 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     });
     actix_web::rt::spawn(purge_forever(service.clone()));
     let working = service.clone();
-    actix_web::rt::spawn(async move { upkeep::run(&working.primary, || working.version_clock.now()).await });
+    actix_web::rt::spawn(async move { upkeep::run(&working.primary).await });
     actix_web::rt::spawn(warn_of_connections(config.clone(), service.clone()));
     actix_web::rt::spawn(follow_accounts(service.clone()));
     actix_web::rt::spawn(follow_replica(service.clone()));
@@ -412,7 +413,7 @@ async fn purge_forever(service: Arc<Service>) {
             counted = Some(Instant::now());
         }
         let started = Instant::now();
-        let pause = match store.purge(service.version_clock.now()).await {
+        let pause = match store.purge(Ticks::now()).await {
             Ok(true) => (started.elapsed() * PURGE_REST).clamp(PURGE_PAUSE, PURGE_IDLE),
             Ok(false) => PURGE_IDLE,
             Err(failure) => {

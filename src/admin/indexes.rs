@@ -7,6 +7,7 @@ use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::indexes::{self, IndexError, IndexPlace};
 use crate::metrics::METRICS;
+use crate::model::Ticks;
 use crate::plan::index::IndexKind;
 use crate::request::target::Accounts as _;
 use crate::store::{Failure, Store};
@@ -48,7 +49,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let kind = kind.map(|kind| kind.parse::<IndexKind>()).transpose();
     let kind = kind.map_err(|error| Refusal::bad_request(format!("kind: {error}")))?;
     let place = IndexPlace { account: &account, table: &table, property: &property, kind };
-    let added = indexes::add(store(call), place, service.version_clock.now()).await?;
+    let added = indexes::add(store(call), place, Ticks::now()).await?;
     service.follower.follow_own_change(store(call)).await;
     Ok(Reply::json(201, &indexes::shown(&added, Default::default())))
 }
@@ -60,7 +61,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
 pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     let service = &call.admin.service;
     let index_no = call.parameter("id").parse().map_err(|_| IndexError::Unknown)?;
-    indexes::drop(store(call), index_no, service.version_clock.now()).await?;
+    indexes::drop(store(call), index_no, Ticks::now()).await?;
     service.follower.follow_own_change(store(call)).await;
     Ok(Reply::json(200, &json!({ "dropped": index_no })))
 }

@@ -12,7 +12,9 @@ use crate::model::names::check_property_name;
 use crate::model::ticks::TICKS_PER_SECOND;
 use crate::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
 use crate::plan::{Field, Predicate, Projection, Scan, Span};
-use crate::store::{Expiry as _, ExpiryRule, Failure, Store, StoreResult, SweepState, TableExpiry};
+use crate::store::{
+    Expiry as _, ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry,
+};
 
 /// Entities that one step deletes at most: few, since writes to SQLite wait for it.
 const STEP_ROWS: usize = 500;
@@ -25,8 +27,6 @@ const DEFAULT_PAUSES: (i64, i64) = (60 * TICKS_PER_SECOND, 6 * 3600 * TICKS_PER_
 const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
 /// The default pause is this part of the delay, so that entities stay 2 % longer at most.
 const PAUSE_PART: i64 = 50;
-/// How long a table whose step failed is left alone.
-const AFTER_FAILURE: i64 = 60 * TICKS_PER_SECOND;
 
 /// A rule as operators write it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -140,7 +140,7 @@ pub(crate) fn shown(of: &TableExpiry, now: Ticks) -> Value {
 
 /// Ticks since the next pass should have begun.
 fn behind(of: &TableExpiry, now: Ticks) -> i64 {
-    let last = of.sweep.clean.unwrap_or(of.made);
+    let last = of.sweep.clean.filter(|clean| *clean <= now).unwrap_or(of.made);
     (now.raw() - last.raw().saturating_add(of.rule.pause)).max(0)
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct SweepStep {
 pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
     let done = try_step(store, of, now).await;
     if done.is_err() {
-        let due = later(now, AFTER_FAILURE);
+        let due = later(now, SWEEP_RETRY_PAUSE);
         // The database may be away for this too.
         let _ = store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await;
     }
@@ -188,7 +188,8 @@ async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<Sw
     let (found, next) = find(store, of, now).await?;
     let deleted = if found.is_empty() { 0 } else { store.delete_expired(of, &found).await? };
     METRICS.expired.add(deleted);
-    let began = of.sweep.began.unwrap_or(now);
+    // A clock that was ahead may have recorded a later time.
+    let began = of.sweep.began.map_or(now, |began| began.min(now));
     let expired = of.sweep.expired.saturating_add(deleted);
     let sweep = match next {
         Some(next) => SweepState { due: now, began: Some(began), position: Some(next), expired, ..of.sweep },

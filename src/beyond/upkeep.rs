@@ -30,7 +30,7 @@ const FORGET: Duration = Duration::from_secs(10);
 const LEAD: i64 = 15 * TICKS_PER_SECOND;
 
 /// Works until the server ends.
-pub(crate) async fn run(store: &Store, now: impl Fn() -> Ticks) {
+pub(crate) async fn run(store: &Store) {
     let mut upkeep = UpkeepWorker {
         store,
         holder: Uuid::new_v4().as_u64_pair().0.cast_signed(),
@@ -40,7 +40,7 @@ pub(crate) async fn run(store: &Store, now: impl Fn() -> Ticks) {
         failures: 0,
     };
     loop {
-        let pause = upkeep.turn(now()).await;
+        let pause = upkeep.turn(Ticks::now()).await;
         tokio::time::sleep(pause).await;
     }
 }
@@ -106,7 +106,7 @@ impl UpkeepWorker<'_> {
     }
 
     async fn summarize(&self, now: Ticks) -> Result<(), Failure> {
-        let summary = self.store.expiry_summary().await?;
+        let summary = self.store.expiry_summary(now).await?;
         let lag = summary.behind_since.map_or(0, |since| (now.raw() - since.raw()).max(0));
         METRICS.expiry_tables.set(i64::try_from(summary.tables).unwrap_or(i64::MAX));
         METRICS.expiry_lag.set(lag / TICKS_PER_SECOND);

@@ -22,8 +22,9 @@ pub(crate) struct VersionClock {
 }
 
 impl VersionClock {
-    /// Returns the current time, or the last tick plus a step if that is later.
-    pub(crate) fn now(&self) -> Ticks {
+    /// Returns the time of a new version: the current one, or the last tick plus a step if that is later.
+    /// It may be ahead for long, so nothing else is measured by it.
+    pub(crate) fn next_version(&self) -> Ticks {
         self.give(Ticks::now().raw())
     }
 
@@ -67,7 +68,7 @@ mod tests {
     #[test]
     fn no_tick_is_given_twice() {
         let clock = VersionClock::default();
-        let ticks: Vec<Ticks> = (0..10_000).map(|_| clock.now()).collect();
+        let ticks: Vec<Ticks> = (0..10_000).map(|_| clock.next_version()).collect();
         assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]));
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Service;
+use crate::model::Ticks;
 use crate::plan::index::PropertyIndex;
 use crate::store::{Backend as _, BuiltIndex};
 
@@ -35,7 +36,7 @@ pub(crate) async fn build_indexes(service: Arc<Service>) {
 async fn build(service: &Service, index: &PropertyIndex) -> bool {
     let begun = Instant::now();
     let (number, property) = (index.index_no, index.property.as_str());
-    match service.primary.build_index(index, service.version_clock.now()).await {
+    match service.primary.build_index(index, Ticks::now()).await {
         Ok(BuiltIndex::Ready) => {
             let seconds = begun.elapsed().as_secs_f64();
             tracing::info!(index = number, property, seconds, "built an index");
@@ -57,7 +58,7 @@ async fn build(service: &Service, index: &PropertyIndex) -> bool {
 /// Removes the indexes that nothing uses any more.
 pub(crate) async fn remove_indexes(service: &Service) {
     loop {
-        match service.primary.remove_index(service.version_clock.now()).await {
+        match service.primary.remove_index(Ticks::now()).await {
             Ok(true) => tracing::info!("removed an index that was dropped, or whose table was deleted"),
             Ok(false) => return,
             Err(failure) => return tracing::debug!(?failure, "an index could not be removed; will retry"),

@@ -220,7 +220,7 @@ impl Pipeline<'_> {
         let (head, options, max_comparisons) = (self.head, &self.options, self.service.max_comparisons);
         let request = request::read(&Context { head, options, body, max_comparisons }, target)?;
         self.observed.wants(&request.wanted);
-        let now = self.service.version_clock.now();
+        let now = self.service.version_clock.next_version();
         let printer = Printer { target, format: request.format, prefer: request.prefer, now };
         let operation = match request.wanted {
             RequestKind::One(operation) => operation,

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::Service;
 use crate::error::{Error, Result};
+use crate::model::Ticks;
 use crate::store::{Rewind as _, StoreSnapshot};
 
 impl Service {
@@ -13,7 +14,7 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub(crate) async fn reset(&self, account: Option<&str>) -> Result<()> {
-        self.primary.reset(account, self.version_clock.now()).await.map_err(Error::from)?;
+        self.primary.reset(account, Ticks::now()).await.map_err(Error::from)?;
         self.follow_properties().await;
         Ok(())
     }
@@ -25,7 +26,7 @@ impl Service {
     /// Those of the database.
     pub(crate) async fn take_snapshot(&self, account: Option<&str>) -> Result<Option<String>> {
         let name = Uuid::new_v4().simple().to_string();
-        let taken = self.primary.take_snapshot(&name, account, self.version_clock.now()).await;
+        let taken = self.primary.take_snapshot(&name, account, Ticks::now()).await;
         Ok(taken.map_err(Error::from)?.then_some(name))
     }
 
@@ -34,7 +35,7 @@ impl Service {
     /// # Errors
     /// Those of the database.
     pub(crate) async fn restore_snapshot(&self, name: &str) -> Result<bool> {
-        let restored = self.primary.restore_snapshot(name, self.version_clock.now()).await;
+        let restored = self.primary.restore_snapshot(name, Ticks::now()).await;
         let restored = restored.map_err(Error::from)?;
         self.follow_properties().await;
         Ok(restored)

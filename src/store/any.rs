@@ -265,8 +265,8 @@ impl Expiry for Store {
         on_either!(self, store => store.expiries(account))
     }
 
-    async fn expiry_summary(&self) -> StoreResult<ExpirySummary> {
-        on_either!(self, store => store.expiry_summary())
+    async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary> {
+        on_either!(self, store => store.expiry_summary(now))
     }
 
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {

@@ -4,7 +4,11 @@
 use std::future::Future;
 
 use super::StoreResult;
+use crate::model::ticks::TICKS_PER_SECOND;
 use crate::model::{Key, TableName, Ticks};
+
+/// Ticks for which a table whose step failed is left alone.
+pub(crate) const SWEEP_RETRY_PAUSE: i64 = 60 * TICKS_PER_SECOND;
 
 /// When the entities of a table expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,10 +84,12 @@ pub trait Expiry: Send + Sync {
     /// Returns the rules of an account, or of all accounts, by account and table.
     fn expiries(&self, account: Option<&str>) -> impl Future<Output = StoreResult<Vec<TableExpiry>>> + Send;
 
-    /// Summarizes all rules.
-    fn expiry_summary(&self) -> impl Future<Output = StoreResult<ExpirySummary>> + Send;
+    /// Summarizes all rules. A pass that ended later than `now`, by a clock that was ahead, does not
+    /// count.
+    fn expiry_summary(&self, now: Ticks) -> impl Future<Output = StoreResult<ExpirySummary>> + Send;
 
-    /// Returns the table whose step has been due for the longest.
+    /// Returns the table whose step has been due for the longest. A step is also due if it is due
+    /// later than any pause from `now` on allows: a clock that was ahead has recorded it.
     fn due_expiry(&self, now: Ticks) -> impl Future<Output = StoreResult<Option<TableExpiry>>> + Send;
 
     /// Deletes those of these entities that still have the given version, if the table still has
@@ -106,7 +112,8 @@ pub trait Expiry: Send + Sync {
     fn forget_deleted(&self) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Whether this server is the one that works on expiry, totals and views, until `until`. At any
-    /// time one server is; another takes over once the time of the last one has run out.
+    /// time one server is; another takes over once the time of the last one has run out, or if it ends
+    /// later than twice the time from `now` until `until`: a clock that was ahead has recorded it.
     fn leads_upkeep(
         &self,
         holder: i64,

@@ -39,6 +39,7 @@ pub mod views;
 
 pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 pub(crate) use any::Store;
+pub(crate) use expiry::SWEEP_RETRY_PAUSE;
 pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
 pub use indexes::{
     AddedIndex, BuiltIndex, IndexFigures, IndexState, MAX_INDEXES, MAX_TABLE_INDEXES, StoredIndex,

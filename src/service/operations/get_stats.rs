@@ -3,6 +3,7 @@
 use super::printer::Printer;
 use crate::codec::properties::{self, Replication};
 use crate::error::{Code, Result};
+use crate::model::Ticks;
 use crate::service::Answer;
 use crate::store::Backend;
 
@@ -11,7 +12,7 @@ pub(super) async fn run(store: &impl Backend, printer: &Printer<'_>) -> Result<A
     if !printer.target.secondary {
         return Err(Code::InvalidQueryParameterValue.into());
     }
-    let replication = match store.current_until(printer.now).await {
+    let replication = match store.current_until(Ticks::now()).await {
         Ok(Some(until)) => Replication::Live(until),
         Ok(None) => Replication::Bootstrap,
         Err(_) => Replication::Unavailable,

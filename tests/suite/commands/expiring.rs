@@ -5,8 +5,10 @@ use serde_json::json;
 use super::*;
 use crate::operators::accounts::{call, done};
 use crate::operators::{admin_of, sample};
+use crate::support::clock::JumpingClock;
 use crate::support::http::Wire;
 use crate::support::server::account;
+use crate::support::sign::http_date;
 
 const ADMIN: [&str; 4] = ["--admin-listen", "127.0.0.1:0", "--admin-token", crate::operators::TOKEN];
 
@@ -199,6 +201,71 @@ fn a_sweep_goes_on_after_its_server_has_ended() {
         soon("the rest", || t.count() == 0);
         assert!(rules(&site)[0]["expired"].as_u64().is_some_and(|expired| expired <= 3000));
         drop(other);
+    }
+}
+
+/// Changes what is stored.
+fn change(site: &Site, text: &str) {
+    match site.url.strip_prefix("sqlite://") {
+        Some(file) => {
+            let database = rusqlite::Connection::open(file).expect("the file opens");
+            database.execute_batch(text).expect("rows change");
+        }
+        None => crate::support::postgres::execute(&site.url, text),
+    }
+}
+
+#[test]
+fn what_a_clock_ahead_has_stored_delays_nothing() {
+    for site in Site::both() {
+        let (server, _, client) = served(&site, &[]);
+        let t = client.table();
+        set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
+        soon("the end of a pass", || rules(&site)[0]["sweptUntil"].is_string());
+        drop(server);
+        change(&site, "UPDATE expiry SET due = due + 36000000000, clean = clean + 36000000000");
+        if !site.url.starts_with("sqlite") {
+            change(&site, "UPDATE upkeep_lease SET holder = holder + 1, until = until + 36000000000");
+        }
+        assert_eq!(rules(&site)[0]["behindSeconds"].as_u64().map(|behind| behind < 3600), Some(true));
+        let (_server, _, client) = served(&site, &[]);
+        let t = Table::new(&client, &t.name);
+        t.seed(dated("past", json!(at(-3600)), Some("Edm.DateTime")));
+        soon("what has expired", || t.count() == 0);
+        soon("a pass by the right clock", || {
+            rules(&site)[0]["sweptUntil"].as_str().is_some_and(|until| *until < *at(1))
+        });
+    }
+}
+
+#[test]
+fn a_server_whose_clock_was_ahead_expires_nothing_early() {
+    for site in Site::both() {
+        let Some(clock) = JumpingClock::new(&site.folder) else { return };
+        let account = account(1);
+        let accounts = ["--accounts", &account.setting()];
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", &site.url];
+        let server =
+            Process::spawn(fresh_folder(), &[&arguments[..], &accounts].concat(), &clock.variables());
+        let client = Client::path_style(server.address(), account);
+        let t = client.table();
+        let date = Some("Edm.DateTime");
+        t.seed(with_keys("p", "before", json!({})));
+        clock.set(3600);
+        // It takes requests of this time alone.
+        let written = t.on("PUT", "p", "ahead").json(&json!({})).date(Some(http_date(3600))).send();
+        let version = timestamp_of(written.expect(204).need("ETag"));
+        assert!(version > at(3000), "{version}");
+        clock.set(0);
+        t.seed(dated("past", json!(at(-3600)), date));
+        t.seed(dated("future", json!(at(1800)), date));
+        set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
+        soon("what has expired", || rules(&site)[0]["expired"] == 1);
+        soon("the end of a pass", || rules(&site)[0]["sweptUntil"].is_string());
+        assert_eq!(row_keys(&t.matches("PartitionKey ge ''")), "ahead,before,future");
+        // Nor is what was written before it kept for longer; the others have versions of its hour.
+        set(&site, &t.name, &["--after", "1s", "--every", "1s"]);
+        soon("the oldest entity", || row_keys(&t.matches("PartitionKey ge ''")) == "ahead,future");
     }
 }
 

@@ -5,6 +5,7 @@ pub mod atom;
 pub mod batch;
 pub mod citus;
 pub mod client;
+pub mod clock;
 pub mod encode;
 pub mod http;
 pub mod nodes;

@@ -22,9 +22,14 @@ macro_rules! expiries {
 
 pub(crate) const LIST_EXPIRIES: &str =
     expiries!("WHERE t.account = coalesce($1, t.account) ORDER BY t.account, t.name_lower");
-pub(crate) const DUE_EXPIRY: &str =
-    expiries!("WHERE e.due <= $1 AND t.spread > 0 ORDER BY e.due, e.table_no LIMIT 1");
-pub(crate) const SUMMARIZE_EXPIRIES: &str = "SELECT count(*) AS rules, min(coalesce(e.clean, e.made) + e.pause) AS behind \
+/// $1 now, $2 the longest pause besides that of the rule. What a clock ahead has recorded comes first.
+pub(crate) const DUE_EXPIRY: &str = expiries!(
+    "WHERE (e.due <= $1 OR e.due > $1 + greatest(e.pause, $2)) AND t.spread > 0 \
+     ORDER BY e.due <= $1, e.due, e.table_no LIMIT 1"
+);
+/// $1 now.
+pub(crate) const SUMMARIZE_EXPIRIES: &str = "SELECT count(*) AS rules, \
+     min(CASE WHEN e.clean <= $1 THEN e.clean ELSE e.made END + e.pause) AS behind \
      FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no";
 /// $1 bucket, $2 pks, $3 rks, $4 versions, side by side; $5 the table, $6 when its rule was set.
 /// A row that another transaction has changed is looked at again, and then has another version.
@@ -42,10 +47,11 @@ pub(crate) const FORGET_DELETED: [&str; 2] = [
     "DELETE FROM expiry AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
     "DELETE FROM table_totals AS e WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = e.table_no)",
 ];
-/// $1 holder, $2 now, $3 the end of its time.
+/// $1 holder, $2 now, $3 the end of its time. A clock ahead has recorded an end that is later still; the
+/// clocks of two servers may differ by that time.
 pub(crate) const LEAD_UPKEEP: &str = "INSERT INTO upkeep_lease AS l (id, holder, until) VALUES (1, $1, $3) \
      ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, until = excluded.until \
-     WHERE l.holder = excluded.holder OR l.until <= $2 RETURNING id";
+     WHERE l.holder = excluded.holder OR l.until <= $2 OR l.until > $3 + ($3 - $2) RETURNING id";
 
 // Totals.
 

@@ -12,7 +12,9 @@ use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::beyond as texts;
-use crate::store::{Expiry, ExpiryRule, ExpirySummary, Fault, StoreResult, SweepState, TableExpiry};
+use crate::store::{
+    Expiry, ExpiryRule, ExpirySummary, Fault, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
+};
 
 impl Expiry for PgStore {
     async fn set_expiry(
@@ -55,9 +57,9 @@ impl Expiry for PgStore {
         .await
     }
 
-    async fn expiry_summary(&self) -> StoreResult<ExpirySummary> {
+    async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary> {
         let mut lease = self.nodes.acquire().await?;
-        let summarize = sqlx::query(texts::SUMMARIZE_EXPIRIES);
+        let summarize = sqlx::query(texts::SUMMARIZE_EXPIRIES).bind(now.raw());
         let row = lease.row(summarize, Effect::Undone).await?.ok_or(Fault::Other)?;
         let rules: i64 = row.try_get("rules").map_err(broken_row)?;
         Ok(ExpirySummary { tables: rules.cast_unsigned(), behind_since: time(&row, "behind")? })
@@ -65,7 +67,7 @@ impl Expiry for PgStore {
 
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
         let mut lease = self.nodes.acquire().await?;
-        let due = sqlx::query(texts::DUE_EXPIRY).bind(now.raw());
+        let due = sqlx::query(texts::DUE_EXPIRY).bind(now.raw()).bind(SWEEP_RETRY_PAUSE);
         let row = lease.row(due, Effect::Undone).await?;
         Ok(row.as_ref().map(expiry).transpose()?)
     }

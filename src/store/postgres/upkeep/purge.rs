@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use sqlx::Row;
+use sqlx::postgres::PgRow;
 
 use crate::model::Ticks;
 use crate::store::bucket::buckets;
@@ -73,8 +74,7 @@ impl PgStore {
     /// pass after its grace period.
     pub(crate) async fn try_purge(&self, now: Ticks) -> StoreResult<bool> {
         let mut lease = self.nodes.acquire_to_lock().await?;
-        let query = sqlx::query(statements::DUE).bind(now.raw());
-        let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(false) };
+        let Some(row) = due(&mut lease, now).await? else { return Ok(false) };
         let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
@@ -92,20 +92,25 @@ impl PgStore {
             }
         }
         self.purge_progress.set(None);
-        let after_grace = deleted_at.saturating_add(GRACE);
-        let settle = if sweep.due >= after_grace {
+        let settle = if sweep.due != deleted_at {
             let all: Vec<i64> = buckets(table_no, spread).collect();
             for text in [statements::REMOVE_CHANGES, statements::REMOVE_BUCKETS] {
                 lease.changed(sqlx::query(text).bind(&all), Effect::Unknown).await?;
             }
             sqlx::query(statements::FORGET).bind(table_no)
         } else {
+            let after_grace = deleted_at.min(now.raw()).saturating_add(GRACE);
             sqlx::query(statements::POSTPONE).bind(table_no).bind(after_grace)
         };
         lease.row(settle, Effect::Unknown).await?;
-        let due = sqlx::query(statements::DUE).bind(now.raw());
-        Ok(lease.row(due, Effect::Undone).await?.is_some())
+        Ok(due(&mut lease, now).await?.is_some())
     }
+}
+
+/// The table that has been due for the longest.
+async fn due(lease: &mut Lease<'_>, now: Ticks) -> Result<Option<PgRow>, StatementError> {
+    let latest = now.raw().saturating_add(GRACE);
+    lease.row(sqlx::query(statements::DUE).bind(now.raw()).bind(latest), Effect::Undone).await
 }
 
 /// Replaces a table that was deleted while it was being respread by its two layouts, which are purged each

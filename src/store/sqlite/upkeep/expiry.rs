@@ -8,7 +8,9 @@ use crate::store::bucket::bucket;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};
-use crate::store::{Expiry, ExpiryRule, ExpirySummary, StoreResult, SweepState, TableExpiry};
+use crate::store::{
+    Expiry, ExpiryRule, ExpirySummary, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
+};
 
 macro_rules! expiries {
     ($rest:literal) => {
@@ -50,25 +52,28 @@ impl Expiry for SqliteStore {
         })
     }
 
-    async fn expiry_summary(&self) -> StoreResult<ExpirySummary> {
+    async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary> {
         self.readers.with(|db| {
             let mut summarize = db.prepare_cached(
-                "SELECT count(*), min(coalesce(e.clean, e.made) + e.pause)
+                "SELECT count(*), min(CASE WHEN e.clean <= ?1 THEN e.clean ELSE e.made END + e.pause)
                  FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no",
             )?;
             let read = |row: &Row<'_>| {
                 let tables = row.get::<_, i64>(0)?.cast_unsigned();
                 Ok(ExpirySummary { tables, behind_since: time(row, 1)? })
             };
-            summarize.query_row([], read).map(Ok)
+            summarize.query_row([now.raw()], read).map(Ok)
         })
     }
 
     async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>> {
         self.readers.with(|db| {
-            let mut due =
-                db.prepare_cached(expiries!("WHERE e.due <= ?1 ORDER BY e.due, e.table_no LIMIT 1"))?;
-            due.query_row([now.raw()], expiry).optional().map(Ok)
+            // What a clock ahead has recorded comes first.
+            let mut due = db.prepare_cached(expiries!(
+                "WHERE e.due <= ?1 OR e.due > ?1 + max(e.pause, ?2)
+                 ORDER BY e.due <= ?1, e.due, e.table_no LIMIT 1"
+            ))?;
+            due.query_row([now.raw(), SWEEP_RETRY_PAUSE], expiry).optional().map(Ok)
         })
     }
 
