@@ -53,16 +53,15 @@ impl<'a> Call<'a> {
     /// Returns the first parameter of this name in the query string, decoded.
     ///
     /// # Errors
-    /// 400 for invalid percent-encoding.
+    /// 400 for invalid percent-encoding, and for U+0000, which no name contains.
     pub(crate) fn query(&self, name: &str) -> Result<Option<String>, Refusal> {
         for pair in self.query.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if key == name {
                 let spaced = value.replace('+', " ");
-                let Some(text) = percent_decode(&spaced) else {
-                    return Err(Refusal::bad_request(format!("{name}: broken escapes")));
-                };
-                return Ok(Some(text.into_owned()));
+                let text = percent_decode(&spaced).filter(|text| !text.contains('\0'));
+                let broken = || Refusal::bad_request(format!("{name}: broken escapes"));
+                return text.map(|text| Some(text.into_owned())).ok_or_else(broken);
             }
         }
         Ok(None)

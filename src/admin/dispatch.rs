@@ -21,6 +21,7 @@ use super::guard::{self, GuardedRequest};
 use super::routes::{Access, Handler, ListenerPart, Parameters, ROUTES, Route};
 use super::{Admin, MAX_BODY};
 use crate::http::head_of;
+use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 
 /// Timeout for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -77,6 +78,15 @@ async fn answer(
     }
 }
 
+/// Logs that a request was refused, at most once a second.
+fn warn_of(refusal: &Refusal, http: &HttpRequest) {
+    static REFUSED: WarningLimiter = WarningLimiter::new();
+    if let Some(DueWarning { left_out }) = REFUSED.turn() {
+        let peer = http.peer_addr();
+        tracing::warn!(?peer, code = refusal.code, left_out, "the admin listener refused a request");
+    }
+}
+
 /// Returns the route of a request with its parameters, if the sender may use it.
 fn allowed(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters), Refusal> {
     let matching: Vec<_> =
@@ -86,10 +96,7 @@ fn allowed(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Paramet
     // Without the token, not even the existence of other routes is revealed.
     if !is_open {
         let authorize = guard::authorize(admin.settings.token.as_ref(), guarded(http));
-        authorize.inspect_err(|refusal| {
-            let peer = http.peer_addr();
-            tracing::warn!(?peer, code = refusal.code, "somebody was kept from the admin listener");
-        })?;
+        authorize.inspect_err(|refusal| warn_of(refusal, http))?;
     }
     let Some((route, parameters)) =
         matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()))

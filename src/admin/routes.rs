@@ -6,6 +6,7 @@ use std::pin::Pin;
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
 use super::{about, accounts, beyond, figures, indexes, probes, rewind, tables};
+use crate::codec::uri::percent_decode;
 
 /// The future of an answer.
 pub(crate) type Pending<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
@@ -146,8 +147,8 @@ impl Route {
         Self { part: ListenerPart::Console, ..self }
     }
 
-    /// Returns the parameters of a path, percent-decoded; `None` if the path is not this route's or
-    /// its percent-encoding is invalid.
+    /// Returns the parameters of a path, percent-decoded; `None` if the path is not this route's, its
+    /// percent-encoding is invalid, or a parameter has U+0000.
     pub(crate) fn parameters(&self, path: &str) -> Option<Parameters> {
         let (ours, rest) = match self.path.strip_suffix("...}").and_then(|path| path.rsplit_once("/{")) {
             Some((ours, rest)) => (ours, Some(rest)),
@@ -168,7 +169,8 @@ impl Route {
                     match name {
                         Some(_) if their.is_empty() => return None,
                         Some(name) => {
-                            found.push((name, crate::codec::uri::percent_decode(their)?.into_owned()));
+                            let text = percent_decode(their).filter(|text| !text.contains('\0'))?;
+                            found.push((name, text.into_owned()));
                         }
                         None if our == their => {}
                         None => return None,

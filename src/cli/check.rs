@@ -83,7 +83,8 @@ fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
     if idle.is_empty() {
         return vec![fine("configuration", "every setting makes sense")];
     }
-    let advice = "remove it, or add what it needs; if other servers share these settings, ignore this";
+    let advice =
+        "correct its name, add what it needs, or remove it; if others share these settings, ignore this";
     idle.into_iter().map(|line| doubtful("configuration", line, advice)).collect()
 }
 

@@ -298,6 +298,9 @@ fn tables_are_measured_up_to_a_bound() {
         refused(&get(&admin, "/tables"), 400, "BadRequest");
         refused(&get(&admin, "/tables?account=acct0001&limit=0"), 400, "BadRequest");
         refused(&get(&admin, "/tables?account=%zz"), 400, "BadRequest");
+        refused(&get(&admin, "/tables?account=acct0001&from=%00"), 400, "BadRequest");
+        refused(&get(&admin, "/indexes?account=acct0001&table=%00"), 400, "BadRequest");
+        refused(&get(&admin, "/tables/%00"), 404, "NotFound");
         refused(&get(&admin, "/tables?account=nobody"), 404, "AccountNotFound");
     }
 }

@@ -84,6 +84,27 @@ fn a_backup_replaces_nothing_and_copies_only_what_is_there() {
     assert!(String::from_utf8_lossy(&text.stdout).contains("copy2.db is a backup of sqlite://"), "{text:?}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_backup_that_finds_no_space_leaves_nothing() {
+    let site = Site::sqlite();
+    site.json(&["migrate"]);
+    let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
+                INSERT INTO entities SELECT 1, 'p', i, 0, '{}' FROM n";
+    let db = rusqlite::Connection::open(site.folder.join("tables.db")).expect("the database");
+    db.execute_batch(rows).expect("many rows");
+    drop(db);
+    // No file may have more than 1000 blocks of 512 bytes.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_rowhouse")])
+        .args(["backup", "copy.db", "--database-url", &site.url])
+        .current_dir(&site.folder)
+        .output()
+        .expect("the binary runs");
+    failed(&output, &["cannot copy"]);
+    assert_eq!(files(&site.folder, "copy"), Vec::<String>::new());
+}
+
 #[test]
 fn a_backup_of_postgres_is_made_by_its_own_tools() {
     let site = Site { folder: fresh_folder(), url: "postgres://somebody@localhost/rowhouse".into() };

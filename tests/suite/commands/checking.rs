@@ -53,6 +53,23 @@ fn connections_are_added_up_against_what_the_database_allows() {
 }
 
 #[test]
+fn variables_that_are_no_settings_are_named() {
+    let site = Site::sqlite();
+    let orchestrated = ("ROWHOUSE_SERVICE_HOST", "10.0.0.1");
+    let content = check(&site, &[], &[orchestrated, ("ROWHOUSE_ACCOUNTS", &account(1).setting())]);
+    assert_eq!(finding(&content, "configuration")["warning"], false, "{content}");
+    let misspelt = [orchestrated, ("ROWHOUSE_ACCOUNT", "mine:a2V5")];
+    let told = check(&site, &[], &misspelt);
+    let found = finding(&told, "configuration");
+    assert!(found["found"].as_str().expect("text").starts_with("ROWHOUSE_ACCOUNT: not a setting"), "{found}");
+    assert_eq!((&found["ok"], &found["warning"]), (&json!(true), &json!(true)), "servers start all the same");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+    let server = Process::spawn(fresh_folder(), &arguments, &misspelt);
+    let log = server.log();
+    assert!(log.contains("ROWHOUSE_ACCOUNT: not a setting") && !log.contains("SERVICE_HOST"), "{log}");
+}
+
+#[test]
 fn a_database_is_migrated_once_and_checked() {
     for site in Site::both() {
         let before = check(&site, &[], &[]);

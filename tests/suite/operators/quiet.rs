@@ -39,6 +39,22 @@ fn of_failures_that_are_alike_one_a_second_is_a_warning() {
 }
 
 #[test]
+fn of_operators_who_are_refused_one_a_second_is_a_warning() {
+    let (server, admin) = server("sqlite::memory:", &[]);
+    let begun = Instant::now();
+    let stranger = "GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer wrong\r\n\r\n";
+    let refuse = || assert_eq!(admin.exchange("GET", stranger.as_bytes()).status, 403);
+    (0..100).for_each(|_| refuse());
+    std::thread::sleep(Duration::from_millis(1100));
+    refuse();
+    let seconds = begun.elapsed().as_secs() as usize;
+    let log = server.log();
+    let warnings = lines(&log, "WARN", "the admin listener refused a request");
+    assert!((2..=seconds + 2).contains(&warnings.len()), "{} in {seconds} s", warnings.len());
+    assert_eq!(left_out(&warnings) + warnings.len(), 101, "{warnings:?}");
+}
+
+#[test]
 fn what_nobody_does_is_no_failure() {
     let (server, _admin) = server("sqlite::memory:", &["--log", "debug"]);
     let client = client(&server);

@@ -56,8 +56,11 @@ struct Partial(PathBuf);
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // A complete copy has been renamed, so this fails.
+        // A complete copy has been renamed, so this fails. A full disk leaves SQLite's journal, too.
         let _ = fs::remove_file(&self.0);
+        let mut journal = self.0.as_os_str().to_owned();
+        journal.push("-journal");
+        let _ = fs::remove_file(journal);
     }
 }
 
