@@ -146,7 +146,7 @@ pub fn status(server: &Process, account: &Account, key: usize) -> u16 {
 /// Asks until it is so: servers notice within seconds.
 #[track_caller]
 pub fn soon(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(180);
     while !is_so() {
         assert!(Instant::now() < deadline, "{what} was not noticed");
         std::thread::sleep(Duration::from_millis(100));

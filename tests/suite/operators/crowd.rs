@@ -30,7 +30,7 @@ fn probes_are_answered_beside_connections_that_ask_nothing() {
         for path in ["/livez", "/readyz"] {
             assert_eq!(get(&admin, path).status, 200, "{path} beside {beginning:?}");
         }
-        assert!(asked.elapsed() < Duration::from_secs(2), "{:?} beside {beginning:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(8), "{:?} beside {beginning:?}", asked.elapsed());
         drop(held);
     }
 }
