@@ -58,8 +58,9 @@ impl Checkpoint {
         let shown = file.display();
         match (file.exists(), resume) {
             (true, false) => {
-                let text =
-                    format!("{shown} is of an interrupted copy; continue it with --resume, or remove it");
+                let text = format!(
+                    "{shown} is of an interrupted copy; continue it with --resume, or remove it, and what is with it in the folder of a dump"
+                );
                 return Err(TransferError::Usage(text));
             }
             (false, true) => {

@@ -119,7 +119,7 @@ pub(crate) fn copy(
         return Err(TransferError::Interrupted);
     }
     if copied.failed.is_empty() {
-        target.finish(checkpoint.copy())?;
+        target.finish(checkpoint.copy(), copied.sum().written)?;
     }
     Ok(copied)
 }
@@ -132,6 +132,9 @@ impl CopyRun<'_> {
             self.checkpoint.restart()?;
         }
         let prepared = self.checkpoint.tables()?;
+        if prepared.is_empty() {
+            self.target.begin()?;
+        }
         self.board.number_above(self.checkpoint.last_id()?);
         for task in self.checkpoint.open_ranges()? {
             self.board.add(task);

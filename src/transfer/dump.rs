@@ -11,6 +11,7 @@
 mod contents;
 mod lines;
 mod manifest;
+mod part;
 mod read;
 mod scan;
 mod single;

@@ -210,10 +210,15 @@ pub(crate) trait TransferTarget: Send + Sync {
         false
     }
 
-    /// Returns whether a table exists and has entities.
+    /// Begins a copy that no earlier run has begun.
     ///
     /// # Errors
     /// [`TransferError`] if the target cannot be read or written, as all methods.
+    fn begin(&self) -> TransferResult<()> {
+        Ok(())
+    }
+
+    /// Returns whether a table exists and has entities.
     fn has_entities(&self, table: &str) -> TransferResult<bool>;
 
     /// Creates a table, unless it exists.
@@ -238,8 +243,8 @@ pub(crate) trait TransferTarget: Send + Sync {
     /// Replaces the given service properties; others stay.
     fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
 
-    /// Completes the target after the last write of a copy.
-    fn finish(&self, _copy: &str) -> TransferResult<()> {
+    /// Completes the target after the last write of a copy, which has written so many entities.
+    fn finish(&self, _copy: &str, _written: u64) -> TransferResult<()> {
         Ok(())
     }
 

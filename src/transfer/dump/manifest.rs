@@ -1,7 +1,7 @@
 //! The manifest: the list of a dump's contents.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -113,4 +113,16 @@ impl Manifest {
 /// Returns a digest as hexadecimal text.
 pub(super) fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads to the end, and returns the SHA-256.
+pub(super) fn digest(file: &mut impl Read) -> std::io::Result<Sha256> {
+    let mut digest = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(digest),
+            read => digest.update(&buffer[..read]),
+        }
+    }
 }

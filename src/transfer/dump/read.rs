@@ -7,11 +7,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Take};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
 use super::contents::{DumpContents, DumpPiece, DumpedTable};
-use super::manifest::{MAX_LINE, Manifest, hex};
+use super::manifest::{MAX_LINE, Manifest, digest, hex};
 use super::scan::scan;
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, ServiceProperties};
@@ -141,24 +140,12 @@ fn open_piece(piece: &DumpPiece) -> TransferResult<PieceReader> {
     let wrong = |reason: &dyn Display| TransferError::Endpoint(format!("{}: {reason}", piece.file.display()));
     let mut file = File::open(&piece.file).map_err(|error| wrong(&error))?;
     if let Some(sha256) = &piece.sha256
-        && digest(&mut file).map_err(|error| wrong(&error))? != *sha256
+        && hex(digest(&mut file).map_err(|error| wrong(&error))?) != *sha256
     {
         return Err(wrong(&"is damaged: its SHA-256 is not the one in the manifest"));
     }
     file.seek(SeekFrom::Start(piece.offset)).map_err(|error| wrong(&error))?;
     Ok(BufReader::new(Decoder::new(file.take(piece.bytes)).map_err(|error| wrong(&error))?))
-}
-
-/// Returns the SHA-256 of a file.
-fn digest(file: &mut File) -> std::io::Result<String> {
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hex(digest)),
-            read => digest.update(&buffer[..read]),
-        }
-    }
 }
 
 impl Lines<'_> {

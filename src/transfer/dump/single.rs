@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use zstd::stream::read::Decoder;
 
-/// How the names of such files end.
+/// How the names of such files end, and those of the parts of a folder.
 pub(super) const EXTENSION: &str = ".ndjson.zst";
 /// How the first line begins.
 const BEGINNING: &str = "{\"rowhouse-dump\":";

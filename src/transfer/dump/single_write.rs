@@ -142,7 +142,7 @@ impl TransferTarget for SingleDumpTarget {
         Ok(())
     }
 
-    fn finish(&self, _copy: &str) -> TransferResult<()> {
+    fn finish(&self, _copy: &str, _written: u64) -> TransferResult<()> {
         let mut state = self.lock();
         let sha256 = hex(state.digest.clone());
         let tables = std::mem::take(&mut state.tables).into_values().collect();

@@ -1,23 +1,20 @@
 //! Writing a dump.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sha2::{Digest as _, Sha256};
-use zstd::stream::read::Decoder;
-
 use super::contents::{stored_policies, stored_properties};
 use super::lines::{LEVEL, PageLines};
-use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION, hex};
+use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION};
+use super::part::{OpenPart, PageKeys};
+use super::single::EXTENSION;
 use crate::codec::policies::Policy;
 use crate::codec::properties::ServiceProperties;
 use crate::model::{Key, Ticks};
 use crate::transfer::endpoint::{TransferError, TransferResult, TransferTarget, WritePage, WriteResult};
 use crate::transfer::range::sorts_alike;
-use crate::transfer::row::{Row, Version};
+use crate::transfer::row::Version;
 
 /// A part of at least this many bytes is followed by a new one.
 const PART_BYTES: u64 = 64 << 20;
@@ -39,18 +36,6 @@ struct DumpState {
 #[derive(Default)]
 struct TableSettings {
     policies: Option<String>,
-}
-
-/// A part that is not complete.
-struct OpenPart {
-    table: String,
-    name: String,
-    file: File,
-    bytes: u64,
-    entities: u64,
-    digest: Sha256,
-    first: Option<Key>,
-    last: Option<Key>,
 }
 
 impl DumpTarget {
@@ -84,33 +69,40 @@ impl DumpTarget {
             return Ok(part.clone());
         }
         std::fs::create_dir_all(self.folder.join(table))?;
-        let (mut number, mut kept) = (1, 0);
-        let name = |number: u32| format!("{table}/{range:06}-{number:04}.ndjson.zst");
-        if resumed.is_some() {
-            // The parts before the last are complete; they stay open for the manifest.
-            while self.folder.join(name(number + 1)).exists() {
-                number += 1;
-            }
-            for before in 1..number {
-                let part = OpenPart::load(&self.folder, table, name(before), None)?;
-                kept += part.entities;
-                self.retire(part);
-            }
-        }
-        let until = Some(next).filter(|_| resumed.is_some());
-        let part = OpenPart::load(&self.folder, table, name(number), until)?;
-        kept += part.entities;
-        if resumed.is_some_and(|written| written != kept) {
-            let text = format!(
-                "{} has {kept} entities of a range and not {}, as after a power failure; begin again in an empty folder",
-                self.folder.display(),
-                resumed.unwrap_or(0)
-            );
-            return Err(TransferError::Endpoint(text));
-        }
+        let part = match resumed {
+            None => OpenPart::create(&self.folder, table, part_name(table, range, 1))?,
+            Some(written) => self.resumed_part(table, range, next, written)?,
+        };
         let part = Arc::new(Mutex::new(part));
         self.lock().open.insert(range, part.clone());
         Ok(part)
+    }
+
+    /// Opens the last part of a range of an interrupted run. The parts before are complete; they stay
+    /// open for the manifest.
+    fn resumed_part(&self, table: &str, range: i64, next: &Key, written: u64) -> TransferResult<OpenPart> {
+        let (mut number, mut kept) = (1, 0);
+        while self.folder.join(part_name(table, range, number + 1)).exists() {
+            let part = OpenPart::load(&self.folder, table, part_name(table, range, number))?;
+            kept += part.entities;
+            self.retire(part);
+            number += 1;
+        }
+        let part = OpenPart::go_on(&self.folder, table, part_name(table, range, number), next)?;
+        self.check_entities("of a range", kept + part.entities, written)?;
+        Ok(part)
+    }
+
+    /// Compares how many entities the parts have with what the state of the copy says.
+    fn check_entities(&self, what: &str, found: u64, written: u64) -> TransferResult<()> {
+        if found == written {
+            return Ok(());
+        }
+        Err(TransferError::Endpoint(format!(
+            "{} has {found} entities {what} and not {written}, as after a power failure; begin again in an empty \
+             folder",
+            self.folder.display()
+        )))
     }
 
     /// Keeps a complete part for the manifest.
@@ -124,106 +116,32 @@ impl DumpTarget {
     /// Begins a new part once this one is large.
     fn split(&self, range: i64, part: &mut OpenPart) -> TransferResult<()> {
         let (stem, number) =
-            part.name.trim_end_matches(".ndjson.zst").rsplit_once('-').unwrap_or((&part.name, "1"));
+            part.name.trim_end_matches(EXTENSION).rsplit_once('-').unwrap_or((&part.name, "1"));
         let number: u32 = number.parse().unwrap_or(1);
-        let name = format!("{stem}-{:04}.ndjson.zst", number + 1);
-        let next = OpenPart::load(&self.folder, &part.table, name, None)?;
-        part.file.sync_all()?;
+        let name = format!("{stem}-{:04}{EXTENSION}", number + 1);
+        let next = OpenPart::create(&self.folder, &part.table, name)?;
+        part.sync()?;
         self.retire(std::mem::replace(part, next));
         debug_assert!(self.lock().open.contains_key(&range));
         Ok(())
     }
 }
 
-impl OpenPart {
-    /// Opens a part. With `until`, it keeps the pages before that key; without, an existing file is
-    /// complete.
-    fn load(folder: &Path, table: &str, name: String, until: Option<&Key>) -> TransferResult<Self> {
-        let path = folder.join(&name);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        let mut part = Self {
-            table: table.to_owned(),
-            name,
-            file,
-            bytes: 0,
-            entities: 0,
-            digest: Sha256::new(),
-            first: None,
-            last: None,
-        };
-        part.scan(until)?;
-        part.file.set_len(part.bytes)?;
-        part.file.seek(SeekFrom::End(0))?;
-        Ok(part)
-    }
-
-    /// Reads the pages of the file: complete frames whose entities come before `until`.
-    fn scan(&mut self, until: Option<&Key>) -> TransferResult<()> {
-        let length = self.file.metadata()?.len();
-        while self.bytes < length {
-            self.file.seek(SeekFrom::Start(self.bytes))?;
-            let mut counted = Counted { inner: &self.file, bytes: 0 };
-            let mut text = String::new();
-            let read = Decoder::with_buffer(BufReader::with_capacity(1, &mut counted))
-                .and_then(|decoder| decoder.single_frame().read_to_string(&mut text));
-            let frame = counted.bytes;
-            let key = |line: &str| Row::from_json(line).ok().map(|row| row.key);
-            let keys: Option<Vec<Key>> = text.lines().map(key).collect();
-            let (Ok(_), Some(keys)) = (read, keys) else { return Ok(()) };
-            let (Some(first), Some(last)) = (keys.iter().min(), keys.iter().max()) else { return Ok(()) };
-            if until.is_some_and(|until| keys.last().is_some_and(|last| last >= until)) {
-                return Ok(());
+impl TransferTarget for DumpTarget {
+    /// Parts without the state of their copy may have entities that have changed since.
+    fn begin(&self) -> TransferResult<()> {
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            if path.is_dir() && has_parts(&path)? {
+                return Err(TransferError::Usage(format!(
+                    "{} has parts of another copy, and not its state; remove them, or choose another folder",
+                    path.display()
+                )));
             }
-            let mut bytes = vec![0; usize::try_from(frame).unwrap_or(0)];
-            self.file.seek(SeekFrom::Start(self.bytes))?;
-            self.file.read_exact(&mut bytes)?;
-            self.count(&bytes, keys.len() as u64, first, last);
         }
         Ok(())
     }
 
-    fn count(&mut self, bytes: &[u8], entities: u64, first: &Key, last: &Key) {
-        self.digest.update(bytes);
-        self.bytes += bytes.len() as u64;
-        self.entities += entities;
-        // A source may sort keys in another way than we do.
-        if self.first.as_ref().is_none_or(|least| first < least) {
-            self.first = Some(first.clone());
-        }
-        if self.last.as_ref().is_none_or(|greatest| last > greatest) {
-            self.last = Some(last.clone());
-        }
-    }
-
-    /// Returns the manifest's entry for the part; `None` if it has no entities.
-    fn listed(&self) -> Option<DumpPart> {
-        let pair = |key: &Key| [key.partition.clone(), key.row.clone()];
-        Some(DumpPart {
-            file: self.name.clone(),
-            entities: self.entities,
-            bytes: self.bytes,
-            sha256: hex(self.digest.clone()),
-            first: pair(self.first.as_ref()?),
-            last: pair(self.last.as_ref()?),
-        })
-    }
-}
-
-/// Counts the bytes that are read.
-struct Counted<'a> {
-    inner: &'a File,
-    bytes: u64,
-}
-
-impl Read for Counted<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.bytes += read as u64;
-        Ok(read)
-    }
-}
-
-impl TransferTarget for DumpTarget {
     fn has_entities(&self, _table: &str) -> TransferResult<bool> {
         Ok(false)
     }
@@ -236,10 +154,7 @@ impl TransferTarget for DumpTarget {
     fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult> {
         let PageLines { text, keys, rejected } = PageLines::of(&page, false)?;
         let mut result = WriteResult { rejected, ..WriteResult::default() };
-        let (Some(next), Some(first), Some(last)) = (keys.first(), keys.iter().min(), keys.iter().max())
-        else {
-            return Ok(result);
-        };
+        let (Some(next), Some(page_keys)) = (keys.first(), PageKeys::of(&keys)) else { return Ok(result) };
         let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
         let part = self.part(page.table, page.range, next, page.resumed)?;
         let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,8 +162,7 @@ impl TransferTarget for DumpTarget {
         if part.bytes >= PART_BYTES && sorts_alike(next) {
             self.split(page.range, &mut part)?;
         }
-        part.file.write_all(&frame)?;
-        part.count(&frame, keys.len() as u64, first, last);
+        part.append(&frame, &page_keys)?;
         result.written = keys.len() as u64;
         Ok(result)
     }
@@ -268,7 +182,7 @@ impl TransferTarget for DumpTarget {
         Ok(())
     }
 
-    fn finish(&self, _copy: &str) -> TransferResult<()> {
+    fn finish(&self, _copy: &str, written: u64) -> TransferResult<()> {
         self.load_finished()?;
         let state = self.lock();
         let mut tables = Vec::new();
@@ -277,7 +191,7 @@ impl TransferTarget for DumpTarget {
             for part in state.open.values() {
                 let part = part.lock().unwrap_or_else(PoisonError::into_inner);
                 if part.table == *name {
-                    part.file.sync_all()?;
+                    part.sync()?;
                     parts.extend(part.listed());
                 }
             }
@@ -285,10 +199,26 @@ impl TransferTarget for DumpTarget {
             let entities = parts.iter().map(|part| part.entities).sum();
             tables.push(DumpTable { name: name.clone(), entities, policies: table.policies.clone(), parts });
         }
+        self.check_entities("in all", tables.iter().map(|table: &DumpTable| table.entities).sum(), written)?;
         let created = Ticks::now().to_canonical();
         let properties = state.properties.clone();
         Manifest { format: FORMAT.into(), version: VERSION, created, properties, tables }.write(&self.folder)
     }
+}
+
+/// Returns the name of a part of a range.
+fn part_name(table: &str, range: i64, number: u32) -> String {
+    format!("{table}/{range:06}-{number:04}{EXTENSION}")
+}
+
+/// Whether a folder has parts.
+fn has_parts(folder: &Path) -> TransferResult<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        if entry?.file_name().to_string_lossy().ends_with(EXTENSION) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl DumpTarget {
@@ -306,8 +236,8 @@ impl DumpTarget {
             let Ok(entries) = std::fs::read_dir(self.folder.join(&table)) else { continue };
             for entry in entries {
                 let name = format!("{table}/{}", entry?.file_name().to_string_lossy());
-                if name.ends_with(".ndjson.zst") && !known.contains(&name) {
-                    let part = OpenPart::load(&self.folder, &table, name, None)?;
+                if name.ends_with(EXTENSION) && !known.contains(&name) {
+                    let part = OpenPart::load(&self.folder, &table, name)?;
                     self.retire(part);
                 }
             }

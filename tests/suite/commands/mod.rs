@@ -9,6 +9,7 @@ mod cosmos_proxy;
 mod deleting_extra;
 mod distributing;
 mod document;
+mod dumping;
 mod expiring;
 mod explaining;
 mod faulty_proxy;

@@ -1,0 +1,85 @@
+//! Dumps in a folder whose copy was interrupted.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::copying::{Served, batch_rows, copy, equal, start, status_of};
+use super::*;
+
+/// The parts of a table.
+fn parts(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Kills a copy to `dump:d` once it has written to this table.
+fn killed(site: &Site, from: &str, table: &str, more: &[&str]) {
+    let mut child = start(site, from, "dump:d", &[&["--rate-limit", "500"], more].concat());
+    let folder = site.folder.join("d").join(table);
+    soon("a part", || {
+        parts(&folder).iter().any(|part| std::fs::metadata(part).is_ok_and(|part| part.len() > 0))
+    });
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+}
+
+#[test]
+fn a_dump_that_is_begun_again_without_its_state_keeps_nothing_of_the_interrupted_one() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 3000);
+    let (here, from) = (&source.site, source.connection_string());
+    killed(here, &from, &table.name, &[]);
+    table.delete("a", "000001", Some("*")).expect(204);
+    table.replace("a", "000002", &json!({ "N": "new" }), None).expect(204);
+    let state = here.folder.join("d/copy.state");
+    let folder = here.folder.join("d");
+    // The message tells what to remove; the state alone is not enough, and it does not matter where it is.
+    status_of(here, &["copy", &from, "dump:d"], 2, &["--resume", "remove it", "folder of a dump"]);
+    parts(&folder)
+        .iter()
+        .filter(|path| path.is_file())
+        .for_each(|path| std::fs::remove_file(path).expect("a file"));
+    assert!(!state.exists());
+    for more in [&[][..], &["--state", "other.state"], &["--state", "third.state", "--rejects", "r"]] {
+        let words = [table.name.as_str(), "parts of another copy", "remove them"];
+        status_of(here, &[&["copy", &from, "dump:d"], more].concat(), 2, &words);
+    }
+    // Not even with the state of a copy that was refused.
+    status_of(here, &["copy", &from, "dump:d", "--resume"], 2, &["parts of another copy"]);
+    assert!(!folder.join("manifest.json").exists());
+    std::fs::remove_dir_all(&folder).expect("a folder");
+    assert_eq!(copy(here, &from, "dump:d", &[])["copied"], 2999);
+    equal(here, &from, "dump:d", &[]);
+}
+
+#[test]
+fn a_resumed_dump_tells_what_a_power_failure_has_taken_from_its_finished_parts() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    for name in ["Afirst", "Bsecond"] {
+        client.create_table(name).expect(201);
+    }
+    let [first, second] = ["Afirst", "Bsecond"].map(|name| Table::new(&client, name));
+    batch_rows(&client, &first, "a", 1000);
+    batch_rows(&client, &second, "b", 3000);
+    let (here, from) = (&source.site, source.connection_string());
+    killed(here, &from, "Bsecond", &["--concurrency", "1"]);
+    let part = parts(&here.folder.join("d/Afirst")).remove(0);
+    let whole = std::fs::read(&part).expect("a part");
+    let first_frame = zstd::zstd_safe::find_frame_compressed_size(&whole).expect("a frame");
+    assert!(first_frame < whole.len());
+    // A page of it, and a part of a page.
+    for (length, word) in [(first_frame, "entities in all"), (whole.len() - 1, "is damaged")] {
+        std::fs::write(&part, &whole[..length]).expect("a file");
+        status_of(here, &["copy", &from, "dump:d", "--resume"], 1, &[word, "as after a power failure"]);
+        assert!(!here.folder.join("d/manifest.json").exists());
+    }
+    std::fs::write(&part, &whole).expect("a file");
+    assert_eq!(copy(here, &from, "dump:d", &["--resume"])["copied"], 4000);
+    equal(here, &from, "dump:d", &["--timestamps"]);
+}
