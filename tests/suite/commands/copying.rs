@@ -235,8 +235,9 @@ fn a_killed_copy_is_resumed_without_loss() {
             let wait = 20 + chance.below(longest);
             let mut child = start(&source.site, &from, &to, &more);
             std::thread::sleep(Duration::from_millis(wait));
-            if let Some(status) = child.try_wait().expect("a child") {
-                assert!(status.success(), "{status:?}");
+            if child.try_wait().expect("a child").is_some() {
+                let output = child.wait_with_output().expect("it ended");
+                assert!(output.status.success(), "{output:?}");
                 more.clear();
                 break;
             }
