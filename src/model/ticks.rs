@@ -34,6 +34,12 @@ impl Ticks {
         (Self::MIN.0..=Self::MAX.0).contains(&raw).then_some(Ticks(raw))
     }
 
+    /// Returns the point with a tick count that was stored. Former programs may have stored one behind the
+    /// end of the range, after a version at the end.
+    pub(crate) fn stored(raw: i64) -> Option<Self> {
+        Self::from_raw(raw.min(Self::MAX.0))
+    }
+
     /// Returns the tick count, as stored.
     pub const fn raw(self) -> i64 {
         self.0

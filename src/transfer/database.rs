@@ -12,6 +12,8 @@ use super::endpoint::{
 };
 use super::range::{Lower, RowRange};
 use super::row::{Row, Version};
+use crate::accounts;
+use crate::auth::seal::MasterKeys;
 use crate::beyond::totals::{self, CountPace};
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, ServiceProperties};
@@ -44,6 +46,8 @@ pub(crate) struct LocalDatabase {
     runtime: Arc<Runtime>,
     filter: Option<Predicate>,
     versions: Versions,
+    /// Whether Timestamps in the future are stored too: the database only holds entities on their way.
+    is_temporary: bool,
 }
 
 impl LocalDatabase {
@@ -54,7 +58,12 @@ impl LocalDatabase {
         runtime: Arc<Runtime>,
         filter: Option<Predicate>,
     ) -> Self {
-        Self { store, account, runtime, filter, versions: Versions::default() }
+        Self { store, account, runtime, filter, versions: Versions::default(), is_temporary: false }
+    }
+
+    /// Returns it as one that only holds entities on their way.
+    pub(super) fn temporary(self) -> Self {
+        Self { is_temporary: true, ..self }
     }
 
     /// Closes the database.
@@ -62,11 +71,18 @@ impl LocalDatabase {
         self.runtime.block_on(self.store.close());
     }
 
-    /// Copies the stored accounts and their limits; returns how many accounts are new.
-    pub(super) fn copy_accounts(&self, to: &Self) -> TransferResult<u64> {
+    /// Copies the stored accounts and their limits; returns how many accounts are new. `master` must
+    /// open the keys of all accounts in both databases, or no server could start on the target.
+    pub(super) fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         let wrong = |failure| failed("the accounts", failure);
         let mut copied = 0;
-        for account in self.run(|| self.store.accounts()).map_err(wrong)? {
+        let ours = self.run(|| self.store.accounts()).map_err(wrong)?;
+        let theirs = to.run(|| to.store.accounts()).map_err(wrong)?;
+        for (place, stored) in [("FROM", &ours), ("TO", &theirs)] {
+            accounts::check(master, stored)
+                .map_err(|error| TransferError::Usage(format!("--accounts: {place}: {error}")))?;
+        }
+        for account in ours {
             let add = AccountChange::Add(account);
             copied += u64::from(to.run(|| to.store.change_account(&add)).map_err(wrong)?);
         }

@@ -14,6 +14,7 @@ use super::remote::Remote;
 use super::selection::Selection;
 use crate::app;
 use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::auth::seal::MasterKeys;
 use crate::client::{Address, AddressError, Client};
 use crate::config::{Database, StorageSettings};
 use crate::store::Store;
@@ -266,11 +267,11 @@ impl Connected {
     /// Existing ones are left as they are.
     ///
     /// # Errors
-    /// [`TransferError::Usage`] unless both are databases.
-    pub(crate) fn copy_accounts(&self, to: &Self) -> TransferResult<u64> {
+    /// [`TransferError::Usage`] unless both are databases whose keys `master` opens.
+    pub(crate) fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         match (self, to) {
             (Connected::Database { database: from, .. }, Connected::Database { database: to, .. }) => {
-                from.copy_accounts(to)
+                from.copy_accounts(to, master)
             }
             _ => Err(TransferError::Usage("--accounts: FROM and TO must be databases".into())),
         }

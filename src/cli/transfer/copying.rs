@@ -14,7 +14,9 @@ use super::ended::TransferEnd;
 use super::rejected::{list_rejected, warn_of_rejected};
 use super::summary;
 use super::verifying::{deleted, report};
+use crate::auth::seal::MasterKeys;
 use crate::cli::output::{OutputForm, warn};
+use crate::config::MasterKeySettings;
 use crate::model::{TableName, Ticks};
 use crate::transfer::{
     Checkpoint, Comparison, Connected, CopyOptions, CopySummary, Inferences, Mode, Place, Progress, Rejects,
@@ -46,6 +48,8 @@ pub(crate) struct CopyArguments {
     /// Copy the accounts with their encrypted keys too; both databases need the same master key
     #[arg(long)]
     accounts: bool,
+    #[command(flatten)]
+    master_key: MasterKeySettings,
     /// After the copy, delete entities that only the target has
     #[arg(long, conflicts_with_all = ["filter", "rename"])]
     delete_extra: bool,
@@ -81,6 +85,15 @@ pub(crate) struct CopyArguments {
     form: OutputForm,
 }
 
+impl CopyArguments {
+    /// Returns the master key that the accounts are opened with.
+    fn master_keys(&self) -> Result<MasterKeys, TransferEnd> {
+        let read = self.master_key.read().map_err(|error| TransferEnd::Usage(error.to_string()))?;
+        let needed = "--accounts: --master-key or --master-key-file is needed, as given to the servers";
+        read.ok_or_else(|| TransferEnd::Usage(needed.into()))
+    }
+}
+
 fn time(text: &str) -> Result<Ticks, String> {
     Ticks::parse(text).map_err(|_| "is not a time such as 2026-01-31T08:00:00Z".into())
 }
@@ -108,6 +121,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return Err(TransferEnd::Usage(text.into()));
     }
     let selection = arguments.selection.selection(arguments.since);
+    let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, from_account).source(&from)?;
     let job =
@@ -128,8 +142,8 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
     let written = session.connecting(&unfiltered, to_account).target(&to)?;
-    if arguments.accounts {
-        let copied = connected.copy_accounts(&written)?;
+    if let Some(master) = master {
+        let copied = connected.copy_accounts(&written, &master)?;
         warn(&format!("{copied} accounts copied; existing ones were left as they are"));
     }
     confirm(arguments, source, written.as_target()?, &job.selection)?;

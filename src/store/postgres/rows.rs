@@ -29,7 +29,7 @@ pub(crate) fn version(row: &PgRow, key: Key) -> Result<Stored, StatementError> {
 /// statement fixes the types, so they are not checked again for each row.
 pub(crate) fn entity(row: &PgRow, with_properties: bool) -> Result<BorrowedEntity<'_>, sqlx::Error> {
     let modified =
-        Ticks::from_raw(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
+        Ticks::stored(row.try_get_unchecked(2)?).ok_or_else(|| sqlx::Error::Decode("ticks".into()))?;
     let properties = if with_properties { row.try_get_unchecked::<StoredColumn<'_>, _>(3)?.0 } else { "{}" };
     Ok(BorrowedEntity {
         partition: row.try_get_unchecked(0)?,
@@ -59,7 +59,7 @@ pub(crate) fn weight(row: &PgRow) -> Result<usize, sqlx::Error> {
 
 /// Converts a stored number of ticks.
 pub(crate) fn ticks(raw: i64) -> Result<Ticks, StatementError> {
-    Ticks::from_raw(raw).ok_or_else(|| {
+    Ticks::stored(raw).ok_or_else(|| {
         tracing::error!("a stored time is out of range");
         Fault::Other.into()
     })

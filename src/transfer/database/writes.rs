@@ -12,6 +12,7 @@ use crate::codec::stored;
 use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error};
 use crate::model::entity::{PropertyOrder, StoredProperties};
+use crate::model::ticks::TICKS_PER_SECOND;
 use crate::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use crate::plan::{Write, WriteKind};
 use crate::store::{Backend as _, Failure, Fault, Load, LoadMark, Store};
@@ -19,6 +20,9 @@ use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;
 use crate::transfer::row::Version;
 
+/// How far behind now a Timestamp may be: clocks differ. The version of a later one could only grow from
+/// there.
+const MAX_AHEAD: i64 = 24 * 3600 * TICKS_PER_SECOND;
 /// Maximum writes of a page in flight: no more than fit into the queues of the stores.
 const IN_FLIGHT: usize = 256;
 
@@ -65,13 +69,19 @@ impl LoadWriter<'_, '_> {
         (self.page.reject)(Rejected { entity: row.to_json(), reason })
     }
 
-    /// Takes the rows in the order of their keys. A key that a file has twice is rejected, unless the
-    /// entities are equal.
+    /// Takes the rows in the order of their keys. A Timestamp in the future is rejected; so is a key that a
+    /// file has twice, unless the entities are equal.
     fn once(&mut self) -> TransferResult<Vec<Row>> {
         let mut rows = std::mem::take(&mut self.page.rows);
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         let mut once: Vec<Row> = Vec::with_capacity(rows.len());
+        let newest = Ticks::now().raw().saturating_add(MAX_AHEAD);
         for row in rows {
+            let is_ahead = row.modified.is_some_and(|modified| modified.raw() > newest);
+            if is_ahead && !self.database.is_temporary {
+                self.reject(&row, "its Timestamp lies in the future".into())?;
+                continue;
+            }
             match once.last().filter(|before| before.key == row.key) {
                 None => once.push(row),
                 Some(before) if before.has_properties_of(&row) => self.result.unchanged += 1,

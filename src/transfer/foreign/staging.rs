@@ -193,7 +193,8 @@ fn staged(
         .block_on(async { SqliteStore::open(&SqliteOptions { map_mib: 0, ..SqliteOptions::new(location) }) });
     let store = opened.map_err(|error| TransferError::Endpoint(error.to_string()))?;
     let store = Arc::new(Store::Sqlite(store));
-    let database = |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter);
+    let database =
+        |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter).temporary();
     let is_whole = filter.is_none();
     let (rejected, inferences) = (RejectedSpool::new(&folder).finish()?, Inferences::default());
     let mut staged = Staged { database: database(filter), folder, rejected, inferences, entities: None };

@@ -453,6 +453,33 @@ fn a_table_is_restored_under_another_name_at_a_limited_rate_with_accounts() {
 }
 
 #[test]
+fn accounts_are_copied_only_if_the_master_key_opens_those_of_both_places() {
+    for (from, to) in Site::both().into_iter().zip([Site::postgres(), Site::sqlite()]) {
+        from.json(&["account", "add", "mine"]);
+        to.json(&["account", "add", "theirs"]);
+        let accounts = ["copy", &from.url, &to.url, "--accounts"];
+        let output = from.run_with(&accounts, &[]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--master-key"), "{output:?}");
+        let other = [("ROWHOUSE_MASTER_KEY", OTHER_MASTER)];
+        let output = from.run_with(&accounts, &other);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("FROM"), "{output:?}");
+        // One that was stored under another master key, on either side.
+        let foreign = Site::sqlite();
+        printed(&foreign.run_with(&["account", "add", "foreign", "--json"], &other));
+        for (from, to, word) in [(&foreign, &to, "FROM"), (&to, &foreign, "TO")] {
+            let words = ["--accounts", word, "does not open the keys"];
+            status_of(from, &["copy", &from.url, &to.url, "--accounts"], 2, &words);
+        }
+        assert_eq!(to.json(&["account", "list"]).as_array().map(Vec::len), Some(1));
+        copy(&from, &from.url, &to.url, &["--accounts"]);
+        assert_eq!(to.json(&["account", "list"]).as_array().map(Vec::len), Some(2));
+        drop(to.server(&[]));
+    }
+}
+
+#[test]
 fn mistakes_are_told_before_anything_is_written() {
     let site = Site::sqlite();
     site.json(&["migrate"]);

@@ -35,7 +35,7 @@ fn deletes_nothing(site: &Site, from: &str, more: &[&str], status: i32) {
 }
 
 /// Makes a dump in a folder of these lines.
-fn dump(site: &Site, folder: &str, lines: &[&str]) {
+pub fn dump(site: &Site, folder: &str, lines: &[&str]) {
     let part = zstd::bulk::compress((lines.join("\n") + "\n").as_bytes(), 1).expect("zstd");
     let sha256: String = Sha256::digest(&part).iter().map(|byte| format!("{byte:02x}")).collect();
     let manifest = json!({

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::copying::{Served, batch_rows, copy, equal, start, status_of};
+use super::deleting_extra::dump;
 use super::*;
 
 /// The parts of a table.
@@ -82,4 +83,66 @@ fn a_resumed_dump_tells_what_a_power_failure_has_taken_from_its_finished_parts()
     std::fs::write(&part, &whole).expect("a file");
     assert_eq!(copy(here, &from, "dump:d", &["--resume"])["copied"], 4000);
     equal(here, &from, "dump:d", &["--timestamps"]);
+}
+
+#[test]
+fn a_timestamp_in_the_future_is_rejected_by_databases_whatever_the_mode() {
+    for site in Site::both() {
+        let line = |row: &str, time: &str| {
+            format!(
+                "{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\",\"Timestamp@odata.type\":\"Edm.DateTime\",\
+                 \"Timestamp\":\"{time}\",\"N\":1}}"
+            )
+        };
+        let lines = [
+            line("end", "9999-12-31T23:59:59.9999999Z"),
+            line("later", "2200-01-01T00:00:00Z"),
+            line("past", "2020-01-01T00:00:00Z"),
+        ];
+        dump(&site, "dump", &lines.each_ref().map(String::as_str));
+        for mode in ["insert", "skip", "merge", "replace"] {
+            let arguments = ["copy", "dump:dump", &site.url, "--yes", "--mode", mode, "--rejects", "r"];
+            let output = site.run(&arguments);
+            assert_eq!(output.status.code(), Some(3), "{output:?}");
+            let rejects = std::fs::read_to_string(site.folder.join("r")).expect("a file");
+            assert!(rejects.contains("its Timestamp lies in the future"), "{rejects}");
+            assert_eq!(site.json(&["count", &site.url])["entities"], 1);
+        }
+        // Endpoints give entities their own, so a file on the way to one may have any.
+        let target = Served::new(Site::sqlite());
+        std::fs::write(site.folder.join("People.ndjson"), lines.join("\n")).expect("a file");
+        assert_eq!(copy(&site, "People.ndjson", &target.connection_string(), &[])["copied"], 3);
+    }
+}
+
+#[test]
+fn a_version_behind_the_end_of_time_leaves_its_table_readable() {
+    for site in Site::both() {
+        dump(
+            &site,
+            "dump",
+            &[r#"{"PartitionKey":"p","RowKey":"1","N":1}"#, r#"{"PartitionKey":"p","RowKey":"2"}"#],
+        );
+        let output = site.run(&["copy", "dump:dump", &site.url]);
+        assert!(output.status.success(), "{output:?}");
+        // A merge into the last version has stored this.
+        let change = "UPDATE entities SET modified = 3155378976000000000 WHERE rk = '1'";
+        match site.url.strip_prefix("sqlite://") {
+            Some(file) => {
+                let database = rusqlite::Connection::open(file).expect("a database");
+                database.execute_batch(change).expect("a change");
+            }
+            None => crate::support::postgres::execute(&site.url, change),
+        }
+        let account = crate::support::server::development();
+        let server = site.server(&["--accounts", &account.setting()]);
+        let client = Client::path_style(server.address(), account);
+        let table = Table::new(&client, "People");
+        assert_eq!(table.count(), 2);
+        assert_eq!(table.entity("p", "1")["Timestamp"], "9999-12-31T23:59:59.9999999Z");
+        table.merge("p", "1", &json!({ "More": 1 }), Some("*")).expect(204);
+        table.replace("p", "1", &json!({ "N": 3 }), None).expect(204);
+        assert_eq!(table.entity("p", "1")["N"], 3);
+        assert_eq!(table.count(), 2);
+    }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use rowhouse::codec::stored;
 use rowhouse::error::Code;
 use rowhouse::model::entity::{Properties, Stored};
-use rowhouse::model::{Key, Ticks};
-use rowhouse::plan::Span;
+use rowhouse::model::{IfMatch, Key, Ticks};
+use rowhouse::plan::{Span, WriteKind};
 use rowhouse::store::{Backend, Load, LoadMark};
 
-use super::contract::{name, now, number, refusal, scan, table, walk};
+use super::contract::{name, now, number, refusal, scan, table, walk, write};
 
 const PARTITIONS: i64 = 12;
 
@@ -86,4 +86,40 @@ pub async fn marked_together<B: Backend>(store: &B) {
     assert!(store.load(&account, &people, &load(&[], true, mark(1, "e"))).await.expect("a load"));
     assert_eq!(store.marks(&copy).await.expect("marks"), [mark(1, "e")]);
     store.forget_marks(&copy).await.expect("marks are forgotten");
+}
+
+/// Former copies have stored such a version; nothing comes after it.
+pub async fn the_last_version_has_none_behind_it<B: Backend>(store: &B) {
+    let (account, people) = table(store).await;
+    let last = |n: &str| Stored {
+        key: Key::new("p", n),
+        modified: Ticks::MAX,
+        properties: stored::encode(&number("N", 1)),
+    };
+    let rows: Vec<Stored> = (0..10).map(|n| last(&n.to_string())).collect();
+    assert!(store.load(&account, &people, &load(&rows, false)).await.expect("a load"));
+    let kinds = [
+        WriteKind::Merge(IfMatch::Absent),
+        WriteKind::Replace(IfMatch::Absent),
+        WriteKind::Merge(IfMatch::Any),
+        WriteKind::Replace(IfMatch::Version(Some(Ticks::MAX))),
+    ];
+    for (at, kind) in kinds.into_iter().enumerate() {
+        let changed = |n: usize| write(kind, "p", &n.to_string(), number("N", 2));
+        let written = store.write(&account, &people, &changed(at), now()).await.expect("a write");
+        assert_eq!(written.modified, Some(Ticks::MAX), "{kind:?}");
+        // Several of a partition, and several at once.
+        let group = [changed(at + 4), changed(9 - at)];
+        store.transact(&account, &people, &group, now()).await.expect("a group");
+        let writes: Vec<_> = (0..10).map(changed).collect();
+        let at_once = writes.iter().map(|write| store.write(&account, &people, write, now()));
+        for outcome in futures_util::future::join_all(at_once).await {
+            assert_eq!(outcome.expect("a write").modified, Some(Ticks::MAX), "{kind:?}");
+        }
+    }
+    assert!(store.load(&account, &people, &load(&rows, true)).await.expect("a load"));
+    let left = walk(store, &account, &people, &scan(vec![Span::everything()])).await.concat();
+    assert_eq!(facts(&left), facts(&rows));
+    let one = store.get(&account, &people, &Key::new("p", "3")).await.expect("a read").expect("an entity");
+    assert_eq!(one.modified, Ticks::MAX);
 }

@@ -142,7 +142,7 @@ macro_rules! insert_or {
 /// Inserts rows or replaces existing ones.
 macro_rules! upsert {
     ($form:ident) => {
-        insert_or!($form, "excluded.properties", "greatest(e.modified + 1, excluded.modified)")
+        insert_or!($form, "excluded.properties", later_version!())
     };
 }
 
@@ -180,13 +180,13 @@ macro_rules! insert_or_merge {
     (whole $form:ident) => {
         insert_or_merge!($form, value_or_failure!(
             merges_for_certain!("$7::text", "$8::int"),
-            "greatest(e.modified + 1, excluded.modified)",
+            later_version!(),
             "e.modified"
         ))
     };
     ($form:ident, $annotations:literal, $room:literal) => {
         insert_or_merge!($form, concat! {
-            "greatest(e.modified + 1, excluded.modified) WHERE ", merges_for_certain!($annotations, $room),
+            later_version!(), " WHERE ", merges_for_certain!($annotations, $room),
         })
     };
     ($form:ident, $modified:expr) => {
@@ -215,15 +215,15 @@ macro_rules! guarded_change {
 /// tick after that. `kept` is the part of the properties that stays.
 macro_rules! set {
     (one, $e:literal, $kept:literal) => {
-        concat!(" SET properties = ", $kept, "$6, modified = greatest(", $e, "modified + 1, $5)")
+        concat!(" SET properties = ", $kept, "$6, modified = greatest(", next_version!($e), ", $5)")
     };
     ($form:ident, $e:literal, $kept:literal) => {
         concat!(
             " SET properties = ",
             $kept,
             "u.properties, modified = greatest(",
-            $e,
-            "modified + 1, u.modified)"
+            next_version!($e),
+            ", u.modified)"
         )
     };
 }

@@ -36,9 +36,12 @@ macro_rules! rows {
 /// An entity that is equal keeps its version, so that a page may be stored again.
 macro_rules! unless_equal {
     () => {
-        "(bucket, pk, rk) DO UPDATE SET modified = greatest(e.modified + 1, excluded.modified), \
-         properties = excluded.properties \
-         WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties"
+        concat!(
+            "(bucket, pk, rk) DO UPDATE SET modified = ",
+            later_version!(),
+            ", properties = excluded.properties \
+             WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties"
+        )
     };
 }
 
@@ -58,3 +61,13 @@ pub const FORGET_MARKS: &str = "DELETE FROM copy_marks WHERE copy = $1";
 /// All of the above.
 pub(super) const ALL: [&str; 7] =
     [LOAD_NEW, LOAD_NEW_IN_BUCKET, LOAD, LOAD_IN_BUCKET, MARK, MARKS, FORGET_MARKS];
+
+#[cfg(test)]
+mod tests {
+    use crate::model::Ticks;
+
+    #[test]
+    fn versions_end_where_time_ends() {
+        assert!(super::LOAD.contains(&format!("least(e.modified + 1, {})", Ticks::MAX.raw())));
+    }
+}

@@ -19,6 +19,20 @@ macro_rules! table_exists {
     };
 }
 
+/// The version after that of `e`: the next tick, or the last one that there is.
+macro_rules! next_version {
+    ($e:literal) => {
+        concat!("least(", $e, "modified + 1, 3155378975999999999)")
+    };
+}
+
+/// The version of a row that conflicts with a new one: that of the new one, if it is later than the row's.
+macro_rules! later_version {
+    () => {
+        concat!("greatest(", next_version!("e."), ", excluded.modified)")
+    };
+}
+
 /// The row of `buckets` of the bucket $1, if the table may insert into it under its number.
 macro_rules! bucket_admits {
     ($table_no:literal) => {
@@ -46,7 +60,7 @@ macro_rules! merges_for_certain {
 /// which becomes [`StatementError::Undecided`](super::fault::StatementError). The zero depends on a column; a constant
 /// would fail before any row is read.
 macro_rules! value_or_failure {
-    ($condition:expr, $value:literal, $column:literal) => {
+    ($condition:expr, $value:expr, $column:literal) => {
         concat!(
             "CASE WHEN ",
             $condition,

@@ -14,7 +14,7 @@ const INSERT: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties
 const REPLACE: &str =
     "INSERT INTO entities AS e (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
      ON CONFLICT (bucket, pk, rk) DO UPDATE
-     SET modified = max(e.modified + 1, excluded.modified), properties = excluded.properties
+     SET modified = max(min(e.modified + 1, 3155378975999999999), excluded.modified), properties = excluded.properties
      WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties";
 
 /// Stores all entities and the mark; `false` if some exist that may not be replaced. Then nothing
