@@ -4,16 +4,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::endpoint::{Page, TransferResult, TransferSource};
-use super::midpoint::midpoint;
 use super::range::{Lower, RowRange, sorts_alike};
+use super::split::Rest;
 use crate::model::Key;
 
-/// Rows of a page from which on it counts as full.
-const FULL_PAGE: usize = 250;
-/// Full pages that a range must have read before it is split: small ranges are not worth the requests.
-const PAGES_BEFORE_SPLIT: u32 = 2;
-/// Maximum requests to find where to split a range.
-const PROBES: usize = 24;
+/// Rows that a range must have read before it is split: small ranges are not worth the requests.
+const ROWS_BEFORE_SPLIT: usize = 1000;
 /// How often a waiting worker looks for work.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -36,14 +32,26 @@ struct RangeState {
     is_taken: bool,
     /// The last key that a worker has read.
     claimed: Option<Key>,
-    full_pages: u32,
+    /// Rows that were read since the last search for split points.
+    rows: usize,
+    /// Rows to be read before the next search; twice as many after each that found nothing.
+    rows_before_split: usize,
     is_splitting: bool,
+}
+
+impl RangeState {
+    const fn new(task: Task, is_taken: bool) -> Self {
+        let rows_before_split = ROWS_BEFORE_SPLIT;
+        Self { task, is_taken, claimed: None, rows: 0, rows_before_split, is_splitting: false }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Ranges {
     open: Vec<RangeState>,
     last_id: i64,
+    /// Workers that wait for work.
+    waiting: usize,
     is_stopped: bool,
 }
 
@@ -65,13 +73,7 @@ impl Board {
     pub(crate) fn add(&self, task: Task) {
         let mut ranges = self.lock();
         ranges.last_id = ranges.last_id.max(task.id);
-        ranges.open.push(RangeState {
-            task,
-            is_taken: false,
-            claimed: None,
-            full_pages: 0,
-            is_splitting: false,
-        });
+        ranges.open.push(RangeState::new(task, false));
         self.changed.notify_one();
     }
 
@@ -114,72 +116,92 @@ impl Board {
                 free.is_taken = true;
                 return Ok(Some(free.task.clone()));
             }
-            let splittable = |range: &&mut RangeState| {
-                !range.is_splitting && range.full_pages >= PAGES_BEFORE_SPLIT && range.claimed.is_some()
-            };
-            let largest = ranges.open.iter_mut().filter(splittable).max_by_key(|range| range.full_pages);
+            let splittable =
+                |range: &&mut RangeState| !range.is_splitting && range.rows >= range.rows_before_split;
+            let largest = ranges.open.iter_mut().filter(splittable).max_by_key(|range| range.rows);
             let (Some(source), Some(largest)) = (source, largest) else {
-                drop(self.changed.wait_timeout(ranges, WAIT).unwrap_or_else(PoisonError::into_inner));
+                ranges.waiting += 1;
+                let (mut ranges, _) =
+                    self.changed.wait_timeout(ranges, WAIT).unwrap_or_else(PoisonError::into_inner);
+                ranges.waiting -= 1;
                 continue;
             };
             largest.is_splitting = true;
             let (task, claimed) = (largest.task.clone(), largest.claimed.clone());
+            let width = ranges.waiting + 1;
             drop(ranges);
-            let at = match claimed {
-                Some(claimed) => split_point(source, &task.table, &claimed, task.range.upper.as_ref())?,
-                None => None,
+            let points = match claimed {
+                Some(claimed) => {
+                    let (table, upper) = (task.table.as_str(), task.range.upper);
+                    let reached = || self.reached(task.id);
+                    Rest { source, table, claimed, upper, width, reached: &reached }.points()?
+                }
+                None => Vec::new(),
             };
-            if let Some(taken) = self.cut(task.id, at, record)? {
+            if let Some(taken) = self.cut(task.id, points, record)? {
                 return Ok(Some(taken));
             }
         }
     }
 
-    /// Splits a range at a key, unless its worker has already reached it.
+    /// Splits a range at keys in ascending order, unless its worker has already reached them. Returns the
+    /// first of the new ranges; the others are for workers that wait.
     fn cut(
         &self,
         id: i64,
-        at: Option<Key>,
+        points: Vec<Key>,
         record: &dyn Fn(&Cut) -> TransferResult<()>,
     ) -> TransferResult<Option<Task>> {
         let mut ranges = self.lock();
-        let behind_id = ranges.last_id + 1;
+        let mut last_id = ranges.last_id;
         let Some(range) = ranges.open.iter_mut().find(|range| range.task.id == id) else { return Ok(None) };
+        let mut new = Vec::new();
+        for at in points.into_iter().rev() {
+            let RowRange { upper, .. } = &range.task.range;
+            let is_ahead = range.claimed.as_ref().is_none_or(|claimed| *claimed < at)
+                && upper.as_ref().is_none_or(|upper| at < *upper);
+            if !is_ahead || !sorts_alike(&at) {
+                continue;
+            }
+            last_id += 1;
+            let upper = range.task.range.upper.replace(at.clone());
+            let behind = RowRange { lower: Lower::From(at), upper };
+            let behind = Task { id: last_id, table: range.task.table.clone(), range: behind, resumed: None };
+            record(&Cut { id, behind: behind.clone() })?;
+            new.push(RangeState::new(behind, false));
+        }
         range.is_splitting = false;
-        // The next split waits until the range has again filled several pages.
-        range.full_pages = 0;
-        let is_ahead = |at: &Key| range.claimed.as_ref().is_none_or(|claimed| claimed < at);
-        let Some(at) = at.filter(|at| is_ahead(at) && sorts_alike(at)) else {
-            return Ok(None);
-        };
-        let upper = range.task.range.upper.replace(at.clone());
-        let behind = RowRange { lower: Lower::From(at), upper };
-        let behind = Task { id: behind_id, table: range.task.table.clone(), range: behind, resumed: None };
-        record(&Cut { id, behind: behind.clone() })?;
-        ranges.last_id = behind_id;
-        let state = RangeState {
-            task: behind.clone(),
-            is_taken: true,
-            claimed: None,
-            full_pages: 0,
-            is_splitting: false,
-        };
-        ranges.open.push(state);
-        Ok(Some(behind))
+        range.rows = 0;
+        range.rows_before_split =
+            if new.is_empty() { range.rows_before_split.saturating_mul(2) } else { ROWS_BEFORE_SPLIT };
+        let taken = new.last_mut().map(|first| {
+            first.is_taken = true;
+            first.task.clone()
+        });
+        ranges.last_id = last_id;
+        ranges.open.extend(new);
+        self.changed.notify_all();
+        Ok(taken)
+    }
+
+    /// Returns the last key that the worker of a range has read; `None` if the range is done.
+    fn reached(&self, id: i64) -> Option<Key> {
+        let ranges = self.lock();
+        let range = ranges.open.iter().find(|range| range.task.id == id && !ranges.is_stopped)?;
+        range.claimed.clone().filter(|claimed| *claimed != done())
     }
 
     /// Records up to which key a worker has read, with a page of so many rows. Returns the end of its
     /// range, from which on rows belong to another worker.
     pub(crate) fn claim(&self, id: i64, last: Option<&Key>, rows: usize) -> Upper {
-        let is_full = rows >= FULL_PAGE;
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
         if let Some(last) = last {
             range.claimed = Some(last.clone());
         }
-        range.full_pages += u32::from(is_full);
+        range.rows += rows;
         let upper = range.task.range.upper.clone();
-        if is_full {
+        if range.rows >= range.rows_before_split {
             self.changed.notify_one();
         }
         upper
@@ -206,8 +228,7 @@ impl Board {
     pub(crate) fn close(&self, id: i64) -> Upper {
         let mut ranges = self.lock();
         let range = ranges.open.iter_mut().find(|range| range.task.id == id)?;
-        // A split in progress sees the greatest possible key as claimed.
-        range.claimed = Some(Key::new("\u{10ffff}", ""));
+        range.claimed = Some(done());
         range.task.range.upper.clone()
     }
 
@@ -216,45 +237,64 @@ impl Board {
     }
 }
 
-/// Finds a key in the rest of a range, about in the middle; between partitions if there are several.
-fn split_point(
-    source: &dyn TransferSource,
-    table: &str,
-    claimed: &Key,
-    upper: Option<&Key>,
-) -> TransferResult<Option<Key>> {
-    // The split is between the partition of the claimed key and the end of the range.
-    let top = upper.map(|upper| upper.partition.as_str());
-    let range = |from: &str| RowRange { lower: Lower::From(Key::new(from, "")), upper: upper.cloned() };
-    let found = search(&claimed.partition, top, |middle| source.probe(table, &range(middle)))?;
-    if let Some(key) = found {
-        return Ok(Some(Key::new(key.partition, "")));
-    }
-    let p = &claimed.partition;
-    let top = upper.filter(|upper| upper.partition == *p).map(|upper| upper.row.as_str());
-    let end = match top {
-        Some(row) => Key::new(p.as_str(), row),
-        None => Key::new(format!("{p}\u{1}"), ""),
-    };
-    search(&claimed.row, top, |middle| {
-        let lower = Lower::From(Key::new(p.as_str(), middle));
-        source.probe(table, &RowRange { lower, upper: Some(end.clone()) })
-    })
+/// The greatest possible key: a range that has claimed it is not split any more.
+fn done() -> Key {
+    Key::new("\u{10ffff}", "")
 }
 
-/// Bisects the texts between two bounds until a probe finds a key after the middle.
-fn search(
-    low: &str,
-    high: Option<&str>,
-    probe: impl Fn(&str) -> TransferResult<Option<Key>>,
-) -> TransferResult<Option<Key>> {
-    let mut high = high.map(str::to_owned);
-    for _ in 0..PROBES {
-        let Some(middle) = midpoint(low, high.as_deref()) else { return Ok(None) };
-        if let Some(key) = probe(&middle)? {
-            return Ok(Some(key));
-        }
-        high = Some(middle);
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::transfer::copy::run_workers;
+    use crate::transfer::row::Row;
+    use crate::transfer::sorted_place::{KeyOrder, SortedPlace};
+    use proptest::prelude::*;
+
+    /// Reads a place with several workers; returns the keys in the order in which they came.
+    fn read(place: &SortedPlace, board: &Board) -> Vec<Key> {
+        let all = Mutex::new(Vec::new());
+        board.add(Task { id: 1, table: "People".into(), range: RowRange::everything(), resumed: None });
+        let work = || {
+            while let Some(task) = board.take(Some(place), &|_| Ok(()))? {
+                let mut reader = place.open(&task.table, &task.range, false)?;
+                while let Some(mut page) = reader.next()? {
+                    let is_last = board.keep_own(&task, &mut page, true);
+                    // Others may have time to split.
+                    std::thread::yield_now();
+                    all.lock().unwrap().extend(page.rows.into_iter().map(|row| row.key));
+                    if is_last {
+                        break;
+                    }
+                }
+                board.finish(task.id);
+            }
+            Ok(())
+        };
+        run_workers(4, board, work).unwrap();
+        all.into_inner().unwrap()
     }
-    Ok(None)
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn ranges_that_are_split_at_random_cover_each_key_once(
+            keys in prop::collection::btree_set(("[a-c中\u{e000}😀]{0,2}", "[ -~中\u{e000}😀]{0,4}"), 2000..4000),
+            units in any::<bool>(),
+        ) {
+            let row = |(partition, row): &(String, String)| Row {
+                key: Key::new(partition.as_str(), row.as_str()),
+                modified: None,
+                tag: None,
+                properties: crate::model::entity::StoredProperties::from_stored_text("{}".into()),
+            };
+            let order = if units { KeyOrder::Utf16Units } else { KeyOrder::CodePoints };
+            let place = SortedPlace::new(order, keys.iter().map(row).collect(), 300);
+            let read = read(&place, &Board::default());
+            prop_assert_eq!(read.len(), keys.len());
+            let keys: BTreeSet<Key> = keys.into_iter().map(|(p, r)| Key::new(p, r)).collect();
+            prop_assert_eq!(read.into_iter().collect::<BTreeSet<_>>(), keys);
+        }
+    }
 }

@@ -15,7 +15,6 @@ mod endpoint;
 mod existing;
 mod foreign;
 mod inferred;
-mod midpoint;
 mod place;
 mod progress;
 mod range;
@@ -26,6 +25,7 @@ mod row;
 mod selection;
 #[cfg(test)]
 mod sorted_place;
+mod split;
 
 pub(crate) use checkpoint::{Checkpoint, Counts};
 pub(crate) use compare::{Compared, Comparison};

@@ -32,7 +32,7 @@ impl KeyOrder {
 /// A place with one table.
 pub(crate) struct SortedPlace {
     order: KeyOrder,
-    rows: Vec<Row>,
+    pub rows: Vec<Row>,
     rows_of_page: usize,
     pub pages: AtomicUsize,
     pub gets: AtomicUsize,
