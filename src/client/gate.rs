@@ -28,6 +28,11 @@ impl Gate {
         Self { state: Mutex::new(state), freed: Condvar::new(), most: most.max(1) }
     }
 
+    /// Returns the maximum limit.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
     /// Waits for a permit. Each is held for one request, whose timeout limits the wait.
     pub(super) fn enter(&self) -> FlightPermit<'_> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

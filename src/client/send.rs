@@ -79,6 +79,11 @@ impl Client {
         }
     }
 
+    /// Returns how many requests may be in flight.
+    pub(crate) const fn concurrency(&self) -> usize {
+        self.gate.most()
+    }
+
     /// Returns how many answers asked to slow down.
     pub(crate) fn throttled(&self) -> u64 {
         self.throttled.load(Ordering::Relaxed)

@@ -113,7 +113,7 @@ pub(crate) struct WritePage<'a> {
     /// How many entities of the page were rejected when they were read.
     pub rejected: u64,
     /// Records an entity that cannot be copied.
-    pub reject: &'a dyn Fn(Rejected) -> TransferResult<()>,
+    pub reject: &'a (dyn Fn(Rejected) -> TransferResult<()> + Sync),
 }
 
 /// Reads a range of a table page by page.

@@ -4,6 +4,7 @@
 //! by pages. Workers share the ranges of a copy through a [`Board`](board::Board); finished ranges
 //! are recorded in a [`Checkpoint`](checkpoint::Checkpoint).
 
+mod at_once;
 mod board;
 mod checkpoint;
 mod compare;

@@ -3,6 +3,8 @@
 mod pages;
 mod writes;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde::Deserialize;
 
 use super::endpoint::{
@@ -32,6 +34,20 @@ pub(crate) struct Remote {
     filter: Option<String>,
     /// Tables that are selected by their names, without patterns.
     named: Vec<String>,
+    /// Threads that help others with their writes.
+    helping: AtomicUsize,
+}
+
+/// Threads that help with a write, until it is done.
+struct Helpers<'a> {
+    helping: &'a AtomicUsize,
+    count: usize,
+}
+
+impl Drop for Helpers<'_> {
+    fn drop(&mut self) {
+        self.helping.fetch_sub(self.count, Ordering::Relaxed);
+    }
 }
 
 #[derive(Deserialize)]
@@ -58,7 +74,14 @@ impl Remote {
         }
         let is_name = |name: &&String| !name.contains(['*', '?']);
         let named = selection.include.iter().filter(is_name).cloned().collect();
-        Ok(Self { client, filter: selection.filter_text(), named })
+        Ok(Self { client, filter: selection.filter_text(), named, helping: AtomicUsize::new(0) })
+    }
+
+    /// Takes the threads that may help with a write: as many over all as there may be other requests.
+    fn helpers(&self) -> Helpers<'_> {
+        let most = self.client.concurrency() - 1;
+        let before = self.helping.fetch_max(most, Ordering::Relaxed);
+        Helpers { helping: &self.helping, count: most.saturating_sub(before) }
     }
 
     fn ask(&self, call: &ClientCall) -> TransferResult<ClientAnswer> {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::endpoint::{TransferError, TransferResult, TransferSource};
+use super::at_once::at_once;
+use super::endpoint::{TransferResult, TransferSource};
 use super::range::{Lower, RowRange};
 use crate::model::Key;
 
@@ -115,7 +116,8 @@ impl Rest<'_> {
         while from < to && (self.reached)().is_some() {
             let asked = spaced(from, to, self.width);
             let texts: Vec<String> = asked.iter().map(|at| shown(&candidates[*at])).collect();
-            for (at, answer) in asked.into_iter().zip(all(&texts, probe)?) {
+            let answers = at_once(self.width, texts, |text| probe(&text))?;
+            for (at, answer) in asked.into_iter().zip(answers) {
                 let Some(key) = answer else {
                     to = to.min(at);
                     continue;
@@ -229,21 +231,6 @@ fn spaced(from: usize, to: usize, count: usize) -> Vec<usize> {
     }
     all.dedup();
     all
-}
-
-/// Probes all texts at once.
-fn all(
-    texts: &[String],
-    probe: &(dyn Fn(&str) -> TransferResult<Option<String>> + Sync),
-) -> TransferResult<Vec<Option<String>>> {
-    if let [only] = texts {
-        return Ok(vec![probe(only)?]);
-    }
-    std::thread::scope(|scope| {
-        let probes: Vec<_> = texts.iter().map(|text| scope.spawn(move || probe(text))).collect();
-        let panicked = |_| Err(TransferError::Endpoint("a search panicked; this is a bug".into()));
-        probes.into_iter().map(|probe| probe.join().unwrap_or_else(panicked)).collect()
-    })
 }
 
 #[cfg(test)]

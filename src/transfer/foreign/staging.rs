@@ -1,10 +1,10 @@
 //! The temporary database that files are read into.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
@@ -105,7 +105,7 @@ impl Staging {
         if rows.is_empty() {
             return Ok(());
         }
-        let rejected = RefCell::new(&mut self.rejected);
+        let rejected = Mutex::new(&mut self.rejected);
         let staged = self.database.write(WritePage {
             table: &self.table,
             range: 0,
@@ -115,7 +115,9 @@ impl Staging {
             copy: "",
             last: None,
             rejected: 0,
-            reject: &|entity| rejected.borrow_mut().push(&self.table, entity),
+            reject: &|entity| {
+                rejected.lock().unwrap_or_else(PoisonError::into_inner).push(&self.table, entity)
+            },
         })?;
         *self.entities.entry(self.table.clone()).or_default() += staged.written;
         Ok(())

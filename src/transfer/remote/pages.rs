@@ -10,8 +10,12 @@ use super::{Page, Rejected, Remote, Row, RowReader, TransferError, TransferResul
 use crate::client::ClientCall;
 use crate::transfer::range::RowRange;
 
-/// Entities of a page: as many as between databases. Full pages of 1000 take twice the memory, and gain little.
-const ROWS: &str = "500";
+/// Entities of the first page, and of each after a page whose entities were large.
+const SOME_ROWS: usize = 500;
+/// The most entities that the service returns at once.
+const MOST_ROWS: usize = 1000;
+/// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
+const BYTES: usize = 1 << 20;
 
 /// The pages of a range: all pages of each of its filters, in order.
 pub(super) struct RemotePages<'a> {
@@ -33,11 +37,24 @@ impl<'a> RemotePages<'a> {
             if keys_only {
                 call.query("$select", "PartitionKey,RowKey,Timestamp")
             } else {
-                call.query("$top", ROWS)
+                call.query("$top", SOME_ROWS.to_string())
             }
         });
         Self { remote, keys_only, calls: calls.collect() }
     }
+}
+
+impl RemotePages<'_> {
+    /// Sets how many entities the next pages have at most.
+    fn ask_for(&mut self, rows: usize) {
+        let parameters = self.calls.iter_mut().flat_map(|call| &mut call.query);
+        parameters.filter(|(name, _)| *name == "$top").for_each(|(_, value)| *value = rows.to_string());
+    }
+}
+
+/// Returns how many entities to ask for after a page of so many with so many bytes.
+const fn rows_after(rows: usize, bytes: usize) -> usize {
+    if bytes * MOST_ROWS <= BYTES * rows { MOST_ROWS } else { SOME_ROWS }
 }
 
 impl RowReader for RemotePages<'_> {
@@ -48,6 +65,7 @@ impl RowReader for RemotePages<'_> {
             self.calls.push_front(following);
         }
         let mut page = read(&answer.body)?;
+        self.ask_for(rows_after(page.rows.len() + page.rejected.len(), answer.body.len()));
         if self.keys_only {
             page.rows = tagged(&answer.body, page.rows)?;
         }

@@ -7,6 +7,7 @@ use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, Service
 use crate::codec::uri::{entity_address, escape};
 use crate::model::Key;
 use crate::model::version::etag;
+use crate::transfer::at_once::at_once;
 use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;
 use crate::transfer::row::Version;
@@ -17,12 +18,39 @@ struct SetOperation {
     body: String,
 }
 
-/// Writes a page in change sets. An entity that is refused is left out, and the others are retried.
+/// Writes a page in change sets, several partitions at once. An entity that is refused is left out, and the
+/// others are retried.
 pub(super) fn write(remote: &Remote, page: &mut WritePage<'_>) -> TransferResult<WriteResult> {
-    let rows = std::mem::take(&mut page.rows);
-    let mut writer = SetWriter { remote, page, result: WriteResult::default() };
-    writer.write_all(rows)?;
-    Ok(writer.result)
+    let partitions = partitions(std::mem::take(&mut page.rows));
+    let page = &*page;
+    let helpers = remote.helpers();
+    let written = at_once(helpers.count + 1, partitions, |rows| {
+        let mut writer = SetWriter { remote, page, result: WriteResult::default() };
+        writer.write_all(rows)?;
+        Ok(writer.result)
+    })?;
+    let mut sum = WriteResult::default();
+    for WriteResult { written, unchanged, rejected } in written {
+        sum.written += written;
+        sum.unchanged += unchanged;
+        sum.rejected += rejected;
+    }
+    Ok(sum)
+}
+
+/// Returns the entities of each partition, in their order.
+fn partitions(mut rows: Vec<Row>) -> Vec<Vec<Row>> {
+    rows.sort_by(|a, b| a.key.partition.cmp(&b.key.partition));
+    let mut partitions: Vec<Vec<Row>> = Vec::new();
+    for row in rows {
+        match partitions.last_mut() {
+            Some(last) if last.first().is_some_and(|first| first.key.partition == row.key.partition) => {
+                last.push(row);
+            }
+            _ => partitions.push(vec![row]),
+        }
+    }
+    partitions
 }
 
 /// Writes a page.
@@ -170,15 +198,15 @@ fn is_fatal(refused: &ServiceError) -> bool {
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
 }
 
-/// Deletes versions of entities in change sets; returns how many there were.
+/// Deletes versions of entities in change sets, several at once; returns how many there were.
 pub(super) fn delete(remote: &Remote, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
-    let mut deleted = 0;
-    for partition in entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition) {
-        for chunk in partition.chunks(MAX_OPERATIONS) {
-            deleted += delete_group(remote, table, chunk.iter().collect())?;
-        }
-    }
-    Ok(deleted)
+    let partitions = entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition);
+    let groups = partitions.flat_map(|partition| partition.chunks(MAX_OPERATIONS)).collect();
+    let helpers = remote.helpers();
+    let deleted = at_once(helpers.count + 1, groups, |group: &[(Key, Version)]| {
+        delete_group(remote, table, group.iter().collect())
+    })?;
+    Ok(deleted.into_iter().sum())
 }
 
 fn delete_group(remote: &Remote, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {

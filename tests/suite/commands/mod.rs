@@ -7,6 +7,7 @@ mod checking;
 mod copying;
 mod cosmos_proxy;
 mod deleting_extra;
+mod distances;
 mod distributing;
 mod document;
 mod dumping;
