@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn keys_of_each_kind_are_split_into_like_parts_with_few_requests() {
-        let kinds: [(&str, fn(u64) -> (String, String)); 6] = [
+        type KeyOf = fn(u64) -> (String, String);
+        let kinds: [(&str, KeyOf); 6] = [
             ("a common beginning", |n| (format!("customer-{:08}", n / 10), format!("{n}"))),
             ("one partition", |n| ("p".into(), format!("r{n:08}"))),
             ("GUIDs", |n| (guid(n), String::new())),
