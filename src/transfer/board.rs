@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::endpoint::{Page, TransferResult, TransferSource};
 use super::range::{Lower, RowRange, sorts_alike};
-use super::split::Rest;
+use super::split::Remainder;
 use crate::model::Key;
 
 /// Rows that a range must have read before it is split: small ranges are not worth the requests.
@@ -134,7 +134,7 @@ impl Board {
                 Some(claimed) => {
                     let (table, upper) = (task.table.as_str(), task.range.upper);
                     let reached = || self.reached(task.id);
-                    Rest { source, table, claimed, upper, width, reached: &reached }.points()?
+                    Remainder { source, table, claimed, upper, width, reached: &reached }.points()?
                 }
                 None => Vec::new(),
             };

@@ -15,7 +15,7 @@ const GREATEST: &str = "\u{d7ff}";
 const DIGITS: i32 = 6;
 
 /// What is left of a range.
-pub(super) struct Rest<'a> {
+pub(super) struct Remainder<'a> {
     pub source: &'a dyn TransferSource,
     pub table: &'a str,
     /// The last key that was read when the search began.
@@ -44,7 +44,7 @@ struct Behind {
     key: String,
 }
 
-impl Rest<'_> {
+impl Remainder<'_> {
     /// Returns keys that split the rest into parts of about the same number of partitions, or of rows if
     /// only one partition is left; none if there is nothing to split.
     ///
@@ -257,7 +257,7 @@ mod tests {
     fn points(place: &SortedPlace, read: usize, width: usize) -> Vec<Key> {
         let claimed = place.rows[read - 1].key.clone();
         let reached = || Some(claimed.clone());
-        let rest = Rest {
+        let rest = Remainder {
             source: place,
             table: "People",
             claimed: claimed.clone(),
@@ -307,7 +307,7 @@ mod tests {
         let place = place(|n| ("p".into(), format!("r{n:08}")));
         let claimed = place.rows[0].key.clone();
         let rest =
-            Rest { source: &place, table: "People", claimed, upper: None, width: 1, reached: &|| None };
+            Remainder { source: &place, table: "People", claimed, upper: None, width: 1, reached: &|| None };
         assert_eq!(rest.points().unwrap(), []);
         assert_eq!(place.probes.load(Ordering::Relaxed), 0);
     }
