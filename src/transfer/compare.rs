@@ -143,7 +143,9 @@ impl Comparison<'_> {
         });
         for place in [self.source, self.target] {
             place.each_rejected(&mut |table, rejected| {
-                self.unreadable(table, vec![rejected], &found);
+                if self.selection.has_table(table) {
+                    self.unreadable(table, vec![rejected], &found);
+                }
                 Ok(())
             })?;
         }

@@ -87,7 +87,9 @@ impl PageWalk<'_> {
             }
         };
         self.source.each_rejected(&mut |table, entity| {
-            reject(table, entity);
+            if self.selection.has_table(table) {
+                reject(table, entity);
+            }
             Ok(())
         })?;
         let tables = self.sum(false, &|table, page| {

@@ -80,6 +80,13 @@ pub(crate) struct Rejected {
     pub reason: String,
 }
 
+impl Rejected {
+    /// Returns an entity, of which the text may not be UTF-8.
+    pub(crate) fn of(entity: &[u8], reason: String) -> Self {
+        Self { entity: String::from_utf8_lossy(entity).into_owned(), reason }
+    }
+}
+
 /// Entities of a source, in the order of their keys if the source has one.
 #[derive(Debug, Default)]
 pub(crate) struct Page {

@@ -2,12 +2,16 @@
 //! entities, and copied from there. So unreadable content is found before anything is written.
 
 mod archive;
+mod assembly;
 mod azurite;
 mod csv;
+mod folder;
 mod json;
 mod manifest;
 mod members;
+mod object;
 mod opening;
+mod splitter;
 mod spool;
 mod staging;
 
@@ -17,10 +21,14 @@ use super::endpoint::{TransferError, TransferResult};
 use crate::model::{EdmType, TableName};
 use manifest::AzCopyManifest;
 use staging::Staging;
-pub(super) use staging::{Staged, stage, stage_source};
+pub(super) use staging::{Staged, StagingOptions, stage, stage_source};
 
 /// Extensions of files that are read in a folder.
-const EXTENSIONS: [&str; 9] = ["json", "csv", "txt", "ndjson", "jsonl", "manifest", "7z", "gz", "zst"];
+const EXTENSIONS: [&str; 10] =
+    ["json", "csv", "tsv", "txt", "ndjson", "jsonl", "manifest", "7z", "gz", "zst"];
+
+/// Why other files of a folder are not read.
+const NO_EXTENSION: &str = "its name has no extension of a format that is known";
 
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -82,9 +90,12 @@ fn import_folder(
         let extension = extension(&path);
         if path.is_dir() {
             folders.push(path);
-        } else if path.to_string_lossy().ends_with(".schema.csv") || !EXTENSIONS.contains(&extension.as_str())
-        {
+        } else if path.to_string_lossy().ends_with(".schema.csv") {
             // AzCopy's CSV has its types in a file beside it.
+        } else if !EXTENSIONS.contains(&extension.as_str()) {
+            if !is_only {
+                staging.remark(format!("{}: not read: {NO_EXTENSION}", path.display()));
+            }
         } else if recognized(&path)? != Recognized::Manifest {
             files.push(path);
         } else if !is_only {
@@ -143,7 +154,8 @@ fn import_archived(
     options: &FileOptions,
     staging: &mut Staging,
 ) -> TransferResult<bool> {
-    if extension(path) != "json" || recognized(path)? != Recognized::ArchivedEntity {
+    if path.is_dir() || extension(path) != "json" || recognized(path)? != Recognized::ArchivedEntity {
+        staging.remark(format!("{}: not read: it is no entity of an archive", path.display()));
         return Ok(false);
     }
     let table = table_of(&std::path::absolute(folder)?, options)?;

@@ -9,7 +9,8 @@ use tokio::runtime::Runtime;
 use super::database::LocalDatabase;
 use super::dump::{DumpSource, DumpTarget, MANIFEST, SingleDumpTarget, is_single, names_single};
 use super::endpoint::{TransferError, TransferResult, TransferSource, TransferTarget};
-use super::foreign::{FileOptions, Staged, stage, stage_source};
+use super::foreign::{FileOptions, Staged, StagingOptions, stage, stage_source};
+use super::progress::ProgressForm;
 use super::remote::Remote;
 use super::selection::Selection;
 use crate::app;
@@ -17,6 +18,7 @@ use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::auth::seal::MasterKeys;
 use crate::client::{Address, AddressError, Client};
 use crate::config::{Database, StorageSettings};
+use crate::plan::Predicate;
 use crate::store::Store;
 use crate::store::sqlite::ServerLock;
 
@@ -134,6 +136,8 @@ pub(crate) struct Connecting<'a> {
     pub account: Option<&'a str>,
     /// How files of other programs are read.
     pub files: FileOptions,
+    /// How to show that they are read.
+    pub progress: ProgressForm,
 }
 
 /// An open place.
@@ -169,7 +173,7 @@ impl Connecting<'_> {
                 Connected::DumpSource(DumpSource::open(path, self.predicate()?)?)
             }
             Place::Dump(path) | Place::File(path) => {
-                let staged = stage(path, &self.files, self.account, self.runtime.clone(), self.predicate()?)?;
+                let staged = stage(path, &self.files, self.staging(self.predicate()?))?;
                 Connected::Files(Box::new(staged))
             }
         })
@@ -202,8 +206,18 @@ impl Connecting<'_> {
     /// # Errors
     /// [`TransferError`] if it cannot be read, or its tables have names that are equal but for case.
     pub(crate) fn sorted(&self, source: &dyn TransferSource) -> TransferResult<Connected> {
-        let staged = stage_source(source, self.selection, self.runtime.clone(), &self.stop)?;
+        let staged = stage_source(source, self.selection, self.staging(None))?;
         Ok(Connected::Files(Box::new(staged)))
+    }
+
+    fn staging(&self, filter: Option<Predicate>) -> StagingOptions {
+        StagingOptions {
+            account: self.account.map(str::to_owned),
+            runtime: self.runtime.clone(),
+            filter,
+            progress: self.progress,
+            stop: self.stop.clone(),
+        }
     }
 
     fn remote(&self, address: &Address) -> TransferResult<Remote> {
@@ -223,7 +237,7 @@ impl Connecting<'_> {
         Ok(Connected::Database { database: Box::new(database), _lock: lock })
     }
 
-    fn predicate(&self) -> TransferResult<Option<crate::plan::Predicate>> {
+    fn predicate(&self) -> TransferResult<Option<Predicate>> {
         self.selection.predicate().map_err(|reason| TransferError::Usage(format!("--filter: {reason}")))
     }
 }

@@ -1,11 +1,16 @@
 //! The file of entities that could not be copied, with the reasons.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::endpoint::{Rejected, TransferResult};
+use serde_json::Value;
+
+use super::endpoint::{Rejected, TransferError, TransferResult};
+
+/// What the file begins with.
+const BEGINNING: &[u8] = b"{\"entity\":";
 
 /// A file of JSON lines with `table`, `reason` and `entity`. It is created when the first is added.
 pub(crate) struct Rejects {
@@ -14,9 +19,21 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Appends to this file if it exists.
-    pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: Mutex::new(None) }
+    /// Begins the file anew, or continues that of an interrupted copy.
+    ///
+    /// # Errors
+    /// If there is a file of another kind.
+    pub(crate) fn open(path: &Path, is_continued: bool) -> TransferResult<Self> {
+        if !is_continued && path.is_file() {
+            let mut beginning = Vec::new();
+            File::open(path)?.take(BEGINNING.len() as u64).read_to_end(&mut beginning)?;
+            if !BEGINNING.starts_with(&beginning) {
+                let text = format!("{} has something else than rejected entities", path.display());
+                return Err(TransferError::Usage(format!("{text}; name another file with --rejects")));
+            }
+            std::fs::remove_file(path)?;
+        }
+        Ok(Self { path: path.to_owned(), file: Mutex::new(None) })
     }
 
     /// Appends entities.
@@ -34,11 +51,18 @@ impl Rejects {
         };
         let mut lines = String::new();
         for Rejected { entity, reason } in rejected {
-            let entity =
-                serde_json::from_str(entity).unwrap_or_else(|_| serde_json::Value::from(entity.as_str()));
-            let line = serde_json::json!({ "table": table, "reason": reason, "entity": entity });
-            lines.push_str(&format!("{line}\n"));
+            let [table, reason] = [table, reason].map(Value::from);
+            let entity = one_line(entity);
+            lines.push_str(&format!("{{\"entity\":{entity},\"reason\":{reason},\"table\":{table}}}\n"));
         }
         Ok(file.write_all(lines.as_bytes())?)
+    }
+}
+
+/// Returns the text of an entity, so that no number is altered; what is not JSON becomes a string.
+fn one_line(entity: &str) -> String {
+    match serde_json::from_str::<Value>(entity) {
+        Ok(_) => entity.replace(['\r', '\n'], " "),
+        Err(_) => Value::from(entity).to_string(),
     }
 }

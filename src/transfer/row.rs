@@ -1,13 +1,15 @@
 //! An entity that is transferred, and the comparison of two.
 
+use std::borrow::Cow;
+
 use crate::codec::json::read::{self as json_read};
 use crate::codec::property_order;
 use crate::codec::stored::{self, StoredField};
 use crate::codec::strings::push_string;
-use crate::codec::validated::{GivenProperties, ValidatedProperties};
-use crate::error::Error;
+use crate::codec::validated::{Given, GivenProperties, ValidatedProperties};
+use crate::error::{Code, Error};
 use crate::model::entity::{Properties, PropertyOrder, StoredProperties};
-use crate::model::names::{KeyPart, check_body_key, check_key_length};
+use crate::model::names::{KeyPart, check_body_key};
 use crate::model::{EdmType, EdmValue, Key, Ticks};
 
 /// The version of an entity that a deletion is about.
@@ -38,14 +40,14 @@ impl Row {
     /// # Errors
     /// Why it is invalid.
     pub(crate) fn from_json(json: &str) -> Result<Self, String> {
-        let body = json_read::entity(json.as_bytes()).map_err(|error| error.text().to_owned())?;
+        let body = json_read::entity(json.as_bytes()).map_err(|error| reason(json, &[], &error))?;
         let (Some(partition), Some(row)) = (body.partition, body.row) else {
             return Err("it has no PartitionKey and RowKey".into());
         };
         let modified = body.timestamp.map(timestamp).transpose()?;
         let key = Key { partition, row };
-        let properties = checked(&key, body.properties, body.flaw)
-            .map_err(|error| format!("{}: {}", error.code.facts().code, error.text()))?;
+        let given = &body.properties;
+        let properties = checked(&key, given, body.flaw).map_err(|error| reason(json, given, &error))?;
         Ok(Self { key, modified, tag: None, properties })
     }
 
@@ -184,20 +186,33 @@ impl Row {
 /// Checks keys and properties as the service does.
 fn checked(
     key: &Key,
-    properties: GivenProperties<'_>,
+    properties: &GivenProperties<'_>,
     flaw: Option<Error>,
 ) -> crate::error::Result<StoredProperties> {
     for (part, value) in [(KeyPart::PartitionKey, &key.partition), (KeyPart::RowKey, &key.row)] {
-        check_body_key(part, value)?;
-        check_key_length(value)?;
+        let named = |error: Error| match error.code {
+            Code::OutOfRangeInput => error,
+            code => Error::with_message(code, format!("{}: {}", part.name(), error.text())),
+        };
+        check_body_key(part, value).map_err(named)?;
     }
-    ValidatedProperties::new(key.counted_size(), &properties, flaw).map(ValidatedProperties::into_stored)
+    ValidatedProperties::new(key.counted_size(), properties, flaw).map(ValidatedProperties::into_stored)
+}
+
+/// Returns why an entity is refused, with the name of the member that is at fault, if one is.
+fn reason(json: &str, properties: &[(Cow<'_, str>, Given<'_>)], error: &Error) -> String {
+    let refused_alone = |property: &(Cow<'_, str>, Given<'_>)| {
+        let refused = ValidatedProperties::new(0, std::slice::from_ref(property), None).err()?;
+        Some(format!("{}: {}", property.0, refused.text()))
+    };
+    let of_property = || properties.iter().find_map(refused_alone);
+    let of_entity = || format!("{}: {}", error.code.facts().code, error.text());
+    json_read::misfit(json.as_bytes()).or_else(of_property).unwrap_or_else(of_entity)
 }
 
 /// Reads the JSON text of a Timestamp.
 fn timestamp(json: &str) -> Result<Ticks, String> {
-    let text: std::borrow::Cow<'_, str> =
-        serde_json::from_str(json).map_err(|_| "its Timestamp is not a date")?;
+    let text: Cow<'_, str> = serde_json::from_str(json).map_err(|_| "its Timestamp is not a date")?;
     Ticks::parse(&text).map_err(|_| "its Timestamp is not a date".to_owned())
 }
 

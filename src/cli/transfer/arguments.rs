@@ -121,6 +121,7 @@ pub(super) struct TransferSession {
     pub concurrency: usize,
     runtime: Arc<Runtime>,
     files: FileOptions,
+    progress: ProgressForm,
 }
 
 impl TransferSession {
@@ -144,6 +145,7 @@ impl TransferSession {
             concurrency: usize::from(arguments.concurrency),
             runtime: runtime.clone(),
             files: files.options(),
+            progress: arguments.progress,
         })
     }
 
@@ -170,6 +172,7 @@ impl TransferSession {
             runtime: self.runtime.clone(),
             account,
             files: self.files.clone(),
+            progress: self.progress,
         }
     }
 }

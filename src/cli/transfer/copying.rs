@@ -1,5 +1,6 @@
 //! `rowhouse copy`.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::arguments::{
     FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, confirmed, place,
 };
 use super::ended::TransferEnd;
-use super::rejected::{list_rejected, warn_of_rejected};
+use super::rejected::{list_rejected, warn_of_rejected, warn_of_remarks};
 use super::summary;
 use super::verifying::{deleted, report};
 use crate::auth::seal::MasterKeys;
@@ -137,7 +138,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     if arguments.dry_run {
         return job.rehearse(source);
     }
-    job.warn_of_types(source, false);
+    job.warn_of_files(source, false);
     job.refuse_what_cosmos_lacks(source)?;
     // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
@@ -196,13 +197,12 @@ impl CopyJob<'_> {
         if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
     }
 
-    /// Lists the types that files do not state: all, or those that are mixed.
-    fn warn_of_types(&self, source: &dyn TransferSource, all: bool) {
-        for (table, property, types) in source.inferences().into_iter().flat_map(Inferences::untyped) {
-            if all || types.is_doubtful() {
-                let hint = if types.is_doubtful() { "; if it has one type, give --type" } else { "" };
-                warn(&format!("{table}.{property}: no type in the file, read as {}{hint}", types.shown()));
-            }
+    /// Lists what files do not tell, before anything is written: all of it, or what may be wrong.
+    fn warn_of_files(&self, source: &dyn TransferSource, all: bool) {
+        let Some(inferences) = source.inferences() else { return };
+        warn_of_remarks(inferences.remarks());
+        for (table, property, types) in inferences.notable() {
+            types.said(property, all).iter().for_each(|said| warn(&format!("{table}.{property}: {said}")));
         }
     }
 
@@ -228,7 +228,7 @@ impl CopyJob<'_> {
 
     /// Reports what would be copied.
     fn rehearse(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        self.warn_of_types(source, true);
+        self.warn_of_files(source, true);
         let survey = self.survey(source)?;
         list_rejected(&survey);
         let entities: u64 = survey.tables.values().sum();
@@ -242,13 +242,17 @@ impl CopyJob<'_> {
         let inferred: Vec<_> = source
             .inferences()
             .into_iter()
-            .flat_map(Inferences::untyped)
+            .flat_map(Inferences::notable)
             .map(|(table, property, types)| {
-                json!({ "table": table, "property": property, "types": types.types, "untyped": types.untyped })
+                json!({
+                    "table": table, "property": property, "types": types.types, "untyped": types.untyped,
+                    "looksLike": types.looks_like(), "withoutZone": types.without_zone,
+                })
             })
             .collect();
         let value = json!({
-            "dryRun": true, "tables": survey.tables, "entities": entities, "rejected": survey.rejected,
+            "report": "dryRun", "dryRun": true, "remarks": source.inferences().map(Inferences::remarks),
+            "tables": survey.tables, "entities": entities, "rejected": survey.rejected,
             "inferred": inferred,
         });
         self.arguments.form.print(&text, &value)?;
@@ -259,15 +263,15 @@ impl CopyJob<'_> {
     fn copy(&self, source: &dyn TransferSource, target: &dyn TransferTarget) -> Result<bool, TransferEnd> {
         let arguments = self.arguments;
         let files = CopyFiles::of(self);
-        warn_of_rejected(source)?;
+        warn_of_rejected(source, &self.selection)?;
         let checkpoint = match &files.state {
             Some(state) => Checkpoint::open(state, &self.fingerprint(), arguments.resume)?,
             None => Checkpoint::in_memory()?,
         };
-        let rejects = Rejects::new(&files.rejects);
-        if !arguments.resume {
-            source.each_rejected(&mut |table, rejected| rejects.add(table, &[rejected]))?;
-        }
+        // A copy that was interrupted before it began has not recorded all of them.
+        let has_begun = arguments.resume && !checkpoint.tables()?.is_empty();
+        let rejects = Rejects::open(&files.rejects, has_begun)?;
+        let unread = self.record_unread(source, &rejects, has_begun)?;
         let renames = self.names(source)?;
         let options = CopyOptions {
             selection: &self.selection,
@@ -284,15 +288,37 @@ impl CopyJob<'_> {
         let done = copy(source, target, &options, &checkpoint, &rejects, &progress);
         let elapsed = progress.elapsed();
         drop(progress);
-        let copied = done.map_err(|error| interrupted(error.into(), files.state.as_deref()))?;
+        let mut copied = done.map_err(|error| interrupted(error.into(), files.state.as_deref()))?;
+        for (table, rejected) in unread {
+            copied.tables.entry(table).or_default().rejected += rejected;
+        }
         if copied.failed.is_empty() {
             checkpoint.remove();
         }
         self.summarize(&copied, elapsed, &files)?;
         if copied.failed.is_empty() {
-            return Ok(copied.sum().rejected > 0 || source.rejected() > 0);
+            return Ok(copied.sum().rejected > 0);
         }
         Err(interrupted(TransferEnd::Failed("some tables failed".into()), files.state.as_deref()))
+    }
+
+    /// Records the entities that were rejected when the source was opened, unless that is done; returns how
+    /// many each table has.
+    fn record_unread(
+        &self,
+        source: &dyn TransferSource,
+        rejects: &Rejects,
+        is_done: bool,
+    ) -> Result<BTreeMap<String, u64>, TransferEnd> {
+        let mut unread = BTreeMap::new();
+        source.each_rejected(&mut |table, rejected| {
+            if !self.selection.has_table(table) {
+                return Ok(());
+            }
+            *unread.entry(table.to_owned()).or_default() += 1;
+            if is_done { Ok(()) } else { rejects.add(table, &[rejected]) }
+        })?;
+        Ok(unread)
     }
 
     /// Returns what a resumed copy must have in common with the first run.

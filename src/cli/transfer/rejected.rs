@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::ended::TransferEnd;
 use crate::cli::output::warn;
-use crate::transfer::{Rejected, Survey, TransferSource};
+use crate::transfer::{Rejected, Selection, Survey, TransferSource};
 
 /// Entities of which the reasons are listed; the file of rejected entities has all.
 const MAX_SHOWN: usize = 20;
@@ -23,17 +23,30 @@ pub(super) fn list_rejected(survey: &Survey) {
 ///
 /// # Errors
 /// If they cannot be read again.
-pub(super) fn warn_of_rejected(source: &dyn TransferSource) -> Result<(), TransferEnd> {
+pub(super) fn warn_of_rejected(
+    source: &dyn TransferSource,
+    selection: &Selection,
+) -> Result<(), TransferEnd> {
     let mut listed = 0;
     source.each_rejected(&mut |table, rejected| {
-        if listed < MAX_SHOWN {
-            warn_of(table, &rejected);
+        if selection.has_table(table) {
+            if listed < MAX_SHOWN {
+                warn_of(table, &rejected);
+            }
+            listed += 1;
         }
-        listed += 1;
         Ok(())
     })?;
-    warn_of_more(source.rejected());
+    warn_of_more(listed as u64);
     Ok(())
+}
+
+/// Lists what is remarkable about files.
+pub(super) fn warn_of_remarks(remarks: &[String]) {
+    remarks.iter().take(MAX_SHOWN).for_each(|remark| warn(remark));
+    if remarks.len() > MAX_SHOWN {
+        warn(&format!("and {} more remarks", remarks.len() - MAX_SHOWN));
+    }
 }
 
 fn warn_of(table: &str, rejected: &Rejected) {

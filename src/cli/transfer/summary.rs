@@ -44,7 +44,7 @@ pub(super) fn json_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -
     let of_table = |counts: &Counts| json!({ "copied": counts.written, "unchanged": counts.unchanged, "rejected": counts.rejected });
     let tables = copied.tables.iter().map(|(table, counts)| (table.clone(), of_table(counts)));
     json!({
-        "copied": sum.written, "unchanged": sum.unchanged, "rejected": sum.rejected,
+        "report": "copy", "copied": sum.written, "unchanged": sum.unchanged, "rejected": sum.rejected,
         "throttled": copied.throttled, "retried": copied.retried, "seconds": elapsed.as_secs_f64(),
         "tables": tables.collect::<serde_json::Map<_, _>>(), "failed": copied.failed,
         "rejects": (sum.rejected > 0).then(|| rejects.display().to_string()),

@@ -122,7 +122,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
         })
         .collect();
     let value = json!({
-        "equal": compared.is_equal(), "tables": tables, "differences": differences,
+        "report": "verify", "equal": compared.is_equal(), "tables": tables, "differences": differences,
         "missingTables": compared.missing_tables, "extraTables": compared.extra_tables,
     });
     form.print(&text, &value)?;
@@ -135,6 +135,9 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
 /// Those of standard output.
 pub(super) fn deleted(form: &OutputForm, compared: &Compared) -> Result<(), TransferEnd> {
     let sum: u64 = compared.tables.values().map(|tally| tally.deleted).sum();
-    form.print(&format!("{sum} extra entities deleted"), &json!({ "deleted": sum }))?;
+    form.print(
+        &format!("{sum} extra entities deleted"),
+        &json!({ "report": "deleteExtra", "deleted": sum }),
+    )?;
     Ok(())
 }

@@ -205,6 +205,53 @@ struct Members<'a> {
     is_plain: bool,
 }
 
+/// Characters of a value that a report has.
+const MAX_SHOWN: usize = 100;
+
+/// Returns which member of a body does not fit, for reports: its name, its value and the type that it has not.
+/// `None` if none is at fault alone.
+pub(crate) fn misfit(body: &[u8]) -> Option<String> {
+    let members = Members::split(body).ok()?;
+    if let Some(name) = members.given_twice() {
+        return Some(format!("{name} stands twice"));
+    }
+    let misfit = |(name, raw): &(Cow<'_, str>, &str)| members.misfit(name, raw);
+    members.values.iter().find_map(misfit)
+}
+
+impl Members<'_> {
+    fn misfit(&self, name: &str, raw: &str) -> Option<String> {
+        let not_of = |edm_type: EdmType| {
+            let shown = members::string(raw).unwrap_or_else(|| raw.trim_matches('"').into());
+            let shown: String = shown.chars().take(MAX_SHOWN).collect();
+            let edm_type = edm_type.name().trim_start_matches("Edm.");
+            let article = if edm_type.starts_with('I') { "an" } else { "a" };
+            Some(format!("{name}: '{shown}' is not {article} {edm_type}"))
+        };
+        match name {
+            "PartitionKey" | "RowKey" => return key(raw).err().and_then(|_| not_of(EdmType::String)),
+            "Timestamp" => return None,
+            _ if raw.starts_with(['{', '[']) => return Some(format!("{name}: it is an object or a list")),
+            _ => {}
+        }
+        let mut told = self.types.iter().filter(|(of, _)| of == name).map(|(_, raw)| *raw);
+        let annotated = match (told.next(), told.next()) {
+            (Some(_), Some(_)) => return Some(format!("{name}{ANNOTATION} stands twice")),
+            (Some(told), None) => match members::string(told).and_then(|told| EdmType::from_name(&told)) {
+                None => return Some(format!("{name}: {told} is not a type")),
+                known => known,
+            },
+            _ => None,
+        };
+        match value(name, raw, members::string(raw), annotated) {
+            Ok(_) => None,
+            Err(error) if error.code == Code::OutOfRangeInput => Some(error.text().to_owned()),
+            Err(_) if raw.starts_with('"') => not_of(annotated.unwrap_or(EdmType::String)),
+            Err(_) => not_of(annotated.unwrap_or(EdmType::Double)),
+        }
+    }
+}
+
 /// Up to this number, members are compared with each other instead of sorted.
 const FEW: usize = 16;
 
@@ -213,7 +260,8 @@ impl<'a> Members<'a> {
         Members { values: Vec::with_capacity(values), types: Vec::new(), is_plain: false }
     }
 
-    fn parse(body: &'a [u8]) -> Result<Self> {
+    /// Splits a body; nothing else is checked.
+    fn split(body: &'a [u8]) -> Result<Self> {
         let misunderstood = || Error::from(Code::BodyNotUnderstood);
         let body = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body);
         // One allocation costs less than one for each member.
@@ -223,13 +271,18 @@ impl<'a> Members<'a> {
         if !members.is_plain {
             members = serde_json::from_str(body).map_err(|_| misunderstood())?;
         }
+        Ok(members)
+    }
+
+    fn parse(body: &'a [u8]) -> Result<Self> {
+        let mut members = Self::split(body)?;
         if let Some(name) = members.given_twice() {
             return Err(given_twice(name).into());
         }
         if members.types.len() > FEW {
             members.types.sort_by(|a, b| a.0.cmp(&b.0));
         }
-        if members.is_annotated_twice() { Err(misunderstood()) } else { Ok(members) }
+        if members.is_annotated_twice() { Err(Code::BodyNotUnderstood.into()) } else { Ok(members) }
     }
 
     /// Whether a property has two annotations, which might contradict each other.
@@ -324,7 +377,7 @@ impl<'a> Members<'a> {
 }
 
 /// A member name that borrows from the input if it has no escapes; serde's own `Cow` never borrows.
-struct Name<'a>(Cow<'a, str>);
+pub(crate) struct Name<'a>(pub Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -4,9 +4,11 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::object::Object;
 use super::staging::Staging;
 use super::{FileOptions, members, opening};
 use crate::transfer::endpoint::{Rejected, TransferResult};
+use crate::transfer::row::Row;
 
 /// Whether a text is such an entity: each property is an object with the number of its type.
 pub(super) fn is_entity(beginning: &str) -> bool {
@@ -27,24 +29,22 @@ pub(super) fn import(
     staging: &mut Staging,
 ) -> TransferResult<()> {
     staging.begin(table)?;
-    let read: Result<Map<String, Value>, _> = serde_json::from_reader(opening::open_text(path)?);
-    let reject = |reason: String| Rejected { entity: path.display().to_string(), reason };
-    let mut entity = match read {
-        Ok(entity) => entity,
-        Err(error) => return staging.add(Err(reject(error.to_string()))),
-    };
+    let text = opening::whole(path)?;
+    let row = read(path, &text, options, staging);
+    staging.add(row.map_err(|reason| Rejected { entity: path.display().to_string(), reason }))
+}
+
+fn read(path: &Path, text: &str, options: &FileOptions, staging: &mut Staging) -> Result<Row, String> {
+    let mut entity = Object::of(text.as_bytes())?;
     let name = |path: Option<&std::ffi::OsStr>| path.and_then(|name| name.to_str()).map(str::to_owned);
     let told =
         [("PartitionKey", name(path.parent().and_then(Path::file_name))), ("RowKey", name(path.file_stem()))];
-    for (key, told) in told {
-        if entity.contains_key(key) {
-            continue;
+    let quoted = told.map(|(key, told)| (key, told.map(|told| Value::from(told).to_string())));
+    for (key, told) in &quoted {
+        if entity.get(key).is_none() {
+            let told = told.as_deref().ok_or_else(|| format!("it has no {key}, and its path is no text"))?;
+            entity.push(key, told);
         }
-        let Some(told) = told else {
-            return staging.add(Err(reject(format!("it has no {key}, and its path is no text"))));
-        };
-        entity.insert(key.to_owned(), told.into());
     }
-    let row = members::entity(&Value::Object(entity), options, staging.inferences());
-    staging.add(row)
+    members::entity(&entity, options, staging.notes())
 }

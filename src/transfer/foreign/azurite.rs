@@ -1,20 +1,23 @@
 //! Azurite's workspace file: a LokiJS database as one JSON object.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
 
+use super::assembly::Assembly;
+use super::object::Object;
 use super::opening;
+use super::splitter::Splitter;
 use super::staging::Staging;
 use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::codec::members;
 use crate::codec::policies::{Policy, read_time};
 use crate::codec::properties::{CorsRule, Logging, ServiceProperties};
 use crate::codec::stored::ANNOTATION;
+use crate::model::EdmType;
 use crate::transfer::endpoint::{Rejected, TransferError, TransferResult};
 use crate::transfer::row::Row;
 
@@ -23,19 +26,26 @@ const TABLES: &str = "$TABLES_COLLECTION$";
 /// The collection of service properties.
 const SERVICES: &str = "$SERVICES_COLLECTION$";
 
+/// Maximum names of other accounts that a message has.
+const MAX_ACCOUNTS: usize = 20;
+
 /// Imports the tables of the account in the options, or of the development account.
 ///
 /// # Errors
 /// [`TransferError`] if it is not such a file.
 pub(super) fn import(path: &Path, staging: &mut Staging) -> TransferResult<()> {
     let account = staging.account.clone().unwrap_or_else(|| DEVELOPMENT_ACCOUNT.to_owned());
-    let mut workspace = Workspace { account, tables: HashMap::new(), staging, failure: None };
-    let mut deserializer = serde_json::Deserializer::from_reader(opening::open_text(path)?);
-    let read = Level::Top.of(&mut workspace).deserialize(&mut deserializer);
-    let failure = workspace.failure.take();
-    read.map_err(|error| {
-        failure.unwrap_or_else(|| TransferError::Endpoint(format!("{}: {error}", path.display())))
-    })
+    let mut workspace =
+        Workspace { account, tables: HashMap::new(), has_tables: false, others: BTreeSet::new(), staging };
+    let mut file = Splitter::open(path)?;
+    file.members(|file, name| match name {
+        br#""collections""# => file.elements(|file| workspace.collection(file)),
+        _ => file.skip(),
+    })?;
+    match file.peek()? {
+        None => workspace.check(path),
+        Some(_) => Err(file.wrong("something follows the workspace")),
+    }
 }
 
 /// What has been read of the file so far.
@@ -43,8 +53,11 @@ struct Workspace<'s> {
     account: String,
     /// Table names in their original case, by their lower-case names.
     tables: HashMap<String, String>,
+    /// Whether the file has the list of tables.
+    has_tables: bool,
+    /// The other accounts that have tables.
+    others: BTreeSet<String>,
     staging: &'s mut Staging,
-    failure: Option<TransferError>,
 }
 
 #[derive(Deserialize)]
@@ -62,7 +75,7 @@ struct AclDocument {
     policy: Option<PolicyDocument>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct PolicyDocument {
     start: Option<String>,
     expiry: Option<String>,
@@ -108,43 +121,79 @@ struct CorsDocument {
     max_age_in_seconds: u32,
 }
 
-#[derive(Deserialize)]
-struct EntityDocument {
-    #[serde(rename = "PartitionKey")]
-    partition: String,
-    #[serde(rename = "RowKey")]
-    row: String,
-    properties: Map<String, Value>,
-    #[serde(rename = "lastModifiedTime")]
-    modified: Option<String>,
-}
-
 impl Workspace<'_> {
-    fn table(&mut self, value: Value) -> TransferResult<()> {
-        let document: TableDocument = parsed(value)?;
+    fn table(&mut self, json: &[u8]) -> TransferResult<()> {
+        let document: TableDocument = parsed(json)?;
         if document.account != self.account {
+            if self.others.len() < MAX_ACCOUNTS {
+                self.others.insert(document.account);
+            }
             return Ok(());
         }
         self.staging.begin(&document.table)?;
         self.tables.insert(document.table.to_ascii_lowercase(), document.table);
-        let time = |text: Option<String>| text.as_deref().and_then(read_time).map(|time| time.to_canonical());
-        let policies: Vec<Policy> = document
-            .acl
-            .unwrap_or_default()
-            .into_iter()
-            .map(|AclDocument { id, policy }| match policy {
-                Some(PolicyDocument { start, expiry, permission }) => {
-                    let permission = permission.filter(|permission| !permission.is_empty());
-                    Policy { id, start: time(start), expiry: time(expiry), permission }
-                }
-                None => Policy { id, start: None, expiry: None, permission: None },
-            })
-            .collect();
+        let policies = document.acl.unwrap_or_default().into_iter().map(policy);
+        let policies: Vec<Policy> = policies.collect::<Result<_, _>>()?;
         if policies.is_empty() { Ok(()) } else { self.staging.policies(&policies) }
     }
 
-    fn service(&mut self, value: Value) -> TransferResult<()> {
-        let document: ServiceDocument = parsed(value)?;
+    /// Checks that the file has the list of tables, and the account if it has any.
+    fn check(self, path: &Path) -> TransferResult<()> {
+        if !self.has_tables {
+            return Err(opening::named(path, &"it has no list of tables: it is no workspace of Azurite"));
+        }
+        if self.tables.is_empty() && !self.others.is_empty() {
+            let others = Vec::from_iter(self.others).join(", ");
+            let text =
+                format!("the account {} has no tables; say --from-account, of: {others}", self.account);
+            return Err(TransferError::Usage(format!("{}: {text}", path.display())));
+        }
+        Ok(())
+    }
+
+    /// Reads a collection, whose name stands before its documents.
+    fn collection(&mut self, file: &mut Splitter) -> TransferResult<()> {
+        let mut collection = None;
+        file.members(|file, name| match (name, &collection) {
+            (br#""name""#, _) => {
+                collection = Some(parsed::<String>(&file.value()?)?);
+                Ok(())
+            }
+            (br#""data""#, None) => Err(file.wrong("a collection has its data before its name")),
+            (br#""data""#, Some(name)) => self.documents(name, file),
+            _ => file.skip(),
+        })
+    }
+
+    fn documents(&mut self, collection: &str, file: &mut Splitter) -> TransferResult<()> {
+        match collection {
+            TABLES => {
+                self.has_tables = true;
+                return file.elements(|file| self.table(&file.value()?));
+            }
+            SERVICES => return file.elements(|file| self.service(&file.value()?)),
+            _ => {}
+        }
+        let own = collection.split_once('$').filter(|(account, _)| *account == self.account);
+        let table = own.and_then(|(_, table)| self.tables.get(&table.to_ascii_lowercase()));
+        if let Some(table) = table {
+            self.staging.begin(table)?;
+            return file.elements(|file| self.entity(&file.value()?));
+        }
+        let mut documents = 0_u64;
+        file.elements(|file| {
+            documents += 1;
+            file.skip()
+        })?;
+        if own.is_some() && documents > 0 {
+            let text = format!("{collection}: its {documents} entities are not read: no table has this name");
+            self.staging.remark(text);
+        }
+        Ok(())
+    }
+
+    fn service(&mut self, json: &[u8]) -> TransferResult<()> {
+        let document: ServiceDocument = parsed(json)?;
         if document.account != self.account {
             return Ok(());
         }
@@ -175,50 +224,69 @@ impl Workspace<'_> {
         })
     }
 
-    fn entity(&mut self, value: Value) -> TransferResult<()> {
-        let shown = value.to_string();
-        if let Some(properties) = value["properties"].as_object() {
-            self.staging.note_numbers(properties);
-        }
-        let row = serde_json::from_value(value).map_err(|error| error.to_string()).and_then(row);
-        self.staging.add(row.map_err(|reason| Rejected { entity: shown, reason }))
+    fn entity(&mut self, json: &[u8]) -> TransferResult<()> {
+        let row = Object::of(json).and_then(|document| row(&document, Assembly::new(self.staging.notes())));
+        self.staging.add(row.map_err(|reason| Rejected::of(json, reason)))
     }
 }
 
-fn parsed<T: for<'de> Deserialize<'de>>(value: Value) -> TransferResult<T> {
-    serde_json::from_value(value)
+/// Converts an access policy.
+fn policy(AclDocument { id, policy }: AclDocument) -> TransferResult<Policy> {
+    let time = |text: Option<String>| {
+        let text = text.filter(|text| !text.is_empty());
+        let wrong = |text: &str| {
+            TransferError::Endpoint(format!("the workspace file: policy {id}: '{text}' is not a date"))
+        };
+        text.map(|text| read_time(&text).ok_or_else(|| wrong(&text))).transpose()
+    };
+    let policy = policy.unwrap_or_default();
+    let [start, expiry] = [time(policy.start)?, time(policy.expiry)?];
+    let [start, expiry] = [start, expiry].map(|time| time.map(|time| time.to_canonical()));
+    let permission = policy.permission.filter(|permission| !permission.is_empty());
+    Ok(Policy { id, start, expiry, permission })
+}
+
+fn parsed<'a, T: Deserialize<'a>>(json: &'a [u8]) -> TransferResult<T> {
+    serde_json::from_slice(json)
         .map_err(|error| TransferError::Endpoint(format!("the workspace file: {error}")))
 }
 
 /// Converts an entity. Its values are annotated as on the wire, except GUIDs.
-fn row(document: EntityDocument) -> Result<Row, String> {
-    let mut members = Map::new();
-    members.insert("PartitionKey".into(), document.partition.into());
-    members.insert("RowKey".into(), document.row.into());
-    members.extend(document.modified.map(|time| ("Timestamp".to_owned(), Value::String(time))));
+fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
+    let mut member = |name, from| {
+        if let Some(raw) = document.get(from) {
+            entity.untyped(name, raw);
+        }
+    };
+    member("PartitionKey", "PartitionKey");
+    member("RowKey", "RowKey");
+    member("Timestamp", "lastModifiedTime");
+    let properties = Object::of(document.get("properties").unwrap_or_default().as_bytes())
+        .map_err(|reason| format!("properties: {reason}"))?;
     let is_key = |name: &str| {
         let name = name.trim_end_matches(ANNOTATION);
         matches!(name, "PartitionKey" | "RowKey" | "Timestamp") || name.starts_with("odata.")
     };
-    let annotation =
-        |name: &str| document.properties.get(&format!("{name}{ANNOTATION}")).and_then(Value::as_str);
-    for (name, value) in document.properties.iter().filter(|(name, _)| !is_key(name)) {
-        let value = match value {
-            Value::String(text) if annotation(name) == Some("Edm.Guid") => Value::String(guid(text)?),
-            // Integers are Int32; a larger one without a type was sent as a double.
-            Value::Number(number) if annotation(name).is_none() && is_beyond_int32(number) => {
-                members.insert(format!("{name}{ANNOTATION}"), "Edm.Double".into());
-                value.clone()
+    for (name, raw) in properties.iter().filter(|(name, _)| !is_key(name)) {
+        let told = properties.string(&format!("{name}{ANNOTATION}"));
+        match (told.as_deref(), members::string(raw)) {
+            (Some("Edm.Guid"), Some(text)) => {
+                let text =
+                    guid(&text).map_err(|reason| format!("{name}: '{text}' is not a GUID: {reason}"))?;
+                entity.text(name, None, &text)?;
             }
-            other => other.clone(),
-        };
-        members.insert(name.clone(), value);
+            (Some(told), _) => entity.annotated(name, EdmType::from_name(told), raw)?,
+            // Integers are Int32; a larger one without a type was sent as a double.
+            (None, _) if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
+                let is_small = raw.parse::<i32>().is_ok();
+                let edm_type = if is_small { EdmType::Int32 } else { EdmType::Double };
+                entity.notes().value(name, edm_type, false);
+                entity.typed(name, edm_type.name(), raw)?;
+            }
+            (None, _) => entity.untyped(name, raw),
+        }
     }
-    Row::from_json(&Value::Object(members).to_string())
-}
-
-fn is_beyond_int32(number: &serde_json::Number) -> bool {
-    !number.is_f64() && number.as_i64().is_none_or(|number| i32::try_from(number).is_err())
+    entity.row()
 }
 
 /// Decodes a GUID: base64 of its text, or in older files the text itself.
@@ -226,85 +294,6 @@ fn guid(text: &str) -> Result<String, String> {
     if text.len() == 36 && text.contains('-') {
         return Ok(text.to_owned());
     }
-    let bytes = STANDARD.decode(text).map_err(|error| format!("a GUID: {error}"))?;
-    String::from_utf8(bytes).map_err(|error| format!("a GUID: {error}"))
-}
-
-/// The nesting levels of the file.
-enum Level {
-    Top,
-    Collections,
-    Collection,
-    /// The documents of a collection.
-    Documents(String),
-}
-
-impl Level {
-    fn of<'a, 's>(self, workspace: &'a mut Workspace<'s>) -> LevelVisitor<'a, 's> {
-        LevelVisitor { level: self, workspace }
-    }
-}
-
-struct LevelVisitor<'a, 's> {
-    level: Level,
-    workspace: &'a mut Workspace<'s>,
-}
-
-impl<'de> DeserializeSeed<'de> for LevelVisitor<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for LevelVisitor<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a LokiJS database")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut name = String::new();
-        while let Some(member) = map.next_key::<String>()? {
-            match (&self.level, member.as_str()) {
-                (Level::Top, "collections") => map.next_value_seed(Level::Collections.of(self.workspace))?,
-                (Level::Collection, "name") => name = map.next_value()?,
-                (Level::Collection, "data") if name.is_empty() => {
-                    return Err(serde::de::Error::custom("a collection has its data before its name"));
-                }
-                (Level::Collection, "data") => {
-                    map.next_value_seed(Level::Documents(std::mem::take(&mut name)).of(self.workspace))?;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Level::Documents(name) = self.level else {
-            while list.next_element_seed(Level::Collection.of(self.workspace))?.is_some() {}
-            return Ok(());
-        };
-        let workspace = self.workspace;
-        let table = name.split_once('$').filter(|(account, _)| *account == workspace.account);
-        let table = table.and_then(|(_, table)| workspace.tables.get(&table.to_ascii_lowercase()).cloned());
-        let begun = table.as_ref().map_or(Ok(()), |table| workspace.staging.begin(table));
-        let mut done = begun;
-        while let Some(value) = list.next_element::<Value>()? {
-            done = match name.as_str() {
-                _ if done.is_err() => break,
-                TABLES => workspace.table(value),
-                SERVICES => workspace.service(value),
-                _ if table.is_some() => workspace.entity(value),
-                _ => Ok(()),
-            };
-        }
-        done.map_err(|error| {
-            workspace.failure = Some(error);
-            serde::de::Error::custom("staging failed")
-        })
-    }
+    let bytes = STANDARD.decode(text).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|error| error.to_string())
 }

@@ -2,20 +2,22 @@
 
 use std::path::Path;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::object::Object;
+use super::opening::{self, MAX_ENTITY_TEXT};
+use super::splitter::Splitter;
 use super::staging::Staging;
-use super::{FileOptions, members, opening};
-use crate::transfer::endpoint::{Rejected, TransferError, TransferResult};
+use super::{FileOptions, members};
+use crate::transfer::endpoint::{Rejected, TransferResult};
 
 /// Members that hold the list of entities.
-const LISTS: [&str; 3] = ["value", "items", "entities"];
+const LISTS: [&[u8]; 3] = [br#""value""#, br#""items""#, br#""entities""#];
 
 /// Reads the entities of a file.
 ///
 /// # Errors
-/// [`TransferError`] if it is not JSON.
+/// [`TransferError`](crate::transfer::TransferError) if it is not JSON.
 pub(super) fn import(
     path: &Path,
     table: &str,
@@ -23,35 +25,33 @@ pub(super) fn import(
     staging: &mut Staging,
 ) -> TransferResult<()> {
     staging.begin(table)?;
-    let mut failure = None;
     let mut about = AboutFile { before: staging.taken(), documents: 0, last: None };
-    let mut documents = serde_json::Deserializer::from_reader(opening::open_text(path)?);
-    // The end, or another document.
-    while documents.end().is_err() {
-        let document = Document { options, staging, failure: &mut failure, is_member: false };
-        let read = document.deserialize(&mut documents).map_err(|error| {
-            let wrong = || TransferError::Endpoint(format!("{}: {error}", path.display()));
-            failure.take().unwrap_or_else(wrong)
-        })?;
-        about.next(read, staging)?;
+    let mut file = Splitter::open(path)?;
+    let mut documents = Documents { options, staging };
+    while let Some(first) = file.peek()? {
+        let no_entity = match first {
+            b'[' => documents.list(&mut file).map(|()| None)?,
+            b'{' => documents.object(&mut file)?,
+            _ => return Err(file.wrong("it is not JSON: an entity is expected")),
+        };
+        about.next(no_entity, documents.staging)?;
     }
-    about.check(staging).map_err(|reason| TransferError::Endpoint(format!("{}: {reason}", path.display())))
+    about.check(staging).map_err(|reason| opening::named(path, &reason))
 }
 
 /// Documents that are no entities: some dumps begin and end with what they tell about the file.
 struct AboutFile {
     documents: u64,
-    last: Option<Value>,
+    last: Option<Vec<u8>>,
     /// Entities that were staged before the file.
     before: u64,
 }
 
 impl AboutFile {
     /// Takes the next document, if it is no entity. One between entities is rejected.
-    fn next(&mut self, document: Option<Value>, staging: &mut Staging) -> TransferResult<()> {
+    fn next(&mut self, document: Option<Vec<u8>>, staging: &mut Staging) -> TransferResult<()> {
         if let Some(between) = self.last.take().filter(|_| self.documents > 1) {
-            let reason = "it has no PartitionKey and RowKey".into();
-            staging.add(Err(Rejected { entity: between.to_string(), reason }))?;
+            staging.add_no_entity(Rejected::of(&between, NO_KEYS.to_owned()))?;
         }
         self.documents += 1;
         self.last = document;
@@ -65,7 +65,8 @@ impl AboutFile {
         if self.documents == 1 {
             return Err("it has no entities".into());
         }
-        match number(last, "RecordCount").filter(|told| *told != has) {
+        let told = serde_json::from_slice(last).ok().and_then(|last| number(&last, "RecordCount"));
+        match told.filter(|told| *told != has) {
             Some(told) => Err(format!("it states {told} entities, and has {has}")),
             None => Ok(()),
         }
@@ -81,107 +82,108 @@ fn number(value: &Value, name: &str) -> Option<u64> {
     own.or_else(|| members.values().find_map(|member| number(member, name)))
 }
 
-/// A document of the file, or a member of one that may be a list of entities.
-struct Document<'a, 's> {
+const NO_KEYS: &str = "it has no PartitionKey and RowKey";
+
+/// The documents of a file.
+struct Documents<'a, 's> {
     options: &'a FileOptions,
     staging: &'s mut Staging,
-    /// Why writing to the temporary database failed; a serde error cannot carry this.
-    failure: &'s mut Option<TransferError>,
-    is_member: bool,
 }
 
-impl Document<'_, '_> {
-    fn add(&mut self, value: &Value) -> Result<(), &'static str> {
-        let row = members::entity(value, self.options, self.staging.inferences());
-        self.staging.add(row).map_err(|error| {
-            *self.failure = Some(error);
-            "staging failed"
-        })
-    }
-
-    /// Handles a value that is not a list: a property with the name of one.
-    fn property<E: serde::de::Error>(&self, value: Value) -> Result<Option<Value>, E> {
-        if self.is_member { Ok(Some(value)) } else { Err(E::custom("an entity must be an object")) }
-    }
+/// What was read of a document that is an object.
+#[derive(Default)]
+struct ObjectText {
+    json: Vec<u8>,
+    has_key: bool,
+    /// It has a list of entities, which are not in the text.
+    has_list: bool,
+    has_empty_list: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
-    type Value = Option<Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Value>, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-/// Stages entities; returns a member that is no list of them, or a document that is no entity.
-impl<'de> Visitor<'de> for Document<'_, '_> {
-    type Value = Option<Value>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("entities")
+impl Documents<'_, '_> {
+    /// Stages the entities of a list.
+    fn list(&mut self, file: &mut Splitter) -> TransferResult<()> {
+        file.elements(|file| self.add(&file.value()?))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Option<Value>, A::Error> {
-        while let Some(value) = list.next_element::<Value>()? {
-            self.add(&value).map_err(serde::de::Error::custom)?;
-        }
-        Ok(None)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Option<Value>, A::Error> {
-        let mut members = Map::new();
-        let mut is_list = false;
-        while let Some(name) = map.next_key::<String>()? {
-            let has_keys = members.contains_key("PartitionKey") || members.contains_key("RowKey");
-            if self.is_member || has_keys || !LISTS.contains(&name.as_str()) {
-                members.insert(name, map.next_value()?);
-                continue;
+    fn add(&mut self, json: &[u8]) -> TransferResult<()> {
+        let reject = |reason| Rejected::of(json, reason);
+        match Object::of(json) {
+            Ok(object) if !object.has_key() => self.staging.add_no_entity(reject(NO_KEYS.to_owned())),
+            Ok(object) => {
+                let row = members::entity(&object, self.options, self.staging.notes());
+                self.staging.add(row.map_err(reject))
             }
-            let Document { options, staging, failure, .. } = &mut self;
-            let member = Document { options, staging, failure, is_member: true };
-            match map.next_value_seed(member)? {
-                Some(value) => drop(members.insert(name, value)),
-                None => is_list = true,
+            Err(reason) if json.starts_with(b"{") => self.staging.add(Err(reject(reason))),
+            Err(reason) => self.staging.add_no_entity(reject(reason)),
+        }
+    }
+
+    /// Stages an entity, or those of a list in the object; returns the text of an object with neither.
+    fn object(&mut self, file: &mut Splitter) -> TransferResult<Option<Vec<u8>>> {
+        let mut read = ObjectText::default();
+        file.members(|file, name| {
+            read.has_key |= matches!(name, br#""PartitionKey""# | br#""RowKey""#);
+            let may_be_list = !read.has_key && LISTS.contains(&name) && file.peek()? == Some(b'[');
+            let value = if may_be_list { self.list_or_bytes(file, &mut read)? } else { Some(file.value()?) };
+            value.map_or(Ok(()), |value| read.push(name, &value, file))
+        })?;
+        read.json.extend_from_slice(if read.json.is_empty() { b"{}" } else { b"}" });
+        match (read.has_key, read.has_list) {
+            (true, true) => Err(file.wrong("an entity has a list of objects")),
+            (true, false) => self.add(&read.json).map(|()| None),
+            (false, false) if !read.has_empty_list => Ok(Some(read.json)),
+            (false, _) => is_last(&read.json).map(|()| None).map_err(|reason| file.wrong(&reason)),
+        }
+    }
+
+    /// Stages a list of entities, or returns the text of one of something else.
+    fn list_or_bytes(
+        &mut self,
+        file: &mut Splitter,
+        read: &mut ObjectText,
+    ) -> TransferResult<Option<Vec<u8>>> {
+        let (mut text, mut is_list) = (vec![b'['], false);
+        file.elements(|file| {
+            is_list |= text.len() == 1 && file.peek()? == Some(b'{');
+            if is_list {
+                return self.add(&file.value()?);
             }
-        }
-        if self.is_member {
-            return Ok(Some(Value::Object(members)));
-        }
-        if members.get("nextMarker").is_some_and(|next| next.as_object().is_some_and(|next| !next.is_empty()))
-        {
-            return Err(serde::de::Error::custom("it has a nextMarker: the list continues in another file"));
-        }
-        if is_list {
-            return Ok(None);
-        }
-        if !members.contains_key("PartitionKey") && !members.contains_key("RowKey") {
-            return Ok(Some(Value::Object(members)));
-        }
-        self.add(&Value::Object(members)).map_err(serde::de::Error::custom)?;
-        Ok(None)
+            if text.len() > 1 {
+                text.push(b',');
+            }
+            text.append(&mut file.value()?);
+            within_limit(&text, file)
+        })?;
+        read.has_list |= is_list;
+        read.has_empty_list |= !is_list && text.len() == 1;
+        text.push(b']');
+        Ok((!is_list).then_some(text))
     }
+}
 
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Option<Value>, E> {
-        self.property(value.into())
+impl ObjectText {
+    fn push(&mut self, name: &[u8], value: &[u8], file: &Splitter) -> TransferResult<()> {
+        let before: &[u8] = if self.json.is_empty() { b"{" } else { b"," };
+        [before, name, b":", value].iter().for_each(|part| self.json.extend_from_slice(part));
+        within_limit(&self.json, file)
     }
+}
 
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Option<Value>, E> {
-        self.property(value.into())
-    }
+fn within_limit(text: &[u8], file: &Splitter) -> TransferResult<()> {
+    let is_within = text.len() as u64 <= MAX_ENTITY_TEXT;
+    is_within
+        .then_some(())
+        .ok_or_else(|| file.wrong(&format!("an entity of more than {MAX_ENTITY_TEXT} bytes")))
+}
 
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Option<Value>, E> {
-        self.property(value.into())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Option<Value>, E> {
-        self.property(value.into())
-    }
-
-    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Option<Value>, E> {
-        self.property(value.into())
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Option<Value>, E> {
-        self.property(Value::Null)
+/// Checks that no other file continues a list, by what stands beside it.
+fn is_last(json: &[u8]) -> Result<(), String> {
+    let beside = Object::of(json)?;
+    let marker = beside.get("nextMarker").is_some_and(|next| next.starts_with('{') && next.contains('"'));
+    let link = beside.get("odata.nextLink").is_some_and(|next| next != "null");
+    match (marker, link) {
+        (false, false) => Ok(()),
+        _ => Err("the list continues in another file: it has a nextMarker or odata.nextLink".into()),
     }
 }

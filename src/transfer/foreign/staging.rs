@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
-use uuid::Uuid;
 
+use super::folder::{DATABASE, StagingFolder, failed};
 use super::spool::{RejectedSpool, SpooledRejects};
 use super::{FileOptions, import};
 use crate::codec::policies::Policy;
 use crate::codec::properties::ServiceProperties;
-use crate::model::{EdmType, Key};
+use crate::model::Key;
 use crate::plan::Predicate;
 use crate::store::Store;
 use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
+use crate::transfer::checkpoint::Counts;
 use crate::transfer::database::LocalDatabase;
 use crate::transfer::endpoint::{
     Mode, Rejected, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
 };
-use crate::transfer::inferred::Inferences;
+use crate::transfer::inferred::{Inferences, TableNotes};
+use crate::transfer::progress::{Progress, ProgressForm};
 use crate::transfer::range::RowRange;
 use crate::transfer::row::Row;
 use crate::transfer::selection::Selection;
@@ -31,6 +32,8 @@ use crate::transfer::selection::Selection;
 const PAGE: usize = 500;
 /// Bytes of properties from which on a transaction is full.
 const PAGE_BYTES: usize = 1 << 20;
+/// Documents that may be no entities: each is kept as a text.
+const MAX_NO_ENTITIES: u64 = 1000;
 /// The account in the temporary database.
 const ACCOUNT: &str = "staged";
 
@@ -47,6 +50,11 @@ pub(super) struct Staging {
     inferences: Inferences,
     entities: BTreeMap<String, u64>,
     taken: u64,
+    folder: PathBuf,
+    /// Documents that are no entities.
+    no_entities: u64,
+    progress: Progress,
+    stop: Arc<AtomicBool>,
 }
 
 impl Staging {
@@ -55,14 +63,14 @@ impl Staging {
         self.taken
     }
 
-    /// Notes the types of the numbers of an entity with annotations.
-    pub(super) fn note_numbers(&mut self, members: &Map<String, Value>) {
-        self.inferences.note_numbers(&self.table, members);
+    /// Returns what notes the values of the table.
+    pub(super) fn notes(&mut self) -> TableNotes<'_> {
+        self.inferences.of(&self.table)
     }
 
-    /// Returns what to note a type with, of a property of the table.
-    pub(super) fn inferences(&mut self) -> impl FnMut(&str, EdmType, bool) {
-        |property, edm_type, is_told| self.inferences.note(&self.table, property, edm_type, is_told)
+    /// Notes something about the files that is to be told before anything is written.
+    pub(super) fn remark(&mut self, text: String) {
+        self.inferences.remark(text);
     }
 
     /// Begins a table.
@@ -77,9 +85,17 @@ impl Staging {
 
     /// Adds an entity of the table.
     pub(super) fn add(&mut self, row: Result<Row, Rejected>) -> TransferResult<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
         self.taken += 1;
+        let rejected = u64::from(row.is_err());
+        self.progress.add(&self.table, Counts { written: 1 - rejected, rejected, ..Counts::default() });
         match row {
-            Err(rejected) => self.rejected.push(&self.table, rejected)?,
+            Err(rejected) => {
+                let kept = self.rejected.push(&self.table, rejected);
+                kept.map_err(|error| failed(&self.folder, &error))?;
+            }
             Ok(row) => {
                 self.waiting_bytes += row.properties.as_str().len();
                 self.waiting.push(row);
@@ -87,6 +103,17 @@ impl Staging {
         }
         let is_full = self.waiting.len() >= PAGE || self.waiting_bytes >= PAGE_BYTES;
         if is_full { self.flush() } else { Ok(()) }
+    }
+
+    /// Adds a document that has no keys or is no object. A file with many has something else than entities.
+    pub(super) fn add_no_entity(&mut self, document: Rejected) -> TransferResult<()> {
+        self.no_entities += 1;
+        if self.no_entities > MAX_NO_ENTITIES {
+            let text =
+                format!("{}: more than {MAX_NO_ENTITIES} documents in its files are no entities", self.table);
+            return Err(TransferError::Endpoint(text));
+        }
+        self.add(Err(document))
     }
 
     /// Sets the policies of the table.
@@ -118,7 +145,8 @@ impl Staging {
             reject: &|entity| {
                 rejected.lock().unwrap_or_else(PoisonError::into_inner).push(&self.table, entity)
             },
-        })?;
+        });
+        let staged = staged.map_err(|error| failed(&self.folder, &error))?;
         *self.entities.entry(self.table.clone()).or_default() += staged.written;
         Ok(())
     }
@@ -127,33 +155,37 @@ impl Staging {
 /// Imported files. The temporary database is removed when this is dropped.
 pub(crate) struct Staged {
     database: LocalDatabase,
-    folder: PathBuf,
     rejected: SpooledRejects,
     inferences: Inferences,
     /// How many entities each table has, unless a filter selects some.
     entities: Option<BTreeMap<String, u64>>,
+    /// Dropped last.
+    _folder: StagingFolder,
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
         self.database.close();
-        // If this fails, the system cleans up its temporary files.
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// What reading into a temporary database takes.
+pub(crate) struct StagingOptions {
+    /// The account to import from files with several.
+    pub account: Option<String>,
+    pub runtime: Arc<Runtime>,
+    /// Selects entities.
+    pub filter: Option<Predicate>,
+    pub progress: ProgressForm,
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Reads files into a temporary database.
 ///
 /// # Errors
-/// [`TransferError`] if a file cannot be read or its format is unknown.
-pub(crate) fn stage(
-    path: &Path,
-    options: &FileOptions,
-    account: Option<&str>,
-    runtime: Arc<Runtime>,
-    filter: Option<Predicate>,
-) -> TransferResult<Staged> {
-    staged(account, runtime, filter, |staging| import(path, options, staging))
+/// [`TransferError`] if a file cannot be read or its format is unknown, or if it is interrupted.
+pub(crate) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
+    staged(options, |staging| import(path, files, staging))
 }
 
 /// Reads the tables of another source, which has no order, into a temporary database.
@@ -163,17 +195,13 @@ pub(crate) fn stage(
 pub(crate) fn stage_source(
     source: &dyn TransferSource,
     selection: &Selection,
-    runtime: Arc<Runtime>,
-    stop: &AtomicBool,
+    options: StagingOptions,
 ) -> TransferResult<Staged> {
-    staged(None, runtime, None, |staging| {
+    staged(options, |staging| {
         for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
             staging.begin(&table)?;
             let mut reader = source.open(&table, &RowRange::everything(), false)?;
             while let Some(page) = reader.next()? {
-                if stop.load(Ordering::Relaxed) {
-                    return Err(TransferError::Interrupted);
-                }
                 page.rejected.into_iter().try_for_each(|rejected| staging.add(Err(rejected)))?;
                 page.rows.into_iter().try_for_each(|row| staging.add(Ok(row)))?;
             }
@@ -183,37 +211,40 @@ pub(crate) fn stage_source(
 }
 
 fn staged(
-    account: Option<&str>,
-    runtime: Arc<Runtime>,
-    filter: Option<Predicate>,
+    options: StagingOptions,
     read: impl FnOnce(&mut Staging) -> TransferResult<()>,
 ) -> TransferResult<Staged> {
-    let folder = std::env::temp_dir().join(format!("rowhouse-{}", Uuid::new_v4().simple()));
-    std::fs::create_dir(&folder)?;
-    let location = Location::File(folder.join("staged.db"));
+    let StagingOptions { account, runtime, filter, progress, stop } = options;
+    let folder = StagingFolder::create()?;
+    let path = folder.path().to_owned();
+    let location = Location::File(path.join(DATABASE));
     let opened = runtime
         .block_on(async { SqliteStore::open(&SqliteOptions { map_mib: 0, ..SqliteOptions::new(location) }) });
-    let store = opened.map_err(|error| TransferError::Endpoint(error.to_string()))?;
-    let store = Arc::new(Store::Sqlite(store));
+    let store = Arc::new(Store::Sqlite(opened.map_err(|error| failed(&path, &error))?));
     let database =
         |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter).temporary();
     let is_whole = filter.is_none();
-    let (rejected, inferences) = (RejectedSpool::new(&folder).finish()?, Inferences::default());
-    let mut staged = Staged { database: database(filter), folder, rejected, inferences, entities: None };
+    let (rejected, inferences) = (RejectedSpool::new(&path).finish()?, Inferences::default());
+    let mut staged =
+        Staged { database: database(filter), rejected, inferences, entities: None, _folder: folder };
     let mut staging = Staging {
         database: database(None),
-        account: account.map(str::to_owned),
+        account,
         table: String::new(),
         waiting: Vec::new(),
         waiting_bytes: 0,
-        rejected: RejectedSpool::new(&staged.folder),
+        rejected: RejectedSpool::new(&path),
         inferences: Inferences::default(),
         entities: BTreeMap::new(),
         taken: 0,
+        folder: path.clone(),
+        no_entities: 0,
+        progress: Progress::start(progress, "read"),
+        stop,
     };
     read(&mut staging)?;
     staging.flush()?;
-    staged.rejected = staging.rejected.finish()?;
+    staged.rejected = staging.rejected.finish().map_err(|error| failed(&path, &error))?;
     staged.inferences = staging.inferences;
     staged.entities = is_whole.then_some(staging.entities);
     Ok(staged)
