@@ -186,11 +186,6 @@ pub(crate) trait TransferSource: Send + Sync {
     /// Reads the service properties; `None` if the source has none.
     fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
 
-    /// Returns how many entities were rejected when the source was opened.
-    fn rejected(&self) -> u64 {
-        0
-    }
-
     /// Passes on the entities that were rejected when the source was opened, with their tables.
     fn each_rejected(
         &self,

@@ -58,11 +58,6 @@ impl RejectedSpool {
 }
 
 impl SpooledRejects {
-    /// Returns how many there are.
-    pub(super) const fn entities(&self) -> u64 {
-        self.entities
-    }
-
     /// Passes on all entities with their tables.
     pub(super) fn each(
         &self,

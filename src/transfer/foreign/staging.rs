@@ -284,10 +284,6 @@ impl TransferSource for Staged {
         Ok(self.entities.as_ref().map(|entities| entities.get(table).copied().unwrap_or(0)))
     }
 
-    fn rejected(&self) -> u64 {
-        self.rejected.entities()
-    }
-
     fn each_rejected(
         &self,
         take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,

@@ -17,7 +17,7 @@ fn read(file: &str, content: &str, more: &[&str]) -> Vec<Value> {
 }
 
 /// The entities of a dump, without Timestamps.
-fn entities(site: &Site) -> Vec<Value> {
+pub fn entities(site: &Site) -> Vec<Value> {
     let manifest = std::fs::read_to_string(site.folder.join("out/manifest.json")).expect("a manifest");
     let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
     let mut found = Vec::new();
@@ -274,9 +274,12 @@ fn types_that_a_file_does_not_tell_are_listed_before_anything_is_written() {
     assert_eq!(
         found["inferred"],
         json!([
-            { "table": "People", "property": "Large", "types": { "Int32": 1, "Int64": 1 }, "untyped": 2 },
-            { "table": "People", "property": "N", "types": { "Int32": 2 }, "untyped": 2 },
-            { "table": "People", "property": "Price", "types": { "Double": 1, "Int32": 1 }, "untyped": 2 },
+            { "table": "People", "property": "Large", "types": { "Int32": 1, "Int64": 1 }, "untyped": 2,
+              "looksLike": null, "withoutZone": 0 },
+            { "table": "People", "property": "N", "types": { "Int32": 2 }, "untyped": 2,
+              "looksLike": null, "withoutZone": 0 },
+            { "table": "People", "property": "Price", "types": { "Double": 1, "Int32": 1 }, "untyped": 2,
+              "looksLike": null, "withoutZone": 0 },
         ])
     );
     assert!(!site.folder.join("out/manifest.json").exists());

@@ -152,3 +152,15 @@ fn changes_are_asked_about_at_a_terminal() {
         assert_eq!(kept.entity("a", "000007")["N"], value);
     }
 }
+
+#[test]
+fn the_reading_of_a_file_shows_a_bar() {
+    let site = Site::sqlite();
+    super::reading_files::write_large(&site);
+    let mut command = AtTerminal::start(&site, &["copy", "People.json", "dump:out"]);
+    soon("a bar", || command.shown().contains("People"));
+    // Nothing is written yet.
+    assert!(!site.folder.join("out").exists());
+    command.child.kill().expect("a signal");
+    command.child.wait().expect("its end");
+}

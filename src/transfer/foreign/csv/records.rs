@@ -26,7 +26,7 @@ impl CsvForm {
     /// Finds the form by the line with the names of the columns.
     pub(super) fn of(header: &str) -> Option<Self> {
         let line = header.split(['\r', '\n']).next()?;
-        let end = match header[line.len()..].as_bytes() {
+        let end = match &header.as_bytes()[line.len()..] {
             [b'\r', b'\n', ..] => LineEnd::ReturnAndFeed,
             [b'\r', ..] => LineEnd::Return,
             _ => LineEnd::Feed,

@@ -1,0 +1,115 @@
+//! Files while they are read into temporary ones.
+
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+/// A copy that reads a file for some seconds.
+struct Reading {
+    child: Child,
+    temporary: PathBuf,
+}
+
+/// Writes a file that takes a while to read.
+pub fn write_large(site: &Site) {
+    let file = std::fs::File::create(site.folder.join("People.json")).expect("a file");
+    let mut file = std::io::BufWriter::new(file);
+    for row in 0..200_000 {
+        writeln!(file, "{{\"PartitionKey\":\"a\",\"RowKey\":\"{row:08}\",\"N\":{row}}}").expect("a line");
+    }
+}
+
+impl Reading {
+    fn start(site: &Site) -> Self {
+        let temporary = site.folder.join("tmp");
+        std::fs::create_dir_all(&temporary).expect("a folder");
+        write_large(site);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+        command.args(["copy", "People.json", "dump:out"]);
+        command
+            .current_dir(&site.folder)
+            .env("TMPDIR", &temporary)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self { child: command.spawn().expect("the binary runs"), temporary }
+    }
+
+    /// Waits until it has read something.
+    fn begun(&self) {
+        soon("a temporary database", || {
+            let folders = std::fs::read_dir(&self.temporary).expect("a folder").flatten();
+            folders.map(|folder| folder.path().join("staged.db")).any(|file| file.is_file())
+        });
+    }
+
+    fn left(&self) -> usize {
+        std::fs::read_dir(&self.temporary).expect("a folder").count()
+    }
+}
+
+#[test]
+fn signals_end_the_reading_of_a_file() {
+    for signal in ["INT", "TERM"] {
+        let site = Site::sqlite();
+        let reading = Reading::start(&site);
+        reading.begun();
+        let id = reading.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().expect("kill").success());
+        let temporary = reading.temporary.clone();
+        let output = reading.child.wait_with_output().expect("its end");
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        assert_eq!(std::fs::read_dir(temporary).expect("a folder").count(), 0);
+        assert!(!site.folder.join("out/manifest.json").exists());
+    }
+}
+
+#[test]
+fn what_a_killed_copy_has_left_is_removed_by_the_next() {
+    let site = Site::sqlite();
+    let mut killed = Reading::start(&site);
+    killed.begun();
+    killed.child.kill().expect("a signal");
+    killed.child.wait().expect("its end");
+    assert_eq!(killed.left(), 1);
+    // What another one still uses stays.
+    let mut used = Reading::start(&site);
+    used.begun();
+    assert_eq!(used.left(), 1);
+    std::fs::write(site.folder.join("Small.json"), "[]").expect("a file");
+    let temporary = used.temporary.display().to_string();
+    assert!(site.run_with(&["copy", "Small.json", "dump:small"], &[("TMPDIR", &temporary)]).status.success());
+    assert_eq!(used.left(), 1);
+    used.child.kill().expect("a signal");
+    used.child.wait().expect("its end");
+}
+
+#[test]
+fn a_file_of_something_else_than_entities_is_refused_before_it_fills_the_disk() {
+    let site = Site::sqlite();
+    for (file, content) in
+        [("People.json", format!("[{}1]", "1,".repeat(100_000))), ("Cities.json", "{}\n".repeat(100_000))]
+    {
+        std::fs::write(site.folder.join(file), content).expect("a file");
+        let output = site.run(&["copy", file, "dump:out", "--rejects", "rejects.jsonl"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("are no entities") && !site.folder.join("rejects.jsonl").exists(), "{said}");
+    }
+}
+
+#[test]
+fn an_entity_without_an_end_is_refused() {
+    let site = Site::sqlite();
+    let endless = "x".repeat(33 << 20);
+    for (file, content) in [
+        ("People.json", format!("[{{\"PartitionKey\":\"a\",\"RowKey\":\"1\",\"S\":\"{endless}\"}}]")),
+        ("People.csv", format!("PartitionKey,RowKey,S\na,1,\"{endless}\"\n")),
+    ] {
+        std::fs::write(site.folder.join(file), content).expect("a file");
+        let output = site.run(&["copy", file, "dump:out"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("more than 33554432 bytes"), "{said}");
+    }
+}
