@@ -25,7 +25,7 @@ pub(super) fn entity(
 ) -> Result<Row, String> {
     // Whoever annotates some values means the others to be what they are.
     let has_types = object.iter().any(|(name, _)| name.ends_with(ANNOTATION));
-    let mut reading = Reading { object, options, has_types, entity: Assembly::new(notes) };
+    let mut reading = EntityReading { object, options, has_types, entity: Assembly::new(notes) };
     for (name, raw) in object.iter() {
         // az lists the ETag as `etag`, which may be the name of a property too.
         let is_tag = name == "etag" && raw.starts_with("\"W/\\\"");
@@ -37,14 +37,14 @@ pub(super) fn entity(
 }
 
 /// An entity that is being read.
-struct Reading<'a> {
+struct EntityReading<'a> {
     object: &'a Object<'a>,
     options: &'a FileOptions,
     has_types: bool,
     entity: Assembly<'a>,
 }
 
-impl Reading<'_> {
+impl EntityReading<'_> {
     fn member(&mut self, name: &str, raw: &str) -> Result<(), String> {
         match raw.as_bytes() {
             [b'{', ..] => {

@@ -23,7 +23,7 @@ struct Nesting {
 }
 
 /// What a byte is to a value.
-enum Part {
+enum ValuePart {
     Inside,
     Last,
     /// It is after the end.
@@ -31,7 +31,7 @@ enum Part {
 }
 
 impl Nesting {
-    fn next(&mut self, byte: u8) -> Part {
+    fn next(&mut self, byte: u8) -> ValuePart {
         if self.in_string {
             match byte {
                 _ if self.is_escaped => self.is_escaped = false,
@@ -39,18 +39,18 @@ impl Nesting {
                 b'"' => self.in_string = false,
                 _ => {}
             }
-            return if self.in_string || self.depth > 0 { Part::Inside } else { Part::Last };
+            return if self.in_string || self.depth > 0 { ValuePart::Inside } else { ValuePart::Last };
         }
         match byte {
             b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => {
-                return Part::Beyond;
+                return ValuePart::Beyond;
             }
             b'"' => self.in_string = true,
             b'{' | b'[' => self.depth += 1,
             b'}' | b']' => self.depth -= 1,
-            _ => return Part::Inside,
+            _ => return ValuePart::Inside,
         }
-        if self.depth == 0 && !self.in_string { Part::Last } else { Part::Inside }
+        if self.depth == 0 && !self.in_string { ValuePart::Last } else { ValuePart::Inside }
     }
 }
 
@@ -163,8 +163,8 @@ impl Splitter {
             let (mut used, mut is_done) = (0, buffer.is_empty());
             for byte in buffer {
                 let part = nesting.next(*byte);
-                used += usize::from(!matches!(part, Part::Beyond));
-                is_done = !matches!(part, Part::Inside);
+                used += usize::from(!matches!(part, ValuePart::Beyond));
+                is_done = !matches!(part, ValuePart::Inside);
                 if is_done {
                     break;
                 }

@@ -113,3 +113,19 @@ fn an_entity_without_an_end_is_refused() {
         assert!(said.contains("more than 33554432 bytes"), "{said}");
     }
 }
+
+#[test]
+fn a_place_for_temporary_files_without_room_is_named() {
+    let site = Site::sqlite();
+    write_large(&site);
+    std::fs::create_dir(site.folder.join("tmp")).expect("a folder");
+    // No file may grow beyond this, as on a disk without room; the signal for it is ignored.
+    let limited = "trap '' XFSZ; ulimit -f 1000; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limited, "sh", env!("CARGO_BIN_EXE_rowhouse"), "copy", "People.json", "dump:out"]);
+    let output = command.current_dir(&site.folder).env("TMPDIR", "tmp").output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("temporary files in tmp: "), "{said}");
+    assert_eq!(std::fs::read_dir(site.folder.join("tmp")).expect("a folder").count(), 0);
+}

@@ -110,7 +110,7 @@ impl Records {
 
     fn read(&mut self, record: &mut Record) -> TransferResult<bool> {
         record.values.clear();
-        let mut line = Line {
+        let mut line = CsvLine {
             form: self.form,
             bytes: std::mem::take(&mut record.text).into_bytes(),
             values: &mut record.values,
@@ -152,7 +152,7 @@ impl Records {
 }
 
 /// A line that is being read.
-struct Line<'r> {
+struct CsvLine<'r> {
     form: CsvForm,
     bytes: Vec<u8>,
     values: &'r mut Vec<Range<usize>>,
@@ -161,7 +161,7 @@ struct Line<'r> {
     position: Position,
 }
 
-impl Line<'_> {
+impl CsvLine<'_> {
     /// Takes a byte; returns whether the line ends with it.
     fn take(&mut self, byte: u8) -> bool {
         let end = if self.form.end == LineEnd::Return { b'\r' } else { b'\n' };
