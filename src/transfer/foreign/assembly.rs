@@ -3,7 +3,7 @@
 use crate::codec::members;
 use crate::codec::stored::ANNOTATION;
 use crate::codec::strings::push_string;
-use crate::model::EdmType;
+use crate::model::{EdmType, Ticks};
 use crate::transfer::inferred::TableNotes;
 use crate::transfer::row::Row;
 
@@ -93,7 +93,7 @@ impl<'a> Assembly<'a> {
         if beyond.any(|digit| digit != b'0') {
             return Err(format!("{name}: '{text}' has more than seven digits of a second"));
         }
-        if !time.contains(['Z', '+', '-']) {
+        if !time.contains(['Z', '+', '-']) && Ticks::parse(&text).is_ok() {
             self.notes.without_zone(name);
         }
         Ok(())
