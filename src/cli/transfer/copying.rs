@@ -1,6 +1,5 @@
 //! `rowhouse copy`.
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use super::arguments::{
     FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, confirmed, place,
 };
 use super::ended::TransferEnd;
-use super::rejected::{list_rejected, warn_of_rejected, warn_of_remarks};
+use super::rejected::{list_rejected, record_unread, warn_of_rejected, warn_of_remarks};
 use super::summary;
 use super::verifying::{deleted, report};
 use crate::auth::seal::MasterKeys;
@@ -271,7 +270,7 @@ impl CopyJob<'_> {
         // A copy that was interrupted before it began has not recorded all of them.
         let has_begun = arguments.resume && !checkpoint.tables()?.is_empty();
         let rejects = Rejects::open(&files.rejects, has_begun)?;
-        let unread = self.record_unread(source, &rejects, has_begun)?;
+        let unread = record_unread(source, &self.selection, &rejects, has_begun)?;
         let renames = self.names(source)?;
         let options = CopyOptions {
             selection: &self.selection,
@@ -300,25 +299,6 @@ impl CopyJob<'_> {
             return Ok(copied.sum().rejected > 0);
         }
         Err(interrupted(TransferEnd::Failed("some tables failed".into()), files.state.as_deref()))
-    }
-
-    /// Records the entities that were rejected when the source was opened, unless that is done; returns how
-    /// many each table has.
-    fn record_unread(
-        &self,
-        source: &dyn TransferSource,
-        rejects: &Rejects,
-        is_done: bool,
-    ) -> Result<BTreeMap<String, u64>, TransferEnd> {
-        let mut unread = BTreeMap::new();
-        source.each_rejected(&mut |table, rejected| {
-            if !self.selection.has_table(table) {
-                return Ok(());
-            }
-            *unread.entry(table.to_owned()).or_default() += 1;
-            if is_done { Ok(()) } else { rejects.add(table, &[rejected]) }
-        })?;
-        Ok(unread)
     }
 
     /// Returns what a resumed copy must have in common with the first run.

@@ -1,10 +1,11 @@
 //! Listing entities that cannot be copied.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use super::ended::TransferEnd;
 use crate::cli::output::warn;
-use crate::transfer::{Rejected, Selection, Survey, TransferSource};
+use crate::transfer::{Rejected, Rejects, Selection, Survey, TransferSource};
 
 /// Entities of which the reasons are listed; the file of rejected entities has all.
 const MAX_SHOWN: usize = 20;
@@ -39,6 +40,28 @@ pub(super) fn warn_of_rejected(
     })?;
     warn_of_more(listed as u64);
     Ok(())
+}
+
+/// Records the entities that were rejected when the source was opened, unless that is done; returns how many
+/// each table has.
+///
+/// # Errors
+/// If they cannot be read again, or recorded.
+pub(super) fn record_unread(
+    source: &dyn TransferSource,
+    selection: &Selection,
+    rejects: &Rejects,
+    is_done: bool,
+) -> Result<BTreeMap<String, u64>, TransferEnd> {
+    let mut unread = BTreeMap::new();
+    source.each_rejected(&mut |table, rejected| {
+        if !selection.has_table(table) {
+            return Ok(());
+        }
+        *unread.entry(table.to_owned()).or_default() += 1;
+        if is_done { Ok(()) } else { rejects.add(table, &[rejected]) }
+    })?;
+    Ok(unread)
 }
 
 /// Lists what is remarkable about files.

@@ -26,7 +26,7 @@ fn members(doubles: &[f64], of: impl Fn(String, f64) -> String) -> String {
 
 /// The same entity in each format, with the file's name, which tells its table.
 fn files(doubles: &[f64]) -> Vec<(&'static str, String)> {
-    let untyped = members(doubles, |name, value| format!("\"{name}\":{value:e}").replace("e0", ".0e0"));
+    let untyped = members(doubles, |name, value| format!("\"{name}\":{value:e}"));
     let long = members(doubles, |name, value| {
         format!("\"{name}@odata.type\":\"Edm.Double\",\"{name}\":{value:.16e}")
     });
