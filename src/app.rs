@@ -211,10 +211,13 @@ async fn start(config: &Config) -> Result<Running, AppError> {
     actix_web::rt::spawn(purge_forever(service.clone()));
     let working = service.clone();
     actix_web::rt::spawn(async move { upkeep::run(&working.primary).await });
+    let tidied = service.clone();
+    actix_web::rt::spawn(async move { upkeep::tidy_views(&tidied.primary).await });
     actix_web::rt::spawn(warn_of_connections(config.clone(), service.clone()));
     actix_web::rt::spawn(follow_accounts(service.clone()));
     actix_web::rt::spawn(follow_replica(service.clone()));
     actix_web::rt::spawn(index_builds::build_indexes(service.clone()));
+    actix_web::rt::spawn(index_builds::remove_indexes(service.clone()));
     let listen = |error| AppError::Listen(config.listen, error);
     let listener = http::bind(config.listen).map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
@@ -409,7 +412,6 @@ async fn purge_forever(service: Arc<Service>) {
             if let Ok(tables) = store.backlog().await {
                 METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
             }
-            index_builds::remove_indexes(&service).await;
             counted = Some(Instant::now());
         }
         let started = Instant::now();

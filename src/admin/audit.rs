@@ -38,7 +38,10 @@ pub(crate) fn call(operator: Operator, action: &str, call: &Call<'_>, outcome: &
         |name: &str| call.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_str());
     let (account, target) = match named("table") {
         Some(table) => (call.parameter("name"), table),
-        None => ("", named("name").or(call.subject.get().map(String::as_str)).unwrap_or_default()),
+        None => {
+            let account = call.account.get().map(String::as_str).unwrap_or_default();
+            (account, named("name").or(call.subject.get().map(String::as_str)).unwrap_or_default())
+        }
     };
     let (status, error) = match outcome {
         Ok(reply) => (reply.status, ""),

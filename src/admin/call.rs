@@ -23,6 +23,8 @@ pub(crate) struct Call<'a> {
     pub accept_encoding: Option<&'a str>,
     /// What the call is about, for the audit, if its path does not name it.
     pub subject: OnceCell<String>,
+    /// The account of the subject, if the path names neither.
+    pub account: OnceCell<String>,
 }
 
 /// An answer.

@@ -65,9 +65,18 @@ async fn answer(
             let _busy = busy();
             let if_none_match = text(http.headers(), header::IF_NONE_MATCH);
             let accept_encoding = text(http.headers(), header::ACCEPT_ENCODING);
-            let (query, subject) = (http.query_string(), OnceCell::new());
-            let call =
-                Call { admin, query, parameters, body: &body, if_none_match, accept_encoding, subject };
+            let query = http.query_string();
+            let (subject, account) = (OnceCell::new(), OnceCell::new());
+            let call = Call {
+                admin,
+                query,
+                parameters,
+                body: &body,
+                if_none_match,
+                accept_encoding,
+                subject,
+                account,
+            };
             let outcome: Outcome = function(&call).await;
             if route.is_change {
                 let action = format!("{} {}", route.method, route.path);

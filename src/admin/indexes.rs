@@ -10,7 +10,7 @@ use crate::metrics::METRICS;
 use crate::model::Ticks;
 use crate::plan::index::IndexKind;
 use crate::request::target::Accounts as _;
-use crate::store::{Failure, Store};
+use crate::store::{Failure, Store, StoredIndex};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +42,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
     let NewIndex { account, table, property, kind } =
         serde_json::from_slice(call.body).map_err(|error| Refusal::bad_request(format!("body: {error}")))?;
+    tell_audit(call, &account, &table, &property);
     let service = &call.admin.service;
     if !service.follower.accounts().exists(&account) {
         return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
@@ -61,9 +62,17 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
 pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     let service = &call.admin.service;
     let index_no = call.parameter("id").parse().map_err(|_| IndexError::Unknown)?;
+    let StoredIndex { account, table, index, .. } = indexes::find_by_number(store(call), index_no).await?;
+    tell_audit(call, &account, &table, &index.property);
     indexes::drop(store(call), index_no, Ticks::now()).await?;
     service.follower.follow_own_change(store(call)).await;
     Ok(Reply::json(200, &json!({ "dropped": index_no })))
+}
+
+/// Says for the audit which index a call is about.
+fn tell_audit(call: &Call<'_>, account: &str, table: &str, property: &str) {
+    call.account.get_or_init(|| account.to_owned());
+    call.subject.get_or_init(|| format!("{table}/{property}"));
 }
 
 /// Lists what filters without an index have cost this server, by property.

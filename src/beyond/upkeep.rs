@@ -2,16 +2,17 @@
 //! wanted, and forgets what belonged to deleted tables. All of it in small steps with pauses, so
 //! that requests come first. Of several servers, one works at a time.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::expiry;
 use super::totals::CountPace;
-use super::{BeyondError, expiry};
 use crate::metrics::METRICS;
 use crate::model::Ticks;
 use crate::model::ticks::TICKS_PER_SECOND;
-use crate::store::{Expiry as _, Failure, SqlViews as _, Store, Totals as _};
+use crate::store::{Expiry as _, Failure, SqlViews as _, Store, Totals as _, UntidyView};
 
 /// Pause when there is nothing to do, and of servers that do not lead.
 const IDLE: Duration = Duration::from_secs(5);
@@ -85,7 +86,7 @@ impl UpkeepWorker<'_> {
             return Ok(IDLE);
         }
         if forgets {
-            self.forget().await?;
+            self.store.forget_deleted().await?;
             self.forgotten = Some(Instant::now());
             return Ok(PAUSES.0);
         }
@@ -112,15 +113,28 @@ impl UpkeepWorker<'_> {
         METRICS.expiry_lag.set(lag / TICKS_PER_SECOND);
         Ok(())
     }
+}
 
-    async fn forget(&self) -> Result<(), Failure> {
-        match self.store.drop_orphaned_views().await.map_err(BeyondError::from) {
-            Ok(_) => {}
-            Err(BeyondError::Store(fault)) => return Err(fault.into()),
-            // The view shows nothing any more, and its owner may drop it.
-            Err(error) => tracing::warn!(%error, "a view of a deleted table could not be dropped"),
+/// Tidies views until the server ends. It is a task of its own, because a query that reads a view keeps it
+/// locked as long as its transaction is open.
+pub(crate) async fn tidy_views(store: &Store) {
+    let mut told: HashSet<String> = HashSet::new();
+    loop {
+        let left = match store.tidy_views().await {
+            Ok(left) => left,
+            Err(failure) => {
+                tracing::debug!(?failure, "the views could not be looked at; will retry");
+                Vec::new()
+            }
+        };
+        told.retain(|view| left.iter().any(|other| other.view == *view));
+        for UntidyView { view, is_orphaned, reason } in &left {
+            if told.insert(view.clone()) {
+                let what = if *is_orphaned { "dropped with its table" } else { "given its security barrier" };
+                tracing::warn!(view, reason, "a view cannot be {what} yet; will retry");
+            }
         }
-        self.store.forget_deleted().await
+        tokio::time::sleep(if left.is_empty() { FORGET } else { LONGEST_PAUSE }).await;
     }
 }
 

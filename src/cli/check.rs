@@ -174,6 +174,17 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             "run `rowhouse table respread` again, or give it up with --cancel: until then, writes are slower";
         findings.push(doubtful("respread", tables, advice));
     }
+    if !found.missing_indexes.is_empty() {
+        let indexes = found.missing_indexes.join(", ");
+        let advice = "drop them with `rowhouse index drop`, and create them again: until then, filters read the tables";
+        findings.push(doubtful("indexes", format!("not in the database: {indexes}"), advice));
+    }
+    if !found.hidden_schemas.is_empty() {
+        let schemas = found.hidden_schemas.join(", ");
+        let advice = "drop it, once nothing needs what is in it: servers of older versions would use it";
+        let text = format!("empty tables of this program are in another schema too: {schemas}");
+        findings.push(doubtful("schemas", text, advice));
+    }
     if let Some(skew) = found.skew {
         let seconds = skew.as_seconds_f64();
         let text = format!(
@@ -281,6 +292,8 @@ mod tests {
             skew: Some(TimeDelta::milliseconds(-200)),
             cluster: None,
             left_respreads: Vec::new(),
+            hidden_schemas: Vec::new(),
+            missing_indexes: Vec::new(),
             accounts: Vec::new(),
         }
     }

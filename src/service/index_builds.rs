@@ -15,6 +15,9 @@ const POLL_PAUSE: Duration = Duration::from_secs(2);
 /// Pause before the next attempt to build an index that could not be built.
 const RETRY_PAUSE: Duration = Duration::from_secs(60);
 
+/// Pause between two looks for indexes to remove; failures double it.
+const REMOVE_PAUSE: Duration = Duration::from_secs(5);
+
 /// Builds the indexes that operators have asked for, or that a server has left incomplete. Several servers
 /// may try to; one of them does.
 pub(crate) async fn build_indexes(service: Arc<Service>) {
@@ -55,13 +58,21 @@ async fn build(service: &Service, index: &PropertyIndex) -> bool {
     }
 }
 
-/// Removes the indexes that nothing uses any more.
-pub(crate) async fn remove_indexes(service: &Service) {
+/// Removes the indexes that nothing uses any more, until the server ends.
+pub(crate) async fn remove_indexes(service: Arc<Service>) {
+    let mut pause = REMOVE_PAUSE;
     loop {
         match service.primary.remove_index(Ticks::now()).await {
-            Ok(true) => tracing::info!("removed an index that was dropped, or whose table was deleted"),
-            Ok(false) => return,
-            Err(failure) => return tracing::debug!(?failure, "an index could not be removed; will retry"),
+            Ok(true) => {
+                tracing::info!("removed an index that was dropped, or whose table was deleted");
+                continue;
+            }
+            Ok(false) => pause = REMOVE_PAUSE,
+            Err(failure) => {
+                tracing::debug!(?failure, "an index could not be removed; will retry");
+                pause = (pause * 2).min(RETRY_PAUSE);
+            }
         }
+        tokio::time::sleep(pause).await;
     }
 }

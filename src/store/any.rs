@@ -8,7 +8,7 @@ use super::{
     AccountChange, AccountOptions, AddedIndex, Backend, BuiltIndex, ChangeCounts, Collect, CountPosition,
     CountedPart, Expiry, ExpiryRule, ExpirySummary, IndexFigures, Load, LoadMark, Rewind, SqlView, SqlViews,
     StoreResult, StoreSnapshot, StoredAccount, StoredIndex, StoredTotal, SweepState, TableExpiry, TableSize,
-    TotalPass, Totals, ViewDefinition, ViewFailure,
+    TotalPass, Totals, UntidyView, ViewDefinition, ViewFailure,
 };
 use crate::metrics::METRICS;
 use crate::metrics::database_time::in_database;
@@ -348,7 +348,7 @@ impl SqlViews for Store {
         on_either!(self, store => store.views(account))
     }
 
-    async fn drop_orphaned_views(&self) -> Result<u64, ViewFailure> {
-        on_either!(self, store => store.drop_orphaned_views())
+    async fn tidy_views(&self) -> StoreResult<Vec<UntidyView>> {
+        on_either!(self, store => store.tidy_views())
     }
 }

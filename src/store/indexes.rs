@@ -43,6 +43,14 @@ pub struct StoredIndex {
     pub changed: Ticks,
 }
 
+impl StoredIndex {
+    /// What it is over, for messages.
+    pub(crate) fn named(&self) -> String {
+        let Self { account, table, index, .. } = self;
+        format!("{account}/{table} over {} ({})", index.property, index.kind)
+    }
+}
+
 /// Result of adding an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddedIndex {
@@ -147,6 +155,8 @@ impl BestChoice {
     }
 }
 
+/// How long it is believed that the database has an index, or has it not.
+const LOOKED: Duration = Duration::from_secs(5);
 /// How long a filter is known to have too many entries.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// Filters that are remembered at most; then all are forgotten.
@@ -234,9 +244,31 @@ impl IndexUses {
     }
 }
 
+/// Remembers for a moment which indexes the database has.
+#[derive(Debug, Default)]
+pub(crate) struct IndexPresence(Mutex<HashMap<i64, (bool, Instant)>>);
+
+impl IndexPresence {
+    /// Whether the database had an index when it was last looked for; `None` if that was too long ago.
+    pub(crate) fn of(&self, index_no: i64) -> Option<bool> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&index_no).filter(|(_, at)| at.elapsed() < LOOKED).map(|(is_there, _)| *is_there)
+    }
+
+    /// Remembers whether the database has an index.
+    pub(crate) fn put(&self, index_no: i64, is_there: bool) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert(index_no, (is_there, Instant::now()));
+    }
+}
+
 /// What a store remembers for narrowing pages.
 #[derive(Debug, Default)]
 pub(crate) struct NarrowingMemory {
+    pub presence: IndexPresence,
     pub dense: DenseFilters,
     pub bounds: DenseBounds,
     pub uses: IndexUses,

@@ -30,6 +30,10 @@ pub(crate) struct Inspection {
     pub cluster: Option<Cluster>,
     /// Tables whose spread is being changed, as `account/table`, though no command is at work.
     pub left_respreads: Vec<String>,
+    /// Schemas with tables of this program that are empty, beside the one that is used.
+    pub hidden_schemas: Vec<String>,
+    /// Property indexes that are ready by the catalogue, and not in the database.
+    pub missing_indexes: Vec<String>,
     /// The stored accounts, if they can be read.
     pub accounts: Vec<StoredAccount>,
 }

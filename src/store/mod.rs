@@ -48,7 +48,7 @@ pub(crate) use inspection::Inspection;
 pub use load::{Load, LoadMark};
 pub use rewind::{Rewind, StoreSnapshot};
 pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
-pub use views::{ColumnKind, SqlView, SqlViews, ViewColumn, ViewDefinition, ViewFailure};
+pub use views::{ColumnKind, SqlView, SqlViews, UntidyView, ViewColumn, ViewDefinition, ViewFailure};
 
 /// A fault of the database, in the detail that callers may know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -68,6 +68,16 @@ pub struct SqlView {
     pub refreshed: Ticks,
 }
 
+/// A view that could not be dropped with its table, or mended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UntidyView {
+    /// Its name in SQL.
+    pub view: String,
+    /// Whether its table was deleted.
+    pub is_orphaned: bool,
+    pub reason: String,
+}
+
 /// Why a view was not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewFailure {
@@ -114,9 +124,7 @@ pub trait SqlViews: Send + Sync {
     /// Returns the views of an account, or of all accounts, by account and table.
     fn views(&self, account: Option<&str>) -> impl Future<Output = StoreResult<Vec<SqlView>>> + Send;
 
-    /// Drops the views of tables that no longer exist; returns how many.
-    ///
-    /// # Errors
-    /// [`ViewFailure`].
-    fn drop_orphaned_views(&self) -> impl Future<Output = Result<u64, ViewFailure>> + Send;
+    /// Drops the views of tables that no longer exist, and mends those of older versions. Returns those that
+    /// are left as they are; one does not keep the others from being tidied.
+    fn tidy_views(&self) -> impl Future<Output = StoreResult<Vec<UntidyView>>> + Send;
 }

@@ -22,6 +22,7 @@ use connections::lane::Lanes;
 use connections::nodes::Nodes;
 use connections::pool::Pool;
 use connections::schema;
+use connections::search_path::SearchPath;
 pub(crate) use connections::unknown_parameter;
 pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]
@@ -69,6 +70,7 @@ pub struct PgStore {
     narrowing: NarrowingMemory,
     /// How to reach the database for definitions.
     definer: PgConnectOptions,
+    search_path: SearchPath,
 }
 
 impl PgStore {
@@ -78,12 +80,12 @@ impl PgStore {
     /// [`StartError`], to be shown to the operator who starts the server.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
-        schema::prepare(&options).await?;
-        let nodes = Nodes::new(&options, false)?;
+        let path = schema::prepare(&options).await?;
+        let nodes = Nodes::new(&options, &path, false)?;
         let lanes =
             options.coalesce.then(|| (Lanes::new(Arc::clone(&nodes)), Lanes::new(Arc::clone(&nodes))));
         let (reads, writes) = lanes.unzip();
-        Self::over(nodes, reads, writes, options.spread, &options)
+        Self::over(nodes, path, reads, writes, &options)
     }
 
     /// Creates the store of a read replica. It is neither migrated nor purged, and its sessions are
@@ -94,16 +96,20 @@ impl PgStore {
     /// [`StartError`] for options that cannot work.
     pub fn replica(&self, options: &PgOptions) -> Result<Self, StartError> {
         options.check()?;
-        let nodes = Nodes::new(options, true)?;
-        let reads = self.reads.is_some().then(|| Lanes::new(Arc::clone(&nodes)));
-        Self::over(nodes, reads, None, self.spread, options)
+        Self::read_only(self.search_path.clone(), options, self.reads.is_some())
+    }
+
+    fn read_only(path: SearchPath, options: &PgOptions, coalesce: bool) -> Result<Self, StartError> {
+        let nodes = Nodes::new(options, &path, true)?;
+        let reads = coalesce.then(|| Lanes::new(Arc::clone(&nodes)));
+        Self::over(nodes, path, reads, None, options)
     }
 
     fn over(
         nodes: Arc<Nodes>,
+        search_path: SearchPath,
         reads: Option<Lanes<Reads>>,
         writes: Option<Lanes<Writes>>,
-        spread: u16,
         options: &PgOptions,
     ) -> Result<Self, StartError> {
         Ok(Self {
@@ -115,10 +121,11 @@ impl PgStore {
             row_queues: RowQueues::new(options.max_connections as usize, options.acquire_timeout),
             table_cache: TableCache::default(),
             purge_progress: PurgeProgress::default(),
-            spread,
+            spread: options.spread,
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),
             definer: PgOptions::connect_options(options.migration_url())?,
+            search_path,
         })
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::operators::{admin_of, ask};
-use crate::support::postgres::{as_role, execute, text};
+use crate::support::postgres::{as_role, execute, text, try_execute};
 use crate::support::server::account;
 
 const ROWS: usize = 40;
@@ -143,17 +143,18 @@ pub struct HeldTransaction {
 }
 
 /// The session of such a transaction.
-const HELD: &str = "query LIKE 'BEGIN; INSERT%' AND state = 'active' AND datname = current_database()";
+const HELD: &str = "query LIKE 'BEGIN; %' AND state = 'active' AND datname = current_database()";
 
 impl HeldTransaction {
     pub fn begin(url: &str) -> Self {
-        let own = url.to_owned();
-        let session = std::thread::spawn(move || {
-            execute(
-                &own,
-                "BEGIN; INSERT INTO entities VALUES (-1, 'p', 'r', 0, '{}'); SELECT pg_sleep(300); ROLLBACK",
-            );
-        });
+        Self::after(url, "INSERT INTO entities VALUES (-1, 'p', 'r', 0, '{}')")
+    }
+
+    /// A transaction that has run a statement.
+    pub fn after(url: &str, statement: &str) -> Self {
+        let (own, script) = (url.to_owned(), format!("BEGIN; {statement}; SELECT pg_sleep(300); ROLLBACK"));
+        // It ends with an error, as it is told to.
+        let session = std::thread::spawn(move || drop(try_execute(&own, &script)));
         soon("the transaction runs", || {
             text(url, &format!("SELECT count(*)::text FROM pg_stat_activity WHERE {HELD}")) == "1"
         });
@@ -166,7 +167,6 @@ impl Drop for HeldTransaction {
     fn drop(&mut self) {
         let end = format!("SELECT count(pg_terminate_backend(pid))::text FROM pg_stat_activity WHERE {HELD}");
         text(&self.url, &end);
-        // It ends with an error, as it was told to.
         let _ = self.session.take().map(std::thread::JoinHandle::join);
     }
 }
@@ -208,4 +208,74 @@ fn what_a_killed_server_has_left_incomplete_is_made_again() {
     let client = Client::path_style(servers[0].address(), account(1));
     assert_eq!(found(&Table::new(&client, &name), "N eq 7"), "0007");
     let _ = std::fs::remove_dir_all(folder);
+}
+
+/// A report that keeps its transaction open has the removal of an index wait: everything else goes on, and the
+/// log names its session.
+#[test]
+fn a_report_keeps_an_index_in_the_database_and_nothing_else_waiting() {
+    let site = Site::postgres();
+    let server = servers(&site).remove(0);
+    let client = Client::path_style(server.address(), account(1));
+    let (table, doomed) = (filled(&client, ROWS), filled(&client, ROWS));
+    site.json(&["index", "create", &table.name, "N", "--account", &account(1).name]);
+    let held = HeldTransaction::after(&site.url, "SELECT count(*) FROM entities");
+    execute(
+        &site.url,
+        "UPDATE property_indexes SET state = 2, changed = 0; \
+         UPDATE property_index_changes SET changes = changes + 1",
+    );
+    let invalid = "SELECT count(*)::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid \
+                   WHERE relname LIKE 'property_index_%' AND NOT indisvalid";
+    soon("the removal waits", || text(&site.url, invalid) == "1");
+    client.delete_table(&doomed.name).expect(204);
+    let rows = "SELECT count(*)::text FROM entities WHERE bucket >> 16 <> (SELECT table_no FROM tables)";
+    soon("the purge goes on", || text(&site.url, rows) == "0");
+    soon("the session is named", || {
+        let log = server.log();
+        log.contains("removing an index waits") && log.contains("the session ")
+    });
+    drop(held);
+    let left = "SELECT count(*)::text FROM pg_class WHERE relname LIKE 'property_index_%_0'";
+    let patience = Instant::now() + Duration::from_secs(180);
+    while text(&site.url, left) != "0" {
+        assert!(Instant::now() < patience, "the index stays: {}", server.log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Somebody has dropped an index, or restored the database without it.
+#[test]
+fn an_index_that_the_database_has_lost_is_told_and_does_no_harm() {
+    for site in Site::both() {
+        let server = servers(&site).remove(0);
+        let client = Client::path_style(server.address(), account(1));
+        let table = filled(&client, ROWS);
+        site.json(&["index", "create", &table.name, "N", "--account", &account(1).name, "--yes"]);
+        let fine = site.run(&["check", "--json"]);
+        assert!(!String::from_utf8_lossy(&fine.stdout).contains("not in the database"), "{fine:?}");
+        if let Some(file) = site.url.strip_prefix("sqlite://") {
+            let db = rusqlite::Connection::open(file).expect("the file");
+            let name: String = db
+                .query_row(
+                    "SELECT name FROM sqlite_schema WHERE name LIKE 'property_index_%' AND type = 'index'",
+                    [],
+                    |row| row.get(0),
+                )
+                .expect("an index");
+            db.execute_batch(&format!("DROP INDEX {name}")).expect("it is there");
+        } else {
+            let name =
+                text(&site.url, "SELECT relname::text FROM pg_class WHERE relname LIKE 'property_index_%_0'");
+            execute(&site.url, &format!("DROP INDEX {name}"));
+        }
+        soon("the index is not asked", || {
+            let before = by_index(&server);
+            assert_eq!(found(&table, "N eq 7"), "0007");
+            by_index(&server) == before
+        });
+        let told = site.run(&["check", "--json"]);
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(told.contains(&format!("{} over N (number)", table.name.to_lowercase())), "{told}");
+    }
 }

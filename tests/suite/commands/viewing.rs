@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::json;
 
 use super::*;
+use crate::commands::indexing::HeldTransaction;
 use crate::operators::TOKEN;
 use crate::operators::accounts::{call, done};
 use crate::operators::admin_of;
-use crate::support::postgres::{as_role, execute, installation, text};
+use crate::support::postgres::{as_role, execute, installation, migrate, text};
 use crate::support::server::account;
 
 struct Viewed {
@@ -356,4 +357,197 @@ fn the_admin_listener_makes_views_too() {
         done(&call(&admin, "DELETE", &path, ""), 200);
         assert_eq!(code("DELETE", &path, "", 404), "NotSet");
     }
+}
+
+/// Prints what a role reads of a view, and what a function of its own sees meanwhile.
+fn leaked(url: &str, view: &str) -> (String, String) {
+    let psql = installation().map_or_else(|| "psql".into(), |folder| folder.join("psql"));
+    let script = format!(
+        "CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS \
+         $$BEGIN RAISE NOTICE 'saw %', $1; RETURN true; END$$; SET enable_indexscan = off; \
+         SET enable_indexonlyscan = off; SET enable_bitmapscan = off; \
+         SELECT count(*) FROM {view} WHERE pg_temp.leak(\"PartitionKey\")"
+    );
+    let output = Command::new(psql).args([url, "--no-psqlrc", "-qAt", "-c", &script]).output().expect("psql");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_function_of_a_role_sees_only_the_rows_of_its_view() {
+    let viewed = Viewed::new(Site::postgres(), &[]);
+    let (t, secret) = (viewed.client.table(), viewed.client.table());
+    t.seed(with_keys("open", "r", json!({ "N": 1 })));
+    secret.seed(with_keys("secret", "r", json!({ "N": 2 })));
+    let (role, url) = (role(), &viewed.site.url);
+    execute(url, &format!("CREATE ROLE {role} LOGIN PASSWORD 'p'"));
+    viewed.view(&["create", &t.name, "--grant", &role]);
+    let (limited, name) = (as_role(url, &role), viewed.name(&t));
+    let (count, seen) = leaked(&limited, &name);
+    assert!(count == "1\n" && seen.contains("saw open") && !seen.contains("secret"), "{count}{seen}");
+    // A view of an older version has no barrier until a server mends it.
+    execute(url, &format!("ALTER VIEW {name} RESET (security_barrier)"));
+    let barred = "SELECT (reloptions IS NOT NULL)::text FROM pg_class WHERE oid = $$NAME$$::regclass";
+    soon("the view is mended", || text(url, &barred.replace("NAME", &name)) == "true");
+    let (count, seen) = leaked(&limited, &name);
+    assert!(count == "1\n" && seen.contains("saw open") && !seen.contains("secret"), "{count}{seen}");
+    execute(url, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}
+
+#[test]
+fn grants_that_were_made_by_hand_outlive_a_view_that_is_made_anew() {
+    let viewed = Viewed::new(Site::postgres(), &[]);
+    let t = viewed.client.table();
+    t.seed(with_keys("p", "r", json!({ "N": 1, "M": 1 })));
+    let (whole, part, url) = (role(), role(), &viewed.site.url);
+    viewed.view(&["create", &t.name]);
+    let name = viewed.name(&t);
+    execute(
+        url,
+        &format!(
+            "CREATE ROLE {whole}; CREATE ROLE {part}; GRANT SELECT ON {name} TO {whole} WITH GRANT OPTION; \
+             GRANT SELECT (\"M\") ON {name} TO {part}"
+        ),
+    );
+    // The column of another type makes the view anew.
+    t.seed(with_keys("p", "s", json!({ "N": "text" })));
+    viewed.view(&["refresh", &t.name]);
+    let may = |role: &str, what: &str| {
+        text(url, &format!("SELECT has_{what}'SELECT')::text").replace("ROLE", role).replace("NAME", &name))
+    };
+    assert_eq!(may(&whole, "table_privilege('ROLE', $$NAME$$, "), "true");
+    assert_eq!(may(&part, "column_privilege('ROLE', $$NAME$$, 'M', "), "true");
+    assert_eq!(may(&part, "table_privilege('ROLE', $$NAME$$, "), "false");
+    execute(url, &format!("DROP OWNED BY {whole}, {part}; DROP ROLE {whole}, {part}"));
+}
+
+#[test]
+fn a_view_that_somebody_else_has_made_since_is_left_alone() {
+    for viewed in Viewed::all() {
+        let t = viewed.client.table();
+        t.seed(with_keys("p", "r", json!({ "N": 1 })));
+        viewed.view(&["create", &t.name]);
+        let name = viewed.name(&t);
+        let own = format!("DROP VIEW {name}; CREATE VIEW {name} AS SELECT 77 AS own");
+        if let Some(file) = viewed.site.url.strip_prefix("sqlite://") {
+            rusqlite::Connection::open(file).and_then(|db| db.execute_batch(&own)).expect("a view");
+        } else {
+            execute(&viewed.site.url, &own);
+        }
+        let place = [t.name.as_str(), "--account", "acct0001"];
+        for verb in ["refresh", "create"] {
+            viewed.site.fails(&[&["view", verb][..], &place].concat(), &["already exists"]);
+        }
+        viewed.view(&["drop", &t.name]);
+        assert_eq!(viewed.number(&format!("SELECT own FROM {name}")), 77);
+        assert_eq!(viewed.view(&["list"]), json!([]));
+    }
+}
+
+/// A report that has read the view of a table that is then deleted.
+#[test]
+fn a_view_in_use_stops_neither_expiry_nor_other_views() {
+    let viewed = Viewed::new(Site::postgres(), &[]);
+    let (t, other, expiring) = (viewed.client.table(), viewed.client.table(), viewed.client.table());
+    for table in [&t, &other, &expiring] {
+        table.seed(with_keys("p", "r", json!({ "N": 1 })));
+    }
+    viewed.view(&["create", &t.name]);
+    viewed.view(&["create", &other.name]);
+    let held = HeldTransaction::after(&viewed.site.url, &format!("SELECT count(*) FROM {}", viewed.name(&t)));
+    viewed.client.delete_table(&t.name).expect(204);
+    viewed.client.delete_table(&other.name).expect(204);
+    viewed.site.json(&[
+        "expire",
+        "set",
+        &expiring.name,
+        "--account",
+        "acct0001",
+        "--after",
+        "1s",
+        "--every",
+        "1s",
+    ]);
+    soon("the entity expires", || expiring.count() == 0);
+    let views = |table: &Table<'_>| {
+        viewed.number(&format!("SELECT count(*) FROM pg_views WHERE viewname = '{}'", table.name))
+    };
+    soon("the other view goes", || views(&other) == 0);
+    soon("the view and its reader are named", || {
+        let log = viewed.server.log();
+        log.contains(&t.name) && log.contains("in use by the session")
+    });
+    assert_eq!(views(&t), 1);
+    drop(held);
+    let patience = Instant::now() + Duration::from_secs(180);
+    while views(&t) == 1 {
+        assert!(Instant::now() < patience, "the view stays: {}", viewed.server.log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A role that owns its database, and searches a schema of its own name first, as PostgreSQL has it.
+fn owned() -> (Site, String) {
+    let mut site = Site::postgres();
+    let role = role();
+    let owner = format!(
+        "CREATE ROLE {role}; ALTER SCHEMA public OWNER TO {role}; \
+         DO $$BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {role}', current_database()); END$$"
+    );
+    execute(&site.url, &owner);
+    site.url = as_role(&site.url, &role);
+    (site, role)
+}
+
+#[test]
+fn a_schema_that_comes_first_on_the_search_path_hides_nothing() {
+    let (site, role) = owned();
+    let viewed = Viewed::new(site, &[]);
+    let t = viewed.client.table();
+    t.seed(with_keys("p", "r", json!({ "N": 1 })));
+    let create = ["view", "create", &t.name, "--account", "acct0001", "--schema"];
+    viewed.site.fails(&[&create[..], &[&role]].concat(), &[&role, "before public", "search_path"]);
+    let admin = admin_of(&viewed.server);
+    let path = format!("/accounts/acct0001/tables/{}/view", t.name);
+    let refused = done(&call(&admin, "PUT", &path, &json!({ "schema": role }).to_string()), 409);
+    assert_eq!(refused["error"]["code"], "DefinitionRefused", "{refused}");
+    viewed.view(&["create", &t.name, "--schema", "reports"]);
+    // Somebody makes the schema all the same.
+    execute(&viewed.site.url, &format!("CREATE SCHEMA {role}"));
+    assert_eq!(viewed.site.json(&["index", "list"]), json!([]));
+    viewed.site.json(&["migrate"]);
+    assert_eq!(viewed.number("SELECT count(*) FROM pg_class WHERE relname = '_sqlx_migrations'"), 1);
+    let again = Viewed::new(Site { folder: fresh_folder(), url: viewed.site.url.clone() }, &[]);
+    assert_eq!(Table::new(&again.client, &t.name).entity("p", "r")["N"], 1);
+    Table::new(&again.client, &t.name).seed(with_keys("p", "s", json!({ "N": 2 })));
+    assert_eq!(t.entity("p", "s")["N"], 2);
+    let told = check_of(&again.site);
+    assert!(!told.contains("another schema"), "{told}");
+}
+
+fn check_of(site: &Site) -> String {
+    String::from_utf8_lossy(&site.run(&["check", "--json"]).stdout).into_owned()
+}
+
+#[test]
+fn a_second_set_of_tables_is_told_and_used_only_if_it_is_the_only_one_with_data() {
+    let (site, role) = owned();
+    let viewed = Viewed::new(site, &[]);
+    let t = viewed.client.table();
+    t.seed(with_keys("p", "r", json!({ "N": 1 })));
+    // What a server of an older version has made when a schema came first.
+    execute(&viewed.site.url, &format!("CREATE SCHEMA {role}"));
+    let second = format!("{}%20-c%20search_path%3D{role}", viewed.site.url);
+    migrate(&second);
+    assert_eq!(viewed.number("SELECT count(*) FROM pg_class WHERE relname = '_sqlx_migrations'"), 2);
+    let told = check_of(&viewed.site);
+    assert!(told.contains("another schema too") && told.contains(&role), "{told}");
+    let site = || Site { folder: fresh_folder(), url: viewed.site.url.clone() };
+    let again = Viewed::new(site(), &[]);
+    assert_eq!(Table::new(&again.client, &t.name).entity("p", "r")["N"], 1);
+    let other = Viewed::new(Site { folder: fresh_folder(), url: second }, &[]);
+    other.client.table().seed(with_keys("p", "r", json!({ "N": 2 })));
+    site().fails(&["index", "list"], &[&role, "public", "search_path"]);
+    let told = check_of(&viewed.site);
+    assert!(told.contains("ALTER ROLE"), "{told}");
 }

@@ -66,6 +66,14 @@ fn indexes_come_and_go_over_the_admin_listener() {
         refused(&send(&admin, "DELETE", &path, ""), 404, "IndexNotFound");
         refused(&send(&admin, "DELETE", "/indexes/x", ""), 404, "IndexNotFound");
         assert_eq!(list(), json!([]));
+        let subject = format!("account=\"{}\" subject=\"{}/N\"", account(1).name, table.name);
+        for action in ["POST /indexes", "DELETE /indexes/{id}"] {
+            let is_of =
+                |line: &str| line.contains("audit") && line.contains(action) && line.contains("status=20");
+            let log = server.log();
+            let audited = log.lines().find(|line| is_of(line)).unwrap_or_else(|| panic!("{action}: {log}"));
+            assert!(audited.to_lowercase().contains(&subject.to_lowercase()), "{audited}");
+        }
     }
 }
 

@@ -211,7 +211,7 @@ pub async fn views_follow_their_tables<B: Backend + Expiry + SqlViews>(store: &B
     assert_eq!(names(store, &account).await, Vec::<String>::new());
     store.create_table(&account, &table, now()).await.expect("the name is free");
     assert_eq!(names(store, &account).await, Vec::<String>::new());
-    store.drop_orphaned_views().await.expect("the view of the deleted table");
+    assert_eq!(store.tidy_views().await.expect("the view of the deleted table"), []);
     store.put_view(&account, &table, &first, now()).await.expect("a view");
     assert_eq!(names(store, &account).await, std::slice::from_ref(&first.name));
     let found = store.get(&account, &table, &Key::new("p", "r")).await.expect("entities are there");

@@ -385,3 +385,17 @@ pub async fn a_deleted_table_takes_its_indexes_along<B: Backend>(store: &B) {
     }
     assert!(store.account_changes().await.unwrap().indexes > changes, "servers are told");
 }
+
+/// A reader of the file still has the statement of the index, which another process has removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_outlives_its_index_reads_the_table() {
+    let path = fresh_folder().join("indexes.db");
+    let store = SqliteStore::open(&SqliteOptions::new(Location::File(path.clone()))).expect("a store");
+    let numbered = numbers(&store, 100).await;
+    let place = (numbered.0.as_str(), &numbered.1);
+    assert_eq!(matches(&store, place, &numbered.2, equal("N", 7)).await, (1, true));
+    let other = rusqlite::Connection::open(&path).expect("the file");
+    let removal = format!("DROP INDEX property_index_{}", numbered.2.index_no);
+    other.execute_batch(&removal).expect("it is there");
+    assert_eq!(matches(&store, place, &numbered.2, equal("N", 7)).await, (1, false));
+}

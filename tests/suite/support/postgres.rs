@@ -112,7 +112,8 @@ pub fn list(url: &str, query: &'static str) -> Vec<String> {
     })
 }
 
-fn try_execute(url: &str, script: &str) -> Result<(), sqlx::Error> {
+/// As [`execute`], and it may fail.
+pub fn try_execute(url: &str, script: &str) -> Result<(), sqlx::Error> {
     let (url, script) = (url.to_owned(), script.to_owned());
     on_a_runtime(async move {
         let mut connection = PgConnection::connect(&url).await?;

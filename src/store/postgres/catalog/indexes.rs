@@ -65,7 +65,7 @@ impl PgStore {
 }
 
 /// `None` for a kind of a newer version, and for an index that is to be removed.
-fn stored(row: &PgRow) -> StoreResult<Option<StoredIndex>> {
+pub(crate) fn stored(row: &PgRow) -> StoreResult<Option<StoredIndex>> {
     let text = |column: &str| row.try_get::<String, _>(column).map_err(broken_row);
     let number = |column: &str| row.try_get::<i64, _>(column).map_err(broken_row);
     let state: i32 = row.try_get("state").map_err(broken_row)?;

@@ -1,6 +1,6 @@
 //! What is stored beside entities: tables, accounts, policies and service properties.
 
 pub(crate) mod accounts;
-mod indexes;
+pub(crate) mod indexes;
 mod service;
 pub(crate) mod tables;

@@ -9,9 +9,9 @@ use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::{PgStore, statements};
 
-/// Connections besides those of requests: one for readiness probes, and briefly one that checks
-/// whether the database still answers.
-const BESIDES: u32 = 2;
+/// Connections besides those of requests: one for readiness probes, one that builds or removes indexes, and
+/// briefly one that checks whether the database still answers and one that looks what a build waits for.
+const BESIDES: u32 = 4;
 /// Lanes of each thread: one for point reads, one for single writes.
 const LANES: u32 = 2;
 
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn threads_and_probes_count() {
         let options = PgOptions::new("postgres://h/d");
-        assert_eq!(options.most_connections(2), 32 + 4 + 2);
-        let told = |allowed| ConnectionDemand { most: 38, allowed }.to_string();
-        assert!(told(97).ends_with("enough for 2 servers") && told(38).ends_with("enough for 1 server"));
-        assert!(told(37).ends_with("too few for one server"));
-        assert_eq!(PgOptions { coalesce: false, ..options }.most_connections(2), 32 + 2);
+        assert_eq!(options.most_connections(2), 32 + 4 + 4);
+        let told = |allowed| ConnectionDemand { most: 40, allowed }.to_string();
+        assert!(told(97).ends_with("enough for 2 servers") && told(40).ends_with("enough for 1 server"));
+        assert!(told(39).ends_with("too few for one server"));
+        assert_eq!(PgOptions { coalesce: false, ..options }.most_connections(2), 32 + 4);
     }
 }

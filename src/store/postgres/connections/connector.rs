@@ -17,6 +17,7 @@ use crate::metrics::nodes::{CountedConnection, NodeMetrics, of_node};
 use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
+use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
 
 /// How much longer than the statement timeout of the server we wait for a statement.
@@ -86,12 +87,12 @@ pub(crate) enum Ended {
 
 impl Connector {
     /// Reads the settings.
-    pub(crate) fn new(options: &PgOptions, url: &str) -> Result<Self, StartError> {
+    pub(crate) fn new(options: &PgOptions, path: &SearchPath, url: &str) -> Result<Self, StartError> {
         let connect = PgOptions::connect_options(url)?;
         Ok(Self {
             node: of_node(&name_of(&connect)),
             connect,
-            session: options.session(),
+            session: format!("{}; {}", options.session(), path.statement()),
             lock_timeout: options.lock_timeout(),
             max_lifetime: options.max_lifetime,
             acquire_timeout: options.acquire_timeout,

@@ -11,6 +11,7 @@ mod parameters;
 pub(crate) mod placement;
 pub(crate) mod pool;
 pub(crate) mod schema;
+pub(crate) mod search_path;
 pub(crate) mod sessions;
 mod shards;
 

@@ -21,6 +21,7 @@ use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::pool::Pool;
+use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::connections::shards::{ServerNumber, ShardMap};
 use crate::store::postgres::fault::{Effect, StatementError};
@@ -66,10 +67,14 @@ impl Nodes {
     ///
     /// # Errors
     /// [`StartError`] for a URL that cannot work.
-    pub(crate) fn new(options: &PgOptions, is_read_only: bool) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(
+        options: &PgOptions,
+        path: &SearchPath,
+        is_read_only: bool,
+    ) -> Result<Arc<Self>, StartError> {
         let connections = options.max_connections as usize;
         let node = |url: &str| -> Result<Node, StartError> {
-            let connector = Connector::new(options, url)?;
+            let connector = Connector::new(options, path, url)?;
             let connector = if is_read_only { connector.read_only() } else { connector };
             connector.close_unused(options.idle_timeout);
             let pool = Pool::new(connector.clone(), connections, &METRICS.shared_pool);

@@ -151,6 +151,11 @@ pub enum StartError {
          the coordinator: give its URL as --migrate-url"
     )]
     Worker,
+    #[error(
+        "the schemas {0} on the search_path of the role all have tables of this program with data in them; say \
+         which to use: ALTER ROLE … SET search_path = …"
+    )]
+    Schemas(String),
     #[error("cannot distribute tables that were added: {0}")]
     Distribute(String),
 }

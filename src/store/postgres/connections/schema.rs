@@ -5,6 +5,7 @@ use sqlx::{Connection, PgConnection, Row};
 
 use crate::store::postgres::connections::distribution::{add_tables, is_worker};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
+use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::statements;
 
 const MIGRATIONS: &str = "_sqlx_migrations";
@@ -37,26 +38,33 @@ pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::
 ///
 /// # Errors
 /// Why the migrations did not run.
-pub(crate) async fn prepare(options: &PgOptions) -> Result<(), StartError> {
+pub(crate) async fn prepare(options: &PgOptions) -> Result<SearchPath, StartError> {
     let error = match migrate(options).await {
         Err(error @ (StartError::Connect(_) | StartError::ConnectTimeout(_))) => error,
-        done => return done,
+        done => return done.inspect(warn_of_others),
     };
     for url in options.urls() {
-        if is_current(options, url).await.unwrap_or(false) {
+        if let Ok(Some(path)) = current(options, url).await {
             tracing::warn!(%error, "migrations cannot run, but the schema is current");
-            return Ok(());
+            return Ok(path);
         }
     }
     Err(error)
 }
 
-/// Whether the database has at least the schema that this program knows.
-async fn is_current(options: &PgOptions, url: &str) -> Result<bool, StartError> {
-    let mut connection = connect_to(options, url).await?;
+fn warn_of_others(path: &SearchPath) {
+    let used = path.schema.as_deref().unwrap_or_default();
+    for other in &path.empty {
+        tracing::warn!(used, other, "another schema has empty tables of this program, which are not used");
+    }
+}
+
+/// Where the tables are; `None` unless they have at least the schema that this program knows.
+async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
+    let (mut connection, path) = connect_to(options, url).await?;
     let version = version(&mut connection).await.map_err(StartError::Connect)?;
     connection.close().await.map_err(StartError::Connect)?;
-    Ok(version >= Some(known()))
+    Ok((version >= Some(known())).then_some(path))
 }
 
 /// Connects to where migrations run.
@@ -64,30 +72,41 @@ async fn is_current(options: &PgOptions, url: &str) -> Result<bool, StartError> 
 /// # Errors
 /// [`StartError`].
 pub(crate) async fn connect(options: &PgOptions) -> Result<PgConnection, StartError> {
-    connect_to(options, options.migration_url()).await
+    Ok(connect_to(options, options.migration_url()).await?.0)
 }
 
-async fn connect_to(options: &PgOptions, url: &str) -> Result<PgConnection, StartError> {
+/// Connects, and confines the session to the schema with the tables.
+///
+/// # Errors
+/// [`StartError`].
+pub(crate) async fn connect_to(
+    options: &PgOptions,
+    url: &str,
+) -> Result<(PgConnection, SearchPath), StartError> {
     let connect = PgOptions::connect_options(url)?;
-    let connected = tokio::time::timeout(options.acquire_timeout, PgConnection::connect_with(&connect)).await;
-    connected.map_err(|_| StartError::ConnectTimeout(options.acquire_timeout))?.map_err(StartError::Connect)
+    let limit = options.acquire_timeout;
+    let connected = tokio::time::timeout(limit, PgConnection::connect_with(&connect)).await;
+    let mut db = connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;
+    let path = tokio::time::timeout(limit, SearchPath::confine(&mut db)).await;
+    Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
 }
 
 /// Migrates the schema, one process at a time. A schema that is newer than this program is left as
 /// it is: migrations only ever add, so that replicas of two versions can run side by side. Where
 /// Citus distributes entities, tables that were added are distributed as well.
-pub(crate) async fn migrate(options: &PgOptions) -> Result<(), StartError> {
-    let mut connection = connect(options).await?;
+async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
+    let (mut connection, path) = connect_to(options, options.migration_url()).await?;
     let db = &mut connection;
     if is_worker(db).await.map_err(StartError::Connect)? {
         let version = version(db).await.map_err(StartError::Connect)?;
-        return if version >= Some(known()) { Ok(()) } else { Err(StartError::Worker) };
+        return if version >= Some(known()) { Ok(path) } else { Err(StartError::Worker) };
     }
     let migrator = migrator();
     // `run` cannot be used because its future is not `Send`.
     migrator.run_direct(None, db, false).await.map_err(StartError::Migrate)?;
     add_tables(db).await.map_err(|error| StartError::Distribute(error.to_string()))?;
-    connection.close().await.map_err(StartError::Connect)
+    connection.close().await.map_err(StartError::Connect)?;
+    Ok(path)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use sqlx::{AssertSqlSafe, Row};
 use crate::model::Key;
 use crate::plan::Scan;
 use crate::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
-use crate::store::indexes::{BestChoice, DenseBounds, MAX_ENTRIES, choices_of, open_range};
+use crate::store::Fault;
+use crate::store::indexes::{BestChoice, DenseBounds, MAX_ENTRIES, NarrowingMemory, choices_of, open_range};
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
@@ -23,10 +24,14 @@ pub(crate) async fn look_up(
     lease: &mut Lease<'_>,
     table_id: TableId,
     scan: &Scan,
-    bounds: &DenseBounds,
+    memory: &NarrowingMemory,
 ) -> Result<BestChoice, StatementError> {
     let mut best = BestChoice::default();
+    let bounds = &memory.bounds;
     for (number, choice) in choices_of(scan, table_id.table_no).filter(|(_, choice)| !bounds.has(choice)) {
+        if !are_there(lease, choice, memory).await? {
+            continue;
+        }
         let keys = keys_of(lease, table_id, &choice.ranges, best.limit() + 1).await?;
         remember(lease, table_id, choice, &keys, bounds).await?;
         if best.offer(number, keys) {
@@ -34,6 +39,34 @@ pub(crate) async fn look_up(
         }
     }
     Ok(best)
+}
+
+/// Whether the database has the indexes of a choice: somebody may have dropped one, or restored the database
+/// without it. A lookup without its index would read the whole bucket.
+async fn are_there(
+    lease: &mut Lease<'_>,
+    choice: &IndexChoice,
+    memory: &NarrowingMemory,
+) -> Result<bool, StatementError> {
+    for range in &choice.ranges {
+        let index_no = range.index.index_no;
+        let is_there = match memory.presence.of(index_no) {
+            Some(is_there) => is_there,
+            None => {
+                let (table, kind) = texts::ENTITIES;
+                let look =
+                    sqlx::query(texts::IS_COMPLETE).bind(table).bind(kind).bind(texts::prefix(index_no));
+                let row = lease.row(look, Effect::Undone).await?.ok_or(Fault::Other)?;
+                let is_there = row.try_get("found").map_err(broken_row)?;
+                memory.presence.put(index_no, is_there);
+                is_there
+            }
+        };
+        if !is_there {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Remembers the entry up to which an open range has too many, or its bound: entries of several buckets

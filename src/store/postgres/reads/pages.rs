@@ -192,8 +192,8 @@ impl<'a> Reading<'a> {
         }
         let dense = &memory.dense;
         walk.begin(lease).await?;
-        let best = match look_up(lease, table_id, self.scan, &memory.bounds).await {
-            // An index that the database does not have, or not yet.
+        let best = match look_up(lease, table_id, self.scan, memory).await {
+            // An index that the database has lost just now.
             Err(StatementError::Fault(Fault::Timeout)) => {
                 lease.roll_back().await;
                 dense.put(filter);

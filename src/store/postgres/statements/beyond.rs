@@ -86,11 +86,37 @@ pub(crate) const RECORD_VIEW: &str = "INSERT INTO sql_views (table_no, schema_na
      schema_name = excluded.schema_name, name = excluded.name, columns = excluded.columns, \
      grants = excluded.grants, refreshed = excluded.refreshed, seen = excluded.seen, is_full = excluded.is_full";
 pub(crate) const FORGET_VIEW: &str = "DELETE FROM sql_views WHERE table_no = $1";
-pub(crate) const ORPHANED_VIEW: &str = "SELECT v.table_no, v.schema_name, v.name FROM sql_views AS v \
-     WHERE NOT EXISTS (SELECT 1 FROM tables AS t WHERE t.table_no = v.table_no) ORDER BY v.table_no LIMIT 1";
+/// Views whose table is deleted, and those without a security barrier: conditions of a query could run
+/// before the bucket is compared, and see what the view does not show.
+pub(crate) const UNTIDY_VIEWS: &str = "SELECT v.table_no, v.schema_name, v.name, t.table_no IS NULL AS is_orphaned \
+     FROM sql_views AS v LEFT JOIN tables AS t ON t.table_no = v.table_no WHERE t.table_no IS NULL \
+     OR EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE c.relname = v.name AND n.nspname = v.schema_name AND c.relkind = 'v' AND NOT EXISTS \
+     (SELECT 1 FROM pg_options_to_table(c.reloptions) AS o \
+     WHERE o.option_name = 'security_barrier' AND o.option_value::boolean)) ORDER BY v.table_no";
+/// Whether the view $2 of the schema $1 is about the table with the number $3; no row without such a view.
+pub(crate) const IS_VIEW_OF: &str = "SELECT position($3::bigint::text IN pg_get_viewdef(c.oid)) > 0 AS is_ours \
+     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+     WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'v'";
+/// The privileges that others have on a view, and on its columns.
+pub(crate) const VIEW_PRIVILEGES: &str = "SELECT p.privilege_type, p.is_grantable, a.name AS column_name, \
+     CASE p.grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(p.grantee)::text END AS role \
+     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+     CROSS JOIN LATERAL (SELECT NULL::text AS name, c.relacl AS acl UNION ALL SELECT attname::text, attacl \
+     FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped) AS a \
+     CROSS JOIN LATERAL aclexplode(a.acl) AS p \
+     WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'v' AND p.grantee <> c.relowner";
+/// Whether the schema $1 stands before $2 in the search path. About the session, and no table.
+pub(crate) const PRECEDES: &str = "SELECT coalesce(array_position(current_schemas(false)::text[], $1) \
+     < array_position(current_schemas(false)::text[], $2), false) AS precedes";
+/// The sessions that have locked the relation $2 of the schema $1.
+pub(crate) const LOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM pg_locks AS l \
+     JOIN pg_stat_activity AS a ON a.pid = l.pid JOIN pg_class AS c ON c.oid = l.relation \
+     JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE l.granted AND l.pid <> pg_backend_pid() \
+     AND n.nspname = $1 AND c.relname = $2 ORDER BY a.pid";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 24] = [
+pub(crate) const ALL: [&str; 27] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
@@ -114,5 +140,8 @@ pub(crate) const ALL: [&str; 24] = [
     LIST_VIEWS,
     RECORD_VIEW,
     FORGET_VIEW,
-    ORPHANED_VIEW,
+    UNTIDY_VIEWS,
+    IS_VIEW_OF,
+    VIEW_PRIVILEGES,
+    LOCKERS,
 ];

@@ -9,8 +9,14 @@ use std::fmt::Write as _;
 use crate::codec::stored::ANNOTATION;
 use crate::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
 
+/// The table of entities, and what PostgreSQL calls a plain table.
+pub(crate) const ENTITIES: (&str, &str) = ("entities", "r");
 /// The lock of the process that builds or removes indexes in a database.
-pub(crate) const LOCK_BUILDS: &str = "SELECT pg_try_advisory_lock(1380469080, 26) AS locked";
+pub(crate) const LOCK_BUILDS: &str =
+    "SELECT pg_try_advisory_lock(1380469080, 26) AS locked, pg_backend_pid() AS pid";
+/// The sessions that keep the session $1 waiting.
+pub(crate) const BLOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM unnest(pg_blocking_pids($1)) AS b (pid) \
+     JOIN pg_stat_activity AS a ON a.pid = b.pid ORDER BY a.pid";
 
 pub(crate) const LIST: &str = "SELECT i.index_no, i.table_no, i.property, i.kind, i.state, i.changed, t.account, \
      t.name_lower, t.spread FROM property_indexes AS i JOIN tables AS t ON t.table_no = i.table_no \
@@ -58,11 +64,32 @@ pub(crate) const PARTS: &str = "SELECT c.oid::regclass::text AS name, c.relname,
      FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid \
      LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid \
      WHERE starts_with(c.relname, $1) ORDER BY c.relname";
+/// Whether every table that holds entities has its complete part of the index: $1 and $2 as of [`HOLDERS`],
+/// $3 what the names of the parts begin with.
+pub(crate) const IS_COMPLETE: &str = "SELECT NOT EXISTS (SELECT 1 FROM (SELECT c.oid FROM pg_class AS c \
+     WHERE c.oid = $1::regclass AND c.relkind = $2 UNION ALL SELECT p.relid FROM pg_partition_tree($1::regclass) AS p \
+     WHERE p.isleaf AND p.parentrelid IS NOT NULL) AS h (oid) WHERE NOT EXISTS (SELECT 1 FROM pg_index AS i \
+     JOIN pg_class AS n ON n.oid = i.indexrelid WHERE i.indrelid = h.oid AND i.indisvalid \
+     AND starts_with(n.relname, $3))) AS found";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// The texts that contain no values.
-pub(crate) const ALL: [&str; 12] =
-    [LOCK_BUILDS, LIST, LOCK_TABLE, COUNT, ADD, WANTED, COMPLETE, DROP, REMOVABLE, FORGET, PARTS, CANCEL];
+pub(crate) const ALL: [&str; 14] = [
+    LOCK_BUILDS,
+    BLOCKERS,
+    IS_COMPLETE,
+    LIST,
+    LOCK_TABLE,
+    COUNT,
+    ADD,
+    WANTED,
+    COMPLETE,
+    DROP,
+    REMOVABLE,
+    FORGET,
+    PARTS,
+    CANCEL,
+];
 
 /// What the names of an index's parts begin with.
 pub(crate) fn prefix(index_no: i64) -> String {

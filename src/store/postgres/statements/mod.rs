@@ -130,6 +130,17 @@ pub(crate) const SHARDS: &str = "SELECT s.shardmaxvalue AS last, p.groupid AS se
 pub(crate) const SERVER_NUMBER: &str = "SELECT groupid AS server FROM pg_dist_local_group";
 /// What PostgreSQL makes of buckets to find their server.
 pub(crate) const HASHES: &str = "SELECT hashint8(u.bucket) AS hash FROM unnest($1::bigint[]) WITH ORDINALITY AS u (bucket, n) ORDER BY u.n";
+/// The schemas on the search path that have all relations of $1, the first one first. It is asked of one
+/// session, before others are opened.
+pub(crate) const SCHEMAS_WITH: &str = "SELECT s.name::text FROM unnest(current_schemas(false)) WITH ORDINALITY AS s (name, n) \
+     WHERE NOT EXISTS (SELECT 1 FROM unnest($1::text[]) AS r (name) \
+     WHERE to_regclass(format('%I.%I', s.name, r.name)) IS NULL) ORDER BY s.n";
+/// The schema in which tables are created; NULL if the search path names none that exists.
+pub(crate) const CURRENT_SCHEMA: &str = "SELECT current_schema()::text AS name";
+/// Reads a row of a table, whose name is quoted.
+pub(crate) fn first_row(table: &str) -> String {
+    format!("SELECT 1 FROM {table} LIMIT 1")
+}
 /// The version of the schema, of a database that was migrated.
 pub(crate) const SCHEMA_VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations WHERE success";
 /// The catalogue of tables that Citus distributes.

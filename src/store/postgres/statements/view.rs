@@ -19,7 +19,8 @@ pub(crate) fn qualified(schema: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Creates the view, or changes it if its columns only become more.
+/// Creates the view, or changes it if its columns only become more. With a security barrier, conditions of
+/// a query do not see the rows that the view leaves out.
 pub(crate) fn create(view: &ViewDefinition, table_no: i64, buckets: &[i64]) -> String {
     let mut columns: Vec<String> = SYSTEM_COLUMNS.map(identifier).to_vec();
     columns.extend(view.columns.iter().map(|column| identifier(&column.name)));
@@ -27,13 +28,18 @@ pub(crate) fn create(view: &ViewDefinition, table_no: i64, buckets: &[i64]) -> S
     values.extend(view.columns.iter().map(value));
     let buckets: Vec<String> = buckets.iter().map(i64::to_string).collect();
     format!(
-        "CREATE OR REPLACE VIEW {} ({}) AS SELECT {} FROM entities WHERE bucket IN ({}) \
+        "CREATE OR REPLACE VIEW {} ({}) WITH (security_barrier = true) AS SELECT {} FROM entities WHERE bucket IN ({}) \
          AND EXISTS (SELECT 1 FROM tables WHERE table_no = {table_no})",
         qualified(view.schema.as_deref(), &view.name),
         columns.join(", "),
         values.join(", "),
         buckets.join(", "),
     )
+}
+
+/// Mends a view that was made without a security barrier.
+pub(crate) fn bar(name: &str) -> String {
+    format!("ALTER VIEW {name} SET (security_barrier = true)")
 }
 
 /// Says what the view is, and which columns hold several types.

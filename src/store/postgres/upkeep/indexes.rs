@@ -3,24 +3,34 @@
 //! One process of a database builds or removes indexes at a time: two of them would wait for each other.
 //! It has a session of its own, without the limits of statements for clients.
 
+use std::time::{Duration, Instant};
+
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
+use tokio::time::timeout;
 
 use crate::model::Ticks;
 use crate::plan::index::PropertyIndex;
 use crate::store::indexes::removable_until;
 use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements::indexes as texts;
+use crate::store::postgres::upkeep::views::blocker;
 use crate::store::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
 
-/// The table of entities, and what PostgreSQL calls a plain table.
-const ENTITIES: (&str, &str) = ("entities", "r");
 /// The settings of the session: no limit of time, and the parser that literals are written for.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
      SET idle_in_transaction_session_timeout = 0; SET standard_conforming_strings = on; \
      SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3";
+
+/// How long one attempt to remove a part may take. It waits until no transaction can use the part any more,
+/// and meanwhile nothing else is built or removed.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(10);
+/// How long a session waits for others before the log names them, and for how long it does not repeat it.
+const PATIENCE: Duration = Duration::from_secs(5);
+const REPEAT: Duration = Duration::from_secs(300);
 
 /// A part of an index as it is in the database.
 struct IndexPart {
@@ -73,16 +83,22 @@ impl From<DefinitionError> for Failure {
 }
 
 /// The session that builds or removes indexes. The lock is held until it is closed.
-struct BuildSession(PgConnection);
+struct BuildSession {
+    connection: PgConnection,
+    pid: i32,
+}
 
 impl BuildSession {
     /// Opens a session; `None` if another one has the lock.
-    async fn open(connect: &PgConnectOptions) -> StoreResult<Option<Self>> {
+    async fn open(connect: &PgConnectOptions, path: &SearchPath) -> StoreResult<Option<Self>> {
         let mut connection = PgConnection::connect_with(connect).await.map_err(failed)?;
-        connection.execute(sqlx::raw_sql(SESSION)).await.map_err(failed)?;
-        let mut session = Self(connection);
+        let settings = AssertSqlSafe(format!("{SESSION}; {}", path.statement()));
+        connection.execute(sqlx::raw_sql(settings)).await.map_err(failed)?;
+        let mut session = Self { connection, pid: 0 };
         let locked = session.rows(sqlx::query(texts::LOCK_BUILDS)).await?;
-        let is_locked = locked.first().ok_or(Fault::Other)?.try_get("locked").map_err(broken_row)?;
+        let row = locked.first().ok_or(Fault::Other)?;
+        session.pid = row.try_get("pid").map_err(broken_row)?;
+        let is_locked = row.try_get("locked").map_err(broken_row)?;
         Ok(if is_locked { Some(session) } else { None })
     }
 
@@ -90,13 +106,13 @@ impl BuildSession {
         &mut self,
         query: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
     ) -> StoreResult<Vec<PgRow>> {
-        Ok(query.fetch_all(&mut self.0).await.map_err(failed)?)
+        Ok(query.fetch_all(&mut self.connection).await.map_err(failed)?)
     }
 
     /// Runs a definition or removal, which has no parameters.
     async fn define(&mut self, text: String) -> Result<(), DefinitionError> {
         // Composed of a fixed text, and of numbers and names that `statements::indexes` writes.
-        let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.0).await;
+        let done = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.connection).await;
         done.map(|_| ()).map_err(|error| {
             let judged = judge(&error, Effect::Undone);
             match reason_of_refusal(&error, judged) {
@@ -113,7 +129,8 @@ impl BuildSession {
 
     /// The tables that have the entities: one, or its partitions.
     async fn holders(&mut self) -> StoreResult<Vec<String>> {
-        let rows = self.rows(sqlx::query(texts::HOLDERS).bind(ENTITIES.0).bind(ENTITIES.1)).await?;
+        let rows =
+            self.rows(sqlx::query(texts::HOLDERS).bind(texts::ENTITIES.0).bind(texts::ENTITIES.1)).await?;
         rows.iter().map(|row| Ok(row.try_get("name").map_err(broken_row)?)).collect()
     }
 
@@ -143,7 +160,7 @@ impl BuildSession {
     /// Ends the session, and with it the lock.
     async fn close(self) {
         // The database ends it in any case.
-        let _ = self.0.close().await;
+        let _ = self.connection.close().await;
     }
 }
 
@@ -153,12 +170,47 @@ fn failed(error: sqlx::Error) -> StatementError {
 
 impl PgStore {
     pub(crate) async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
-        let Some(mut session) = BuildSession::open(&self.definer).await? else {
+        let Some(mut session) = BuildSession::open(&self.definer, &self.search_path).await? else {
             return Ok(BuiltIndex::Elsewhere);
         };
-        let built = build(&mut session, index, now).await;
+        let (pid, what) = (session.pid, "building an index");
+        let built = self.watched(pid, what, build(&mut session, index, now)).await;
         session.close().await;
         built
+    }
+
+    /// Waits for the work of a session, and names in the log who keeps it waiting.
+    async fn watched<T>(&self, pid: i32, what: &str, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut told: Option<Instant> = None;
+        loop {
+            if let Ok(done) = timeout(PATIENCE, work.as_mut()).await {
+                return done;
+            }
+            if told.is_some_and(|at| at.elapsed() < REPEAT) {
+                continue;
+            }
+            let blockers = tokio::select! {
+                biased;
+                done = work.as_mut() => return done,
+                blockers = timeout(PATIENCE, self.blockers(pid)) => blockers,
+            };
+            if let Ok(Ok(blockers)) = blockers
+                && !blockers.is_empty()
+            {
+                let blockers = blockers.join(", ");
+                tracing::warn!(blockers, "{what} waits for the end of other transactions");
+                told = Some(Instant::now());
+            }
+        }
+    }
+
+    /// The sessions that keep one waiting, asked of its server.
+    async fn blockers(&self, pid: i32) -> StoreResult<Vec<String>> {
+        let mut connection = PgConnection::connect_with(&self.definer).await.map_err(failed)?;
+        let rows = sqlx::query(texts::BLOCKERS).bind(pid).fetch_all(&mut connection).await.map_err(failed)?;
+        let _ = connection.close().await;
+        Ok(rows.iter().map(blocker).collect::<Result<_, StatementError>>()?)
     }
 
     pub(crate) async fn cancel_build(&self, index_no: i64) -> StoreResult<()> {
@@ -178,13 +230,13 @@ impl PgStore {
         let Some(row) = lease.row(removable, Effect::Undone).await? else { return Ok(false) };
         drop(lease);
         let index_no: i64 = row.try_get("index_no").map_err(broken_row)?;
-        let Some(mut session) = BuildSession::open(&self.definer).await? else { return Ok(false) };
-        for part in session.parts(index_no).await? {
-            session.define(texts::removal(&part.name)).await?;
-        }
-        session.rows(sqlx::query(texts::FORGET).bind(index_no)).await?;
+        let Some(mut session) = BuildSession::open(&self.definer, &self.search_path).await? else {
+            return Ok(false);
+        };
+        let (pid, what) = (session.pid, "removing an index");
+        let removed = self.watched(pid, what, remove(&mut session, index_no)).await;
         session.close().await;
-        Ok(true)
+        removed.map(|()| true)
     }
 
     pub(crate) async fn read_index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
@@ -207,6 +259,16 @@ impl PgStore {
         let parts = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
         lease.rows(parts, Effect::Undone).await?.iter().map(IndexPart::read).collect()
     }
+}
+
+/// Removes the parts of an index. One that is in use in some transaction stays invalid until the next attempt.
+async fn remove(session: &mut BuildSession, index_no: i64) -> StoreResult<()> {
+    session.define(format!("SET statement_timeout = {}", REMOVAL_LIMIT.as_millis())).await?;
+    for part in session.parts(index_no).await? {
+        session.define(texts::removal(&part.name)).await?;
+    }
+    session.rows(sqlx::query(texts::FORGET).bind(index_no)).await?;
+    Ok(())
 }
 
 /// Builds an index as the only one who does. If it was dropped meanwhile, its parts are removed with it.

@@ -1,18 +1,17 @@
 //! Inspects a database for its operator. These statements are not part of the service: none touches
 //! an entity, and they read the clock of the database, which the service never does.
 
-use std::time::Duration;
-
 use chrono::{DateTime, Utc};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::store::Inspection;
 use crate::store::cluster::{COLOCATED, REFERENCE};
 use crate::store::postgres::catalog::accounts::account;
+use crate::store::postgres::catalog::indexes::stored;
 use crate::store::postgres::connections::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
-use crate::store::postgres::statements;
+use crate::store::postgres::statements::{self, indexes};
+use crate::store::{IndexState, Inspection};
 
 /// The privileges that a server needs on its tables.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
@@ -38,13 +37,14 @@ pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartErro
 }
 
 async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
-    let mut connection = connect(options.first_url(), options.acquire_timeout).await?;
+    let (mut connection, path) = schema::connect_to(options, options.first_url()).await?;
     let db = &mut connection;
     let mut found = table_id(db).await.map_err(StartError::Connect)?;
+    found.hidden_schemas = path.empty;
     let obstacle = match &options.migrate_url {
         None => obstacle(db).await.map_err(StartError::Connect)?,
-        Some(url) => match connect(url, options.acquire_timeout).await {
-            Ok(mut other) => obstacle(&mut other).await.map_err(StartError::Connect)?,
+        Some(url) => match schema::connect_to(options, url).await {
+            Ok((mut other, _)) => obstacle(&mut other).await.map_err(StartError::Connect)?,
             Err(error) => Some(format!("through --migrate-url: {error}")),
         },
     };
@@ -53,12 +53,6 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
     found.cluster = cluster(&mut connection, &role).await.map_err(StartError::Connect)?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(found)
-}
-
-async fn connect(url: &str, limit: Duration) -> Result<PgConnection, StartError> {
-    let options = PgOptions::connect_options(url)?;
-    let connected = tokio::time::timeout(limit, PgConnection::connect_with(&options)).await;
-    connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)
 }
 
 async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
@@ -80,6 +74,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         Vec::new()
     };
     let left_respreads = if missing.is_empty() { left_respreads(db).await? } else { Vec::new() };
+    let missing_indexes = if missing.is_empty() { missing_indexes(db).await? } else { Vec::new() };
     let allowed_connections = Some(allowed_connections(db).await?);
     let version: String = server.try_get("version")?;
     Ok(Inspection {
@@ -94,6 +89,8 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         skew: theirs.map(|theirs| theirs - middle),
         cluster: None,
         left_respreads,
+        hidden_schemas: Vec::new(),
+        missing_indexes,
         accounts,
     })
 }
@@ -109,6 +106,25 @@ async fn left_respreads(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Erro
         Ok(format!("{account}/{table}"))
     };
     rows.iter().map(name).collect()
+}
+
+/// Indexes that are ready by the catalogue, and not in the database.
+async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    if !has_table(db, "property_indexes").await? {
+        return Ok(Vec::new());
+    }
+    let rows = sqlx::query(indexes::LIST).fetch_all(&mut *db).await?;
+    let (entities, kind) = indexes::ENTITIES;
+    let mut missing = Vec::new();
+    for index in rows.iter().filter_map(|row| stored(row).ok().flatten()) {
+        let prefix = indexes::prefix(index.index.index_no);
+        let look = sqlx::query(indexes::IS_COMPLETE).bind(entities).bind(kind).bind(prefix);
+        let is_there: bool = look.fetch_one(&mut *db).await?.try_get("found")?;
+        if index.state == IndexState::Ready && !is_there {
+            missing.push(index.named());
+        }
+    }
+    Ok(missing)
 }
 
 /// The tables that a server uses: all but those of the migrations.

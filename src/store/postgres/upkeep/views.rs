@@ -1,5 +1,7 @@
 //! SQL views of tables.
 
+use std::time::Duration;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -13,7 +15,11 @@ use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::{beyond as texts, view as definitions};
 use crate::store::quoting::identifier;
-use crate::store::{Fault, SqlView, SqlViews, StoreResult, ViewDefinition, ViewFailure};
+use crate::store::views::SYSTEM_COLUMNS;
+use crate::store::{Fault, SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, ViewFailure};
+
+/// How long the upkeep of views waits for a locked view.
+const TIDY_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 impl SqlViews for PgStore {
     fn has_schemas(&self) -> bool {
@@ -29,7 +35,8 @@ impl SqlViews for PgStore {
     ) -> Result<(), ViewFailure> {
         let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
-        let done = put(&mut lease, account, table, view, now).await;
+        let own_schema = self.search_path.schema.as_deref().unwrap_or_default();
+        let done = put(&mut lease, own_schema, account, table, view, now).await;
         end(&mut lease, done).await
     }
 
@@ -39,8 +46,8 @@ impl SqlViews for PgStore {
         let done = async {
             let table_id = locked(&mut lease, account, table).await?;
             let view = recorded(&mut lease, table_id.table_no).await?;
-            let Some(RecordedView { name, .. }) = view else { return Ok(false) };
-            drop_recorded(&mut lease, table_id.table_no, &name).await?;
+            let Some(view) = view else { return Ok(false) };
+            drop_recorded(&mut lease, table_id.table_no, &view.place).await?;
             Ok(true)
         };
         let done = done.await;
@@ -57,20 +64,71 @@ impl SqlViews for PgStore {
         .await
     }
 
-    async fn drop_orphaned_views(&self) -> Result<u64, ViewFailure> {
-        let mut dropped = 0;
-        loop {
-            let mut lease = self.nodes.acquire_to_lock().await?;
-            let found = lease.row(sqlx::query(texts::ORPHANED_VIEW), Effect::Undone).await?;
-            let Some(row) = found else { return Ok(dropped) };
+    async fn tidy_views(&self) -> StoreResult<Vec<UntidyView>> {
+        let mut lease = self.nodes.acquire().await?;
+        let rows = lease.rows(sqlx::query(texts::UNTIDY_VIEWS), Effect::Undone).await?;
+        drop(lease);
+        let mut left = Vec::new();
+        for row in &rows {
+            let place = ViewPlace::of(row)?;
             let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
-            let name = qualified(&row)?;
-            lease.begin().await?;
-            let done = drop_recorded(&mut lease, table_no, &name).await;
-            end(&mut lease, done).await?;
-            dropped += 1;
+            let is_orphaned = row.try_get("is_orphaned").map_err(broken_row)?;
+            if let Err(failure) = self.tidy(table_no, &place, is_orphaned).await {
+                let reason = self.reason(&place, failure).await;
+                left.push(UntidyView { view: place.quoted(), is_orphaned, reason });
+            }
+        }
+        Ok(left)
+    }
+}
+
+impl PgStore {
+    /// Drops the view of a deleted table, or mends another one. Whoever wants to read the view waits behind
+    /// this, so it gives up soon.
+    async fn tidy(&self, table_no: i64, place: &ViewPlace, is_orphaned: bool) -> Result<(), ViewFailure> {
+        let mut lease = self.nodes.acquire_to_lock().await?;
+        lease.begin().await?;
+        let done = async {
+            define(&mut lease, format!("SET LOCAL lock_timeout = {}", TIDY_LOCK_WAIT.as_millis())).await?;
+            if is_orphaned {
+                drop_recorded(&mut lease, table_no, place).await
+            } else if is_ours(&mut lease, table_no, place).await? {
+                define(&mut lease, definitions::bar(&place.quoted())).await
+            } else {
+                Ok(())
+            }
+        };
+        let done = done.await;
+        end(&mut lease, done).await
+    }
+
+    /// Why a view was left as it is, with the sessions that have locked it.
+    async fn reason(&self, place: &ViewPlace, failure: ViewFailure) -> String {
+        let reason = match failure {
+            ViewFailure::Told(reason) => return reason,
+            ViewFailure::Store(failure) => format!("{failure:?}"),
+        };
+        let read = async {
+            let mut lease = self.nodes.acquire().await?;
+            let lockers = sqlx::query(texts::LOCKERS).bind(place.schema.as_deref()).bind(&place.name);
+            let rows = lease.rows(lockers, Effect::Undone).await?;
+            rows.iter().map(blocker).collect::<Result<Vec<_>, StatementError>>()
+        };
+        match read.await {
+            Ok(found) if !found.is_empty() => format!("it is in use by {}", found.join(", ")),
+            _ => reason,
         }
     }
+}
+
+/// A session as logs name it.
+pub(super) fn blocker(row: &PgRow) -> Result<String, StatementError> {
+    let pid: i32 = row.try_get("pid").map_err(broken_row)?;
+    let application: Option<String> = row.try_get("application_name").map_err(broken_row)?;
+    Ok(match application.filter(|name| !name.is_empty()) {
+        Some(name) => format!("the session {pid} ({name})"),
+        None => format!("the session {pid}"),
+    })
 }
 
 /// Commits what was done, or rolls it back.
@@ -89,26 +147,30 @@ async fn end<T>(lease: &mut Lease<'_>, done: Result<T, ViewFailure>) -> Result<T
 
 async fn put(
     lease: &mut Lease<'_>,
+    own_schema: &str,
     account: &str,
     table: &TableName,
     view: &ViewDefinition,
     now: Ticks,
 ) -> Result<(), ViewFailure> {
     let table_id = locked(lease, account, table).await?;
-    let name = definitions::qualified(view.schema.as_deref(), &view.name);
+    let place = ViewPlace { schema: view.schema.clone(), name: view.name.clone() };
     let former = recorded(lease, table_id.table_no).await?;
-    let is_there = former.as_ref().is_some_and(|former| former.name == name);
-    if let Some(former) = former.as_ref().filter(|_| !is_there) {
-        drop_recorded(lease, table_id.table_no, &former.name).await?;
+    let is_there = former.as_ref().is_some_and(|former| former.place == place)
+        && is_ours(lease, table_id.table_no, &place).await?;
+    if let Some(former) = former.as_ref().filter(|former| former.place != place) {
+        drop_recorded(lease, table_id.table_no, &former.place).await?;
     }
     let mut view = view.clone();
     view.grants =
         without_dropped(lease, view.grants, former.map_or_else(Vec::new, |former| former.grants)).await?;
     let view = &view;
-    if let Some(schema) = &view.schema {
+    if let Some(schema) = view.schema.as_deref().filter(|_| !is_there) {
         make_schema(lease, schema).await?;
+        refuse_hiding(lease, schema, own_schema).await?;
     }
-    create(lease, view, table_id, &name, is_there).await?;
+    create(lease, view, table_id, &place, is_there).await?;
+    let name = place.quoted();
     for text in definitions::comments(view, account, table.as_given()) {
         define(lease, text).await?;
     }
@@ -120,6 +182,23 @@ async fn put(
         define(lease, format!("GRANT SELECT ON {name} TO {role}")).await?;
     }
     record(lease, table_id, view, now).await
+}
+
+/// Refuses a schema that the role would search before the one with the tables: programs that do not confine
+/// their sessions, such as psql and servers of older versions, would look for the tables there.
+async fn refuse_hiding(lease: &mut Lease<'_>, schema: &str, own_schema: &str) -> Result<(), ViewFailure> {
+    define(lease, "SAVEPOINT looking".to_owned()).await?;
+    define(lease, "SET LOCAL search_path TO DEFAULT".to_owned()).await?;
+    let precedes = sqlx::query(texts::PRECEDES).bind(schema).bind(own_schema);
+    let row = lease.row(precedes, Effect::Undone).await?.ok_or(Fault::Other)?;
+    define(lease, "ROLLBACK TO SAVEPOINT looking".to_owned()).await?;
+    if row.try_get("precedes").map_err(broken_row)? {
+        return Err(ViewFailure::Told(format!(
+            "the schema {schema} stands before {own_schema}, which has the tables, on the search_path of this role; \
+             name another schema"
+        )));
+    }
+    Ok(())
 }
 
 /// Leaves out the roles of former grants that no longer exist. A new one that does not exist is a
@@ -149,12 +228,13 @@ async fn make_schema(lease: &mut Lease<'_>, schema: &str) -> Result<(), ViewFail
 }
 
 /// A view of ours is changed in place if only columns are added, since other views may depend on
-/// it, and made anew otherwise. Anything else of this name is left alone.
+/// it, and made anew otherwise, with the privileges that were granted. Anything else of this name is left
+/// alone.
 async fn create(
     lease: &mut Lease<'_>,
     view: &ViewDefinition,
     table_id: TableId,
-    name: &str,
+    place: &ViewPlace,
     is_there: bool,
 ) -> Result<(), ViewFailure> {
     let buckets: Vec<i64> = table_id.buckets().collect();
@@ -167,8 +247,41 @@ async fn create(
         return Ok(());
     }
     define(lease, "ROLLBACK TO SAVEPOINT replacing".to_owned()).await?;
-    define(lease, format!("DROP VIEW IF EXISTS {name}")).await?;
-    define(lease, text).await
+    let grants = grants(lease, place, view).await?;
+    define(lease, format!("DROP VIEW IF EXISTS {}", place.quoted())).await?;
+    define(lease, text).await?;
+    for grant in grants {
+        define(lease, grant).await?;
+    }
+    Ok(())
+}
+
+/// The statements that grant others what they may do with a view and with those of its columns that stay.
+async fn grants(
+    lease: &mut Lease<'_>,
+    place: &ViewPlace,
+    view: &ViewDefinition,
+) -> Result<Vec<String>, StatementError> {
+    let read = sqlx::query(texts::VIEW_PRIVILEGES).bind(place.schema.as_deref()).bind(&place.name);
+    let mut texts = Vec::new();
+    for row in lease.rows(read, Effect::Undone).await? {
+        let text = |name: &str| row.try_get::<Option<String>, _>(name).map_err(broken_row);
+        let column = text("column_name")?;
+        let stays = |column: &String| {
+            SYSTEM_COLUMNS.contains(&column.as_str())
+                || view.columns.iter().any(|other| other.name == *column)
+        };
+        if column.as_ref().is_some_and(|column| !stays(column)) {
+            continue;
+        }
+        let privilege: String = row.try_get("privilege_type").map_err(broken_row)?;
+        let column = column.map(|name| format!(" ({})", identifier(&name))).unwrap_or_default();
+        let role = text("role")?.map_or_else(|| "PUBLIC".to_owned(), |name| identifier(&name));
+        let is_grantable: bool = row.try_get("is_grantable").map_err(broken_row)?;
+        let option = if is_grantable { " WITH GRANT OPTION" } else { "" };
+        texts.push(format!("GRANT {privilege}{column} ON {} TO {role}{option}", place.quoted()));
+    }
+    Ok(texts)
 }
 
 /// Finds a table, and keeps it from being deleted or respread meanwhile.
@@ -185,10 +298,29 @@ async fn locked(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Resu
     Ok(TableId::new(row.try_get("table_no").map_err(broken_row)?, spread))
 }
 
+/// The schema and the name of a view.
+#[derive(PartialEq, Eq)]
+struct ViewPlace {
+    schema: Option<String>,
+    name: String,
+}
+
+impl ViewPlace {
+    fn of(row: &PgRow) -> Result<Self, StatementError> {
+        Ok(Self {
+            schema: row.try_get("schema_name").map_err(broken_row)?,
+            name: row.try_get("name").map_err(broken_row)?,
+        })
+    }
+
+    fn quoted(&self) -> String {
+        definitions::qualified(self.schema.as_deref(), &self.name)
+    }
+}
+
 /// The view of a table as recorded.
 struct RecordedView {
-    /// With its schema, as an identifier of SQL.
-    name: String,
+    place: ViewPlace,
     grants: Vec<String>,
 }
 
@@ -197,18 +329,21 @@ async fn recorded(lease: &mut Lease<'_>, table_no: i64) -> Result<Option<Recorde
     let Some(row) = lease.row(find, Effect::Undone).await? else { return Ok(None) };
     let grants: String = row.try_get("grants").map_err(broken_row)?;
     let grants = serde_json::from_str(&grants).map_err(|_| Fault::Other)?;
-    Ok(Some(RecordedView { name: qualified(&row)?, grants }))
+    Ok(Some(RecordedView { place: ViewPlace::of(&row)?, grants }))
 }
 
-fn qualified(row: &PgRow) -> Result<String, StatementError> {
-    let schema: Option<String> = row.try_get("schema_name").map_err(broken_row)?;
-    let name: String = row.try_get("name").map_err(broken_row)?;
-    Ok(definitions::qualified(schema.as_deref(), &name))
+/// Whether the view of a table is there. Somebody may have dropped it, and made another one of its name.
+async fn is_ours(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Result<bool, StatementError> {
+    let find = sqlx::query(texts::IS_VIEW_OF).bind(place.schema.as_deref()).bind(&place.name).bind(table_no);
+    let row = lease.row(find, Effect::Undone).await?;
+    row.map_or(Ok(false), |row| row.try_get("is_ours").map_err(broken_row))
 }
 
-/// Somebody else may have dropped the view.
-async fn drop_recorded(lease: &mut Lease<'_>, table_no: i64, name: &str) -> Result<(), ViewFailure> {
-    define(lease, format!("DROP VIEW IF EXISTS {name}")).await?;
+/// Drops the view of a table, if it is there, and its record.
+async fn drop_recorded(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Result<(), ViewFailure> {
+    if is_ours(lease, table_no, place).await? {
+        define(lease, format!("DROP VIEW IF EXISTS {}", place.quoted())).await?;
+    }
     lease.row(sqlx::query(texts::FORGET_VIEW).bind(table_no), Effect::Undone).await?;
     Ok(())
 }

@@ -21,6 +21,9 @@ const STEPS: &[M<'_>] = &[
 /// The schema version that introduced accounts.
 pub(crate) const WITH_ACCOUNTS: i64 = 3;
 
+/// The schema version that introduced property indexes.
+pub(crate) const WITH_INDEXES: i64 = 7;
+
 /// The schema version of this program.
 pub(crate) fn known() -> i64 {
     i64::try_from(STEPS.len()).unwrap_or(i64::MAX)

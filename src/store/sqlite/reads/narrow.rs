@@ -96,7 +96,13 @@ fn look_up(db: &Connection, ranges: &[IndexRange], limit: usize) -> Sqlite<Optio
             }
         }
         let mut rows = statement.raw_query();
-        while let Some(row) = rows.next()? {
+        loop {
+            // A statement of the cache may be older than the removal of the index.
+            let row = match rows.next() {
+                Err(error) if is_missing(&error) => return Ok(None),
+                row => row?,
+            };
+            let Some(row) = row else { break };
             keys.push(Key::new(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?));
         }
         if keys.len() >= limit {

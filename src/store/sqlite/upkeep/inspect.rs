@@ -2,11 +2,11 @@
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::store::Inspection;
-use crate::store::sqlite::catalog::accounts;
+use crate::store::sqlite::catalog::{accounts, entries, indexes};
 use crate::store::sqlite::connections::open::BUSY_TIMEOUT;
 use crate::store::sqlite::connections::options::{Location, OpenError, shown};
 use crate::store::sqlite::connections::schema;
+use crate::store::{IndexState, Inspection};
 
 /// Inspects a database without changing it. A missing file is not an error: the first start creates it.
 pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
@@ -22,6 +22,8 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         skew: None,
         cluster: None,
         left_respreads: Vec::new(),
+        hidden_schemas: Vec::new(),
+        missing_indexes: Vec::new(),
         accounts: Vec::new(),
     };
     let Location::File(path) = location else { return Ok(found) };
@@ -45,5 +47,20 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     if version >= schema::WITH_ACCOUNTS {
         found.accounts = accounts::list(&db)?;
     }
+    if version >= schema::WITH_INDEXES {
+        found.missing_indexes = missing_indexes(&db)?;
+    }
     Ok(found)
+}
+
+/// Indexes that are ready by the catalogue, and not in the database.
+fn missing_indexes(db: &Connection) -> Result<Vec<String>, OpenError> {
+    let mut look = db.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
+    let mut missing = Vec::new();
+    for stored in indexes::list(db)?.iter().filter(|stored| stored.state == IndexState::Ready) {
+        if !look.exists([entries::name(stored.index.index_no)])? {
+            missing.push(stored.named());
+        }
+    }
+    Ok(missing)
 }

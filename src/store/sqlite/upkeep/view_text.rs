@@ -18,11 +18,17 @@ pub(crate) fn create(view: &ViewDefinition, table_no: i64, bucket: i64) -> Strin
     values.extend(view.columns.iter().map(value));
     format!(
         "CREATE VIEW {} ({}) AS SELECT {} FROM entities WHERE bucket = {bucket} \
-         AND EXISTS (SELECT 1 FROM tables WHERE table_no = {table_no})",
+         AND EXISTS (SELECT 1 FROM tables {})",
         identifier(&view.name),
         columns.join(", "),
         values.join(", "),
+        of_table(table_no),
     )
+}
+
+/// What the definitions of a table's views contain, and no others.
+pub(crate) fn of_table(table_no: i64) -> String {
+    format!("WHERE table_no = {table_no}")
 }
 
 /// The value of a column; null if the property is missing or has another type.

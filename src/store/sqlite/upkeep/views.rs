@@ -10,7 +10,7 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::sqlite::upkeep::view_text;
-use crate::store::{SqlView, SqlViews, StoreResult, ViewDefinition, ViewFailure};
+use crate::store::{SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, ViewFailure};
 
 /// What was done, or what SQLite says about the definition.
 type Defined<T> = Result<T, String>;
@@ -61,18 +61,16 @@ impl SqlViews for SqliteStore {
         })
     }
 
-    async fn drop_orphaned_views(&self) -> Result<u64, ViewFailure> {
+    async fn tidy_views(&self) -> StoreResult<Vec<UntidyView>> {
         const ORPHANS: &str =
             "SELECT v.table_no FROM sql_views AS v WHERE v.table_no NOT IN (SELECT table_no FROM tables)";
         let read = |db: &Connection| {
             db.prepare_cached(ORPHANS)?.query_map([], |row| row.get(0))?.collect::<Sqlite<Vec<i64>>>()
         };
-        let orphans = self.readers.with_statement(|db| read(db).map(Ok))?;
-        for table_no in &orphans {
-            let table_no = *table_no;
+        for table_no in self.readers.with_statement(|db| read(db).map(Ok))? {
             self.writer.submit(move |db| drop_recorded(db, table_no).map(Ok)).await?;
         }
-        Ok(orphans.len() as u64)
+        Ok(Vec::new())
     }
 }
 
@@ -125,14 +123,21 @@ fn put(db: &Connection, table_no: i64, view: &ViewDefinition, now: Ticks) -> Sql
     .map(drop)
 }
 
-/// Somebody else may have dropped the view.
+/// Drops the view of a table, and its record. Somebody may have dropped it, and made another one of its name,
+/// which stays.
 fn drop_recorded(db: &Connection, table_no: i64) -> Sqlite<bool> {
     let name: Option<String> = db
         .prepare_cached("SELECT name FROM sql_views WHERE table_no = ?1")?
         .query_row([table_no], |row| row.get(0))
         .optional()?;
     let Some(name) = name else { return Ok(false) };
-    db.execute_batch(&format!("DROP VIEW IF EXISTS {}", identifier(&name)))?;
+    let text: Option<String> = db
+        .prepare_cached("SELECT sql FROM sqlite_schema WHERE type = 'view' AND name = ?1 COLLATE NOCASE")?
+        .query_row([&name], |row| row.get(0))
+        .optional()?;
+    if text.is_some_and(|text| text.contains(&view_text::of_table(table_no))) {
+        db.execute_batch(&format!("DROP VIEW IF EXISTS {}", identifier(&name)))?;
+    }
     db.prepare_cached("DELETE FROM sql_views WHERE table_no = ?1")?.execute([table_no])?;
     Ok(true)
 }
