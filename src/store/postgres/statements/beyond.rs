@@ -86,14 +86,18 @@ pub(crate) const RECORD_VIEW: &str = "INSERT INTO sql_views (table_no, schema_na
      schema_name = excluded.schema_name, name = excluded.name, columns = excluded.columns, \
      grants = excluded.grants, refreshed = excluded.refreshed, seen = excluded.seen, is_full = excluded.is_full";
 pub(crate) const FORGET_VIEW: &str = "DELETE FROM sql_views WHERE table_no = $1";
+/// The kind of views, and the option that makes one a security barrier.
+pub(crate) const BARRED: (&str, &str) = ("v", "security_barrier");
 /// Views whose table is deleted, and those without a security barrier: conditions of a query could run
-/// before the bucket is compared, and see what the view does not show.
+/// before the bucket is compared, and see what the view does not show. $1 and $2: [`BARRED`].
 pub(crate) const UNTIDY_VIEWS: &str = "SELECT v.table_no, v.schema_name, v.name, t.table_no IS NULL AS is_orphaned \
      FROM sql_views AS v LEFT JOIN tables AS t ON t.table_no = v.table_no WHERE t.table_no IS NULL \
      OR EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-     WHERE c.relname = v.name AND n.nspname = v.schema_name AND c.relkind = 'v' AND NOT EXISTS \
+     WHERE c.relname = v.name AND n.nspname = v.schema_name AND c.relkind = $1 AND NOT EXISTS \
      (SELECT 1 FROM pg_options_to_table(c.reloptions) AS o \
-     WHERE o.option_name = 'security_barrier' AND o.option_value::boolean)) ORDER BY v.table_no";
+     WHERE o.option_name = $2 AND o.option_value::boolean)) ORDER BY v.table_no";
+// About the catalogue of one server, and none of our tables.
+
 /// Whether the view $2 of the schema $1 is about the table with the number $3; no row without such a view.
 pub(crate) const IS_VIEW_OF: &str = "SELECT position($3::bigint::text IN pg_get_viewdef(c.oid)) > 0 AS is_ours \
      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
@@ -106,7 +110,7 @@ pub(crate) const VIEW_PRIVILEGES: &str = "SELECT p.privilege_type, p.is_grantabl
      FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped) AS a \
      CROSS JOIN LATERAL aclexplode(a.acl) AS p \
      WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind = 'v' AND p.grantee <> c.relowner";
-/// Whether the schema $1 stands before $2 in the search path. About the session, and no table.
+/// Whether the schema $1 stands before $2 in the search path.
 pub(crate) const PRECEDES: &str = "SELECT coalesce(array_position(current_schemas(false)::text[], $1) \
      < array_position(current_schemas(false)::text[], $2), false) AS precedes";
 /// The sessions that have locked the relation $2 of the schema $1.
@@ -116,7 +120,7 @@ pub(crate) const LOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM
      AND n.nspname = $1 AND c.relname = $2 ORDER BY a.pid";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 27] = [
+pub(crate) const ALL: [&str; 25] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
@@ -141,7 +145,5 @@ pub(crate) const ALL: [&str; 27] = [
     RECORD_VIEW,
     FORGET_VIEW,
     UNTIDY_VIEWS,
-    IS_VIEW_OF,
-    VIEW_PRIVILEGES,
     LOCKERS,
 ];

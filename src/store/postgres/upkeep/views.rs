@@ -66,7 +66,8 @@ impl SqlViews for PgStore {
 
     async fn tidy_views(&self) -> StoreResult<Vec<UntidyView>> {
         let mut lease = self.nodes.acquire().await?;
-        let rows = lease.rows(sqlx::query(texts::UNTIDY_VIEWS), Effect::Undone).await?;
+        let untidy = sqlx::query(texts::UNTIDY_VIEWS).bind(texts::BARRED.0).bind(texts::BARRED.1);
+        let rows = lease.rows(untidy, Effect::Undone).await?;
         drop(lease);
         let mut left = Vec::new();
         for row in &rows {
