@@ -3,6 +3,7 @@
 mod circles;
 mod names;
 mod operations;
+mod references;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,25 +36,36 @@ struct Source {
     text: String,
 }
 
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+/// Paths below the root of the repository and texts of the files in one of its folders that end so.
+fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    let mut folders = vec![root.clone()];
+    let mut folders = vec![root.join(folder)];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("src can be listed") {
-            let path = entry.expect("src can be listed").path();
+        for entry in std::fs::read_dir(&folder).expect("the folder can be listed") {
+            let path = entry.expect("the folder can be listed").path();
+            let name = path.file_name().expect("an entry has a name").to_string_lossy();
             if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let text = std::fs::read_to_string(&path).expect("sources are readable");
-                let inner = path.strip_prefix(&root).expect("it was found below src").to_path_buf();
-                let first = inner.iter().next().expect("a path has parts").to_string_lossy();
-                let module = first.trim_end_matches(".rs").to_owned();
-                found.push(Source { path: inner, module, text });
+                let is_built = matches!(name.as_ref(), "target" | "node_modules") || name.starts_with('.');
+                folders.extend((!is_built).then(|| path.clone()));
+            } else if path.extension().is_some_and(|e| e == extension) {
+                let text = std::fs::read_to_string(&path).expect("files are readable");
+                let inner = path.strip_prefix(root).expect("it was found below the root").to_path_buf();
+                found.push((inner, text));
             }
         }
     }
     found
+}
+
+fn sources() -> Vec<Source> {
+    let source = |(path, text): (PathBuf, String)| {
+        let path = path.strip_prefix("src").expect("it was found below src").to_path_buf();
+        let first = path.iter().next().expect("a path has parts").to_string_lossy();
+        let module = first.trim_end_matches(".rs").to_owned();
+        Source { path, module, text }
+    };
+    files("src", "rs").into_iter().map(source).collect()
 }
 
 fn place(module: &str) -> Option<usize> {

@@ -6,6 +6,7 @@
 //! names proofs, or `-` where nothing but the words is there. `scripts/compatibility`
 //! writes the page anew.
 
+mod errors;
 mod proofs;
 
 use std::collections::BTreeMap;
@@ -194,36 +195,6 @@ fn codes_that_are_never_answered_are_not_among_those_that_are() {
     let known: Vec<&str> = Code::ALL.iter().map(|code| code.facts().code).collect();
     let wrong: Vec<_> = codes.iter().filter(|code| known.contains(code)).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
-}
-
-#[test]
-fn each_choice_that_the_code_marks_is_on_the_page() {
-    let page = made();
-    let choices = section(&page.text, "Choices where the service's behaviour is not known");
-    let numbers: Vec<&str> = choices.lines().filter_map(cells).map(|row| row[0]).collect();
-    let mut folders = vec![root().join("src")];
-    let mut marked = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("src can be listed") {
-            let path = entry.expect("src can be listed").path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            let text = std::fs::read_to_string(&path).expect("sources are readable");
-            for (_, number) in
-                text.match_indices("UNVERIFIED ").map(|(at, mark)| text.split_at(at + mark.len()))
-            {
-                let number: String = number.chars().take_while(char::is_ascii_digit).collect();
-                if number.is_empty() {
-                    continue;
-                }
-                marked += 1;
-                assert!(numbers.contains(&number.as_str()), "{}: UNVERIFIED {number}", path.display());
-            }
-        }
-    }
-    assert!(marked > 5, "marks are still spelled so");
 }
 
 #[test]
