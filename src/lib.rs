@@ -1,15 +1,14 @@
 //! Rowhouse: the Azure Table storage API on PostgreSQL or SQLite.
 //!
-//! ```text
-//! HttpRequest --http--> Head + body --auth--> Identity --request--> Request --plan--> Plan --store--> Outcome --service (codec)--> Answer --http--> response
-//!                                    errors from any stage leave through service::Answer::refusal
-//! ```
+//! - `http`: connections in, answers out; `service`: the pipeline between, a file for each operation
+//! - `request`, `auth`, `plan`: what is asked, by whom, and what it means: pure functions
+//! - `model`, `odata`, `codec`: types and names, `$filter`, JSON, Atom and multipart
+//! - `store`: where entities are, in PostgreSQL and SQLite
+//! - `accounts`, `indexes`, `beyond`: what operators ask for, through `admin` and `cli`
+//! - `client`, `transfer`: copies between endpoints, databases and dumps
+//! - `app`, `config`, `metrics`, `trace`, `testing`: startup, settings, what is seen from outside, tests
 //!
-//! All decisions are pure functions over plain data. Only `http`, `admin` and `app` use actix, only
-//! `store` accesses databases; the time and the request id are arguments. Dependencies between the
-//! modules (each may use those to its left): model, error, metrics, trace <- odata, codec <-
-//! request <- auth, plan, client <- store <- indexes <- accounts <- service <- http <- admin <- config <- app
-//! <- transfer, testing <- cli.
+//! `docs/architecture.md` has the way of a request, what may import what, and where a change goes.
 
 #![warn(missing_docs, unreachable_pub)]
 
