@@ -18,7 +18,6 @@ pub(crate) struct ClientAnswer {
 
 /// An error answer of the service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{status} {code}: {message}")]
 pub(crate) struct ServiceError {
     pub status: u16,
     pub code: String,
@@ -47,20 +46,24 @@ enum ErrorMessage {
     Text(String),
 }
 
+impl std::fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { status, code, message, .. } = self;
+        match code.as_str() {
+            "" => write!(f, "{status}, which is no answer of a Table service"),
+            code => write!(f, "{status} {code}: {message}"),
+        }
+    }
+}
+
+impl ServiceError {
+    /// Whether the service says that there is no such thing; a gateway's 404 does not say so.
+    pub(crate) fn is_absent(&self) -> bool {
+        self.status == 404 && !self.code.is_empty()
+    }
+}
+
 impl ClientAnswer {
-    /// Returns the body of a success.
-    ///
-    /// # Errors
-    /// [`ServiceError`] for any other status.
-    pub(crate) fn success(self) -> Result<Vec<u8>, ServiceError> {
-        if self.is_success() { Ok(self.body) } else { Err(self.refused()) }
-    }
-
-    /// Whether the status is a success.
-    pub(crate) const fn is_success(&self) -> bool {
-        self.status >= 200 && self.status < 300
-    }
-
     /// Parses the error in the body: JSON, or the contents of `code` and `message` elements.
     pub(crate) fn refused(&self) -> ServiceError {
         let text = String::from_utf8_lossy(&self.body);

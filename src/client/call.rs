@@ -21,15 +21,18 @@ pub(crate) struct ClientCall {
     pub content_type: Option<String>,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
+    /// The statuses that mean that it was done.
+    pub success: &'static [u16],
 }
 
 impl ClientCall {
-    /// Returns a GET.
+    /// Returns a GET, which 200 answers.
     pub(crate) fn get(path: impl Into<String>) -> Self {
-        Self { method: "GET", path: path.into(), accept: Some(super::answer::JSON), ..Self::default() }
+        let accept = Some(super::answer::JSON);
+        Self { method: "GET", path: path.into(), accept, success: &[200], ..Self::default() }
     }
 
-    /// Returns a request with a body.
+    /// Returns a request with a body, which 204 answers.
     pub(crate) fn with_body(
         method: &'static str,
         path: impl Into<String>,
@@ -43,8 +46,15 @@ impl ClientCall {
             accept,
             content_type: Some(content_type.into()),
             body,
+            success: &[204],
             ..Self::default()
         }
+    }
+
+    /// Sets the statuses that mean that it was done.
+    pub(crate) fn succeeds_with(mut self, success: &'static [u16]) -> Self {
+        self.success = success;
+        self
     }
 
     /// Adds a parameter to the query string.

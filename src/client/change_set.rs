@@ -60,39 +60,35 @@ impl ChangeSetBody {
     pub(crate) fn call(mut self) -> ClientCall {
         self.text.push_str(&format!("--{INNER}--\r\n--{BOUNDARY}--\r\n"));
         let content_type = format!("multipart/mixed; boundary={BOUNDARY}");
-        ClientCall::with_body("POST", "/$batch", content_type, self.text.into_bytes())
+        ClientCall::with_body("POST", "/$batch", content_type, self.text.into_bytes()).succeeds_with(&[202])
     }
 
-    /// Reads the answer to a change set.
+    /// Reads the answer to a change set: whether it was done or, if an operation in it was refused,
+    /// nothing was changed.
     ///
     /// # Errors
-    /// [`ServiceError`] if the batch, or an operation in it, was refused; then nothing was changed.
-    pub(crate) fn read(answer: &ClientAnswer) -> Result<(), ServiceError> {
-        if !answer.is_success() {
-            return Err(answer.refused());
-        }
+    /// Why it is no answer to a change set, or not all of one.
+    pub(crate) fn read(answer: &ClientAnswer) -> Result<Result<(), ServiceError>, String> {
         let text = String::from_utf8_lossy(&answer.body);
-        let mut done = false;
-        for (at, _) in text.match_indices("HTTP/1.1 ") {
-            let rest = &text[at + "HTTP/1.1 ".len()..];
-            let status = rest.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(0);
-            if !(200..300).contains(&status) {
-                let body = rest.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-                let body = body.split("\r\n--").next().unwrap_or_default().trim();
-                return Err(ClientAnswer { status, body: body.into(), ..ClientAnswer::default() }.refused());
+        let mut parts = text.split("\nHTTP/1.1 ").skip(1).peekable();
+        // Both boundaries are closed.
+        if parts.peek().is_none() || !text.trim_end().ends_with("--") {
+            return Err("the answer to a change set is incomplete".into());
+        }
+        for part in parts {
+            let status = part.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(0);
+            match status {
+                201 | 204 => {}
+                400.. => {
+                    let body = part.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+                    let body = body.split("\r\n--").next().unwrap_or_default().trim();
+                    let refused = ClientAnswer { status, body: body.into(), ..ClientAnswer::default() };
+                    return Ok(Err(refused.refused()));
+                }
+                other => return Err(format!("an operation of a change set is answered {other}")),
             }
-            done = true;
         }
-        if done {
-            Ok(())
-        } else {
-            Err(ServiceError {
-                status: 502,
-                code: "NoParts".into(),
-                message: "a batch answer without parts".into(),
-                index: None,
-            })
-        }
+        Ok(Ok(()))
     }
 }
 
@@ -123,13 +119,23 @@ mod tests {
             );
             ChangeSetBody::read(&ClientAnswer { status: 202, body: text.into(), ..ClientAnswer::default() })
         };
-        assert_eq!(part("204 No Content", ""), Ok(()));
+        assert_eq!(part("204 No Content", ""), Ok(Ok(())));
         let body = r#"{"odata.error":{"code":"EntityAlreadyExists","message":{"lang":"en-US","value":"3:Exists."}}}"#;
-        let refused = part("409 Conflict", body).unwrap_err();
+        let refused = part("409 Conflict", body).unwrap().unwrap_err();
         assert_eq!(
             (refused.status, refused.code.as_str(), refused.index),
             (409, "EntityAlreadyExists", Some(3))
         );
-        assert!(ChangeSetBody::read(&ClientAnswer { status: 202, ..ClientAnswer::default() }).is_err());
+        assert!(part("200 OK", "").is_err());
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_short_tells_nothing() {
+        let whole = "--b\r\nContent-Type: multipart/mixed\r\n\r\n--c\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n--c--\r\n--b--\r\n";
+        let read = |text: &str| {
+            ChangeSetBody::read(&ClientAnswer { status: 202, body: text.into(), ..ClientAnswer::default() })
+        };
+        assert_eq!(read(whole), Ok(Ok(())));
+        assert!(["", "<html></html>", &whole[..whole.len() / 2]].iter().all(|text| read(text).is_err()));
     }
 }

@@ -23,6 +23,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ATTEMPTS: u32 = 12;
 /// Attempts of a request to a server that has never answered: its address or certificate may be wrong.
 const FIRST_ATTEMPTS: u32 = 6;
+/// Attempts of a change set that fails with 500: its halves have attempts of their own.
+const SET_ATTEMPTS: u32 = 6;
 /// The pause after the first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
@@ -39,8 +41,49 @@ pub(crate) enum ClientError {
     Refused(#[from] ServiceError),
     #[error("{0}")]
     Unreachable(String),
+    /// A redirect: it is not followed, because that would alter the request, and send it elsewhere.
+    #[error("{0}")]
+    Redirected(String),
     #[error("interrupted")]
     Interrupted,
+}
+
+/// The result of a request: what it returns, or the refusal of the service.
+type ClientResult<T> = Result<Result<T, ServiceError>, ClientError>;
+
+/// An answer as it was received.
+struct Received {
+    answer: ClientAnswer,
+    retry_after: Option<Duration>,
+    /// Where a redirect points to.
+    location: Option<String>,
+}
+
+/// What an answer says: what it returns, or the service's refusal; or why it is no answer, but perhaps
+/// that of a gateway.
+type Judged<T> = Result<Result<T, ServiceError>, String>;
+
+impl Received {
+    fn judged<T>(
+        &self,
+        call: &ClientCall,
+        read: impl Fn(&ClientAnswer) -> Judged<T>,
+    ) -> Result<Judged<T>, ClientError> {
+        match self.answer.status {
+            status if call.success.contains(&status) => Ok(read(&self.answer)),
+            status @ 300..400 => {
+                let location = self.location.as_deref().unwrap_or("no address");
+                // The query string may have a signature.
+                let location = location.split(['?', '#']).next().unwrap_or_default();
+                let (method, path) = (call.method, &call.path);
+                Err(ClientError::Redirected(format!(
+                    "{method} {path}: {status}, which points to {location}; nothing was sent there"
+                )))
+            }
+            400.. => Ok(Ok(Err(self.answer.refused()))),
+            status => Ok(Err(format!("{status} is no answer to this request"))),
+        }
+    }
 }
 
 /// A client of one account, shared by threads.
@@ -61,6 +104,7 @@ impl Client {
         let roots = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            .max_redirects(0)
             .allow_non_standard_methods(true)
             .timeout_global(Some(REQUEST_TIMEOUT))
             .timeout_connect(Some(CONNECT_TIMEOUT))
@@ -94,56 +138,65 @@ impl Client {
         self.retried.load(Ordering::Relaxed)
     }
 
-    /// Sends a request. Throttling, timeouts, server errors and lost connections are retried, so an
-    /// earlier attempt may already have made the write that the answer reports.
+    /// Sends a write, of whose answer only the status is of interest.
     ///
     /// # Errors
-    /// [`ClientError::Unreachable`] after the last attempt, or [`ClientError::Interrupted`]. Other
-    /// errors of the service are answers.
-    pub(crate) fn send(&self, call: &ClientCall) -> Result<ClientAnswer, ClientError> {
-        let outcome = self.send_until(call, |answer| match passes(answer.status) {
-            true => Err(answer.refused()),
-            false => Ok(()),
-        });
-        outcome.map(|(answer, ())| answer)
+    /// As [`Client::read`].
+    pub(crate) fn send(&self, call: &ClientCall) -> ClientResult<()> {
+        self.send_until(call, Some(ATTEMPTS), |_| Ok(Ok(())))
+    }
+
+    /// Sends a request, and reads its answer. Throttling, timeouts, server errors, lost connections and
+    /// answers that cannot be read are retried, so an earlier attempt may already have made the write
+    /// that the answer reports.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`] after the last attempt, [`ClientError::Redirected`] or
+    /// [`ClientError::Interrupted`].
+    pub(crate) fn read<T>(
+        &self,
+        call: &ClientCall,
+        read: impl Fn(&ClientAnswer) -> Result<T, String>,
+    ) -> ClientResult<T> {
+        self.send_until(call, None, |answer| read(answer).map(Ok))
     }
 
     /// Sends a change set, and retries all of it if it was throttled. In that case the answer is 202,
     /// with the error inside.
     ///
     /// # Errors
-    /// As [`Client::send`].
-    pub(crate) fn send_change_set(&self, call: &ClientCall) -> Result<Result<(), ServiceError>, ClientError> {
-        let outcome = self.send_until(call, |answer| match ChangeSetBody::read(answer) {
-            Err(refused) if passes(refused.status) => Err(refused),
-            done => Ok(done),
-        });
-        outcome.map(|(_, done)| done)
+    /// As [`Client::read`].
+    pub(crate) fn send_change_set(&self, call: &ClientCall) -> ClientResult<()> {
+        self.send_until(call, Some(SET_ATTEMPTS), ChangeSetBody::read)
     }
 
-    /// Repeats a request until `judge` accepts its answer.
+    /// Repeats a request until it has an answer. With `failures`, that many of 500 are one.
     fn send_until<T>(
         &self,
         call: &ClientCall,
-        judge: impl Fn(&ClientAnswer) -> Result<T, ServiceError>,
-    ) -> Result<(ClientAnswer, T), ClientError> {
+        failures: Option<u32>,
+        read: impl Fn(&ClientAnswer) -> Judged<T>,
+    ) -> ClientResult<T> {
         let mut attempt = 0;
         loop {
             attempt += 1;
             let (problem, retry_after) = match self.attempt(call) {
                 Err(problem) => (problem, None),
-                Ok((answer, retry_after)) => match judge(&answer) {
-                    Ok(judged) => {
-                        self.gate.succeeded();
-                        return Ok((answer, judged));
-                    }
-                    Err(refused) => {
-                        if is_throttling(&refused) {
-                            self.throttled.fetch_add(1, Ordering::Relaxed);
-                            self.gate.throttled();
+                Ok(received) => match received.judged(call, &read)? {
+                    Ok(Err(refused)) if passes(refused.status) => {
+                        let is_failure = refused.status == 500 && !is_throttling(&refused);
+                        if is_failure && failures.is_some_and(|most| attempt >= most) {
+                            return Ok(Err(refused));
                         }
-                        (refused.to_string(), retry_after)
+                        self.note_refusal(&refused);
+                        (refused.to_string(), received.retry_after)
                     }
+                    Ok(done) => {
+                        self.has_answered.store(true, Ordering::Relaxed);
+                        self.gate.succeeded();
+                        return Ok(done);
+                    }
+                    Err(problem) => (problem, received.retry_after),
                 },
             };
             let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
@@ -156,7 +209,18 @@ impl Client {
         }
     }
 
-    fn attempt(&self, call: &ClientCall) -> Result<(ClientAnswer, Option<Duration>), String> {
+    /// Notes a refusal that passes.
+    fn note_refusal(&self, refused: &ServiceError) {
+        if !refused.code.is_empty() {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+        if is_throttling(refused) {
+            self.throttled.fetch_add(1, Ordering::Relaxed);
+            self.gate.throttled();
+        }
+    }
+
+    fn attempt(&self, call: &ClientCall) -> Result<Received, String> {
         let _place = self.gate.enter();
         let now = Ticks::now();
         let mut request = Request::builder().method(call.method).uri(call.url(&self.address));
@@ -168,10 +232,10 @@ impl Client {
             _ => request.body(call.body.as_slice()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
         };
         let response = sent.map_err(|error| error.to_string())?;
-        self.has_answered.store(true, Ordering::Relaxed);
         let retry_after = retry_after(&response);
         let header =
             |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let location = header("location");
         let continuation = |(name, value): (&ureq::http::HeaderName, &ureq::http::HeaderValue)| {
             let name = name.as_str().strip_prefix("x-ms-continuation-")?.to_owned();
             Some((name, value.to_str().ok()?.to_owned()))
@@ -184,7 +248,7 @@ impl Client {
         };
         let body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec();
         answer.body = body.map_err(|error| error.to_string())?;
-        Ok((answer, retry_after))
+        Ok(Received { answer, retry_after, location })
     }
 
     fn pause(&self, pause: Duration) -> Result<(), ClientError> {

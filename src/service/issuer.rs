@@ -125,8 +125,9 @@ impl Issuer {
     /// Returns an issuer whose keys have not been fetched yet.
     pub(crate) fn new(trust: Trust) -> Self {
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-        let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).tls_config(tls).build();
-        Self { trust, agent: config.into(), keys: Arc::default() }
+        // A redirect could lead to another host, or away from TLS.
+        let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).tls_config(tls);
+        Self { trust, agent: config.build().into(), keys: Arc::default() }
     }
 
     /// Returns the challenge for clients without credentials.
@@ -190,6 +191,9 @@ fn fetch(agent: &Agent, issuer: &str) -> Result<JwkSet, String> {
 
 fn get<T: for<'de> Deserialize<'de>>(agent: &Agent, address: &str) -> Result<T, String> {
     let mut answer = agent.get(address).call().map_err(|error| format!("{address}: {error}"))?;
+    if answer.status() != 200 {
+        return Err(format!("{address}: the answer is {}", answer.status()));
+    }
     answer
         .body_mut()
         .with_config()

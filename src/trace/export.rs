@@ -25,7 +25,9 @@ const CLIENT: u8 = 3;
 /// Sends batches until the [`Tracer`](super::Tracer) is dropped.
 pub(crate) fn run(settings: &TraceSettings, waiting: &Receiver<Message>) {
     let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-    let agent: Agent = Agent::config_builder().timeout_global(Some(TIMEOUT)).tls_config(tls).build().into();
+    // To follow a redirect would turn the POST into a GET.
+    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).tls_config(tls);
+    let agent: Agent = config.build().into();
     let mut sender = Sender { settings, agent, failing: false };
     let mut batch = Vec::new();
     let mut due = None;
@@ -69,15 +71,19 @@ impl Sender<'_> {
         for (name, value) in &self.settings.headers {
             request = request.header(name, value);
         }
-        match request.send_json(document(self.settings, &batch)) {
-            Ok(_) => {
+        let sent = request.send_json(document(self.settings, &batch)).map_err(|error| error.to_string());
+        match sent.and_then(|answer| match answer.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("the answer is {status}")),
+        }) {
+            Ok(()) => {
                 METRICS.traces.sent.add(batch.len() as u64);
                 self.failing = false;
             }
             Err(error) => {
                 METRICS.traces.dropped.add(batch.len() as u64);
                 if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(%error, "traces cannot be sent");
+                    tracing::warn!(error, "traces cannot be sent");
                 }
             }
         }

@@ -3,9 +3,10 @@
 mod pages;
 mod writes;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::endpoint::{
     Page, Rejected, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
@@ -14,10 +15,11 @@ use super::endpoint::{
 use super::range::RowRange;
 use super::row::{Row, Version};
 use super::selection::Selection;
-use crate::client::{Client, ClientAnswer, ClientCall};
+use crate::client::{Client, ClientAnswer, ClientCall, ServiceError};
 use crate::codec::policies::{self, Policy};
 use crate::codec::properties::{self, Layout, ServiceProperties};
 use crate::codec::uri::{entity_address, escape};
+use crate::codec::xml;
 use crate::model::Key;
 use pages::RemotePages;
 
@@ -28,12 +30,17 @@ const CONTINUATION: [(&str, &str); 3] = [
     ("NextTableName", "nexttablename"),
 ];
 
+/// The statuses for an insert; a server may ignore the preference for no content.
+const INSERTED: &[u16] = &[201, 204];
+
 /// A Table endpoint.
 pub(crate) struct Remote {
     client: Client,
     filter: Option<String>,
     /// Tables that are selected by their names, without patterns.
     named: Vec<String>,
+    /// Entities in a row that the server failed for.
+    failures: AtomicU32,
     /// Threads that help others with their writes.
     helping: AtomicUsize,
 }
@@ -74,7 +81,8 @@ impl Remote {
         }
         let is_name = |name: &&String| !name.contains(['*', '?']);
         let named = selection.include.iter().filter(is_name).cloned().collect();
-        Ok(Self { client, filter: selection.filter_text(), named, helping: AtomicUsize::new(0) })
+        let (failures, helping) = (AtomicU32::new(0), AtomicUsize::new(0));
+        Ok(Self { client, filter: selection.filter_text(), named, failures, helping })
     }
 
     /// Takes the threads that may help with a write: as many over all as there may be other requests.
@@ -84,33 +92,47 @@ impl Remote {
         Helpers { helping: &self.helping, count: most.saturating_sub(before) }
     }
 
-    fn ask(&self, call: &ClientCall) -> TransferResult<ClientAnswer> {
-        succeeded(self.client.send(call)?)
+    /// Reads a page of entities, and the call for the next one.
+    fn page(&self, call: &ClientCall) -> TransferResult<(Page, Option<ClientCall>)> {
+        Ok(self.client.read(call, |answer| Ok((pages::read(&answer.body)?, next(call, answer))))??)
+    }
+
+    /// Reads policies or service properties, which Cosmos DB does not have, and some servers and
+    /// credentials do not allow.
+    fn settings(&self, call: &ClientCall, root: &str) -> TransferResult<Option<Vec<u8>>> {
+        if self.client.address.is_cosmos() {
+            return Ok(None);
+        }
+        let read = self.client.read(call, |answer| match xml::parse_strictly(&answer.body) {
+            Ok(element) if element.name == root => Ok(answer.body.clone()),
+            _ => Err(format!("the answer is no {root}")),
+        })?;
+        match read {
+            Err(refused) if is_forbidden(&refused) || refused.is_absent() || refused.status == 501 => {
+                Ok(None)
+            }
+            body => Ok(Some(body?)),
+        }
     }
 
     /// Returns the query for a filter combined with that of the selection.
     fn query(&self, table: &str, filter: &str, extra: Option<&str>) -> ClientCall {
-        let parts: Vec<String> = [Some(filter), extra]
-            .into_iter()
-            .flatten()
-            .filter(|part| !part.is_empty())
-            .map(in_parentheses)
-            .collect();
+        let parts: Vec<&str> =
+            [Some(filter), extra].into_iter().flatten().filter(|part| !part.is_empty()).collect();
         let call = ClientCall::get(format!("/{}()", escape(table)));
         match parts.as_slice() {
             [] => call,
-            [only] => call.query("$filter", only.trim_start_matches('(').strip_suffix(')').unwrap_or(only)),
-            several => call.query("$filter", several.join(" and ")),
+            [only] => call.query("$filter", *only),
+            several => {
+                let several: Vec<String> = several.iter().map(|part| format!("({part})")).collect();
+                call.query("$filter", several.join(" and "))
+            }
         }
     }
 }
 
-fn succeeded(answer: ClientAnswer) -> TransferResult<ClientAnswer> {
-    if answer.is_success() { Ok(answer) } else { Err(answer.refused().into()) }
-}
-
-fn in_parentheses(filter: &str) -> String {
-    format!("({filter})")
+fn first_entity(table: &str) -> ClientCall {
+    ClientCall::get(format!("/{}()", escape(table))).query("$top", "1")
 }
 
 /// Returns the call with the continuation token of its answer; `None` if the answer has none.
@@ -131,16 +153,18 @@ impl TransferSource for Remote {
         let mut names = Vec::new();
         let mut call = Some(ClientCall::get("/Tables"));
         while let Some(asked) = call {
-            let answer = self.client.send(&asked)?;
+            let listed = self.client.read(&asked, |answer| {
+                let list: TableList = serde_json::from_slice(&answer.body)
+                    .map_err(|error| format!("the list of tables: {error}"))?;
+                Ok((list, next(&asked, answer)))
+            })?;
             // A signature of a table lists none; it may be named.
-            if answer.status == 403 && !self.named.is_empty() {
+            if listed.as_ref().is_err_and(is_forbidden) && !self.named.is_empty() {
                 return Ok(self.named.clone());
             }
-            let answer = succeeded(answer)?;
-            let page: TableList = serde_json::from_slice(&answer.body)
-                .map_err(|error| TransferError::Endpoint(format!("the list of tables: {error}")))?;
-            names.extend(page.value.into_iter().map(|table| table.name));
-            call = next(&asked, &answer);
+            let (list, following) = listed?;
+            names.extend(list.value.into_iter().map(|table| table.name));
+            call = following;
         }
         Ok(names)
     }
@@ -165,53 +189,37 @@ impl TransferSource for Remote {
             // An empty page may have a token, because rows may follow.
             let mut call = Some(call);
             while let Some(asked) = call {
-                let answer = self.ask(&asked)?;
-                if let Some(row) = pages::read(&answer.body)?.rows.into_iter().next() {
+                let (page, following) = self.page(&asked)?;
+                if let Some(row) = page.rows.into_iter().next() {
                     return Ok(Some(row.key));
                 }
-                call = next(&asked, &answer);
+                call = following;
             }
         }
         Ok(None)
     }
 
     fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
-        let answer = self
-            .client
-            .send(&ClientCall::get(format!("/{}", entity_address(table, &key.partition, &key.row))))?;
-        if answer.status == 404 {
-            return Ok(None);
-        }
-        let body = answer.success()?;
+        let call = ClientCall::get(format!("/{}", entity_address(table, &key.partition, &key.row)));
+        let body = match self.client.read(&call, json)? {
+            Err(refused) if refused.is_absent() => return Ok(None),
+            body => body?,
+        };
         let row = std::str::from_utf8(&body).map_err(|error| error.to_string()).and_then(Row::from_json);
         row.map(Some).map_err(|reason| TransferError::Endpoint(format!("{table} {key:?}: {reason}")))
     }
 
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
-        if self.client.address.is_cosmos() {
-            return Ok(None);
-        }
-        let answer = self
-            .client
-            .send(&ClientCall::get(format!("/{}", escape(table))).query("comp", "acl").accept_xml())?;
-        if is_forbidden(&answer) {
-            return Ok(None);
-        }
-        let read = policies::read(&answer.success()?).map_err(|error| error.text().to_owned());
+        let call = ClientCall::get(format!("/{}", escape(table))).query("comp", "acl").accept_xml();
+        let Some(body) = self.settings(&call, "SignedIdentifiers")? else { return Ok(None) };
+        let read = policies::read(&body).map_err(|error| error.text().to_owned());
         read.map(Some).map_err(|reason| TransferError::Endpoint(format!("the policies of {table}: {reason}")))
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
-        if self.client.address.is_cosmos() {
-            return Ok(None);
-        }
         let call = ClientCall::get("/").query("restype", "service").query("comp", "properties").accept_xml();
-        let answer = self.client.send(&call)?;
-        if is_forbidden(&answer) {
-            return Ok(None);
-        }
-        let read =
-            properties::read(&answer.success()?, Layout::Cors).map_err(|error| error.text().to_owned());
+        let Some(body) = self.settings(&call, "StorageServiceProperties")? else { return Ok(None) };
+        let read = properties::read(&body, Layout::Cors).map_err(|error| error.text().to_owned());
         read.map(Some).map_err(|reason| TransferError::Endpoint(format!("the service properties: {reason}")))
     }
 
@@ -220,37 +228,37 @@ impl TransferSource for Remote {
     }
 }
 
-/// Whether the credentials do not permit the request, as with some SAS, or the server does not support
-/// it.
-fn is_forbidden(answer: &ClientAnswer) -> bool {
-    matches!(answer.status, 403 | 404 | 501)
+/// Whether the credentials do not permit the request, as with some SAS.
+fn is_forbidden(refused: &ServiceError) -> bool {
+    refused.status == 403 && !refused.code.is_empty()
+}
+
+/// Returns a body that is JSON to its end.
+fn json(answer: &ClientAnswer) -> Result<Vec<u8>, String> {
+    let read: Result<IgnoredAny, _> = serde_json::from_slice(&answer.body);
+    read.map(|_| answer.body.clone()).map_err(|error| format!("the answer is not JSON: {error}"))
 }
 
 impl TransferTarget for Remote {
     fn has_entities(&self, table: &str) -> TransferResult<bool> {
-        let answer =
-            self.client.send(&ClientCall::get(format!("/{}()", escape(table))).query("$top", "1"))?;
-        if answer.status == 404 {
-            return Ok(false);
+        match self.client.read(&first_entity(table), |answer| pages::read(&answer.body))? {
+            Err(refused) if refused.is_absent() => Ok(false),
+            page => Ok(!page?.rows.is_empty()),
         }
-        Ok(!pages::read(&answer.success()?)?.rows.is_empty())
     }
 
     fn create(&self, table: &str) -> TransferResult<()> {
         let body = serde_json::json!({ "TableName": table }).to_string().into_bytes();
         let call = ClientCall::with_body("POST", "/Tables", "application/json", body);
-        let answer = self.client.send(&call.header("Prefer", "return-no-content"))?;
-        match answer.status {
-            409 if answer.refused().code == "TableAlreadyExists" => Ok(()),
+        let call = call.header("Prefer", "return-no-content").succeeds_with(INSERTED);
+        match self.client.send(&call)? {
+            Err(refused) if refused.code == "TableAlreadyExists" => Ok(()),
             // A SAS for one table cannot create it, but the table may exist.
-            403 if self
-                .client
-                .send(&ClientCall::get(format!("/{}()", escape(table))).query("$top", "1"))?
-                .is_success() =>
-            {
-                Ok(())
+            Err(refused) if is_forbidden(&refused) => {
+                let found = self.client.read(&first_entity(table), |answer| pages::read(&answer.body))?;
+                found.map(drop).map_err(|_| refused.into())
             }
-            _ => Ok(answer.success().map(drop)?),
+            created => Ok(created?),
         }
     }
 
@@ -266,13 +274,14 @@ impl TransferTarget for Remote {
         let body = policies::write(policies).into_bytes();
         let call =
             ClientCall::with_body("PUT", format!("/{}", escape(table)), "application/xml", body).accept_xml();
-        self.ask(&call.query("comp", "acl")).map(drop)
+        Ok(self.client.send(&call.query("comp", "acl"))??)
     }
 
     fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
         let body = properties::write(wanted, Layout::Cors).into_bytes();
         let call = ClientCall::with_body("PUT", "/", "application/xml", body).accept_xml();
-        self.ask(&call.query("restype", "service").query("comp", "properties")).map(drop)
+        let call = call.query("restype", "service").query("comp", "properties").succeeds_with(&[202]);
+        Ok(self.client.send(&call)??)
     }
 
     fn retries(&self) -> (u64, u64) {

@@ -99,20 +99,36 @@ pub(crate) struct RunArguments {
 
 impl SelectionArguments {
     /// Returns the selection.
-    pub(super) fn selection(&self, since: Option<Ticks>) -> Selection {
-        Selection {
+    ///
+    /// # Errors
+    /// As [`checked`].
+    pub(super) fn selection(&self, since: Option<Ticks>) -> Result<Selection, TransferEnd> {
+        let selection = Selection {
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             filter: self.filter.clone(),
             since,
             max_comparisons: MAX_COMPARISONS,
-        }
+        };
+        checked("--filter", selection)
     }
 
     /// Whether the command applies to whole accounts.
     pub(super) fn is_everything(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty() && self.filter.is_none()
     }
+}
+
+/// Returns a selection whose filter is neither empty, as from a variable that is not set, nor invalid.
+///
+/// # Errors
+/// [`TransferEnd::Usage`] with the name of the argument, before a place is opened.
+pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, TransferEnd> {
+    let reason = match &selection.filter {
+        Some(filter) if filter.trim().is_empty() => Some("is empty".to_owned()),
+        _ => selection.predicate().err(),
+    };
+    reason.map_or(Ok(selection), |reason| Err(TransferEnd::Usage(format!("{name}: {reason}"))))
 }
 
 /// What a run needs besides its arguments.

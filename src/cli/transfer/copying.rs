@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
             "--resume, --state: a dump in one file has no state; begin again, or make a dump in a folder";
         return Err(TransferEnd::Usage(text.into()));
     }
-    let selection = arguments.selection.selection(arguments.since);
+    let selection = arguments.selection.selection(arguments.since)?;
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, from_account).source(&from)?;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::json;
 
-use super::arguments::{FileArguments, RunArguments, SelectionArguments, TransferSession, confirmed, place};
+use super::arguments::{
+    FileArguments, RunArguments, SelectionArguments, TransferSession, checked, confirmed, place,
+};
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
 use crate::transfer::{Progress, Selection};
@@ -58,7 +60,7 @@ pub(crate) struct DeleteArguments {
 /// How it ended, unless all is well.
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let place = place("PLACE", &arguments.place)?;
-    let selection = arguments.selection.selection(None);
+    let selection = arguments.selection.selection(None)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, arguments.account.as_deref()).source(&place)?;
     let progress = Progress::start(arguments.run.progress, "counted");
@@ -79,6 +81,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
         max_comparisons: 1000,
         ..Selection::default()
     };
+    let selection = checked("FILTER", selection)?;
     let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
     let connecting = session.connecting(&selection, arguments.account.as_deref());
     let connected = if arguments.dry_run { connecting.source(&place)? } else { connecting.target(&place)? };

@@ -46,7 +46,7 @@ pub(crate) struct VerifyArguments {
 /// How it ended, unless they are equal.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
-    let selection = arguments.selection.selection(None);
+    let selection = arguments.selection.selection(None)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let [from_account, to_account] = arguments.accounts.of(&from, &to);
     let source = session.connecting(&selection, from_account).source(&from)?;

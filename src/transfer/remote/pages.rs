@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Page, Rejected, Remote, Row, RowReader, TransferError, TransferResult, next};
-use crate::client::ClientCall;
+use super::{Page, Rejected, Remote, Row, RowReader, TransferResult, next};
+use crate::client::{ClientAnswer, ClientCall};
 use crate::transfer::range::RowRange;
 
 /// Entities of the first page, and of each after a page whose entities were large.
@@ -60,15 +60,18 @@ const fn rows_after(rows: usize, bytes: usize) -> usize {
 impl RowReader for RemotePages<'_> {
     fn next(&mut self) -> TransferResult<Option<Page>> {
         let Some(call) = self.calls.pop_front() else { return Ok(None) };
-        let answer = self.remote.ask(&call)?;
-        if let Some(following) = next(&call, &answer) {
+        let read = |answer: &ClientAnswer| {
+            let mut page = read(&answer.body)?;
+            if self.keys_only {
+                page.rows = tagged(&answer.body, page.rows)?;
+            }
+            Ok((page, next(&call, answer), answer.body.len()))
+        };
+        let (page, following, bytes) = self.remote.client.read(&call, read)??;
+        if let Some(following) = following {
             self.calls.push_front(following);
         }
-        let mut page = read(&answer.body)?;
-        self.ask_for(rows_after(page.rows.len() + page.rejected.len(), answer.body.len()));
-        if self.keys_only {
-            page.rows = tagged(&answer.body, page.rows)?;
-        }
+        self.ask_for(rows_after(page.rows.len() + page.rejected.len(), bytes));
         Ok(Some(page))
     }
 }
@@ -80,8 +83,8 @@ struct TagMember<'a> {
 }
 
 /// Adds the ETags of a page to its rows, as long as all of them were understood.
-fn tagged(body: &[u8], mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
-    let wrong = |error| TransferError::Endpoint(format!("a page of entities: {error}"));
+fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
+    let wrong = |error| format!("a page of entities: {error}");
     let read: PageBody<'_> = serde_json::from_slice(body).map_err(wrong)?;
     if read.value.len() == rows.len() {
         for (row, raw) in rows.iter_mut().zip(read.value) {
@@ -97,9 +100,9 @@ fn tagged(body: &[u8], mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
 ///
 /// # Errors
 /// If it is not a page. Entities that cannot be read are returned as rejected.
-pub(super) fn read(body: &[u8]) -> TransferResult<Page> {
-    let read: PageBody<'_> = serde_json::from_slice(body)
-        .map_err(|error| TransferError::Endpoint(format!("a page of entities: {error}")))?;
+pub(super) fn read(body: &[u8]) -> Result<Page, String> {
+    let read: PageBody<'_> =
+        serde_json::from_slice(body).map_err(|error| format!("a page of entities: {error}"))?;
     let mut page = Page::default();
     for raw in read.value {
         match Row::from_json(raw.get()) {

@@ -1,8 +1,9 @@
 //! Writing entities: change sets of one partition, and what happens if one is refused.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
-use super::{Remote, Row, TransferResult, WritePage, WriteResult};
+use super::{INSERTED, Remote, Row, TransferResult, WritePage, WriteResult};
 use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
 use crate::codec::uri::{entity_address, escape};
 use crate::model::Key;
@@ -11,6 +12,12 @@ use crate::transfer::at_once::at_once;
 use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;
 use crate::transfer::row::Version;
+
+/// The status for an entity that was merged or replaced.
+const WRITTEN: &[u16] = &[204];
+
+/// Entities that may be rejected one after another because the server fails: then it is at fault.
+const MAX_FAILURES: u32 = 10;
 
 /// An operation of a change set.
 struct SetOperation {
@@ -98,6 +105,7 @@ impl SetWriter<'_, '_> {
         while !group.is_empty() {
             let refused = match self.send(&group)? {
                 Ok(()) => {
+                    self.remote.failures.store(0, Ordering::Relaxed);
                     self.result.written += group.len() as u64;
                     return Ok(());
                 }
@@ -137,8 +145,22 @@ impl SetWriter<'_, '_> {
             }
         }
         let SetOperation { row, .. } = group.remove(culprit);
-        self.reject(&row, refused.to_string())?;
+        if refused.status == 500 {
+            self.reject_failed(&row, &refused)?;
+        } else {
+            self.reject(&row, refused.to_string())?;
+        }
         Ok(group)
+    }
+
+    /// Rejects an entity that the server fails for, unless it fails for each.
+    fn reject_failed(&mut self, row: &Row, refused: &ServiceError) -> TransferResult<()> {
+        let address = entity_address(self.page.table, &row.key.partition, &row.key.row);
+        let reason = format!("{address}: {refused}");
+        if self.remote.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
+            return Err(TransferError::Endpoint(format!("the server fails for each entity: {reason}")));
+        }
+        self.reject(row, reason)
     }
 
     /// Leaves out the entities whose keys the target has: a retry finds what the attempt before it has
@@ -181,20 +203,23 @@ impl SetWriter<'_, '_> {
         let SetOperation { row, body } = operation;
         let table = self.page.table;
         let entity = || format!("/{}", entity_address(table, &row.key.partition, &row.key.row));
-        let (method, path) = match self.page.mode {
-            Mode::Insert | Mode::Skip => ("POST", format!("/{}", escape(table))),
-            Mode::Merge => ("MERGE", entity()),
-            Mode::Replace => ("PUT", entity()),
+        let (method, path, success) = match self.page.mode {
+            Mode::Insert | Mode::Skip => ("POST", format!("/{}", escape(table)), INSERTED),
+            Mode::Merge => ("MERGE", entity(), WRITTEN),
+            Mode::Replace => ("PUT", entity(), WRITTEN),
         };
         let call = ClientCall::with_body(method, path, "application/json", body.clone().into_bytes());
-        let answer = self.remote.client.send(&call.header("Prefer", "return-no-content"))?;
-        Ok(answer.success().map(drop))
+        let call = call.header("Prefer", "return-no-content").succeeds_with(success);
+        Ok(self.remote.client.send(&call)?)
     }
 }
 
 /// Whether every other entity would be refused as well.
 fn is_fatal(refused: &ServiceError) -> bool {
-    matches!(refused.status, 401 | 403)
+    // A gateway refuses what is too large for it, and a server may fail for one entity.
+    let is_of_gateway = refused.code.is_empty() && !matches!(refused.status, 400 | 413 | 414 | 431 | 500);
+    is_of_gateway
+        || matches!(refused.status, 401 | 403)
         || matches!(refused.code.as_str(), "TableNotFound" | "TableBeingDeleted" | "AccountIsDisabled")
 }
 
@@ -223,7 +248,10 @@ fn delete_group(remote: &Remote, table: &str, mut entities: Vec<&(Key, Version)>
         match remote.client.send_change_set(&set.call())? {
             Ok(()) => return Ok(entities.len() as u64),
             // It is gone, or has changed since, and stays.
-            Err(refused) if matches!(refused.status, 404 | 412) && refused.code != "TableNotFound" => {
+            Err(refused)
+                if matches!(refused.status, 404 | 412)
+                    && !matches!(refused.code.as_str(), "" | "TableNotFound") =>
+            {
                 let other = refused.index.unwrap_or(0);
                 if other >= entities.len() {
                     return Err(refused.into());

@@ -28,6 +28,7 @@ mod scripted_server;
 mod single_dumps;
 mod terminal;
 mod totals;
+mod unexpected_answers;
 mod viewing;
 
 use std::path::{Path, PathBuf};
