@@ -102,7 +102,7 @@ fn change(
             "rowhouse: the table is served, and what is written to it is recorded: run the same command again to \
              go on, or with --cancel to give up"
         );
-        return Err(TransferEnd::Interrupted);
+        return Err(TransferEnd::Interrupted("interrupted".into()));
     };
     let text = described(&arguments.table, spread, &summary, began.elapsed());
     let value = json!({

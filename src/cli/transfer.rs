@@ -3,6 +3,7 @@
 mod arguments;
 mod copying;
 mod counting;
+mod effects;
 mod ended;
 mod rejected;
 mod summary;

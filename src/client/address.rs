@@ -87,6 +87,14 @@ impl Address {
         after_scheme.find('/').map_or("", |at| &after_scheme[at..])
     }
 
+    /// Whether the credentials are a signature of a range of keys, which hides all others.
+    pub(crate) fn is_ranged(&self) -> bool {
+        let EndpointCredentials::Sas(sas) = &self.credentials else { return false };
+        let names = sas.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name);
+        let mut names = names.map(str::to_ascii_lowercase);
+        names.any(|name| ["spk", "srk", "epk", "erk"].contains(&name.as_str()))
+    }
+
     /// Whether the endpoint is Cosmos DB for Table, which has no order of rows and no Timestamp
     /// filters.
     pub(crate) fn is_cosmos(&self) -> bool {

@@ -49,24 +49,23 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the state of a copy: a new one, or with `resume` the one of an interrupted run.
+    /// Whether there is a state of a copy: a full disk may have left an empty file.
+    pub(crate) fn is_begun(file: &Path) -> bool {
+        std::fs::metadata(file).is_ok_and(|found| found.len() > 0)
+    }
+
+    /// Opens the state of a copy: a new one, or with `resume` that of an interrupted run, if there is one.
     ///
     /// # Errors
-    /// [`TransferError::Usage`] if there is a state and `resume` is not given, none and it is given,
-    /// or the state belongs to another copy.
+    /// [`TransferError::Usage`] if there is a state and `resume` is not given, or the state belongs to
+    /// another copy.
     pub(crate) fn open(file: &Path, fingerprint: &str, resume: bool) -> TransferResult<Self> {
-        let shown = file.display();
-        match (file.exists(), resume) {
-            (true, false) => {
-                let text = format!(
-                    "{shown} is of an interrupted copy; continue it with --resume, or remove it, and what is with it in the folder of a dump"
-                );
-                return Err(TransferError::Usage(text));
-            }
-            (false, true) => {
-                return Err(TransferError::Usage(format!("--resume: there is no state file {shown}")));
-            }
-            _ => {}
+        if Self::is_begun(file) && !resume {
+            let text = format!(
+                "{} is of an interrupted copy; continue it with --resume, or remove it, and what is with it in the folder of a dump",
+                file.display()
+            );
+            return Err(TransferError::Usage(text));
         }
         Self::begin(Connection::open(file)?, Some(file), fingerprint)
     }
@@ -136,6 +135,20 @@ impl Checkpoint {
         Ok(names.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Records that a table is about to be created: it is new, even if this run ends before it is prepared.
+    pub(crate) fn begin_table(&self, table: &str) -> TransferResult<()> {
+        for_good(&mut self.lock(), |connection| {
+            connection.execute("INSERT OR IGNORE INTO tables VALUES (?1, 0)", [table])?;
+            Ok(())
+        })
+    }
+
+    /// Returns whether a table was about to be created, and is not prepared.
+    pub(crate) fn has_begun(&self, table: &str) -> TransferResult<bool> {
+        let select = "SELECT count(*) FROM tables WHERE name = ?1 AND NOT prepared";
+        Ok(self.lock().query_row(select, [table], |row| row.get::<_, i64>(0))? > 0)
+    }
+
     /// Records that a table was prepared, and its ranges; returns them with their numbers.
     pub(crate) fn add_table(&self, table: &str, ranges: Vec<RowRange>) -> TransferResult<Vec<Task>> {
         for_good(&mut self.lock(), |connection| {
@@ -147,7 +160,8 @@ impl Checkpoint {
                 insert(connection, &task)?;
                 tasks.push(task);
             }
-            connection.execute("INSERT INTO tables VALUES (?1, 1)", [table])?;
+            let prepare = "INSERT INTO tables VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET prepared = 1";
+            connection.execute(prepare, [table])?;
             Ok(tasks)
         })
     }

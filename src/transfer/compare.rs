@@ -15,6 +15,7 @@ use super::progress::Progress;
 use super::range::RowRange;
 use super::row::Row;
 use super::selection::Selection;
+use super::settings::differing_settings;
 use crate::model::Key;
 use merge::Merge;
 
@@ -84,6 +85,8 @@ pub(crate) struct Compared {
     pub missing_tables: Vec<String>,
     /// Tables that the source lacks.
     pub extra_tables: Vec<String>,
+    /// Access policies and service properties that differ.
+    pub settings: Vec<String>,
     /// The first differences.
     pub differences: Vec<Difference>,
     /// The first entities that are not understood, with their tables.
@@ -91,9 +94,12 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Whether both places have the same tables and entities.
+    /// Whether both places have the same tables, entities and settings. If there is nothing to compare,
+    /// nothing is proved.
     pub(crate) fn is_equal(&self) -> bool {
-        self.missing_tables.is_empty()
+        !self.tables.is_empty()
+            && self.settings.is_empty()
+            && self.missing_tables.is_empty()
             && self.extra_tables.is_empty()
             && self
                 .tables
@@ -157,7 +163,22 @@ impl Comparison<'_> {
         let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
         (compared.tables, compared.unreadable) = (found.tables, found.unreadable);
         self.recheck(found.candidates, &mut compared)?;
+        if self.delete_extra.is_none() {
+            let with_properties = self.selection.is_everything();
+            compared.settings =
+                differing_settings(self.source, self.target, tables.into_iter(), with_properties)?;
+        }
         Ok(compared)
+    }
+
+    /// Returns the selected tables that only the target has.
+    ///
+    /// # Errors
+    /// [`TransferError`] if a place cannot be read.
+    pub(crate) fn extra_tables(&self) -> TransferResult<Vec<String>> {
+        let mut compared = Compared::default();
+        self.tables(&mut compared)?;
+        Ok(compared.extra_tables)
     }
 
     /// Returns the tables of both places, as the source spells them.

@@ -12,6 +12,7 @@ use super::endpoint::{Mode, Page, TransferError, TransferResult, TransferSource,
 use super::progress::Progress;
 use super::rejects::Rejects;
 use super::selection::Selection;
+use super::settings::{SettingsRule, SettingsStep};
 
 /// How to copy.
 pub(crate) struct CopyOptions<'a> {
@@ -21,10 +22,9 @@ pub(crate) struct CopyOptions<'a> {
     pub concurrency: usize,
     /// Whether to continue with the other tables if one fails.
     pub keep_going: bool,
-    /// Whether to copy stored access policies.
-    pub with_policies: bool,
-    /// Whether to copy the service properties.
-    pub with_properties: bool,
+    /// The target as it is, for its settings; `None` for a new dump.
+    pub existing: Option<&'a dyn TransferSource>,
+    pub settings: SettingsRule,
     /// Maximum entities a second.
     pub rate_limit: Option<u32>,
     /// Names that tables have in the target, by their names in the source as they are spelled.
@@ -44,6 +44,8 @@ impl CopyOptions<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct CopySummary {
     pub tables: BTreeMap<String, Counts>,
+    /// Settings that differ, and stay as they are in the target.
+    pub left: Vec<String>,
     /// Tables that failed, with the reasons.
     pub failed: BTreeMap<String, String>,
     /// Answers that asked to slow down.
@@ -71,6 +73,7 @@ struct CopyRun<'a> {
     progress: &'a Progress,
     board: Board,
     failed: Mutex<BTreeMap<String, String>>,
+    left: Mutex<Vec<String>>,
     /// When the maximum rate allows the next entity.
     due: Mutex<Instant>,
 }
@@ -98,6 +101,7 @@ pub(crate) fn copy(
         progress,
         board: Board::default(),
         failed,
+        left: Mutex::default(),
         due,
     };
     run.prepare()?;
@@ -113,6 +117,7 @@ pub(crate) fn copy(
         throttled: from.0 + to.0,
         retried: from.1 + to.1,
         tables: checkpoint.counts()?.into_iter().collect(),
+        left: run.left.into_inner().unwrap_or_else(PoisonError::into_inner),
         failed: run.failed.into_inner().unwrap_or_else(PoisonError::into_inner),
     };
     if options.stop.load(Ordering::Relaxed) {
@@ -125,7 +130,7 @@ pub(crate) fn copy(
 }
 
 impl CopyRun<'_> {
-    /// Creates the tables, with their policies, and finds the ranges to read.
+    /// Creates the tables, with their settings, and finds the ranges to read.
     fn prepare(&self) -> TransferResult<()> {
         self.checkpoint.catch_up(self.target.marks(self.checkpoint.copy())?)?;
         if !self.source.is_ordered() {
@@ -141,17 +146,14 @@ impl CopyRun<'_> {
         }
         let tables: Vec<String> =
             self.source.tables()?.into_iter().filter(|name| self.options.selection.has_table(name)).collect();
-        if self.options.with_properties
-            && let Some(properties) = self.source.properties()?
-        {
-            self.target.set_properties(&properties)?;
+        if self.options.selection.is_everything() {
+            self.copy_properties()?;
         }
         for table in tables {
             if self.options.stop.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);
             }
-            let is_new = !prepared.contains(&table);
-            match self.prepare_table(&table, is_new) {
+            match self.prepare_table(&table, prepared.contains(&table)) {
                 Err(TransferError::Endpoint(reason)) if self.options.keep_going => self.fail(&table, reason),
                 done => done?,
             }
@@ -159,15 +161,68 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    fn prepare_table(&self, table: &str, is_new: bool) -> TransferResult<()> {
-        self.target.create(self.options.target_table(table))?;
-        if self.options.with_policies
-            && let Some(policies) = self.source.policies(table)?.filter(|policies| !policies.is_empty())
-        {
-            self.target.set_policies(self.options.target_table(table), &policies)?;
+    /// Copies the service properties; an account that has neither tables nor CORS rules is new.
+    fn copy_properties(&self) -> TransferResult<()> {
+        let Some(mut ours) = self.source.properties()? else { return Ok(()) };
+        let step = match self.options.existing {
+            None => SettingsStep::Set,
+            Some(existing) => match existing.properties()? {
+                Some(theirs) => {
+                    let has_rules = theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty());
+                    // Credentials that may not list tables do not tell.
+                    let is_new = !has_rules && existing.tables().is_ok_and(|tables| tables.is_empty());
+                    self.options.settings.of_properties(&ours, &theirs, is_new)
+                }
+                None => SettingsStep::Left,
+            },
+        };
+        match step {
+            SettingsStep::Nothing => Ok(()),
+            SettingsStep::Left => self.leave("service properties".into()),
+            SettingsStep::Set => {
+                // What is not mentioned stays.
+                ours.cors.get_or_insert_default();
+                self.target.set_properties(&ours)
+            }
         }
+    }
+
+    fn copy_policies(&self, table: &str, is_new: bool) -> TransferResult<()> {
+        let Some(ours) = self.source.policies(table)? else { return Ok(()) };
+        let named = self.options.target_table(table);
+        let step = match self.options.existing {
+            None => SettingsStep::Set,
+            Some(_) if is_new && ours.is_empty() => SettingsStep::Nothing,
+            Some(existing) => match existing.policies(named)? {
+                Some(theirs) => self.options.settings.of_policies(&ours, &theirs, is_new),
+                None if ours.is_empty() => SettingsStep::Nothing,
+                None => SettingsStep::Left,
+            },
+        };
+        match step {
+            SettingsStep::Nothing => Ok(()),
+            SettingsStep::Left => self.leave(format!("policies of {named}")),
+            SettingsStep::Set => self.target.set_policies(named, &ours),
+        }
+    }
+
+    fn leave(&self, setting: String) -> TransferResult<()> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(setting);
+        Ok(())
+    }
+
+    fn prepare_table(&self, table: &str, is_prepared: bool) -> TransferResult<()> {
+        let named = self.options.target_table(table);
+        let is_new = self.options.existing.is_none()
+            || self.checkpoint.has_begun(table)?
+            || (!is_prepared && self.target.has_entities(named)?.is_none());
+        if is_new && !is_prepared {
+            self.checkpoint.begin_table(table)?;
+        }
+        self.target.create(named)?;
+        self.copy_policies(table, is_new)?;
         self.progress.expect(table, self.source.expected(table)?);
-        if is_new {
+        if !is_prepared {
             let ranges = self.source.ranges(table)?;
             self.checkpoint.add_table(table, ranges)?.into_iter().for_each(|task| self.board.add(task));
         }

@@ -273,18 +273,27 @@ impl TransferSource for LocalDatabase {
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
         let read = self.run(|| self.store.properties(&self.account));
         let text = read.map_err(|failure| failed("the service properties", failure))?;
-        let properties = text.as_deref().map(properties::from_stored).transpose();
-        properties.map_err(|error| failed("the service properties", error.into()))
+        let properties = text.as_deref().map_or(Ok(ServiceProperties::default()), properties::from_stored);
+        properties.map(Some).map_err(|error| failed("the service properties", error.into()))
     }
 }
 
 impl TransferTarget for LocalDatabase {
-    fn has_entities(&self, table: &str) -> TransferResult<bool> {
+    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
         match self.probe(table, &RowRange::everything()) {
-            Ok(found) => Ok(found.is_some()),
-            // There is no table yet.
-            Err(_) if !self.tables()?.iter().any(|name| name.eq_ignore_ascii_case(table)) => Ok(false),
+            Ok(found) => Ok(Some(found.is_some())),
+            Err(_) if !self.tables()?.iter().any(|name| name.eq_ignore_ascii_case(table)) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    fn delete_table(&self, table: &str) -> TransferResult<()> {
+        let (table, now) = (name(table)?, Ticks::now());
+        match self.run(|| self.store.delete_table(&self.account, &table, now)) {
+            Err(failure) if is(&failure, Code::TableNotFound) || is(&failure, Code::ResourceNotFound) => {
+                Ok(())
+            }
+            deleted => deleted.map_err(|failure| failed(table.as_given(), failure)),
         }
     }
 

@@ -220,11 +220,16 @@ pub(crate) trait TransferTarget: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether a table exists and has entities.
-    fn has_entities(&self, table: &str) -> TransferResult<bool>;
+    /// Returns whether a table has entities; `None` if there is no such table.
+    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>>;
 
     /// Creates a table, unless it exists.
     fn create(&self, table: &str) -> TransferResult<()>;
+
+    /// Deletes a table with all its entities, if it exists.
+    fn delete_table(&self, _table: &str) -> TransferResult<()> {
+        Err(TransferError::Usage("a dump or file cannot be changed".into()))
+    }
 
     /// Writes the next page of a range; it is durable when this returns.
     fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult>;

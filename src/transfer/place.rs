@@ -111,9 +111,19 @@ impl Place {
         matches!(self, Place::Dump(path) if names_single(path))
     }
 
+    /// Whether the place is a folder with a complete dump.
+    pub(crate) fn is_complete_dump(&self) -> bool {
+        matches!(self, Place::Dump(path) if path.join(MANIFEST).is_file())
+    }
+
     /// Whether the place is Cosmos DB for Table.
     pub(crate) fn is_cosmos(&self) -> bool {
         matches!(self, Place::Remote(address) if address.is_cosmos())
+    }
+
+    /// Whether only a range of keys can be seen there, so that nothing there is known to be absent.
+    pub(crate) fn is_ranged(&self) -> bool {
+        matches!(self, Place::Remote(address) if address.is_ranged())
     }
 
     /// Returns the account of an address, which a database on the other side has too unless another

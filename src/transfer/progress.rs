@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::checkpoint::Counts;
@@ -190,8 +190,8 @@ impl ProgressState {
     }
 }
 
-const OF_UNKNOWN: &str = "{prefix:24} {spinner} {pos} {per_sec}, {msg}";
-const OF_KNOWN: &str = "{prefix:24} {bar:24} {pos}/{len} {per_sec}, {msg}, {eta} left";
+const OF_UNKNOWN: &str = "{prefix:24} {spinner} {human_pos} {rate}, {msg}";
+const OF_KNOWN: &str = "{prefix:24} {bar:24} {human_pos}/{human_len} {rate}, {msg}, {eta} left";
 
 fn bar(name: &str) -> ProgressBar {
     let bar = ProgressBar::no_length();
@@ -214,6 +214,10 @@ fn show(bar: &ProgressBar, counts: Counts, expected: Option<u64>, throttled: u64
 fn set_style(bar: &ProgressBar, template: &str) {
     // The templates are constant, so they are valid.
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+        let rate = |state: &indicatif::ProgressState, text: &mut dyn std::fmt::Write| {
+            // What cannot be shown is left out.
+            let _ = write!(text, "{}/s", HumanCount(state.per_sec().round() as u64));
+        };
+        bar.set_style(style.with_key("rate", rate));
     }
 }

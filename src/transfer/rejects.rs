@@ -45,9 +45,12 @@ impl Rejects {
             return Ok(());
         }
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let wrong = |error| TransferError::Endpoint(format!("{}: {error}", self.path.display()));
         let file = match &mut *file {
             Some(file) => file,
-            none => none.insert(OpenOptions::new().create(true).append(true).open(&self.path)?),
+            none => {
+                none.insert(OpenOptions::new().create(true).append(true).open(&self.path).map_err(wrong)?)
+            }
         };
         let mut lines = String::new();
         for Rejected { entity, reason } in rejected {
@@ -55,7 +58,7 @@ impl Rejects {
             let entity = one_line(entity);
             lines.push_str(&format!("{{\"entity\":{entity},\"reason\":{reason},\"table\":{table}}}\n"));
         }
-        Ok(file.write_all(lines.as_bytes())?)
+        file.write_all(lines.as_bytes()).map_err(wrong)
     }
 }
 

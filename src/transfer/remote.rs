@@ -240,10 +240,12 @@ fn json(answer: &ClientAnswer) -> Result<Vec<u8>, String> {
 }
 
 impl TransferTarget for Remote {
-    fn has_entities(&self, table: &str) -> TransferResult<bool> {
+    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>> {
         match self.client.read(&first_entity(table), |answer| pages::read(&answer.body))? {
-            Err(refused) if refused.is_absent() => Ok(false),
-            page => Ok(!page?.rows.is_empty()),
+            Err(refused) if refused.is_absent() => Ok(None),
+            // Credentials that may only write do not tell.
+            Err(refused) if is_forbidden(&refused) => Ok(Some(true)),
+            page => Ok(Some(!page?.rows.is_empty())),
         }
     }
 
@@ -259,6 +261,15 @@ impl TransferTarget for Remote {
                 found.map(drop).map_err(|_| refused.into())
             }
             created => Ok(created?),
+        }
+    }
+
+    fn delete_table(&self, table: &str) -> TransferResult<()> {
+        let path = format!("/Tables('{}')", escape(table));
+        let call = ClientCall { method: "DELETE", success: &[204], ..ClientCall::get(path) };
+        match self.client.send(&call)? {
+            Err(refused) if refused.is_absent() => Ok(()),
+            deleted => Ok(deleted?),
         }
     }
 

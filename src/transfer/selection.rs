@@ -27,6 +27,21 @@ impl Selection {
         (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
 
+    /// Whether all tables and entities are selected, but for those that have not changed.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.include.is_empty() && self.exclude.is_empty() && self.filter.is_none()
+    }
+
+    /// Returns the names, and the patterns, that match none of these tables.
+    pub(crate) fn unmatched(&self, tables: &[String]) -> (Vec<&str>, Vec<&str>) {
+        let is_unmatched = |pattern: &&str| {
+            let pattern = pattern.to_ascii_lowercase();
+            !tables.iter().any(|table| matches(&pattern, &table.to_ascii_lowercase()))
+        };
+        let given = self.include.iter().chain(&self.exclude).map(String::as_str);
+        given.filter(is_unmatched).partition(|pattern| !pattern.contains(['*', '?']))
+    }
+
     /// Returns the filter with `since`, as text.
     pub(crate) fn filter_text(&self) -> Option<String> {
         let since = self.since.map(|since| format!("Timestamp ge datetime'{}'", since.to_canonical()));

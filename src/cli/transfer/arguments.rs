@@ -9,7 +9,8 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::ended::TransferEnd;
-use crate::model::{EdmType, Ticks};
+use crate::cli::output::warn;
+use crate::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
     Connecting, FileFormat, FileOptions, PageWalk, Place, Progress, ProgressForm, Selection, TransferSource,
 };
@@ -112,11 +113,6 @@ impl SelectionArguments {
         };
         checked("--filter", selection)
     }
-
-    /// Whether the command applies to whole accounts.
-    pub(super) fn is_everything(&self) -> bool {
-        self.include.is_empty() && self.exclude.is_empty() && self.filter.is_none()
-    }
 }
 
 /// Returns a selection whose filter is neither empty, as from a variable that is not set, nor invalid.
@@ -129,6 +125,62 @@ pub(super) fn checked(name: &str, selection: Selection) -> Result<Selection, Tra
         _ => selection.predicate().err(),
     };
     reason.map_or(Ok(selection), |reason| Err(TransferEnd::Usage(format!("{name}: {reason}"))))
+}
+
+/// Reads an argument of `--rename`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn rename(text: &str) -> Result<(String, String), String> {
+    let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
+    // Cosmos DB has other names than Azure Tables.
+    let valid = TableName::parse(to).is_ok() && !from.is_empty();
+    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid table name".into())
+}
+
+/// Refuses to give other names to tables that FROM does not have.
+///
+/// # Errors
+/// [`TransferEnd::Usage`] with the names.
+pub(super) fn refuse_unknown_renames(
+    renames: &[(String, String)],
+    tables: &[String],
+) -> Result<(), TransferEnd> {
+    let is_unknown = |name: &&String| !tables.iter().any(|table| table.eq_ignore_ascii_case(name));
+    match renames.iter().map(|(from, _)| from).find(is_unknown) {
+        Some(name) => Err(TransferEnd::Usage(format!("--rename: FROM has no table {name}"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses places of which only a range of keys can be seen, where absence has to be known.
+///
+/// # Errors
+/// [`TransferEnd::Usage`].
+pub(super) fn refuse_ranged(argument: &str, places: &[&Place]) -> Result<(), TransferEnd> {
+    if !places.iter().any(|place| place.is_ranged()) {
+        return Ok(());
+    }
+    let text = format!(
+        "{argument}: the signature is of a range of keys (spk, srk, epk, erk), so what lies outside \
+         seems to be absent"
+    );
+    Err(TransferEnd::Usage(text))
+}
+
+/// Refuses names that none of these tables has, and warns of patterns that match none.
+///
+/// # Errors
+/// [`TransferEnd::Usage`] with the names.
+pub(super) fn check_matches(selection: &Selection, tables: &[String]) -> Result<(), TransferEnd> {
+    let (names, patterns) = selection.unmatched(tables);
+    for pattern in patterns {
+        warn(&format!("no table matches {pattern}"));
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(TransferEnd::Usage(format!("there is no table {}", names.join(", "))))
 }
 
 /// What a run needs besides its arguments.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
 
 use super::arguments::{
-    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, confirmed, place,
+    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
+    confirmed, place, refuse_unknown_renames, rename,
 };
 use super::ended::TransferEnd;
 use super::rejected::{list_rejected, record_unread, warn_of_rejected, warn_of_remarks};
@@ -17,10 +17,10 @@ use super::verifying::{deleted, report};
 use crate::auth::seal::MasterKeys;
 use crate::cli::output::{OutputForm, warn};
 use crate::config::MasterKeySettings;
-use crate::model::{TableName, Ticks};
+use crate::model::Ticks;
 use crate::transfer::{
-    Checkpoint, Comparison, Connected, CopyOptions, CopySummary, Inferences, Mode, Place, Progress, Rejects,
-    Selection, Survey, TransferSource, TransferTarget, copy, name_problems,
+    Checkpoint, Comparison, Connected, CopyOptions, CopySummary, Mode, Place, Progress, Rejects, Renamed,
+    Selection, SettingsRule, Survey, TransferError, TransferSource, copy, name_problems,
 };
 
 /// The arguments of `rowhouse copy`.
@@ -38,7 +38,7 @@ pub(crate) struct CopyArguments {
     since: Option<Ticks>,
     /// What to do with entities that the target already has
     #[arg(long, value_enum, default_value_t = Mode::Insert)]
-    mode: Mode,
+    pub mode: Mode,
     /// Name of a table in the target: People=People2; several separated by ','
     #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
     rename: Vec<(String, String)>,
@@ -52,11 +52,17 @@ pub(crate) struct CopyArguments {
     master_key: MasterKeySettings,
     /// After the copy, delete entities that only the target has
     #[arg(long, conflicts_with_all = ["filter", "rename"])]
-    delete_extra: bool,
+    pub delete_extra: bool,
+    /// After the copy, delete tables that only the target has
+    #[arg(long, conflicts_with_all = ["filter", "rename"])]
+    pub delete_extra_tables: bool,
+    /// Do nothing if more entities than this would be deleted
+    #[arg(long, value_name = "N")]
+    pub max_delete: Option<u64>,
     #[command(flatten)]
     account: PlaceAccounts,
-    /// Count what would be copied, list what cannot be and the types that files do not state, and change
-    /// nothing
+    /// Count what would be copied, changed and deleted, list what cannot be copied and the types that
+    /// files do not state, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Continue an interrupted copy
@@ -72,17 +78,17 @@ pub(crate) struct CopyArguments {
     #[arg(long)]
     keep_going: bool,
     /// Compare both places afterwards
-    #[arg(long, conflicts_with = "rename")]
-    verify: bool,
-    /// Do not ask before existing entities are changed or deleted
     #[arg(long)]
-    yes: bool,
+    pub verify: bool,
+    /// Do not ask before existing entities, tables and settings are changed or deleted
+    #[arg(long)]
+    pub yes: bool,
     #[command(flatten)]
     files: FileArguments,
     #[command(flatten)]
-    run: RunArguments,
+    pub run: RunArguments,
     #[command(flatten)]
-    form: OutputForm,
+    pub form: OutputForm,
 }
 
 impl CopyArguments {
@@ -96,13 +102,6 @@ impl CopyArguments {
 
 fn time(text: &str) -> Result<Ticks, String> {
     Ticks::parse(text).map_err(|_| "is not a time such as 2026-01-31T08:00:00Z".into())
-}
-
-fn rename(text: &str) -> Result<(String, String), String> {
-    let (from, to) = text.split_once('=').ok_or("must be TABLE=NAME")?;
-    // Cosmos DB has other names than Azure Tables.
-    let valid = TableName::parse(to).is_ok() && !from.is_empty();
-    valid.then(|| (from.to_owned(), to.to_owned())).ok_or_else(|| "has an invalid table name".into())
 }
 
 /// Copies, and prints a summary.
@@ -122,10 +121,21 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     }
     let selection = arguments.selection.selection(arguments.since)?;
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
+    arguments.refuse_wrong_deletions(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, from_account).source(&from)?;
-    let job =
-        CopyJob { arguments, from: &from, to: &to, from_account, to_account, selection, session: &session };
+    let mut job = CopyJob {
+        arguments,
+        from: &from,
+        to: &to,
+        from_account,
+        to_account,
+        selection,
+        session: &session,
+        resumes: false,
+    };
+    let files = CopyFiles::of(&job);
+    job.resumes = arguments.resume && files.state.as_deref().is_some_and(Checkpoint::is_begun);
     job.check_names(connected.as_source()?)?;
     let sorted = match (&to, connected.as_source()?.is_ordered()) {
         (Place::Dump(_), false) => {
@@ -138,6 +148,10 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         return job.rehearse(source);
     }
     job.warn_of_files(source, false);
+    if arguments.resume && to.is_complete_dump() {
+        warn(&format!("{} is complete", to.shown()));
+        return if arguments.verify { job.compare(source, false) } else { Ok(()) };
+    }
     job.refuse_what_cosmos_lacks(source)?;
     // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
@@ -146,11 +160,12 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
         let copied = connected.copy_accounts(&written, &master)?;
         warn(&format!("{copied} accounts copied; existing ones were left as they are"));
     }
-    confirm(arguments, source, written.as_target()?, &job.selection)?;
-    let rejected = job.copy(source, written.as_target()?)?;
+    job.confirm(source, &written)?;
+    let rejected = job.copy(source, &written, &files)?;
     drop(written);
-    let deletes = arguments.delete_extra && !rejected;
-    if arguments.delete_extra && rejected {
+    let is_to_delete = arguments.delete_extra || arguments.delete_extra_tables;
+    let deletes = is_to_delete && !rejected;
+    if is_to_delete && rejected {
         warn(
             "--delete-extra: entities were rejected, so nothing is deleted; what seems extra may be a former version of one",
         );
@@ -162,19 +177,21 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
 }
 
 /// A copy with what was found out about its arguments.
-struct CopyJob<'a> {
-    arguments: &'a CopyArguments,
+pub(super) struct CopyJob<'a> {
+    pub arguments: &'a CopyArguments,
     from: &'a Place,
-    to: &'a Place,
+    pub to: &'a Place,
     from_account: Option<&'a str>,
-    to_account: Option<&'a str>,
-    selection: Selection,
-    session: &'a TransferSession,
+    pub to_account: Option<&'a str>,
+    pub selection: Selection,
+    pub session: &'a TransferSession,
+    /// Whether it goes on from where an earlier run has ended.
+    pub resumes: bool,
 }
 
 impl CopyJob<'_> {
     /// Returns the names of the selected tables in the source and in the target.
-    fn names(&self, source: &dyn TransferSource) -> Result<Vec<(String, String)>, TransferEnd> {
+    pub(super) fn names(&self, source: &dyn TransferSource) -> Result<Vec<(String, String)>, TransferEnd> {
         let mut names = source.tables()?;
         names.retain(|name| self.selection.has_table(name));
         let renamed = |table: &str| {
@@ -190,14 +207,45 @@ impl CopyJob<'_> {
         Ok(names.iter().map(|table| (table.clone(), renamed(table))).collect())
     }
 
-    /// Refuses names of tables that TO cannot have.
+    /// Refuses names of tables that neither place has, and those that TO cannot have.
     fn check_names(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        let mut tables = source.tables()?;
+        refuse_unknown_renames(&self.arguments.rename, &tables)?;
+        if self.arguments.delete_extra_tables && tables.is_empty() {
+            return Err(TransferEnd::Usage("--delete-extra-tables: FROM has no table".into()));
+        }
+        if !self.selection.unmatched(&tables).0.is_empty() {
+            tables.extend(self.target_tables());
+        }
+        check_matches(&self.selection, &tables)?;
         let problems = name_problems(&self.names(source)?, self.to.is_cosmos());
         if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
     }
 
+    /// Returns the tables of TO, if it can be read: it may not exist yet.
+    fn target_tables(&self) -> Vec<String> {
+        let unfiltered = Selection::default();
+        let connected = self.session.connecting(&unfiltered, self.to_account).source(self.to);
+        connected.and_then(|connected| connected.as_source()?.tables()).unwrap_or_default()
+    }
+
+    /// Returns what becomes of the target's settings.
+    pub(super) fn settings_rule(&self) -> SettingsRule {
+        SettingsRule { mode: self.arguments.mode, delete_extra: self.arguments.delete_extra }
+    }
+
+    /// Opens the source as a whole if only changes are copied.
+    ///
+    /// # Errors
+    /// As [`Connecting::source`](crate::transfer::Connecting::source).
+    pub(super) fn whole_source(&self) -> Result<Option<Connected>, TransferEnd> {
+        let selection = &Selection { since: None, ..self.selection.clone() };
+        let open = || self.session.connecting(selection, self.from_account).source(self.from);
+        Ok(self.arguments.since.map(|_| open()).transpose()?)
+    }
+
     /// Lists what files do not tell, before anything is written: all of it, or what may be wrong.
-    fn warn_of_files(&self, source: &dyn TransferSource, all: bool) {
+    pub(super) fn warn_of_files(&self, source: &dyn TransferSource, all: bool) {
         let Some(inferences) = source.inferences() else { return };
         warn_of_remarks(inferences.remarks());
         for (table, property, types) in inferences.notable() {
@@ -208,7 +256,7 @@ impl CopyJob<'_> {
     /// Reads everything once if TO is Cosmos DB, to report what it cannot represent before anything is
     /// written.
     fn refuse_what_cosmos_lacks(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        if !self.to.is_cosmos() || self.arguments.resume {
+        if !self.to.is_cosmos() || self.resumes {
             return Ok(());
         }
         let survey = self.survey(source)?;
@@ -220,55 +268,26 @@ impl CopyJob<'_> {
         confirmed(&question, self.arguments.yes)
     }
 
-    fn survey(&self, source: &dyn TransferSource) -> Result<Survey, TransferEnd> {
+    pub(super) fn survey(&self, source: &dyn TransferSource) -> Result<Survey, TransferEnd> {
         let progress = Progress::start(self.arguments.run.progress, "read");
         Ok(self.session.walk(source, &self.selection, &progress).survey(self.to.is_cosmos())?)
     }
 
-    /// Reports what would be copied.
-    fn rehearse(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        self.warn_of_files(source, true);
-        let survey = self.survey(source)?;
-        list_rejected(&survey);
-        let entities: u64 = survey.tables.values().sum();
-        let mut text: String =
-            survey.tables.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
-        text.push_str(&format!(
-            "{entities:>12}  in {} tables would be copied, {} cannot be; nothing was changed",
-            survey.tables.len(),
-            survey.rejected,
-        ));
-        let inferred: Vec<_> = source
-            .inferences()
-            .into_iter()
-            .flat_map(Inferences::notable)
-            .map(|(table, property, types)| {
-                json!({
-                    "table": table, "property": property, "types": types.types, "untyped": types.untyped,
-                    "looksLike": types.looks_like(), "withoutZone": types.without_zone,
-                })
-            })
-            .collect();
-        let value = json!({
-            "report": "dryRun", "dryRun": true, "remarks": source.inferences().map(Inferences::remarks),
-            "tables": survey.tables, "entities": entities, "rejected": survey.rejected,
-            "inferred": inferred,
-        });
-        self.arguments.form.print(&text, &value)?;
-        if survey.rejected > 0 { Err(TransferEnd::Rejected) } else { Ok(()) }
-    }
-
     /// Copies; returns whether entities were rejected.
-    fn copy(&self, source: &dyn TransferSource, target: &dyn TransferTarget) -> Result<bool, TransferEnd> {
+    fn copy(
+        &self,
+        source: &dyn TransferSource,
+        written: &Connected,
+        files: &CopyFiles,
+    ) -> Result<bool, TransferEnd> {
         let arguments = self.arguments;
-        let files = CopyFiles::of(self);
         warn_of_rejected(source, &self.selection)?;
         let checkpoint = match &files.state {
             Some(state) => Checkpoint::open(state, &self.fingerprint(), arguments.resume)?,
             None => Checkpoint::in_memory()?,
         };
         // A copy that was interrupted before it began has not recorded all of them.
-        let has_begun = arguments.resume && !checkpoint.tables()?.is_empty();
+        let has_begun = self.resumes && !checkpoint.tables()?.is_empty();
         let rejects = Rejects::open(&files.rejects, has_begun)?;
         let unread = record_unread(source, &self.selection, &rejects, has_begun)?;
         let renames = self.names(source)?;
@@ -277,24 +296,32 @@ impl CopyJob<'_> {
             mode: arguments.mode,
             concurrency: self.session.concurrency,
             keep_going: arguments.keep_going,
-            with_policies: arguments.since.is_none(),
-            with_properties: arguments.selection.is_everything() && arguments.since.is_none(),
+            existing: written.as_source().ok(),
+            settings: self.settings_rule(),
             rate_limit: arguments.rate_limit,
             renames: &renames,
             stop: &self.session.stop,
         };
         let progress = Progress::start(arguments.run.progress, "copied");
-        let done = copy(source, target, &options, &checkpoint, &rejects, &progress);
+        let done = copy(source, written.as_target()?, &options, &checkpoint, &rejects, &progress);
         let elapsed = progress.elapsed();
         drop(progress);
+        if matches!(done, Err(TransferError::Interrupted)) {
+            let so_far =
+                CopySummary { tables: checkpoint.counts()?.into_iter().collect(), ..CopySummary::default() };
+            self.summarize(&so_far, elapsed, files)?;
+        }
         let mut copied = done.map_err(|error| interrupted(error.into(), files.state.as_deref()))?;
+        for setting in &copied.left {
+            warn(&format!("{setting} differ, and stay as they are in TO"));
+        }
         for (table, rejected) in unread {
             copied.tables.entry(table).or_default().rejected += rejected;
         }
         if copied.failed.is_empty() {
             checkpoint.remove();
         }
-        self.summarize(&copied, elapsed, &files)?;
+        self.summarize(&copied, elapsed, files)?;
         if copied.failed.is_empty() {
             return Ok(copied.sum().rejected > 0);
         }
@@ -320,10 +347,8 @@ impl CopyJob<'_> {
     fn compare(&self, source: &dyn TransferSource, deletes: bool) -> Result<(), TransferEnd> {
         let (arguments, session) = (self.arguments, self.session);
         let selection = &Selection { since: None, ..self.selection.clone() };
-        let whole = match arguments.since {
-            Some(_) => Some(session.connecting(selection, self.from_account).source(self.from)?),
-            None => None,
-        };
+        let names = self.names(source)?;
+        let whole = self.whole_source()?;
         let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
         let connecting = session.connecting(selection, self.to_account);
         let connected = match self.to {
@@ -331,19 +356,26 @@ impl CopyJob<'_> {
             _ => connecting.target(self.to)?,
         };
         let progress = Progress::start(arguments.run.progress, "compared");
+        let target = &Renamed::new(connected.as_source()?, &names);
         let mut comparison = Comparison {
             source,
-            target: connected.as_source()?,
+            target,
             selection,
             with_timestamps: false,
-            delete_extra: deletes.then(|| connected.as_target()).transpose()?,
+            delete_extra: (deletes && arguments.delete_extra).then(|| connected.as_target()).transpose()?,
             concurrency: session.concurrency,
             recheck_delay: Duration::from_secs(2),
             progress: &progress,
             stop: &session.stop,
         };
         if deletes {
-            deleted(&arguments.form, &comparison.run()?)?;
+            let entities = match comparison.delete_extra {
+                Some(_) => comparison.run()?.tables.values().map(|tally| tally.deleted).sum(),
+                None => 0,
+            };
+            let tables = if arguments.delete_extra_tables { comparison.extra_tables()? } else { Vec::new() };
+            tables.iter().try_for_each(|table| connected.as_target()?.delete_table(table))?;
+            deleted(&arguments.form, entities, &tables)?;
         }
         if !arguments.verify {
             return Ok(());
@@ -376,6 +408,7 @@ fn interrupted(ended: TransferEnd, state: Option<&Path>) -> TransferEnd {
     };
     match ended {
         TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),
+        TransferEnd::Interrupted(text) => TransferEnd::Interrupted(format!("{text}\n{hint}")),
         other => other,
     }
 }
@@ -403,30 +436,4 @@ impl CopyFiles {
             rejects: job.arguments.rejects.clone().unwrap_or(rejects),
         }
     }
-}
-
-/// Asks before existing entities are changed.
-fn confirm(
-    arguments: &CopyArguments,
-    source: &dyn TransferSource,
-    target: &dyn TransferTarget,
-    selection: &Selection,
-) -> Result<(), TransferEnd> {
-    let changes = matches!(arguments.mode, Mode::Merge | Mode::Replace) || arguments.delete_extra;
-    if !changes || arguments.yes || arguments.resume {
-        return Ok(());
-    }
-    let mut tables = Vec::new();
-    for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
-        let renamed = arguments.rename.iter().find(|(from, _)| from.eq_ignore_ascii_case(&table));
-        let table = renamed.map_or(table, |(_, to)| to.clone());
-        if target.has_entities(&table)? {
-            tables.push(table);
-        }
-    }
-    if tables.is_empty() {
-        return Ok(());
-    }
-    let verb = if arguments.delete_extra { "change and delete" } else { "change" };
-    confirmed(&format!("this may {verb} entities of {}", tables.join(", ")), false)
 }

@@ -6,7 +6,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::arguments::{
-    FileArguments, RunArguments, SelectionArguments, TransferSession, checked, confirmed, place,
+    FileArguments, RunArguments, SelectionArguments, TransferSession, check_matches, checked, confirmed,
+    place,
 };
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
@@ -63,6 +64,7 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
     let selection = arguments.selection.selection(None)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let connected = session.connecting(&selection, arguments.account.as_deref()).source(&place)?;
+    check_matches(&selection, &connected.as_source()?.tables()?)?;
     let progress = Progress::start(arguments.run.progress, "counted");
     let counts = session.walk(connected.as_source()?, &selection, &progress).count()?;
     drop(progress);

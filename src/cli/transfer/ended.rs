@@ -16,8 +16,8 @@ pub(crate) enum TransferEnd {
     Rejected,
     /// 4: the places differ.
     Differs,
-    /// 130: interrupted by a signal; it can be resumed.
-    Interrupted,
+    /// 130: interrupted by a signal; the text says how to go on.
+    Interrupted(String),
 }
 
 impl TransferEnd {
@@ -28,7 +28,7 @@ impl TransferEnd {
             TransferEnd::Usage(text) => (ExitCode::from(2), Some(text)),
             TransferEnd::Rejected => (ExitCode::from(3), None),
             TransferEnd::Differs => (ExitCode::from(4), None),
-            TransferEnd::Interrupted => (ExitCode::from(130), Some("interrupted".into())),
+            TransferEnd::Interrupted(text) => (ExitCode::from(130), Some(text)),
         }
     }
 }
@@ -38,7 +38,7 @@ impl From<TransferError> for TransferEnd {
         match error {
             TransferError::Usage(text) => TransferEnd::Usage(text),
             TransferError::Endpoint(text) => TransferEnd::Failed(text),
-            TransferError::Interrupted => TransferEnd::Interrupted,
+            TransferError::Interrupted => TransferEnd::Interrupted("interrupted".into()),
         }
     }
 }

@@ -6,11 +6,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::arguments::{
-    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, place,
+    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, check_matches, place,
+    refuse_ranged, refuse_unknown_renames, rename,
 };
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
-use crate::transfer::{Compared, Comparison, Progress};
+use crate::transfer::{Compared, Comparison, Progress, Renamed, TransferSource as _};
 
 /// Maximum differences listed in the text form; JSON has all.
 const MAX_SHOWN: usize = 20;
@@ -26,6 +27,9 @@ pub(crate) struct VerifyArguments {
     selection: SelectionArguments,
     #[command(flatten)]
     accounts: PlaceAccounts,
+    /// Name that a table of FROM has in TO: People=People2; several separated by ','
+    #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
+    rename: Vec<(String, String)>,
     /// Compare Timestamps too, which only databases and dumps keep
     #[arg(long)]
     timestamps: bool,
@@ -47,14 +51,20 @@ pub(crate) struct VerifyArguments {
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
     let selection = arguments.selection.selection(None)?;
+    refuse_ranged("verify", &[&from, &to])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let [from_account, to_account] = arguments.accounts.of(&from, &to);
     let source = session.connecting(&selection, from_account).source(&from)?;
     let target = session.connecting(&selection, to_account).source(&to)?;
+    let (source, target) = (source.as_source()?, target.as_source()?);
+    let target = Renamed::new(target, &arguments.rename);
+    let ours = source.tables()?;
+    refuse_unknown_renames(&arguments.rename, &ours)?;
+    check_matches(&selection, &[ours, target.tables()?].concat())?;
     let progress = Progress::start(arguments.run.progress, "compared");
     let comparison = Comparison {
-        source: source.as_source()?,
-        target: target.as_source()?,
+        source,
+        target: &target,
         selection: &selection,
         with_timestamps: arguments.timestamps,
         delete_extra: None,
@@ -85,6 +95,10 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
     }
     for (tables, word) in [(&compared.missing_tables, "missing"), (&compared.extra_tables, "extra")] {
         tables.iter().for_each(|table| text.push_str(&format!("{table}: the table is {word}\n")));
+    }
+    compared.settings.iter().for_each(|setting| text.push_str(&format!("{setting} differ\n")));
+    if compared.tables.is_empty() {
+        text.push_str("no table was compared\n");
     }
     for difference in compared.differences.iter().take(MAX_SHOWN) {
         let word = difference.kind.word();
@@ -124,6 +138,7 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
     let value = json!({
         "report": "verify", "equal": compared.is_equal(), "tables": tables, "differences": differences,
         "missingTables": compared.missing_tables, "extraTables": compared.extra_tables,
+        "settings": compared.settings,
     });
     form.print(&text, &value)?;
     if compared.is_equal() { Ok(()) } else { Err(TransferEnd::Differs) }
@@ -133,11 +148,10 @@ pub(super) fn report(form: &OutputForm, compared: &Compared) -> Result<(), Trans
 ///
 /// # Errors
 /// Those of standard output.
-pub(super) fn deleted(form: &OutputForm, compared: &Compared) -> Result<(), TransferEnd> {
-    let sum: u64 = compared.tables.values().map(|tally| tally.deleted).sum();
-    form.print(
-        &format!("{sum} extra entities deleted"),
-        &json!({ "report": "deleteExtra", "deleted": sum }),
-    )?;
+pub(super) fn deleted(form: &OutputForm, entities: u64, tables: &[String]) -> Result<(), TransferEnd> {
+    let mut text = format!("{entities} extra entities deleted");
+    tables.iter().for_each(|table| text.push_str(&format!("\nthe extra table {table} deleted")));
+    let value = json!({ "report": "deleteExtra", "deleted": entities, "deletedTables": tables });
+    form.print(&text, &value)?;
     Ok(())
 }

@@ -107,8 +107,8 @@ impl TransferTarget for SingleDumpTarget {
         true
     }
 
-    fn has_entities(&self, _table: &str) -> TransferResult<bool> {
-        Ok(false)
+    fn has_entities(&self, _table: &str) -> TransferResult<Option<bool>> {
+        Ok(None)
     }
 
     fn create(&self, table: &str) -> TransferResult<()> {

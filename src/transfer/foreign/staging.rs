@@ -55,6 +55,7 @@ pub(super) struct Staging {
     no_entities: u64,
     progress: Progress,
     stop: Arc<AtomicBool>,
+    tells_settings: bool,
 }
 
 impl Staging {
@@ -116,6 +117,11 @@ impl Staging {
         self.add(Err(document))
     }
 
+    /// Notes that the file has policies and service properties, perhaps empty ones.
+    pub(super) fn tells_settings(&mut self) {
+        self.tells_settings = true;
+    }
+
     /// Sets the policies of the table.
     pub(super) fn policies(&mut self, policies: &[Policy]) -> TransferResult<()> {
         self.database.set_policies(&self.table, policies)
@@ -157,6 +163,8 @@ pub(crate) struct Staged {
     database: LocalDatabase,
     rejected: SpooledRejects,
     inferences: Inferences,
+    /// Whether the files have policies and service properties.
+    tells_settings: bool,
     /// How many entities each table has, unless a filter selects some.
     entities: Option<BTreeMap<String, u64>>,
     /// Dropped last.
@@ -225,8 +233,14 @@ fn staged(
         |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter).temporary();
     let is_whole = filter.is_none();
     let (rejected, inferences) = (RejectedSpool::new(&path).finish()?, Inferences::default());
-    let mut staged =
-        Staged { database: database(filter), rejected, inferences, entities: None, _folder: folder };
+    let mut staged = Staged {
+        database: database(filter),
+        rejected,
+        inferences,
+        tells_settings: false,
+        entities: None,
+        _folder: folder,
+    };
     let mut staging = Staging {
         database: database(None),
         account,
@@ -241,11 +255,13 @@ fn staged(
         no_entities: 0,
         progress: Progress::start(progress, "read"),
         stop,
+        tells_settings: false,
     };
     read(&mut staging)?;
     staging.flush()?;
     staged.rejected = staging.rejected.finish().map_err(|error| failed(&path, &error))?;
     staged.inferences = staging.inferences;
+    staged.tells_settings = staging.tells_settings;
     staged.entities = is_whole.then_some(staging.entities);
     Ok(staged)
 }
@@ -273,11 +289,11 @@ impl TransferSource for Staged {
     }
 
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
-        self.database.policies(table)
+        if self.tells_settings { self.database.policies(table) } else { Ok(None) }
     }
 
     fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
-        TransferSource::properties(&self.database)
+        if self.tells_settings { TransferSource::properties(&self.database) } else { Ok(None) }
     }
 
     fn expected(&self, table: &str) -> TransferResult<Option<u64>> {

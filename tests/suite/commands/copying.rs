@@ -495,7 +495,6 @@ fn mistakes_are_told_before_anything_is_written() {
         (&["copy", "AccountName=a;AccountKey=%;TableEndpoint=http://h", url], &["base64"]),
         (&["copy", url, url], &["same"]),
         (&["copy", url, "dump:x", "--filter", "A eq"], &["--filter"]),
-        (&["copy", url, "dump:x", "--resume"], &["--resume", "no state"]),
         (
             &["copy", "https://a.table.cosmos.azure.com?sig=x", url, "--since", "2020-01-01"],
             &["--since", "Cosmos"],

@@ -6,6 +6,7 @@ mod backing_up;
 mod checking;
 mod copying;
 mod cosmos_proxy;
+mod cutting_over;
 mod deleting_extra;
 mod distances;
 mod distributing;

@@ -96,9 +96,9 @@ fn a_copy_at_a_terminal_shows_a_bar_for_each_table() {
     soon("the bars", || {
         let shown = command.shown();
         let is_known = |name, of: &str| bar(&shown, name, &[of, "/s, ", " throttled, ", " left"]).is_some();
-        is_known(first, "/4000 ")
-            && is_known(second, "/1500 ")
-            && is_known("all 2 tables", "/5500 ")
+        is_known(first, "/4,000 ")
+            && is_known(second, "/1,500 ")
+            && is_known("all 2 tables", "/5,500 ")
             && bar(&shown, first, &["1 rejected, 0 throttled"]).is_some()
             && bar(&shown, second, &["0 rejected, 0 throttled"]).is_some()
     });
@@ -109,10 +109,13 @@ fn a_copy_at_a_terminal_shows_a_bar_for_each_table() {
     // They have moved: the largest table was drawn at different lengths.
     let lengths: std::collections::BTreeSet<&str> = shown
         .split(['\r', '\n'])
-        .filter(|line| line.contains("/4000 "))
-        .filter_map(|line| line.split("/4000").next()?.rsplit(' ').next())
+        .filter(|line| line.contains("/4,000 "))
+        .filter_map(|line| line.split("/4,000").next()?.rsplit(' ').next())
         .collect();
     assert!(lengths.len() > 2, "{lengths:?}");
+    // Rates have no decimals.
+    let rates = shown.split("/s, ").filter_map(|before| before.rsplit(' ').next());
+    assert!(rates.take(20).all(|rate| !rate.contains('.')), "{shown}");
 }
 
 #[test]

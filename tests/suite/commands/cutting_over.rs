@@ -1,0 +1,324 @@
+//! The cut-over of docs/migration.md with its settings, and what a copy may change and delete.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use super::copying::{Served, batch_rows, copy, put_settings, start, status_of};
+use super::*;
+
+const CORS_PATH: &str = "/?restype=service&comp=properties";
+
+fn acl(id: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><SignedIdentifiers><SignedIdentifier><Id>{id}</Id><AccessPolicy>\
+         <Expiry>2040-01-01T00:00:00.0000000Z</Expiry><Permission>r</Permission></AccessPolicy></SignedIdentifier>\
+         </SignedIdentifiers>"
+    )
+}
+
+const NO_ACL: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?><SignedIdentifiers/>";
+const NO_CORS: &str =
+    "<?xml version=\"1.0\" encoding=\"utf-8\"?><StorageServiceProperties><Cors/></StorageServiceProperties>";
+
+fn cors(origin: &str) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><StorageServiceProperties><Cors><CorsRule>\
+         <AllowedOrigins>{origin}</AllowedOrigins><AllowedMethods>GET</AllowedMethods><AllowedHeaders/>\
+         <ExposedHeaders/><MaxAgeInSeconds>5</MaxAgeInSeconds></CorsRule></Cors></StorageServiceProperties>"
+    )
+}
+
+fn put(client: &Client, path: &str, body: &str) {
+    let status = if path.contains("comp=acl") { 204 } else { 202 };
+    let request = client.request("PUT", path).header("Accept", "application/xml").body(body);
+    request.unchecked().send().expect(status);
+}
+
+fn get(client: &Client, path: &str) -> String {
+    let request = client.request("GET", path).header("Accept", "application/xml");
+    request.unchecked().send().expect(200).text().to_owned()
+}
+
+fn acl_path(table: &str) -> String {
+    format!("/{table}?comp=acl")
+}
+
+#[test]
+fn the_documented_cut_over_carries_policies_and_cors_rules_that_change_meanwhile() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let [kept, emptied, dropped] = [client.table(), client.table(), client.table()];
+        for table in [&kept, &emptied, &dropped] {
+            batch_rows(&client, table, "a", 120);
+            put(&client, &acl_path(&table.name), &acl("first"));
+        }
+        put(&client, CORS_PATH, &cors("http://first.example"));
+        let target = Served::new(Site::sqlite());
+        let there = target.client();
+        let places = [source.connection_string(), target.connection_string()];
+        let run = |more: &str| {
+            let variables = [("AZURE", places[0].as_str()), ("ROWHOUSE", places[1].as_str())];
+            let arguments: Vec<&str> =
+                ["copy", "env:AZURE", "env:ROWHOUSE"].into_iter().chain(more.split(' ')).collect();
+            let output = source.site.run_with(&arguments, &variables);
+            assert!(output.status.success(), "{more}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        run("--dry-run");
+        there.request("GET", &format!("/{}()", kept.name)).send().expect(404);
+        run("--progress plain");
+        assert!(get(&there, &acl_path(&kept.name)).contains("first"));
+        assert!(get(&there, CORS_PATH).contains("first.example"));
+        // Meanwhile policies and rules change, and a table is made.
+        let made = client.table();
+        batch_rows(&client, &made, "a", 10);
+        put(&client, &acl_path(&made.name), &acl("made"));
+        put(&client, &acl_path(&kept.name), &acl("second"));
+        put(&client, CORS_PATH, &cors("http://second.example"));
+        run("--since 2020-01-01 --mode replace --yes");
+        assert!(get(&there, &acl_path(&made.name)).contains("made"));
+        assert!(get(&there, &acl_path(&kept.name)).contains("second"));
+        assert!(get(&there, CORS_PATH).contains("second.example"));
+        // Others are removed, and so are an entity and a table.
+        put(&client, &acl_path(&emptied.name), NO_ACL);
+        put(&client, CORS_PATH, NO_CORS);
+        kept.delete("a", "000007", Some("*")).expect(204);
+        client.delete_table(&dropped.name).expect(204);
+        let last = "--since 2020-01-01 --mode replace --delete-extra --delete-extra-tables --max-delete 121 --verify --yes";
+        let said = run(last);
+        assert!(said.ends_with("\nequal\n") && said.contains("1 extra entities deleted"), "{said}");
+        assert!(said.contains(&format!("the extra table {} deleted", dropped.name)), "{said}");
+        for path in
+            [acl_path(&kept.name), acl_path(&emptied.name), acl_path(&made.name), CORS_PATH.to_owned()]
+        {
+            assert_eq!(get(&client, &path), get(&there, &path), "{path}");
+        }
+        there.request("GET", &format!("/{}()", dropped.name)).send().expect(404);
+    }
+}
+
+#[test]
+fn a_copy_does_not_bring_back_unasked_what_was_revoked() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 10);
+    put_settings(&client, &table);
+    let from = source.connection_string();
+    copy(&source.site, &from, "dump:before", &[]);
+    let target = Served::new(Site::postgres());
+    let (there, to) = (target.client(), target.connection_string());
+    copy(&source.site, "dump:before", &to, &[]);
+    let acl_path = acl_path(&table.name);
+    assert!(get(&there, &acl_path).contains("<Id>read</Id>"));
+    assert!(get(&there, CORS_PATH).contains("a.example"));
+    put(&there, &acl_path, NO_ACL);
+    put(&there, CORS_PATH, NO_CORS);
+    let policies = format!("policies of {}", table.name);
+    let verified = ["verify", "dump:before", &to, "--recheck-delay", "0"];
+    let differ = ["service properties differ", &format!("{policies} differ"), "not equal"];
+    status_of(&source.site, &verified, 4, &differ);
+    for mode in ["insert", "skip"] {
+        for from in ["dump:before", &from] {
+            status_of(&source.site, &["copy", from, &to, "--mode", mode, "--yes"], 0, &differ[..2]);
+            assert!(!get(&there, &acl_path).contains("<Id>"), "{mode}");
+            assert!(!get(&there, CORS_PATH).contains("<CorsRule>"), "{mode}");
+        }
+    }
+    for mode in ["merge", "replace"] {
+        let copying = ["copy", "dump:before", &to, "--mode", mode];
+        status_of(&source.site, &copying, 2, &["--yes", &format!("change the {policies}")]);
+        assert!(!get(&there, &acl_path).contains("<Id>"), "{mode}");
+    }
+    status_of(&source.site, &["copy", "dump:before", &to, "--mode", "merge", "--yes"], 0, &[]);
+    assert!(get(&there, &acl_path).contains("<Id>read</Id>"));
+    assert!(get(&there, CORS_PATH).contains("a.example"));
+    status_of(&source.site, &verified, 0, &["equal"]);
+}
+
+#[test]
+fn a_place_that_has_no_settings_differs_in_none() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    client.create_table("People").expect(201);
+    Table::new(&client, "People").seed(json!({ "PartitionKey": "p", "RowKey": "1", "N": 1 }));
+    put(&client, &acl_path("People"), &acl("first"));
+    let to = source.connection_string();
+    let lines = "{\"PartitionKey\":\"p\",\"RowKey\":\"1\",\"N\":1}\n";
+    std::fs::write(source.site.folder.join("People.json"), lines).expect("a file");
+    status_of(&source.site, &["verify", "People.json", &to], 0, &["equal"]);
+    let deleting = ["copy", "People.json", &to, "--mode", "replace", "--delete-extra", "--yes"];
+    status_of(&source.site, &deleting, 0, &["0 extra"]);
+    assert!(get(&client, &acl_path("People")).contains("first"));
+}
+
+#[test]
+fn a_name_that_no_place_has_is_refused_and_nothing_is_never_equal() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 10);
+    let here = &source.site;
+    let from = source.connection_string();
+    let both = format!("{},Typo", table.name);
+    let target = Served::new(Site::sqlite());
+    let to = target.connection_string();
+    for selection in [["--include", "Typo"], ["--include", &both], ["--exclude", "Typo"], ["--include", ""]] {
+        for command in [
+            &["copy", &from, &to][..],
+            &["copy", &from, &to, "--dry-run"],
+            &["verify", &from, &to],
+            &["count", &from],
+        ] {
+            status_of(here, &[command, &selection].concat(), 2, &["there is no table"]);
+        }
+    }
+    for command in [["copy", &from, &to], ["verify", &from, &to]] {
+        status_of(
+            here,
+            &[&command[..], &["--rename", "Nope=Other"]].concat(),
+            2,
+            &["FROM has no table Nope"],
+        );
+    }
+    target.client().request("GET", &format!("/{}()", table.name)).send().expect(404);
+    status_of(here, &["copy", &from, &to, "--include", "nothing*"], 0, &["no table matches nothing*"]);
+    status_of(here, &["count", &from, "--include", "nothing*"], 0, &["no table matches nothing*"]);
+    status_of(
+        here,
+        &["verify", &from, &to, "--include", "nothing*"],
+        4,
+        &["no table was compared", "not equal"],
+    );
+    // A table is there by any spelling, and a restored one is compared with what it was made from.
+    let rename = format!("{}=Restored", table.name);
+    let include = table.name.to_uppercase();
+    let copied = copy(here, &from, &to, &["--include", &include, "--rename", &rename]);
+    assert_eq!(copied["copied"], 10);
+    let verify = ["verify", &from, &to, "--include", &include, "--recheck-delay", "0", "--rename", &rename];
+    status_of(here, &verify, 0, &["10 equal", "\nequal"]);
+    Table::new(&target.client(), "Restored").delete("a", "000003", Some("*")).expect(204);
+    status_of(here, &verify, 4, &["1 missing", "not equal"]);
+    let again = ["copy", &from, &to, "--include", &include, "--rename", &rename, "--verify"];
+    status_of(here, &again, 0, &["1 copied", "\nequal"]);
+}
+
+#[test]
+fn what_would_be_changed_and_deleted_is_counted_and_limited_before_anything_is_done() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let [table, dropped] = [client.table(), client.table()];
+        batch_rows(&client, &table, "a", 50);
+        batch_rows(&client, &dropped, "a", 20);
+        let target = Served::new(Site::sqlite());
+        let (from, to) = (source.connection_string(), target.connection_string());
+        let here = &source.site;
+        copy(here, &from, &to, &[]);
+        let there = target.client();
+        let theirs = Table::new(&there, &table.name);
+        theirs.seed(with_keys("extra", "1", json!({})));
+        theirs.seed(with_keys("extra", "2", json!({})));
+        theirs.merge("a", "000001", &json!({ "N": -1 }), Some("*")).expect(204);
+        client.delete_table(&dropped.name).expect(204);
+        let deleting = ["--mode", "replace", "--delete-extra", "--delete-extra-tables"];
+        for since in [&[][..], &["--since", "2020-01-01"]] {
+            let found = here.json(&[&["copy", &from, &to, "--dry-run"][..], &deleting, since].concat());
+            assert_eq!((&found["different"], &found["deleted"]), (&json!(1), &json!(2)), "{found}");
+            assert_eq!(found["deletedTables"], json!({ dropped.name.clone(): 20 }), "{found}");
+        }
+        let found = here.json(&["copy", &from, &to, "--dry-run", "--mode", "skip"]);
+        assert_eq!((&found["different"], &found["deleted"]), (&json!(1), &json!(0)), "{found}");
+        let copying = [&["copy", &from, &to][..], &deleting].concat();
+        let named = format!("delete the table {} with 20 entities", dropped.name);
+        status_of(here, &copying, 2, &["--yes", "delete 2 entities", &named, &table.name]);
+        let limited = [&copying[..], &["--yes", "--max-delete", "21"]].concat();
+        status_of(here, &limited, 2, &["would delete 22 entities", "--max-delete 21"]);
+        assert_eq!((theirs.count(), &theirs.entity("a", "000001")["N"]), (52, &json!(-1)));
+        // An empty place, or the wrong one, is no reason to delete all.
+        let empty = Site::sqlite();
+        empty.json(&["migrate"]);
+        let wrong =
+            ["copy", &empty.url, &to, "--delete-extra-tables", "--yes", "--to-account", &target.account.name];
+        status_of(here, &wrong, 2, &["FROM has no table"]);
+        let allowed = [&copying[..], &["--yes", "--max-delete", "22", "--verify"]].concat();
+        status_of(here, &allowed, 0, &["2 extra entities deleted", "the extra table", "\nequal"]);
+        there.request("GET", &format!("/{}()", dropped.name)).send().expect(404);
+    }
+}
+
+#[test]
+fn extra_tables_of_a_database_are_deleted_too() {
+    let with_tables = |site: Site, names: &[&str]| {
+        let served = Served::new(site);
+        names.iter().for_each(|name| drop(served.client().create_table(name).expect(201)));
+        drop(served.server);
+        served.site
+    };
+    let source = with_tables(Site::sqlite(), &["Kept"]);
+    let target = with_tables(Site::postgres(), &["Kept", "Gone"]);
+    let deleting = ["copy", &source.url, &target.url, "--delete-extra-tables", "--yes", "--verify"];
+    let account = ["--from-account", &crate::support::server::account(1).name];
+    status_of(&source, &[&deleting[..], &account].concat(), 0, &["the extra table Gone deleted", "\nequal"]);
+}
+
+#[test]
+fn a_signature_of_a_range_of_keys_does_not_tell_what_is_absent() {
+    let site = Site::sqlite();
+    for name in ["spk", "SRK", "epk", "erk"] {
+        let ranged = format!("http://127.0.0.1:1/abc?sv=2019-02-02&tn=People&{name}=a&sig=x");
+        let words = ["range of keys"];
+        status_of(&site, &["copy", &ranged, &site.url, "--delete-extra", "--yes"], 2, &words);
+        status_of(&site, &["copy", &ranged, &site.url, "--delete-extra-tables", "--yes"], 2, &words);
+        status_of(&site, &["copy", &ranged, &site.url, "--verify"], 2, &words);
+        status_of(&site, &["verify", &ranged, &site.url], 2, &words);
+        status_of(&site, &["verify", &site.url, &ranged], 2, &words);
+    }
+}
+
+#[test]
+fn resuming_what_is_complete_or_was_never_begun_succeeds() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 300);
+    let from = source.connection_string();
+    let here = &source.site;
+    let name = source.account.name.as_str();
+    std::fs::write(here.folder.join("empty.state"), "").expect("a file");
+    for to in ["dump:d", "sqlite://d.db"] {
+        let begun = ["--resume", "--state", "empty.state", "--to-account", name];
+        assert_eq!(copy(here, &from, to, &begun)["copied"], 300);
+        status_of(here, &[&["copy", &from, to][..], &begun].concat(), 0, &[]);
+        status_of(here, &[&["verify", &from, to][..], &["--to-account", name]].concat(), 0, &["300 equal"]);
+    }
+    // A new beginning asks as any other.
+    let asked = ["copy", &from, "sqlite://d.db", "--to-account", name, "--mode", "replace", "--resume"];
+    status_of(here, &asked, 2, &["--yes", &table.name]);
+}
+
+#[test]
+fn an_interrupted_copy_tells_how_to_go_on_and_what_was_done() {
+    let source = Served::new(Site::sqlite());
+    let client = source.client();
+    let table = client.table();
+    batch_rows(&client, &table, "a", 2000);
+    let from = source.connection_string();
+    let slow = ["--rate-limit", "200", "--state", "slow.state", "--to-account", source.account.name.as_str()];
+    let child = start(&source.site, &from, "sqlite://slow.db", &slow);
+    let state = source.site.folder.join("slow.state");
+    soon("the state", || state.exists());
+    std::thread::sleep(Duration::from_millis(500));
+    let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(stopped.success());
+    let output = child.wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(["interrupted", "--resume", "slow.state"].iter().all(|word| said.contains(word)), "{said}");
+    let so_far: Value = serde_json::from_slice(&output.stdout).expect("a summary");
+    assert!(so_far["copied"].as_u64().is_some_and(|copied| copied < 2000), "{so_far}");
+    let resumed = copy(&source.site, &from, "sqlite://slow.db", &[&slow[2..], &["--resume"]].concat());
+    assert_eq!(resumed["copied"], 2000, "{resumed}");
+}
