@@ -16,6 +16,7 @@ mod endpoint;
 mod existing;
 mod foreign;
 mod inferred;
+mod no_entities;
 mod place;
 mod progress;
 mod range;

@@ -1,5 +1,6 @@
 //! A Table endpoint over HTTP: Rowhouse or any other server.
 
+mod continuation;
 mod pages;
 mod writes;
 
@@ -21,15 +22,11 @@ use crate::codec::properties::{self, Layout, ServiceProperties};
 use crate::codec::uri::{entity_address, escape};
 use crate::codec::xml;
 use crate::model::Key;
+use continuation::{Continuation, next};
 use pages::RemotePages;
 
-/// Names of continuation parameters, and of the headers that carry them, in lower case.
-const CONTINUATION: [(&str, &str); 3] = [
-    ("NextPartitionKey", "nextpartitionkey"),
-    ("NextRowKey", "nextrowkey"),
-    ("NextTableName", "nexttablename"),
-];
-
+/// Tables that an account may have: each is held in memory.
+const MAX_TABLES: usize = 1_000_000;
 /// The statuses for an insert; a server may ignore the preference for no content.
 const INSERTED: &[u16] = &[201, 204];
 
@@ -135,24 +132,11 @@ fn first_entity(table: &str) -> ClientCall {
     ClientCall::get(format!("/{}()", escape(table))).query("$top", "1")
 }
 
-/// Returns the call with the continuation token of its answer; `None` if the answer has none.
-fn next(call: &ClientCall, answer: &ClientAnswer) -> Option<ClientCall> {
-    let mut following = call.clone();
-    following.query.retain(|(name, _)| CONTINUATION.iter().all(|(parameter, _)| parameter != name));
-    let before = following.query.len();
-    for (parameter, header) in CONTINUATION {
-        if let Some((_, value)) = answer.continuation.iter().find(|(name, _)| name == header) {
-            following.query.push((parameter, value.clone()));
-        }
-    }
-    (following.query.len() > before).then_some(following)
-}
-
 impl TransferSource for Remote {
     fn tables(&self) -> TransferResult<Vec<String>> {
         let mut names = Vec::new();
-        let mut call = Some(ClientCall::get("/Tables"));
-        while let Some(asked) = call {
+        let mut pages = Continuation::of([ClientCall::get("/Tables")].into());
+        while let Some(asked) = pages.take() {
             let listed = self.client.read(&asked, |answer| {
                 let list: TableList = serde_json::from_slice(&answer.body)
                     .map_err(|error| format!("the list of tables: {error}"))?;
@@ -163,8 +147,12 @@ impl TransferSource for Remote {
                 return Ok(self.named.clone());
             }
             let (list, following) = listed?;
+            pages.follow(following, list.value.is_empty())?;
             names.extend(list.value.into_iter().map(|table| table.name));
-            call = following;
+            if names.len() > MAX_TABLES {
+                let text = format!("the endpoint lists more than {MAX_TABLES} tables, as if without end");
+                return Err(TransferError::Endpoint(text));
+            }
         }
         Ok(names)
     }
@@ -184,17 +172,16 @@ impl TransferSource for Remote {
 
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
         let select = "PartitionKey,RowKey";
-        for filter in range.filters() {
-            let call = self.query(table, &filter, None).query("$select", select).query("$top", "1");
-            // An empty page may have a token, because rows may follow.
-            let mut call = Some(call);
-            while let Some(asked) = call {
-                let (page, following) = self.page(&asked)?;
-                if let Some(row) = page.rows.into_iter().next() {
-                    return Ok(Some(row.key));
-                }
-                call = following;
+        let call =
+            |filter: String| self.query(table, &filter, None).query("$select", select).query("$top", "1");
+        let mut pages = Continuation::of(range.filters().into_iter().map(call).collect());
+        // An empty page may have a token, because rows may follow.
+        while let Some(asked) = pages.take() {
+            let (page, following) = self.page(&asked)?;
+            if let Some(row) = page.rows.into_iter().next() {
+                return Ok(Some(row.key));
             }
+            pages.follow(following, true)?;
         }
         Ok(None)
     }

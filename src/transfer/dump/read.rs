@@ -19,6 +19,7 @@ use crate::model::{Key, Ticks};
 use crate::plan::Predicate;
 use crate::plan::predicate::Prepared;
 use crate::transfer::endpoint::{Page, Rejected, RowReader, TransferError, TransferResult, TransferSource};
+use crate::transfer::no_entities::NoEntities;
 use crate::transfer::range::{Lower, RowRange};
 use crate::transfer::row::Row;
 
@@ -93,7 +94,8 @@ impl TransferSource for DumpSource {
         };
         let pieces = self.table(table).map_or(&[][..], |table| &table.pieces).iter().filter(overlaps);
         let filter = self.filter.as_ref().map(Prepared::new);
-        Ok(Box::new(Lines { pieces: pieces.collect(), open: None, range: range.clone(), filter }))
+        let (pieces, table, no_entities) = (pieces.collect(), table.to_owned(), NoEntities::default());
+        Ok(Box::new(Lines { table, pieces, open: None, range: range.clone(), filter, no_entities }))
     }
 
     /// Ranges are not split: the pieces of the dump are ranges already.
@@ -127,10 +129,12 @@ impl TransferSource for DumpSource {
 
 /// The lines of the pieces that overlap a range.
 struct Lines<'a> {
+    table: String,
     pieces: VecDeque<&'a DumpPiece>,
     open: Option<PieceReader>,
     range: RowRange,
     filter: Option<Prepared<'a>>,
+    no_entities: NoEntities,
 }
 
 type PieceReader = BufReader<Decoder<'static, BufReader<Take<File>>>>;
@@ -182,13 +186,15 @@ impl Lines<'_> {
 impl RowReader for Lines<'_> {
     fn next(&mut self) -> TransferResult<Option<Page>> {
         let (mut page, mut line, mut bytes) = (Page::default(), String::new(), 0);
-        while page.rows.len() < ROWS && bytes < BYTES {
+        while page.rows.len() + page.rejected.len() < ROWS && bytes < BYTES {
             if !self.line(&mut line)? {
+                self.no_entities.check(&self.table, &page)?;
                 let is_empty = page.rows.is_empty() && page.rejected.is_empty();
                 return Ok((!is_empty).then_some(page));
             }
             bytes += line.len();
             match Row::from_json(line.trim_end()) {
+                Err(_) if line.trim_end().is_empty() => {}
                 Err(reason) => page.rejected.push(Rejected { entity: line.trim_end().to_owned(), reason }),
                 Ok(row) if self.range.lower.is_beyond(&row.key) => {}
                 // The source of the dump may sort in another way: rows of the range may follow.
@@ -197,6 +203,7 @@ impl RowReader for Lines<'_> {
                 Ok(_) => {}
             }
         }
+        self.no_entities.check(&self.table, &page)?;
         Ok(Some(page))
     }
 }

@@ -297,7 +297,7 @@ fn types_that_a_file_does_not_tell_are_listed_before_anything_is_written() {
 }
 
 /// The memory that a command has now, without the pages of its program, in bytes.
-fn memory(child: &std::process::Child) -> Option<u64> {
+pub fn memory(child: &std::process::Child) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)

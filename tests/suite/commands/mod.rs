@@ -14,6 +14,7 @@ mod document;
 mod doubles;
 mod doubtful_files;
 mod dumping;
+mod endless_sources;
 mod expiring;
 mod explaining;
 mod faulty_proxy;

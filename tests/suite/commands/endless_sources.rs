@@ -1,0 +1,128 @@
+//! Endpoints and dumps that never come to an end, or hold something else than entities.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::copying::status_of;
+use super::deleting_extra::dump;
+use super::files::memory;
+use super::scripted_server::{ScriptedAnswer, scripted, scripted_people};
+use super::*;
+
+fn tokens(partition: &str) -> String {
+    format!("x-ms-continuation-NextPartitionKey: {partition}\r\nx-ms-continuation-NextRowKey: r\r\n")
+}
+
+fn page(rows: &[&str]) -> Vec<u8> {
+    let row = |row: &&str| {
+        format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\",\"odata.etag\":\"W/\\\"x\\\"\"}}")
+    };
+    format!("{{\"value\":[{}]}}", rows.iter().map(row).collect::<Vec<_>>().join(",")).into_bytes()
+}
+
+/// Demands that each command that reads entities fails.
+fn all_fail(from: &str, words: &[&str]) {
+    reading_fails(from, words);
+    status_of(&Site::sqlite(), &["delete-where", from, "People", "N eq 1", "--yes"], 1, words);
+}
+
+/// The same without those that delete what they have read so far.
+fn reading_fails(from: &str, words: &[&str]) {
+    let site = Site::sqlite();
+    let to = [site.url.as_str(), "--to-account", "devstoreaccount1"];
+    status_of(&site, &[&["copy", from], &to[..]].concat(), 1, words);
+    status_of(&site, &[&["verify", from], &to[..]].concat(), 1, words);
+    status_of(&site, &["count", from], 1, words);
+}
+
+#[test]
+fn a_token_that_comes_again_ends_every_command() {
+    all_fail(&scripted_people(|_| (tokens("same"), page(&[]))), &["People", "continuation token again"]);
+    // In a circle, whose pages may differ.
+    let circle = |target: &str| -> ScriptedAnswer {
+        let next = match target {
+            asked if asked.contains("NextPartitionKey=a") => "b",
+            asked if asked.contains("NextPartitionKey=b") => "c",
+            _ => "a",
+        };
+        (tokens(next), page(&[]))
+    };
+    all_fail(&scripted_people(circle), &["People", "continuation token again"]);
+}
+
+#[test]
+fn keys_that_go_back_end_every_command() {
+    let number = AtomicUsize::new(0);
+    let fresh = move || tokens(&format!("n{}", number.fetch_add(1, Ordering::Relaxed)));
+    // The same page again with other tokens; and rows that have no order within a page.
+    reading_fails(&scripted_people(move |_| (fresh(), page(&["1", "2"]))), &["People", "order of keys"]);
+    all_fail(&scripted_people(|_| (String::new(), page(&["1", "3", "2"]))), &["People", "order of keys"]);
+    all_fail(&scripted_people(|_| (String::new(), page(&["1", "1"]))), &["People", "order of keys"]);
+}
+
+#[test]
+fn empty_pages_without_end_are_an_error() {
+    let number = AtomicUsize::new(0);
+    let from = scripted_people(move |_| {
+        (tokens(&format!("n{}", number.fetch_add(1, Ordering::Relaxed))), page(&[]))
+    });
+    status_of(&Site::sqlite(), &["count", &from], 1, &["People", "only empty pages"]);
+}
+
+#[test]
+fn a_list_of_tables_without_end_is_an_error() {
+    let site = Site::sqlite();
+    let again = "x-ms-continuation-NextTableName: again\r\n";
+    let from = scripted(|_| (again.to_owned(), b"{\"value\":[{\"TableName\":\"People\"}]}".to_vec()));
+    status_of(&site, &["count", &from], 1, &["/Tables", "continuation token again"]);
+    let number = AtomicUsize::new(0);
+    let from = scripted(move |_| {
+        let page = number.fetch_add(1, Ordering::Relaxed);
+        let names: Vec<_> = (0..20_000).map(|n| format!("{{\"TableName\":\"t{page}x{n}\"}}")).collect();
+        let token = format!("x-ms-continuation-NextTableName: t{page}\r\n");
+        (token, format!("{{\"value\":[{}]}}", names.join(",")).into_bytes())
+    });
+    status_of(&site, &["count", &from], 1, &["tables, as if without end"]);
+}
+
+#[test]
+fn a_page_of_things_that_are_no_entities_takes_no_more_memory_than_its_text() {
+    let site = Site::sqlite();
+    let body = format!("{{\"value\":[{}{{}}]}}", "{},".repeat(10_000_000)).into_bytes();
+    let from = scripted_people(move |_| (String::new(), body.clone()));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    command.args(["copy", &from, &site.url, "--to-account", "devstoreaccount1", "--progress", "plain"]);
+    let mut child =
+        command.current_dir(&site.folder).stderr(std::process::Stdio::piped()).spawn().expect("it runs");
+    let mut most = 0;
+    while child.try_wait().expect("a process").is_none() {
+        most = most.max(memory(&child).unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("more than 10000 entities"), "{output:?}");
+    assert!(most > 0 && most < 250 << 20, "{most} bytes");
+    // Small pages of them without end.
+    let number = AtomicUsize::new(0);
+    let from = scripted_people(move |_| {
+        let token = tokens(&format!("n{}", number.fetch_add(1, Ordering::Relaxed)));
+        (token, b"{\"value\":[{},1,{}]}".to_vec())
+    });
+    let to = ["--to-account", "devstoreaccount1"];
+    status_of(&site, &[&["copy", &from, &site.url], &to[..]].concat(), 1, &["People", "no entities"]);
+}
+
+#[test]
+fn blank_lines_of_a_dump_are_no_entities_and_other_lines_without_keys_are_few() {
+    let site = Site::sqlite();
+    let entity = r#"{"PartitionKey":"p","RowKey":"1","N":1}"#;
+    dump(&site, "blank", &[&vec![""; 100_000][..], &[entity], &vec!["  "; 100_000][..]].concat());
+    let output = site.run(&["copy", "dump:blank", &site.url, "--rejects", "r"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!site.folder.join("r").exists());
+    assert_eq!(site.json(&["count", "dump:blank"])["entities"], 1);
+    dump(&site, "other", &[&vec!["x"; 1_000_000][..], &[entity]].concat());
+    status_of(&site, &["copy", "dump:other", &site.url, "--rejects", "r"], 1, &["People", "no entities"]);
+    assert!(std::fs::metadata(site.folder.join("r")).is_ok_and(|rejects| rejects.len() < 1 << 20));
+    status_of(&site, &["verify", "dump:other", &site.url], 1, &["People", "no entities"]);
+}
