@@ -112,6 +112,22 @@ pub(crate) async fn open_existing(database: &Database) -> Result<Store, AppError
     }
 }
 
+/// Opens the database for reading alone: it is neither created nor migrated, and nothing is written to it.
+///
+/// # Errors
+/// [`AppError`], to be shown to the operator; it says what is missing.
+pub(crate) async fn open_to_read(database: &Database) -> Result<Store, AppError> {
+    if let Some(path) = database.missing_file() {
+        return Err(AppError::Missing(path.display().to_string()));
+    }
+    Ok(match database {
+        Database::Sqlite(options) => Store::Sqlite(SqliteStore::open_to_read(options)?),
+        Database::Postgres { options, .. } => {
+            Store::Postgres(Box::new(PgStore::open_to_read(options).await?))
+        }
+    })
+}
+
 /// Inspects the database without changing it.
 ///
 /// # Errors

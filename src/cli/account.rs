@@ -300,7 +300,7 @@ fn reseal(arguments: &ResealArguments) -> Done {
 
 fn list(place: &AccountsPlace) -> Done {
     let (found, limits) = block_on(async {
-        let store = place.open().await?;
+        let store = app::open_to_read(&place.database()?).await?;
         Ok((accounts::list(&store).await?, accounts::limits(&store).await?))
     })?;
     let lines: Vec<String> = found.iter().map(|account| line(account, &limits)).collect();

@@ -263,7 +263,7 @@ async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
 fn list(arguments: &ListIndexArguments) -> Done {
     let database = database(&arguments.storage)?;
     let found = block_on(async {
-        let store = app::open_existing(&database).await?;
+        let store = app::open_to_read(&database).await?;
         Ok(indexes::list(&store, arguments.account.as_deref(), arguments.table.as_deref()).await?)
     })?;
     let lines: Vec<String> = found.iter().map(|(stored, figures)| line(stored, *figures)).collect();

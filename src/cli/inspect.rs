@@ -69,7 +69,7 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
 }
 
 async fn policies(arguments: &InspectArguments, account: &str, table: &TableName) -> Done<Vec<Policy>> {
-    let store = app::open_existing(&arguments.key.database()?).await?;
+    let store = app::open_to_read(&arguments.key.database()?).await?;
     let policies = stored_policies(&store, account, table).await;
     store.close().await;
     policies.map_err(told)

@@ -115,7 +115,7 @@ impl KeyArguments {
         let Some(master) = &holders.master_key else {
             return Err(Problem(format!("the settings have no account {name}; {none}")));
         };
-        let keys = accounts::keys(&app::open_existing(&database).await?, master, &name).await?;
+        let keys = accounts::keys(&app::open_to_read(&database).await?, master, &name).await?;
         let [first, second] = keys;
         let bytes = if slot == 0 { first } else { second };
         let key = AccountKey::new(bytes).ok_or_else(|| Problem("the key cannot be used".into()))?;

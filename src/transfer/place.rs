@@ -173,7 +173,7 @@ impl Connecting<'_> {
         Ok(match place {
             Place::Remote(address) => Connected::Remote(Box::new(self.remote(address)?)),
             Place::Database(database) => {
-                let store = self.runtime.block_on(app::open_existing(database));
+                let store = self.runtime.block_on(app::open_to_read(database));
                 self.database(store, None)?
             }
             Place::Dump(path) | Place::File(path) if is_single(path) => {

@@ -110,7 +110,7 @@ fn list(arguments: &ExpiryListArguments) -> Done {
     let rules = block_on(async {
         Ok(arguments
             .database
-            .open()
+            .open_to_read()
             .await?
             .expiries(arguments.account.as_deref())
             .await

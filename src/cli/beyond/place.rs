@@ -5,7 +5,7 @@ use clap::Args;
 use crate::app;
 use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::cli::output::{Done, OutputForm, Problem};
-use crate::config::{Mistakes, StorageSettings};
+use crate::config::{Database, Mistakes, StorageSettings};
 use crate::store::Store;
 
 /// The database and the account of a table.
@@ -30,12 +30,21 @@ pub(crate) struct TablesDatabase {
 impl TablesDatabase {
     /// Opens the database, which must exist.
     pub(super) async fn open(&self) -> Done<Store> {
+        Ok(app::open_existing(&self.database()?).await?)
+    }
+
+    /// Opens the database to read what is there.
+    pub(super) async fn open_to_read(&self) -> Done<Store> {
+        Ok(app::open_to_read(&self.database()?).await?)
+    }
+
+    fn database(&self) -> Done<Database> {
         let mut mistakes = Mistakes::default();
         let database = self.storage.read(&mut mistakes);
         let database = mistakes.unless(database)?;
         if database.is_in_memory() {
             return Err(Problem("--database-url: a database in memory is only in its server".into()));
         }
-        Ok(app::open_existing(&database).await?)
+        Ok(database)
     }
 }

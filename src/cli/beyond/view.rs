@@ -127,7 +127,7 @@ fn refresh(arguments: &RefreshArguments) -> Done {
 
 fn list(arguments: &ViewListArguments) -> Done {
     let found = block_on(async {
-        let store = arguments.database.open().await?;
+        let store = arguments.database.open_to_read().await?;
         Ok(store.views(arguments.account.as_deref()).await.map_err(BeyondError::from)?)
     })?;
     let shown: Vec<Value> = found.iter().map(views::shown).collect();

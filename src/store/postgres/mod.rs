@@ -88,6 +88,15 @@ impl PgStore {
         Self::over(nodes, path, reads, writes, &options)
     }
 
+    /// Opens the store of a database that is only read: it is not migrated, and its sessions are read-only.
+    ///
+    /// # Errors
+    /// [`StartError`], to be shown to the operator.
+    pub async fn open_to_read(options: &PgOptions) -> Result<Self, StartError> {
+        options.check()?;
+        Self::read_only(schema::find(options).await?, options, options.coalesce)
+    }
+
     /// Creates the store of a read replica. It is neither migrated nor purged, and its sessions are
     /// read-only. It connects on first use, so that an unreachable replica does not keep its primary from
     /// being served.

@@ -62,14 +62,31 @@ impl SqliteStore {
         let first = open::open(options)?;
         let (readers, writing) = Readers::new(options, first);
         let is_memory = options.location == Location::Memory;
-        let scan_limit = ScanLimit::new(if is_memory { MEMORY_SCAN } else { Duration::MAX });
-        Ok(Self {
+        let scan_time = if is_memory { MEMORY_SCAN } else { Duration::MAX };
+        Ok(Self::over(readers, Writer::start(writing, options)?, scan_time))
+    }
+
+    /// Opens a file that is only read: it is neither created nor migrated, and writes are refused.
+    ///
+    /// # Errors
+    /// What SQLite says about the file.
+    pub fn open_to_read(options: &SqliteOptions) -> Result<Self, OpenError> {
+        if options.location == Location::Memory {
+            return Self::open(options);
+        }
+        let options = SqliteOptions { reads_only: true, ..options.clone() };
+        let (readers, _) = Readers::new(&options, open::connect(&options)?);
+        Ok(Self::over(readers, Writer::refusing(&options), Duration::MAX))
+    }
+
+    fn over(readers: Readers, writer: Writer, scan_time: Duration) -> Self {
+        Self {
             readers,
-            writer: Writer::start(writing, options)?,
-            scan_limit,
+            writer,
+            scan_limit: ScanLimit::new(scan_time),
             narrowing: Arc::default(),
             cancelled_build: CancelledBuild::default(),
-        })
+        }
     }
 
     /// Inspects a database without changing or creating it.
@@ -83,6 +100,9 @@ impl SqliteStore {
     /// Checkpoints the log, so that the file alone has all data; waits at most a second for other users of
     /// the file.
     pub(crate) async fn close(&self) {
+        if self.readers.are_read_only() {
+            return;
+        }
         // A failure was logged, and what was not checkpointed stays in the WAL.
         let _ = self.read_apart(|db| checkpoint::carry_over_all(db).map(Ok)).await;
     }

@@ -23,6 +23,7 @@ mod index_builds;
 mod indexing;
 mod locking;
 mod moving;
+mod read_only;
 mod reading_files;
 mod resealing;
 mod sas;

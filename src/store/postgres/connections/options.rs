@@ -156,6 +156,12 @@ pub enum StartError {
          which to use: ALTER ROLE … SET search_path = …"
     )]
     Schemas(String),
+    #[error("the database has no tables of Rowhouse; see that the URL names the right one")]
+    NoTables,
+    #[error(
+        "the database has schema version {0}, which this program cannot read: run `rowhouse migrate` first"
+    )]
+    Outdated(i64),
     #[error("cannot distribute tables that were added: {0}")]
     Distribute(String),
 }

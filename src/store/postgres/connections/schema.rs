@@ -9,6 +9,8 @@ use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::statements;
 
 const MIGRATIONS: &str = "_sqlx_migrations";
+/// The oldest version that has all tables which statements that read look at.
+const READABLE: i64 = 10;
 
 fn migrator() -> Migrator {
     let mut migrator = sqlx::migrate!("./migrations/postgres");
@@ -65,6 +67,33 @@ async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, S
     let version = version(&mut connection).await.map_err(StartError::Connect)?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok((version >= Some(known())).then_some(path))
+}
+
+/// Finds the tables for reading alone, through the first listed server that answers.
+///
+/// # Errors
+/// [`StartError`]; it says if there are no tables, or if they are of a version that cannot be read.
+pub(crate) async fn find(options: &PgOptions) -> Result<SearchPath, StartError> {
+    let mut connected = Err(StartError::ConnectTimeout(options.acquire_timeout));
+    for url in options.urls() {
+        connected = connect_to(options, url).await;
+        if !matches!(connected, Err(StartError::Connect(_) | StartError::ConnectTimeout(_))) {
+            break;
+        }
+    }
+    let (mut connection, path) = connected?;
+    if !path.is_migrated {
+        return Err(StartError::NoTables);
+    }
+    let found = version(&mut connection).await;
+    connection.close().await.map_err(StartError::Connect)?;
+    match found {
+        Ok(None) => Err(StartError::NoTables),
+        Ok(Some(version)) if version < READABLE => Err(StartError::Outdated(version)),
+        // A role that only reads may not be allowed to ask.
+        Ok(_) | Err(sqlx::Error::Database(_)) => Ok(path),
+        Err(error) => Err(StartError::Connect(error)),
+    }
 }
 
 /// Connects to where migrations run.

@@ -20,6 +20,8 @@ const CONTENTS: [&str; 2] = ["tables", "accounts"];
 pub(crate) struct SearchPath {
     /// The schema with the tables, or the one in which migrations will make them; `None` if there is none.
     pub schema: Option<String>,
+    /// Whether it has the tables.
+    pub is_migrated: bool,
     /// Other schemas with tables of this program, which are empty.
     pub empty: Vec<String>,
 }
@@ -44,11 +46,12 @@ impl SearchPath {
     async fn find(db: &mut PgConnection) -> Result<Self, StartError> {
         let names = names(db).await.map_err(StartError::Connect)?;
         let [_, _, ..] = names.as_slice() else {
+            let is_migrated = !names.is_empty();
             let schema = match names.into_iter().next() {
                 None => current(db).await.map_err(StartError::Connect)?,
                 found => found,
             };
-            return Ok(Self { schema, empty: Vec::new() });
+            return Ok(Self { schema, is_migrated, empty: Vec::new() });
         };
         let (mut used, mut empty) = (Vec::new(), Vec::new());
         for name in names {
@@ -60,7 +63,7 @@ impl SearchPath {
             1 => used.remove(0),
             _ => return Err(StartError::Schemas(used.join(" and "))),
         };
-        Ok(Self { schema: Some(schema), empty })
+        Ok(Self { schema: Some(schema), is_migrated: true, empty })
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use crate::store::sqlite::connections::access;
 use crate::store::sqlite::connections::options::{Location, MAX_MAP_MIB, OpenError, SqliteOptions, shown};
 use crate::store::sqlite::connections::schema::migrate;
+use crate::store::sqlite::connections::{access, reading};
 
 /// How long a statement waits for another process that holds the file.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,6 +65,8 @@ fn can_be_a_race(error: &OpenError) -> bool {
         OpenError::Migrate(_) => true,
         OpenError::Configure(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy),
         OpenError::Open(..)
+        | OpenError::NoTables(..)
+        | OpenError::Outdated(..)
         | OpenError::Access(..)
         | OpenError::ReadOnly(..)
         | OpenError::Served(..)
@@ -75,6 +77,11 @@ fn can_be_a_race(error: &OpenError) -> bool {
 /// Opens one more connection to a database file that [`open`] has prepared.
 pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let location = &options.location;
+    if let (Location::File(path), true) = (location, options.reads_only) {
+        let connection = reading::open(path)?;
+        set_up(&connection, options)?;
+        return Ok(connection);
+    }
     let connection = match location {
         Location::Memory => Connection::open_in_memory(),
         Location::File(path) => Connection::open_with_flags(
@@ -86,17 +93,23 @@ pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> 
     }
     .map_err(|error| OpenError::Open(shown(location), error))?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(64);
     if *location != Location::Memory {
         // FULL: a commit returns only when the log is on the disk, so an acknowledged write survives a power
         // failure.
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
     }
+    set_up(&connection, options)?;
+    Ok(connection)
+}
+
+/// Sets the caches of a connection.
+fn set_up(connection: &Connection, options: &SqliteOptions) -> Result<(), OpenError> {
+    connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     let mapped = i64::from(options.map_mib.min(MAX_MAP_MIB)) << 20;
     connection.pragma_update_and_check(None, "mmap_size", mapped, |row| row.get::<_, i64>(0)).optional()?;
-    Ok(connection)
+    Ok(())
 }
 
 #[cfg(test)]

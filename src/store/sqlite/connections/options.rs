@@ -20,6 +20,12 @@ pub enum OpenError {
     Access(String, String),
     #[error("the SQLite database {0} is read-only: {1}")]
     ReadOnly(String, String),
+    #[error("the SQLite database {0} has no tables of Rowhouse")]
+    NoTables(String),
+    #[error(
+        "the SQLite database {0} has schema version {1}, which this program cannot read: run `rowhouse migrate` first"
+    )]
+    Outdated(String, i64),
     #[error("another server uses the SQLite database {0}: it holds a lock on {1}; stop that server first")]
     Served(String, String),
     #[error("cannot migrate the SQLite database: {0}")]
@@ -54,12 +60,14 @@ pub struct SqliteOptions {
     /// MiB of the file to read through a memory map, at most `MAX_MAP_MIB`; 0 for none. The operating system
     /// may reclaim this memory at any time.
     pub map_mib: u32,
+    /// Whether it is neither created nor migrated, nor written to.
+    pub reads_only: bool,
 }
 
 impl SqliteOptions {
     /// Returns the defaults: the whole file is mapped, and writes have 25 seconds.
     pub const fn new(location: Location) -> Self {
-        Self { location, timeout: Duration::from_secs(25), map_mib: MAX_MAP_MIB }
+        Self { location, timeout: Duration::from_secs(25), map_mib: MAX_MAP_MIB, reads_only: false }
     }
 }
 

@@ -45,6 +45,11 @@ impl Readers {
         (Self(Arc::new(source)), writing)
     }
 
+    /// Whether the database is only read.
+    pub(crate) fn are_read_only(&self) -> bool {
+        matches!(&*self.0, Connections::File { options, .. } if options.reads_only)
+    }
+
     /// Runs a read inside one snapshot.
     pub(crate) fn with<T>(
         &self,

@@ -87,6 +87,11 @@ impl Writer {
         Ok(Self { queue, timeout: options.timeout })
     }
 
+    /// Returns a writer of a database that is only read: it takes no writes.
+    pub(crate) fn refusing(options: &SqliteOptions) -> Self {
+        Self { queue: sync_channel(0).0, timeout: options.timeout }
+    }
+
     /// Runs a write and returns once it is durable. `work` may be run again after a rollback, and must write
     /// nothing if it refuses.
     pub(crate) async fn submit<T: Send + 'static>(
