@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use crate::store::sqlite::connections::options::{Location, MAX_MAP_MIB, OpenError, SqliteOptions, shown};
+use crate::store::sqlite::connections::options::{
+    BUSY_TIMEOUT, Location, MAX_MAP_MIB, OpenError, SqliteOptions, shown,
+};
 use crate::store::sqlite::connections::schema::migrate;
 use crate::store::sqlite::connections::{access, reading};
-
-/// How long a statement waits for another process that holds the file.
-pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Page cache of the writing connection, in KiB: enough for the changes of a commit. SQLite searches all
 /// of it after a page was split, so a larger one would cost time.

@@ -47,6 +47,8 @@ impl Location {
     }
 }
 
+/// How long a statement waits for another process that holds the file.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum MiB of a file that SQLite can map if it is built with `.cargo/config.toml`. Other builds map
 /// less than they are asked to.
 pub(crate) const MAX_MAP_MIB: u32 = 1024 * 1024;

@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::sqlite::connections::access::obstacle;
-use crate::store::sqlite::connections::open::BUSY_TIMEOUT;
+use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::store::sqlite::connections::options::OpenError;
 use crate::store::sqlite::connections::schema::imitate;
 

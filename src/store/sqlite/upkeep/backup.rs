@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::store::sqlite::connections::open::BUSY_TIMEOUT;
+use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
 
 /// SQLite checks whether to stop once in this many of its instructions.
 const STOP_EVERY: i32 = 10_000;

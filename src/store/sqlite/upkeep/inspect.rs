@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OpenFlags};
 
 use crate::store::sqlite::catalog::{accounts, entries, indexes};
-use crate::store::sqlite::connections::open::BUSY_TIMEOUT;
+use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::store::sqlite::connections::options::{Location, OpenError, shown};
 use crate::store::sqlite::connections::schema;
 use crate::store::{IndexState, Inspection};
