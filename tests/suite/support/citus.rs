@@ -12,6 +12,8 @@ pub const CATALOGUES: &str = "CREATE TABLE pg_dist_partition (logicalrelid regcl
      CREATE TABLE pg_dist_shard (logicalrelid regclass, shardid bigint, shardmaxvalue text); \
      CREATE TABLE pg_dist_placement (shardid bigint, groupid int); \
      CREATE TABLE pg_dist_local_group (groupid int); \
+     CREATE TABLE pg_dist_node (groupid int, nodename text, nodeport int, noderole text); \
+     INSERT INTO pg_dist_node SELECT n, 'node-' || n, 5432, 'primary' FROM generate_series(0, 2) AS n; \
      INSERT INTO pg_dist_shard SELECT 'entities', n, ((n + 1) * 1073741824::bigint - 2147483649)::text FROM generate_series(0, 3) AS n; \
      INSERT INTO pg_dist_placement SELECT n, 1 + n % 2 FROM generate_series(0, 3) AS n; \
      INSERT INTO pg_dist_local_group VALUES (1)";

@@ -1,14 +1,18 @@
 # A private Citus cluster, a coordinator and two workers, that lives as long as its standard input.
 # $1: folder of the programs, $2 $3 $4: loopback ports. Prints the cluster's folder once all nodes
 # accept connections; then does what each line of input says to the node of that number, and prints
-# `done`.
+# `done`. As an operator would have it, roles have passwords, and `rowhouse` is an ordinary one: the
+# superuser is `admin`. The password of each role is its name.
 bin=$1
 shift
 trap '' INT TERM HUP PIPE
 cd /
 dir=$(mktemp -d "${TMPDIR:-/tmp}/rowhouse-citus.XXXXXX") || exit 1
-# Nodes connect to each other, and libpq looks for certificates at home.
+# Nodes connect to each other, and libpq looks for passwords and certificates at home.
 export HOME="$dir"
+echo admin >"$dir/password"
+printf '*:*:*:%s\n' admin:admin rowhouse:rowhouse >"$dir/.pgpass"
+chmod 600 "$dir/.pgpass"
 postmaster() {
     head -n 1 "$dir/$1/postmaster.pid"
 }
@@ -33,6 +37,26 @@ thaw() {
     pid=$(postmaster "$1")
     kill -CONT $(children "$pid") "$pid" 2>/dev/null
 }
+# Refuses new connections of the servers' role to a node, and ends those that it has.
+refuse() {
+    cp "$dir/$1/pg_hba.conf" "$dir/hba$1"
+    { echo "host all rowhouse all reject"; cat "$dir/hba$1"; } >"$dir/$1/pg_hba.conf"
+    sessions="SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rowhouse'"
+    "$bin/psql" -X -q -h 127.0.0.1 -p "$(port "$1")" -U admin -c "SELECT pg_reload_conf()" -c "$sessions" postgres \
+        >/dev/null
+}
+admit() {
+    cp "$dir/hba$1" "$dir/$1/pg_hba.conf"
+    "$bin/psql" -X -q -h 127.0.0.1 -p "$(port "$1")" -U admin -c "SELECT pg_reload_conf()" postgres >/dev/null
+}
+port() {
+    sed -n 's/^port = //p' "$dir/$1/postgresql.conf"
+}
+# Has a node start as a standby, which follows nobody.
+recover() {
+    touch "$dir/$1/standby.signal"
+    start "$1"
+}
 finish() {
     for n in 0 1 2; do
         thaw $n 2>/dev/null
@@ -43,8 +67,8 @@ finish() {
 trap finish EXIT
 n=0
 for port; do
-    "$bin/initdb" -D "$dir/$n" -U rowhouse -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1 ||
-        { cat "$dir/initdb.log" >&2; exit 1; }
+    "$bin/initdb" -D "$dir/$n" -U admin -A scram-sha-256 --pwfile="$dir/password" -E UTF8 --locale=C --no-sync \
+        >"$dir/initdb.log" 2>&1 || { cat "$dir/initdb.log" >&2; exit 1; }
     cat >>"$dir/$n/postgresql.conf" <<CONF
 port = $port
 listen_addresses = '127.0.0.1'
@@ -64,6 +88,8 @@ CONF
     "$bin/postgres" -D "$dir/$n" -C output_plugin_libraries >/dev/null 2>&1 &&
         echo "output_plugin_libraries = 'pgoutput, citus'" >>"$dir/$n/postgresql.conf"
     start $n
+    "$bin/psql" -X -q -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$port" -U admin -c \
+        "CREATE ROLE rowhouse LOGIN PASSWORD 'rowhouse'" postgres >&2 || exit 1
     n=$((n + 1))
 done
 echo "$dir"
@@ -73,6 +99,10 @@ while read -r command node; do
     kill) die "$node" ;;
     freeze) freeze "$node" ;;
     thaw) thaw "$node" ;;
+    refuse) refuse "$node" ;;
+    admit) admit "$node" ;;
+    stop) "$bin/pg_ctl" -D "$dir/$node" -m fast -w stop >/dev/null ;;
+    recover) recover "$node" ;;
     esac
     echo "done"
 done

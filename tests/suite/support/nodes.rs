@@ -1,6 +1,7 @@
 //! A Citus cluster for tests: that of `CITUS_URL`, its coordinator, or a private one of a local
 //! installation that has the extension. `CITUS_PROGRAMS` names its folder of programs, if it is not
-//! the installation that all other tests use.
+//! the installation that all other tests use. Tests use a private one as an ordinary role that owns
+//! its databases; only what needs a superuser is done by one.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -13,6 +14,15 @@ use super::shell::ClusterShell;
 
 /// Workers of a cluster of ours.
 pub const WORKERS: usize = 2;
+
+/// User and password of the ordinary role, and of the superuser, in URLs of a private cluster.
+const OWNER: &str = "rowhouse:rowhouse@";
+const SUPERUSER: &str = "admin:admin@";
+
+/// The URL with which a private cluster is administered. The role of another one may do everything.
+pub fn as_superuser(url: &str) -> String {
+    url.replacen(OWNER, SUPERUSER, 1)
+}
 
 /// A database on each node of a cluster.
 #[derive(Debug, Clone)]
@@ -65,8 +75,10 @@ impl Nodes {
         let urls: Vec<String> =
             nodes.iter().map(|(host, port)| with_database(&at(coordinator, host, port), &name)).collect();
         for ((host, port), url) in nodes.iter().zip(&urls) {
-            execute(&at(coordinator, host, port), &format!("CREATE DATABASE {name}"));
-            execute(url, "CREATE EXTENSION citus");
+            let there = at(coordinator, host, port);
+            let owner = text(&there, "SELECT quote_ident(current_user)");
+            execute(&as_superuser(&there), &format!("CREATE DATABASE {name} OWNER {owner}"));
+            execute(&as_superuser(url), "CREATE EXTENSION citus");
         }
         register(&urls[0], &nodes);
         Self { coordinator: urls[0].clone(), workers: urls[1..].to_vec() }
@@ -74,6 +86,7 @@ impl Nodes {
 }
 
 fn register(coordinator: &str, nodes: &[(String, String)]) {
+    let coordinator = &as_superuser(coordinator);
     let (host, port) = &nodes[0];
     execute(coordinator, &format!("SELECT citus_set_coordinator_host('{host}', {port})"));
     for (host, port) in &nodes[1..] {
@@ -111,9 +124,9 @@ impl PrivateCluster {
         // Citus makes certificates that TLS of ours refuses.
         let urls: Vec<String> = ports
             .iter()
-            .map(|port| format!("postgres://rowhouse@127.0.0.1:{port}/postgres?sslmode=disable"))
+            .map(|port| format!("postgres://{OWNER}127.0.0.1:{port}/postgres?sslmode=disable"))
             .collect();
-        urls.iter().for_each(|url| execute(url, "CREATE EXTENSION citus"));
+        urls.iter().for_each(|url| execute(&as_superuser(url), "CREATE EXTENSION citus"));
         let nodes: Vec<(String, String)> =
             ports.iter().map(|port| ("127.0.0.1".to_owned(), port.clone())).collect();
         register(&urls[0], &nodes);
@@ -141,6 +154,22 @@ impl PrivateCluster {
     /// Starts a node again; returns once it has recovered.
     pub fn start_again(&mut self, node: usize) {
         self.shell.order(&format!("start {node}"));
+    }
+
+    /// Has a node refuse connections of the ordinary role, and ends those that are open.
+    pub fn refuse(&mut self, node: usize) {
+        self.shell.order(&format!("refuse {node}"));
+    }
+
+    /// Has a node accept connections again.
+    pub fn admit(&mut self, node: usize) {
+        self.shell.order(&format!("admit {node}"));
+    }
+
+    /// Stops a node, and starts it as a standby, with the rows that it has now.
+    pub fn demote(&mut self, node: usize) {
+        self.shell.order(&format!("stop {node}"));
+        self.shell.order(&format!("recover {node}"));
     }
 
     /// Stops all processes of a node by SIGSTOP: its connections stay open, and nothing answers.
