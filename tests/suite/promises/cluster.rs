@@ -44,6 +44,16 @@ impl Cluster {
         self.shell.order("stop");
     }
 
+    /// Starts it again as a standby, which follows nobody.
+    pub fn demote(&mut self) {
+        self.shell.order("demote");
+    }
+
+    /// Makes the standby a primary.
+    pub fn promote(&mut self) {
+        self.shell.order("promote");
+    }
+
     /// Starts it again; returns once it has recovered.
     pub fn start_again(&mut self) {
         self.shell.order("start");

@@ -71,14 +71,18 @@ fn told(fate: Fate, status: u16) -> Told {
 }
 
 /// Inserts entities of a partition of the writer's, each once, until told to stop; returns what was
-/// told of each.
+/// told of each. Every second one is merged into a row that is not there.
 pub fn insert_on_and_on(address: &Address, table: &Table, over: &AtomicBool, writer: usize) -> Vec<Told> {
     let mut line = Line::new(address);
     let mut outcomes = Vec::new();
     while !over.load(Ordering::Relaxed) {
         let row = format!("{:06}", outcomes.len());
         let entity = with_keys(&format!("insert{writer}"), &row, json!({ "N": outcomes.len() }));
-        let request = table.inserting(&entity).header("Prefer", "return-no-content");
+        let request = if outcomes.len() % 2 == 0 {
+            table.inserting(&entity).header("Prefer", "return-no-content")
+        } else {
+            table.on("MERGE", &format!("insert{writer}"), &row).json(&json!({ "N": outcomes.len() }))
+        };
         outcomes.push(told(line.ask(&request), 204));
     }
     outcomes

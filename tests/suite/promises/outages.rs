@@ -116,6 +116,33 @@ fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
     }
 }
 
+/// What a standby has may be older than what was acknowledged.
+#[test]
+fn a_standby_in_the_place_of_the_database_answers_nothing() {
+    let mut cluster = Cluster::start();
+    let site = Site::start(cluster.url(), &[]);
+    let client = site.client();
+    let table = client.table();
+    table.seed_one(json!({ "A": 1 }));
+    let mut line = Line::new(&site.address);
+    let _ = (answer(&mut line, &table.on("GET", "p", "r")), table.count());
+    cluster.demote();
+    for round in 0..2 {
+        for (name, request) in all_kinds(&table, WAIT) {
+            let raw = answer(&mut line, &request);
+            // The first write on a connection that was cut cannot know.
+            let unknown = round == 0 && String::from_utf8_lossy(&raw.body).contains("OperationTimedOut");
+            assert!(is_busy(&raw) || unknown, "{name}, round {round}: {raw:?}");
+        }
+    }
+    assert_eq!(answer(&mut line, &client.request("GET", "/readyz")).status, 503);
+    assert!(site.log().contains("the server is a standby"), "{}", site.log());
+    cluster.promote();
+    until_well(&mut line, &table.on("GET", "p", "r"));
+    assert_eq!((table.count(), table.properties()), (1, json!({ "A": 1 })));
+    until_well(&mut line, &table.on("PUT", "p", "r").json(&json!({ "A": 2 })).if_match(Some("*")));
+}
+
 /// A write of the given row, and whether it shows afterwards.
 struct Case {
     name: &'static str,

@@ -13,9 +13,14 @@ use serde_json::json;
 
 use super::cluster::Cluster;
 use super::crash::{Told, insert_on_and_on, verify_inserts};
+use super::line::Line;
+use super::outages::{answer, is_busy, until_well};
+use super::proxy::{Proxy, Traffic};
 use super::site::{End, Site};
+use crate::support::citus::CATALOGUES;
+use crate::support::client::Client;
 use crate::support::nodes::{Nodes, PrivateCluster};
-use crate::support::postgres::{execute, partition_entities, text};
+use crate::support::postgres::{execute, fresh_database, partition_entities, text};
 use crate::support::*;
 
 /// Tables, each with a writer of its own.
@@ -231,6 +236,119 @@ fn tables_are_distributed_under_writers() {
             );
         }
     }
+}
+
+/// As after a change of pg_hba.conf, or of a password: nothing is sent to the node.
+#[test]
+fn writes_to_a_node_that_refuses_the_role_are_not_done() {
+    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
+    let site = Site::start(&nodes.workers[0], &["--migrate-url", &nodes.coordinator]);
+    let client = site.client();
+    let table = on_node(&client, &nodes, &nodes.workers[1]);
+    let mut line = Line::new(&site.address);
+    cluster.refuse(2);
+    for n in 0..20 {
+        let entity = with_keys("insert0", &format!("refused{n}"), json!({}));
+        let raw = answer(&mut line, &table.inserting(&entity));
+        // A session between the nodes that was ended may be found out by the first.
+        let unknown = n == 0 && String::from_utf8_lossy(&raw.body).contains("OperationTimedOut");
+        assert!(is_busy(&raw) || unknown, "{n}: {raw:?}");
+    }
+    cluster.admit(2);
+    until_well(&mut line, &table.on("PUT", "insert0", "there").json(&json!({})));
+}
+
+/// A table whose partition `insert0` is on this node.
+fn on_node<'c>(client: &'c Client, nodes: &Nodes, url: &str) -> Table<'c> {
+    loop {
+        let table = client.table();
+        table.seed(with_keys("insert0", "first", json!({})));
+        if port_of(&nodes.coordinator, &table.name, 0) == port(url) {
+            return table;
+        }
+    }
+}
+
+/// After a promotion, the old server comes back at a listed address, and follows the new one.
+#[test]
+fn a_worker_that_is_a_standby_gets_no_statement() {
+    let Some((mut cluster, nodes)) = is_there(distributed()) else { return };
+    let urls = nodes.workers.join(",");
+    let site = Site::start(&urls, &["--migrate-url", &nodes.coordinator]);
+    let client = site.client();
+    let [healthy, struck] = [0, 1].map(|n: usize| on_node(&client, &nodes, &nodes.workers[n]));
+    let mut line = Line::new(&site.address);
+    cluster.demote(2);
+    for n in 0..40 {
+        let read = answer(&mut line, &struck.on("GET", "insert0", "first"));
+        // The other worker may read there by the connections between nodes, as the catalogue says.
+        assert!(read.status == 200 || is_busy(&read), "{n}: {read:?}");
+        let entity = with_keys("insert0", &format!("row{n}"), json!({}));
+        let done = answer(&mut line, &healthy.inserting(&entity));
+        let unknown = String::from_utf8_lossy(&done.body).contains("OperationTimedOut");
+        assert!(done.status == 201 || n == 0 && (unknown || is_busy(&done)), "{n}: {done:?}");
+    }
+    assert!(site.log().contains("the server is a standby"), "{}", site.log());
+}
+
+/// A stand-in of its own, as the server of this number.
+fn stand_in(number: i32) -> String {
+    let url = fresh_database();
+    partition_entities(&url);
+    execute(&url, CATALOGUES);
+    execute(&url, &format!("UPDATE pg_dist_local_group SET groupid = {number}"));
+    url
+}
+
+fn rows_of(url: &str, table: &str) -> usize {
+    let count = format!(
+        "SELECT count(*)::text FROM entities AS e JOIN tables AS t ON t.table_no = e.bucket >> 16 \
+         WHERE t.name = '{table}'"
+    );
+    text(url, &count).parse().expect("a number")
+}
+
+/// Two databases stand in for two servers, so that rows show where a statement went.
+#[test]
+fn the_owner_of_buckets_gets_their_statements_again_when_it_is_back() {
+    let [owner, other] = [1, 2].map(stand_in);
+    let proxy = Proxy::to(&owner);
+    let site = Site::start(&format!("{},{other}", proxy.url(&owner)), &["--migrate-url", &owner]);
+    let client = site.client();
+    let mut line = Line::new(&site.address);
+    let write = |line: &mut Line, table: &Table, row: usize| {
+        answer(line, &table.on("PUT", "p", &format!("{row}")).json(&json!({})))
+    };
+    let table = loop {
+        let table = client.table();
+        // Where there is one cluster, both servers have the row of the table.
+        let row =
+            text(&owner, &format!("SELECT row(t.*)::text FROM tables AS t WHERE name = '{}'", table.name));
+        execute(
+            &other,
+            &format!("INSERT INTO tables SELECT (r).* FROM (SELECT '{row}'::tables AS r) AS one"),
+        );
+        until_well(&mut line, &table.on("PUT", "p", "first").json(&json!({})));
+        if rows_of(&owner, &table.name) == 1 {
+            break table;
+        }
+    };
+    let mut until_at = |url: &str, what: &str| {
+        let before = rows_of(url, &table.name);
+        // The number of tries only stops a hang.
+        for n in 0..600 {
+            write(&mut line, &table, before * 1000 + n);
+            if rows_of(url, &table.name) > before {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{what}: no statement got there");
+    };
+    proxy.let_pass(Traffic::Blocked);
+    until_at(&other, "the owner is away");
+    proxy.let_pass(Traffic::Free);
+    until_at(&owner, "the owner is back");
 }
 
 #[test]

@@ -33,6 +33,13 @@ while read -r command; do
     start) start ;;
     stop) "$bin/pg_ctl" -D "$dir/data" -m fast -w stop >/dev/null ;;
     kill) die ;;
+    demote)
+        # It comes back as a standby, with what it has.
+        "$bin/pg_ctl" -D "$dir/data" -m fast -w stop >/dev/null
+        touch "$dir/data/standby.signal"
+        start
+        ;;
+    promote) "$bin/pg_ctl" -D "$dir/data" -w promote >/dev/null ;;
     esac
     echo "done"
 done

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, Row};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
@@ -19,6 +19,7 @@ use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session, Sessions};
+use crate::store::postgres::statements;
 
 /// How much longer than the statement timeout of the server we wait for a statement.
 const GRACE: Duration = Duration::from_secs(2);
@@ -36,6 +37,9 @@ const LIFETIMES: u32 = 16;
 /// Citus sends a statement to one server only if it knows the bucket when it makes the plan.
 pub(crate) const PLANS_OF_VALUES: &str = "SET plan_cache_mode = auto";
 
+/// Why a session with a standby is not used.
+const STANDBY: &str = "the server is a standby";
+
 static SILENT: WarningLimiter = WarningLimiter::new();
 
 /// Opens connections, with the timeouts that apply to them.
@@ -43,6 +47,7 @@ static SILENT: WarningLimiter = WarningLimiter::new();
 pub(crate) struct Connector {
     connect: PgConnectOptions,
     session: String,
+    is_read_only: bool,
     lock_timeout: Duration,
     max_lifetime: Duration,
     /// Timeout of waiting for a turn, and of opening a connection.
@@ -74,6 +79,11 @@ fn name_of(connect: &PgConnectOptions) -> String {
     }
 }
 
+async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let asked = sqlx::query(statements::IS_STANDBY).persistent(false);
+    asked.fetch_one(connection).await?.try_get("is_standby")
+}
+
 /// Why a wait for a statement ended early.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -93,6 +103,7 @@ impl Connector {
             node: of_node(&name_of(&connect)),
             connect,
             session: format!("{}; {}", options.session(), path.statement()),
+            is_read_only: false,
             lock_timeout: options.lock_timeout(),
             max_lifetime: options.max_lifetime,
             acquire_timeout: options.acquire_timeout,
@@ -104,10 +115,12 @@ impl Connector {
     /// The same, but the server refuses statements that write.
     pub(crate) fn read_only(mut self) -> Self {
         self.session.push_str("; SET default_transaction_read_only = on");
+        self.is_read_only = true;
         self
     }
 
-    /// Opens a session; `None` if that does not succeed before `end`.
+    /// Opens a session; `None` if that does not succeed before `end`. A standby is refused unless the
+    /// sessions are for reads only: what it has may be older than what was acknowledged.
     pub(crate) async fn open(
         &self,
         owner: Owner,
@@ -124,6 +137,9 @@ impl Connector {
             match sqlx::raw_sql(sqlx::AssertSqlSafe(check)).execute(&mut connection).await {
                 Ok(_) | Err(sqlx::Error::Database(_)) => {}
                 Err(error) => return Err(error),
+            }
+            if !self.is_read_only && is_standby(&mut connection).await? {
+                return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
             }
             let placement = self.state.placement.look(&mut connection).await?;
             if placement == Placement::Distributed {
@@ -166,9 +182,19 @@ impl Connector {
         }
     }
 
+    /// The server as metrics and logs name it.
+    pub(crate) fn name(&self) -> String {
+        name_of(&self.connect)
+    }
+
     /// What is counted of the server.
     pub(crate) fn node(&self) -> &NodeMetrics {
         &self.node
+    }
+
+    /// Whether both lead to the same server.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
     }
 
     /// Returns the sessions that all pools of the database share.

@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use thread_local::ThreadLocal;
 use tokio::sync::mpsc::error::TrySendError;
@@ -27,6 +28,9 @@ use crate::store::postgres::fault::{Effect, StatementError};
 const MAX_WAITING: usize = 4096;
 /// Maximum requests that a round is chosen from; the others wait behind them.
 const QUEUE: usize = MAX_WAITING / 2;
+
+/// How often a lane looks whether the owner of its buckets is back, if another server takes its place.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// A kind of request that lanes serve.
 pub(crate) trait Shared: Send + Sync + 'static {
@@ -122,7 +126,7 @@ impl<S: Shared> Lanes<S> {
         };
         let (sender, receiver) = mpsc::channel(QUEUE);
         sender.try_send(job).map_err(|_| Fault::Busy)?;
-        tokio::spawn(serve(Pool::new(self.nodes.connector_of(key), 1, S::metrics().0), receiver));
+        tokio::spawn(serve(Arc::clone(&self.nodes), key, receiver));
         queues.insert(key, sender);
         Ok(())
     }
@@ -144,11 +148,21 @@ async fn gather<S: Shared>(queue: &mut mpsc::Receiver<Job<S>>, waiting: &mut Lan
         }
     }
 }
-/// Runs rounds until the last sender is dropped.
-async fn serve<S: Shared>(pool: Pool, mut queue: mpsc::Receiver<Job<S>>) {
+/// Runs rounds until the last sender is dropped, or another server is the right one.
+async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Receiver<Job<S>>) {
+    let connector = nodes.connector_of(key);
+    let pool = Pool::new(connector.clone(), 1, S::metrics().0);
+    let mut look_at = Instant::now() + LOOK;
     let mut waiting = LaneQueue::<S>::new();
     while let Some(first) = queue.recv().await {
         waiting.push_back(first);
+        if key.has_owner() && look_at <= Instant::now() {
+            look_at = Instant::now() + LOOK;
+            if nodes.is_owner_back(key, &connector) {
+                // The next lane is one to the owner. What is in the queue is served before.
+                queue.close();
+            }
+        }
         while !waiting.is_empty() {
             let lease = pool.acquire_for(S::LOCK_WAIT).await;
             gather(&mut queue, &mut waiting).await;

@@ -10,6 +10,7 @@ mod options;
 mod parameters;
 pub(crate) mod placement;
 pub(crate) mod pool;
+mod primaries;
 pub(crate) mod schema;
 pub(crate) mod search_path;
 pub(crate) mod sessions;

@@ -3,14 +3,16 @@
 //! Most databases are one server. Citus spreads the entities over several, and each of them
 //! answers every statement; it is only cheaper to ask the one that has the bucket. So a
 //! statement goes to the owner of its bucket if that is listed, and otherwise to the first
-//! server that can be reached. A server that hangs must not take all connections with it: where
+//! server that can be reached. A server that the others have replaced, by a promoted standby for
+//! example, is not used, even if it still answers. A server that hangs must not take all connections with it: where
 //! statements reach it through another one, they take at most half of that one's.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -21,14 +23,13 @@ use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::pool::Pool;
+use crate::store::postgres::connections::primaries::{ClusterView, replaced};
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::connections::shards::{ServerNumber, ShardMap};
-use crate::store::postgres::fault::{Effect, StatementError};
-use crate::store::postgres::rows::broken_row;
-use crate::store::postgres::statements;
+use crate::store::postgres::fault::StatementError;
 
-/// How often the map of buckets is read again.
+/// How often the map of buckets is read again, and each listed server is asked.
 const REFRESH: Duration = Duration::from_secs(5);
 /// Lanes of a thread and kind, shared out among the servers that have buckets.
 const LANES_IN_ALL: usize = 8;
@@ -52,6 +53,10 @@ struct Node {
     connector: Connector,
     pool: Pool,
     number: AtomicI32,
+    /// Whether it was in reach when it was last asked.
+    answers: AtomicBool,
+    /// Whether the other servers name another one in its place.
+    is_replaced: AtomicBool,
 }
 
 /// The lane of a request: requests of one lane share a connection.
@@ -60,6 +65,13 @@ pub(crate) struct LaneKey {
     /// The owner of the buckets; `None` where there is only one, or it is not known.
     server: Option<ServerNumber>,
     slot: u8,
+}
+
+impl LaneKey {
+    /// Whether its buckets have a known owner.
+    pub(crate) const fn has_owner(self) -> bool {
+        self.server.is_some()
+    }
 }
 
 impl Nodes {
@@ -78,7 +90,13 @@ impl Nodes {
             let connector = if is_read_only { connector.read_only() } else { connector };
             connector.close_unused(options.idle_timeout);
             let pool = Pool::new(connector.clone(), connections, &METRICS.shared_pool);
-            Ok(Node { connector, pool, number: AtomicI32::new(UNKNOWN) })
+            Ok(Node {
+                connector,
+                pool,
+                number: AtomicI32::new(UNKNOWN),
+                answers: AtomicBool::new(true),
+                is_replaced: AtomicBool::new(false),
+            })
         };
         let nodes = Arc::new(Self {
             listed: options.urls().into_iter().map(node).collect::<Result<_, _>>()?,
@@ -143,11 +161,11 @@ impl Nodes {
         wait: Option<LockWait>,
     ) -> Result<Lease<'_>, StatementError> {
         let Some(server) = self.server_of(bucket) else { return self.acquire_for(wait).await };
-        if self.is_listed(server) {
+        if self.owner(server).is_some() {
             return self.acquire_of(Some(server), wait).await;
         }
         let passage = self.pass(server).await?;
-        let mut lease = self.acquire_for(wait).await?;
+        let mut lease = self.acquire_of(Some(server), wait).await?;
         lease.passes(passage);
         Ok(lease)
     }
@@ -166,8 +184,13 @@ impl Nodes {
 
     /// The connector that a lane should use now.
     pub(crate) fn connector_of(&self, lane: LaneKey) -> Connector {
-        let node = self.in_order(lane.server).find(|node| !node.is_away());
-        node.unwrap_or(&self.listed[0]).connector.clone()
+        self.in_order(lane.server).next().unwrap_or(&self.listed[0]).connector.clone()
+    }
+
+    /// Whether a lane that uses another server should end, because the owner of its buckets is there.
+    pub(crate) fn is_owner_back(&self, lane: LaneKey, used: &Connector) -> bool {
+        let owner = lane.server.and_then(|server| self.owner(server));
+        owner.is_some_and(|owner| !owner.connector.is_same(used))
     }
 
     async fn acquire_of(
@@ -176,8 +199,7 @@ impl Nodes {
         wait: Option<LockWait>,
     ) -> Result<Lease<'_>, StatementError> {
         let mut last = StatementError::Fault(Fault::Unavailable);
-        let reachable = self.in_order(server).filter(|node| !node.is_away());
-        let all = reachable.chain(self.listed.iter().take(1));
+        let all = self.in_order(server).chain(self.listed.iter().take(1));
         for (tried, node) in all.enumerate() {
             match node.pool.acquire_for(wait).await {
                 Err(error) if node.is_away() && tried < self.listed.len() => last = error,
@@ -187,11 +209,16 @@ impl Nodes {
         Err(last)
     }
 
-    /// The listed servers, this one first.
+    /// The listed servers that may be in reach: the owner of these buckets first, then those that
+    /// answered when they were last asked.
     fn in_order(&self, server: Option<ServerNumber>) -> impl Iterator<Item = &Node> {
-        let is_first = move |node: &&Node| server.is_some() && server == node.number();
-        let others = move |node: &&Node| !(server.is_some() && server == node.number());
-        self.listed.iter().filter(is_first).chain(self.listed.iter().filter(others))
+        let rank = move |node: &Node| match node.answers() {
+            true if server.is_some() && server == node.number() => 0,
+            true => 1,
+            false => 2,
+        };
+        let of = move |wanted: u8| self.listed.iter().filter(move |node| rank(node) == wanted);
+        (0..=2).flat_map(of).filter(|node| !node.is_away())
     }
 
     fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
@@ -201,8 +228,9 @@ impl Nodes {
         self.map.read().unwrap_or_else(PoisonError::into_inner).server_of(bucket)
     }
 
-    fn is_listed(&self, server: ServerNumber) -> bool {
-        self.listed.iter().any(|node| node.number() == Some(server))
+    /// The listed server of this number, if it is in reach.
+    fn owner(&self, server: ServerNumber) -> Option<&Node> {
+        self.in_order(Some(server)).next().filter(|node| node.answers() && node.number() == Some(server))
     }
 
     /// The right to send a statement for a server through another one.
@@ -246,11 +274,27 @@ impl Nodes {
         }
         let map = ShardMap::read(&mut lease).await?;
         drop(lease);
-        for node in self.listed.iter().filter(|node| node.number().is_none() && self.listed.len() > 1) {
-            node.learn_number().await?;
+        if self.listed.len() > 1 {
+            self.ask_each().await;
         }
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
         Ok(())
+    }
+
+    /// Asks each listed server what it knows of the cluster, and itself. One that hangs delays no other.
+    async fn ask_each(&self) {
+        let views = join_all(self.listed.iter().map(Node::view)).await;
+        for (node, (view, is_replaced)) in self.listed.iter().zip(views.iter().zip(replaced(&views))) {
+            let Some(view) = view else { continue };
+            node.number.store(view.server, Ordering::Relaxed);
+            if is_replaced && !node.is_replaced.swap(is_replaced, Ordering::Relaxed) {
+                tracing::warn!(
+                    server = %node.connector.name(),
+                    "the cluster has another server in the place of this one, which is not used any more"
+                );
+            }
+            node.is_replaced.store(is_replaced, Ordering::Relaxed);
+        }
     }
 }
 
@@ -259,22 +303,25 @@ impl Node {
         Some(self.number.load(Ordering::Relaxed)).filter(|number| *number != UNKNOWN)
     }
 
-    /// Whether it was found to be out of reach just now.
-    fn is_away(&self) -> bool {
-        self.connector.is_silent() || self.connector.sessions().is_away()
+    fn answers(&self) -> bool {
+        self.answers.load(Ordering::Relaxed)
     }
 
-    async fn learn_number(&self) -> Result<(), StatementError> {
-        if self.is_away() {
-            return Ok(());
-        }
-        // The others are asked all the same.
-        let Ok(mut lease) = self.pool.acquire().await else { return Ok(()) };
-        let row = lease.row(sqlx::query(statements::SERVER_NUMBER), Effect::Undone).await?;
-        if let Some(row) = row {
-            let number = sqlx::Row::try_get(&row, "server").map_err(broken_row)?;
-            self.number.store(number, Ordering::Relaxed);
-        }
-        Ok(())
+    /// Whether it was found to be out of reach just now, or must not be used.
+    fn is_away(&self) -> bool {
+        self.is_replaced.load(Ordering::Relaxed)
+            || self.connector.is_silent()
+            || self.connector.sessions().is_away()
+    }
+
+    /// What the server knows; `None` if it does not answer.
+    async fn view(&self) -> Option<ClusterView> {
+        let view = match self.pool.acquire().await {
+            Ok(mut lease) => ClusterView::read(&mut lease).await.ok(),
+            Err(_) => None,
+        };
+        // Without a free connection, nothing is known.
+        self.answers.store(view.is_some() || !self.is_away(), Ordering::Relaxed);
+        view
     }
 }

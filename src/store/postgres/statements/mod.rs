@@ -127,7 +127,12 @@ pub(crate) const IS_DISTRIBUTED: &str =
 pub(crate) const SHARDS: &str = "SELECT s.shardmaxvalue AS last, p.groupid AS server FROM pg_dist_shard AS s \
      JOIN pg_dist_placement AS p ON p.shardid = s.shardid \
      WHERE s.logicalrelid = to_regclass($1) AND s.shardmaxvalue IS NOT NULL";
-pub(crate) const SERVER_NUMBER: &str = "SELECT groupid AS server FROM pg_dist_local_group";
+/// The number of the server, beside the number and address of each server of the role $1 that it knows.
+pub(crate) const CLUSTER_VIEW: &str = "SELECT g.groupid AS server, n.groupid AS number, \
+     n.nodename AS host, n.nodeport AS port FROM pg_dist_local_group AS g \
+     LEFT JOIN pg_dist_node AS n ON n.noderole::text = $1";
+/// Whether the server replays the log of another one.
+pub(crate) const IS_STANDBY: &str = "SELECT pg_is_in_recovery() AS is_standby";
 /// What PostgreSQL makes of buckets to find their server.
 pub(crate) const HASHES: &str = "SELECT hashint8(u.bucket) AS hash FROM unnest($1::bigint[]) WITH ORDINALITY AS u (bucket, n) ORDER BY u.n";
 /// The schemas on the search path that have all relations of $1, the first one first. It is asked of one
@@ -244,7 +249,7 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
-const NODES: [&str; 5] = [HAS_RELATION, IS_DISTRIBUTED, SHARDS, SERVER_NUMBER, HASHES];
+const NODES: [&str; 6] = [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, HASHES];
 const CATALOGUE: [&str; 26] = [
     ADD_BUCKET,
     HAS_BUCKET,
