@@ -13,8 +13,8 @@ use crate::accounts;
 use crate::app;
 use crate::config::{Config, Database, Settings};
 use crate::http::{self, Tls};
-use crate::store::Inspection;
 use crate::store::postgres::ConnectionDemand;
+use crate::store::{Inspection, MigrationObstacle};
 
 /// Maximum difference of the clocks: the versions of entities and the validity of requests depend
 /// on them.
@@ -215,26 +215,60 @@ fn of_connections(demand: &ConnectionDemand) -> Finding {
 
 fn of_schema(database: &Database, found: &Inspection) -> Finding {
     let known = found.known_schema;
-    let text = match found.schema {
-        None => format!("there is none yet; the first start, or `rowhouse migrate`, makes version {known}"),
-        Some(version) if version < known => {
-            format!("version {version}; the next start, or `rowhouse migrate`, makes it {known}")
-        }
-        Some(version) if version > known => {
-            format!("version {version}, newer than this program's {known}, which does no harm")
-        }
-        Some(version) => format!("version {version}, as this program's"),
-    };
-    match &found.migration_obstacle {
-        None => fine("schema", text),
-        Some(obstacle) => {
+    if let Some(obstacle) = &found.migration_obstacle {
+        return of_obstacle(database, found, obstacle);
+    }
+    fine(
+        "schema",
+        match found.schema {
+            None => {
+                format!("there is none yet; the first start, or `rowhouse migrate`, makes version {known}")
+            }
+            Some(version) if version < known => {
+                format!("version {version}; the next start, or `rowhouse migrate`, makes it {known}")
+            }
+            Some(version) if version > known => {
+                format!("version {version}, newer than this program's {known}, which does no harm")
+            }
+            Some(version) => format!("version {version}, as this program's"),
+        },
+    )
+}
+
+/// What is found of a schema that migrations cannot change.
+fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObstacle) -> Finding {
+    let known = found.known_schema;
+    let is_current = found.schema >= Some(known);
+    let text = found.schema.map_or_else(
+        || format!("there is none yet, and this program's is version {known}"),
+        |version| format!("version {version}, and this program's is {known}"),
+    );
+    match obstacle {
+        MigrationObstacle::Forbidden(reason) => {
             let advice = match database {
                 Database::Postgres { .. } => {
                     "give --migrate-url for a role that may, or grant CREATE on the schema"
                 }
                 Database::Sqlite(_) => "make the folder, or name a file in another one as --database-url",
             };
-            wrong("schema", format!("{text}, but {obstacle}"), advice)
+            wrong("schema", format!("{text}; migrations cannot run: {reason}"), advice)
+        }
+        MigrationObstacle::OnWorker => {
+            let advice = "run `rowhouse migrate` and then `rowhouse distribute` through the coordinator, \
+                          which brings the tables here";
+            wrong(
+                "schema",
+                format!("{text}; this is a worker of a Citus cluster, which does not migrate"),
+                advice,
+            )
+        }
+        MigrationObstacle::Away(reason) => {
+            let text = format!("{text}; where migrations run (--migrate-url) does not answer: {reason}");
+            let advice = "see that it is up, and that its host, user, password and name are right";
+            match is_current {
+                true => doubtful("schema", text, format!("{advice}; servers start without it meanwhile")),
+                false => wrong("schema", text, advice),
+            }
         }
     }
 }
@@ -319,7 +353,15 @@ mod tests {
         assert_eq!(problems(|found| found.is_standby = true), ["primary"]);
         assert_eq!(problems(|found| found.encoding = Some("LATIN1".into())), ["encoding"]);
         assert_eq!(problems(|found| found.missing = vec!["INSERT on tables".into()]), ["privileges"]);
-        assert_eq!(problems(|found| found.migration_obstacle = Some("no".into())), ["schema"]);
+        for obstacle in [MigrationObstacle::Forbidden("no".into()), MigrationObstacle::OnWorker] {
+            assert_eq!(problems(|found| found.migration_obstacle = Some(obstacle)), ["schema"]);
+        }
+        let away = || Some(MigrationObstacle::Away("no".into()));
+        assert!(problems(|found| found.migration_obstacle = away()).is_empty(), "servers start all the same");
+        assert_eq!(
+            problems(|found| (found.migration_obstacle, found.schema) = (away(), Some(2))),
+            ["schema"]
+        );
         for seconds in [-11, 11, 900] {
             assert_eq!(
                 problems(|found| found.skew = Some(TimeDelta::seconds(seconds))),

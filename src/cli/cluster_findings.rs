@@ -9,6 +9,7 @@ const DISTRIBUTE: &str = "run `rowhouse distribute`";
 /// Judges a cluster. `demand` is what a server asks of the connections of a node.
 pub(super) fn of_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Finding> {
     let mut findings = vec![of_placements(cluster)];
+    findings.extend(of_membership(cluster));
     findings.extend(of_silent_nodes(cluster));
     findings.extend(of_connections(cluster, demand));
     findings.extend(of_processes(cluster));
@@ -31,6 +32,10 @@ fn of_placements(cluster: &Cluster) -> Finding {
         (true, names) => {
             wrong("cluster", format!("{place}; not distributed: {}", names.join(", ")), through(cluster))
         }
+        (false, _) if cluster.has_begun() => {
+            let advice = format!("unless `rowhouse distribute` is at work, run it again{}", by(cluster));
+            wrong("cluster", format!("{place}; a distribution was begun, and is not complete"), advice)
+        }
         (false, _) => {
             let advice = format!("{}, or nothing if one node is to hold everything", through(cluster));
             doubtful("cluster", format!("{place}; the tables are not distributed"), advice)
@@ -38,9 +43,22 @@ fn of_placements(cluster: &Cluster) -> Finding {
     }
 }
 
+/// A node that was removed or replaced still has the catalogue of before.
+fn of_membership(cluster: &Cluster) -> Option<Finding> {
+    let strangers = cluster.which_do_not_name_it();
+    (!strangers.is_empty()).then(|| {
+        let found =
+            format!("{} count on another node in the place of this one, or on none", strangers.join(", "));
+        wrong("membership", found, "take its URL out of --database-url: it was removed or replaced")
+    })
+}
+
 fn through(cluster: &Cluster) -> String {
-    let through = if cluster.is_coordinator { "" } else { " through the coordinator (--migrate-url)" };
-    format!("{DISTRIBUTE}{through}")
+    format!("{DISTRIBUTE}{}", by(cluster))
+}
+
+fn by(cluster: &Cluster) -> &'static str {
+    if cluster.is_coordinator { "" } else { " through the coordinator (--migrate-url)" }
 }
 
 fn of_silent_nodes(cluster: &Cluster) -> impl Iterator<Item = Finding> {
@@ -155,7 +173,17 @@ mod tests {
             cluster.tables.iter_mut().for_each(|t| t.placement = TablePlacement::Local)
         };
         assert_eq!(found(all_local), [("cluster", Warning)]);
+        let begun = |cluster: &mut Cluster| {
+            all_local(cluster);
+            table(cluster, "entities").placement = TablePlacement::Begun;
+        };
+        assert_eq!(found(begun), [("cluster", Problem)]);
         assert_eq!(found(|c| c.nodes[1].answer = Err("refused".into())), [("node", Problem)]);
+        assert_eq!(found(|c| facts(c).addresses.clear()), [("membership", Problem)]);
+        let promoted = |cluster: &mut Cluster| facts(cluster).addresses.insert(1, "standby:1".into());
+        assert_eq!(found(|c| drop(promoted(c))), [("membership", Problem)]);
+        let unnamed = |cluster: &mut Cluster| (cluster.group, cluster.address) = (0, None);
+        assert!(found(unnamed).is_empty(), "a coordinator without an address");
         assert_eq!(found(|c| facts(c).connections = 37), [("connections", Warning)]);
         assert!(found(|c| facts(c).connections = 38).is_empty());
         assert_eq!(found(|c| facts(c).databases = 5), [("processes", Warning)]);

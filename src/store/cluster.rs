@@ -1,5 +1,7 @@
 //! What the catalogue of a Citus cluster says, as plain data, and what is decided from it.
 
+use std::collections::BTreeMap;
+
 /// A Citus cluster as one of its nodes knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cluster {
@@ -8,13 +10,20 @@ pub(crate) struct Cluster {
     /// Whether this node is the coordinator, the only one through which tables are created and
     /// changed.
     pub is_coordinator: bool,
+    /// The number of this node, which is that of its address in the catalogue.
+    pub group: i32,
+    /// The address that this node's catalogue has for itself.
+    pub address: Option<String>,
     pub nodes: Vec<ClusterNode>,
     pub tables: Vec<PlacedTable>,
     /// Key columns of `entities` of which the planner keeps statistics. There must be none: see
     /// [`Cluster::keeps_statistics`].
     pub columns_with_statistics: Vec<String>,
-    /// Whether tables can be distributed while they are written to; the reason if not.
+    /// Why tables cannot be distributed while they are written to; `None` if they can, or if that was
+    /// not asked.
     pub no_logical_copy: Option<String>,
+    /// Schemas of the SQL views of tables.
+    pub view_schemas: Vec<String>,
 }
 
 /// A node of a cluster.
@@ -42,6 +51,8 @@ pub(crate) struct NodeFacts {
     pub lock_timeout: Option<String>,
     /// `statement_timeout`, likewise.
     pub statement_timeout: Option<String>,
+    /// The addresses that the node's catalogue has, by the number of the node.
+    pub addresses: BTreeMap<i32, String>,
 }
 
 /// Processes that a node needs beyond one for each database, to move shards: the launcher of
@@ -72,6 +83,8 @@ pub(crate) enum TablePlacement {
     Missing,
     /// On this node only.
     Local,
+    /// On this node only, but known to the cluster: a copy beside writers runs, or was interrupted.
+    Begun,
     /// On every node, the same.
     Reference,
     /// In shards, by the hash of a column. Tables of one group have shards of the same keys on
@@ -117,6 +130,11 @@ impl Cluster {
         matches!(self.placement(COLOCATED[0]), TablePlacement::ByHash { .. })
     }
 
+    /// Whether entities are being distributed while they are written to, or that was interrupted.
+    pub(crate) fn has_begun(&self) -> bool {
+        *self.placement(COLOCATED[0]) == TablePlacement::Begun
+    }
+
     /// Whether this table is where it belongs, in a cluster that entities are distributed over.
     pub(crate) fn is_in_place(&self, name: &str) -> bool {
         match (self.placement(name), self.placement(COLOCATED[0])) {
@@ -138,6 +156,14 @@ impl Cluster {
     /// values. If statistics do not know a new bucket yet, a plan reads all of it for one entity.
     pub(crate) fn keeps_statistics(&self) -> bool {
         !self.columns_with_statistics.is_empty()
+    }
+
+    /// The nodes whose catalogue has another address in the place of this one, or none: it was removed, or
+    /// replaced by a promoted standby.
+    pub(crate) fn which_do_not_name_it(&self) -> Vec<&str> {
+        let others = self.answers().filter(|(node, _)| self.address.as_ref() != Some(&node.address));
+        let differ = others.filter(|(_, facts)| facts.addresses.get(&self.group) != self.address.as_ref());
+        differ.map(|(node, _)| node.address.as_str()).collect()
     }
 
     /// Nodes that could be asked.
@@ -164,6 +190,7 @@ pub(crate) mod fixture {
             databases: 2,
             lock_timeout: None,
             statement_timeout: None,
+            addresses: (1..).zip(addresses).map(|(group, address)| (group, (*address).to_owned())).collect(),
         };
         let node = |address: &&str| ClusterNode {
             address: (*address).to_owned(),
@@ -175,10 +202,13 @@ pub(crate) mod fixture {
         Cluster {
             version: "13.2-1".into(),
             is_coordinator: true,
+            group: 1,
+            address: addresses.first().map(|address| (*address).to_owned()),
             nodes: addresses.iter().map(node).collect(),
             tables: REFERENCE.iter().chain(&COLOCATED).map(local).collect(),
             columns_with_statistics: vec!["bucket".into()],
             no_logical_copy: None,
+            view_schemas: Vec::new(),
         }
     }
 

@@ -5,6 +5,17 @@ use chrono::TimeDelta;
 use super::StoredAccount;
 use super::cluster::Cluster;
 
+/// Why migrations cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum MigrationObstacle {
+    /// Something that an operator has to allow or make, in words.
+    Forbidden(String),
+    /// The database is a worker of a Citus cluster that has not got the current schema.
+    OnWorker,
+    /// Where migrations run does not answer, for this reason.
+    Away(String),
+}
+
 /// The state of a database, for its operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inspection {
@@ -23,7 +34,7 @@ pub(crate) struct Inspection {
     /// Privileges that are missing, such as `INSERT on entities`.
     pub missing: Vec<String>,
     /// Why migrations cannot run; `None` if they can.
-    pub migration_obstacle: Option<String>,
+    pub migration_obstacle: Option<MigrationObstacle>,
     /// How far the clock of the database is ahead of ours, if it has its own.
     pub skew: Option<TimeDelta>,
     /// The Citus cluster that the database is in, if it is in one.

@@ -44,7 +44,7 @@ pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
 pub use indexes::{
     AddedIndex, BuiltIndex, IndexFigures, IndexState, MAX_INDEXES, MAX_TABLE_INDEXES, StoredIndex,
 };
-pub(crate) use inspection::Inspection;
+pub(crate) use inspection::{Inspection, MigrationObstacle};
 pub use load::{Load, LoadMark};
 pub use rewind::{Rewind, StoreSnapshot};
 pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};

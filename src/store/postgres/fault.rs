@@ -105,13 +105,29 @@ fn judge_report(report: &dyn DatabaseError, effect: Effect) -> StatementError {
 /// What Citus says of a statement whose plan names a shard that is no more. It has done nothing.
 const LOST_SHARD: &str = "could not find valid entry for shard";
 
+/// What is said only of a connection that does not come about: by libpq, and by a server that does not
+/// answer connections, does not let the role in, or has no room for it.
+const REFUSALS: [&str; 12] = [
+    "Is the server running on that host",
+    "FATAL:  the database system is ",
+    "FATAL:  pg_hba.conf rejects ",
+    "FATAL:  no pg_hba.conf entry ",
+    "FATAL:  password authentication failed ",
+    "fe_sendauth: no password supplied",
+    "FATAL:  sorry, too many clients already",
+    "FATAL:  too many connections for ",
+    "FATAL:  remaining connection slots ",
+    "FATAL:  role \"",
+    "FATAL:  database \"",
+    "FATAL:  permission denied for database ",
+];
+
 /// Whether a server got no connection to another one. The first is the prefix that libpq gives to
 /// failures up to the end of the handshake, and to no other.
 fn never_connected(message: &str) -> bool {
-    let refusals = ["Is the server running on that host", "FATAL:  the database system is "];
     (message.contains("connection to server at ") && message.contains(" failed: "))
         || (message.starts_with("connection to the remote node ")
-            && refusals.iter().any(|refusal| message.contains(refusal)))
+            && REFUSALS.iter().any(|refusal| message.contains(refusal)))
         || message.starts_with("could not establish any connections to the node")
 }
 
@@ -127,8 +143,9 @@ fn judge_state(state: &str, effect: Effect) -> StatementError {
         "23505" => StatementError::Duplicate,
         // program_limit_exceeded; no other limit is within reach of a request
         "54000" => StatementError::KeyTooLong,
-        // division_by_zero: the failure of `value_or_failure!`
-        "22012" => StatementError::Undecided,
+        // division_by_zero: the failure of `value_or_failure!`. indeterminate_datatype, undefined_parameter:
+        // what Citus says of an upsert with parameters as long as only some of its tables are distributed
+        "22012" | "42P18" | "42P02" => StatementError::Undecided,
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => Fault::Serialization.into(),
         // lock_not_available
@@ -194,11 +211,11 @@ fn is_fatal(report: &dyn DatabaseError) -> bool {
 }
 
 /// Whether no plan could be made: feature_not_supported, indeterminate_datatype,
-/// datatype_mismatch. Citus reports these for statements that were prepared before a table was
+/// undefined_parameter, datatype_mismatch. Citus reports these for statements that were prepared before a table was
 /// distributed.
 pub(crate) fn lacks_plan(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(database) = error else { return false };
-    matches!(sqlstate(database.as_ref()).as_str(), "0A000" | "42P18" | "42804")
+    matches!(sqlstate(database.as_ref()).as_str(), "0A000" | "42P18" | "42P02" | "42804")
 }
 
 /// Whether the database has as many connections as it, or the role, may have.
@@ -208,15 +225,31 @@ pub(crate) fn is_limit(error: &sqlx::Error) -> bool {
 
 /// Whether the database refuses a definition for what it says: syntax and privileges (42), objects
 /// that others depend on (2B), and names that are not there (3F, 0L).
-pub(crate) fn is_about_definition(error: &dyn DatabaseError) -> bool {
+fn is_about_definition(error: &dyn DatabaseError) -> bool {
     let state = sqlstate(error);
     ["42", "2B", "3F", "0L"].iter().any(|class| state.starts_with(class)) || state == "54011"
+}
+
+/// What a worker of Citus says of definitions.
+const ONLY_COORDINATOR: &str = "operation is not allowed on this node";
+
+/// What the database says of a definition that is refused for what it says, or for where it was sent.
+pub(crate) fn told_of_definition(error: &dyn DatabaseError) -> Option<String> {
+    if error.message().starts_with(ONLY_COORDINATOR) {
+        return Some(
+            "a worker of a Citus cluster defines nothing: give the coordinator's URL as --migrate-url".into(),
+        );
+    }
+    is_about_definition(error).then(|| error.message().to_owned())
 }
 
 /// What the database says of a definition that it refuses; `None` if the definition may succeed later
 /// (`judged` tells that), or if the message quotes values.
 pub(crate) fn reason_of_refusal(error: &sqlx::Error, judged: StatementError) -> Option<String> {
     let sqlx::Error::Database(database) = error else { return None };
+    if database.message().starts_with(ONLY_COORDINATOR) {
+        return told_of_definition(database.as_ref());
+    }
     let is_refused = judged == Fault::Other.into() && !quotes_values(&sqlstate(database.as_ref()));
     let hint = database.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::hint);
     let message = database.message();
@@ -256,7 +289,13 @@ mod tests {
                 true,
             ),
             ("FATAL:  the database system is starting up", true),
+            ("FATAL:  pg_hba.conf rejects connection for host \"::1\", user \"u\", database \"d\"", true),
+            ("FATAL:  password authentication failed for user \"u\"", true),
+            ("FATAL:  sorry, too many clients already", true),
+            ("FATAL:  too many connections for role \"u\"", true),
+            ("FATAL:  remaining connection slots are reserved for superusers", true),
             ("FATAL:  terminating connection due to administrator command", false),
+            ("FATAL:  terminating connection because of crash of another server process", false),
             ("server closed the connection unexpectedly", false),
             ("connection not open", false),
         ] {
@@ -290,5 +329,8 @@ mod tests {
         assert_eq!(judge_state("55P03", Effect::Unknown), StatementError::Held);
         assert_eq!(judge_state("23505", Effect::Unknown), StatementError::Duplicate);
         assert_eq!(judge_state("54000", Effect::Unknown), StatementError::KeyTooLong);
+        for state in ["42P18", "42P02"] {
+            assert_eq!(judge_state(state, Effect::Unknown), StatementError::Undecided);
+        }
     }
 }

@@ -17,6 +17,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use catalog::tables::TableCache;
 pub(crate) use connections::ConnectionDemand;
+use connections::connector::Connector;
 pub(crate) use connections::distribution::{DistributionError, DistributionEvent, DistributionStep};
 use connections::lane::Lanes;
 use connections::nodes::Nodes;
@@ -71,6 +72,8 @@ pub struct PgStore {
     /// How to reach the database for definitions.
     definer: PgConnectOptions,
     search_path: SearchPath,
+    /// One connection for definitions that a worker of Citus refuses, if their URL is given.
+    definitions: Option<Pool>,
 }
 
 impl PgStore {
@@ -82,6 +85,11 @@ impl PgStore {
         options.check()?;
         let path = schema::prepare(&options).await?;
         let nodes = Nodes::new(&options, &path, false)?;
+        if options.urls().len() > 1
+            && let Err(error) = nodes.refresh().await
+        {
+            tracing::debug!(?error, "the map of buckets was not read");
+        }
         let lanes =
             options.coalesce.then(|| (Lanes::new(Arc::clone(&nodes)), Lanes::new(Arc::clone(&nodes))));
         let (reads, writes) = lanes.unzip();
@@ -134,6 +142,12 @@ impl PgStore {
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),
             definer: PgOptions::connect_options(options.migration_url())?,
+            definitions: options
+                .migrate_url
+                .as_deref()
+                .map(|url| Connector::new(options, &search_path, url))
+                .transpose()?
+                .map(|connector| Pool::new(connector, 1, &METRICS.shared_pool)),
             search_path,
         })
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::support::nodes::{Nodes, local_bytes};
+use crate::support::nodes::{Nodes, as_superuser, local_bytes};
 use crate::support::postgres::{execute, text};
 use crate::support::server::account;
 
@@ -62,9 +62,14 @@ fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
     seed(&table, 0..50);
 
     // What it would do, and that it does it.
+    let name = account(1).name;
+    let of = ["--account", name.as_str()];
+    site.json(&[&["view", "create", &table.name, "--schema", "reports"][..], &of].concat());
+    site.json(&[&["index", "create", &table.name, "N"][..], &of].concat());
     let would = distributed(&site.run(&["distribute", "--dry-run", "--json", "--shards", "16"]));
     let steps = would["steps"].as_array().expect("steps").clone();
-    assert!(steps[0].as_str().expect("text").contains("no statistics"), "{would}");
+    assert!(steps[0].as_str().expect("text").contains("the schema reports"), "{would}");
+    assert!(steps[1].as_str().expect("text").contains("no statistics"), "{would}");
     assert_eq!(text(&nodes.coordinator, "SELECT count(*)::text FROM pg_dist_partition"), "0");
     let did = distributed(&site.run(&["distribute", "--json", "--shards", "16"]));
     assert_eq!(did["steps"], would["steps"]);
@@ -103,6 +108,75 @@ fn a_cluster_is_distributed_once_and_migrated_by_its_coordinator() {
     assert_eq!(rows(table.query("").json()).len(), 60);
     assert!(findings(&site, &nodes.coordinator, &[]).is_empty());
     assert!(findings(&site, worker, &[]).is_empty());
+
+    // What only the coordinator defines, a worker has it do, if it is told where.
+    let view = format!("SELECT count(*)::text FROM reports.\"{}\"", table.name);
+    assert_eq!(text(worker, &view), "60");
+    let refused = on(&site, worker, &[&["view", "drop", &table.name][..], &of].concat());
+    failed(&refused, &["a worker of a Citus cluster", "--migrate-url"]);
+    let through = [&of[..], &["--migrate-url", nodes.coordinator.as_str()]].concat();
+    for command in [["view", "drop"], ["view", "create"]] {
+        let output = on(&site, worker, &[&command[..], &[&table.name], &through[..]].concat());
+        assert!(output.status.success(), "{output:?}");
+    }
+    // Its bytes are those of the shards.
+    let listed = distributed(&on(&site, worker, &["index", "list", "--json"]));
+    assert!(listed[0]["bytes"].as_u64().expect("bytes") > 0, "{listed}");
+    let output = on(&site, worker, &[&["index", "drop", &table.name, "N"][..], &through[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// As a call that was killed leaves it.
+#[test]
+fn a_copy_beside_writers_that_was_interrupted_goes_on() {
+    let Some(nodes) = Nodes::fresh() else { return };
+    let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
+    site.json(&["migrate"]);
+    let server = site.server(&["--accounts", &account(1).setting()]);
+    let client = Client::path_style(server.address(), account(1));
+    let table = client.table();
+    seed(&table, 0..50);
+    for more in [&["--concurrently"][..], &[]] {
+        execute(&nodes.coordinator, "SELECT citus_add_local_table_to_metadata('entities')");
+        let told = findings(&site, &nodes.coordinator, &[]);
+        let (_, finding) = told.iter().find(|(name, _)| name == "cluster").expect("a finding");
+        assert!(finding["ok"] == false && finding["found"].to_string().contains("not complete"), "{finding}");
+        let arguments = [&["distribute", "--json"], more].concat();
+        assert_ne!(distributed(&site.run(&arguments))["steps"], json!([]));
+        distributed(&site.run(&["distribute", "--json"]));
+        assert!(findings(&site, &nodes.coordinator, &[]).is_empty(), "{more:?}");
+        assert_eq!(rows(table.query("").json()).len(), 50);
+        execute(
+            &nodes.coordinator,
+            "SELECT undistribute_table(name) FROM unnest(ARRAY['entities', 'buckets', \
+             'respread_changes']) AS name",
+        );
+    }
+}
+
+#[test]
+fn a_node_that_was_removed_is_told() {
+    let Some(nodes) = Nodes::fresh() else { return };
+    let site = Site { folder: fresh_folder(), url: nodes.coordinator.clone() };
+    let worker = nodes.workers[1].as_str();
+    let told = findings(&site, worker, &[]);
+    let (_, schema) = told.iter().find(|(name, _)| name == "schema").expect("a finding");
+    assert!(schema["found"].to_string().contains("a worker of a Citus cluster"), "{schema}");
+    assert!(schema["advice"].to_string().contains("through the coordinator"), "{schema}");
+    site.json(&["migrate"]);
+    distributed(&site.run(&["distribute", "--json"]));
+    assert!(findings(&site, worker, &[]).is_empty());
+    // Migrations do not answer, but the schema is current.
+    let away = findings(&site, worker, &["--migrate-url", "postgres://nobody@127.0.0.1:1/none"]);
+    let (_, schema) = away.iter().find(|(name, _)| name == "schema").expect("a finding");
+    assert!(schema["ok"] == true && schema["advice"].to_string().contains("see that it is up"), "{schema}");
+    let port = worker.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()).expect("a port");
+    for change in ["citus_drain_node", "citus_remove_node"] {
+        execute(&as_superuser(&nodes.coordinator), &format!("SELECT {change}('127.0.0.1', {port})"));
+    }
+    let told = findings(&site, worker, &[]);
+    assert!(told.iter().any(|(name, finding)| name == "membership" && finding["ok"] == false), "{told:?}");
+    assert!(findings(&site, &nodes.coordinator, &[]).is_empty());
 }
 
 #[test]

@@ -12,7 +12,8 @@ use super::contract::{account, contract, insert, name, now, number, refusal, sca
 use super::explain::{hot, partitions_of_entities};
 use super::postgres::open;
 use crate::support::citus::{CATALOGUES, distributed_url, real};
-use crate::support::postgres::{execute, fresh_database, partition_entities, text};
+use crate::support::nodes::Nodes;
+use crate::support::postgres::{execute, fresh_database, migrate, partition_entities, text};
 
 async fn whole_tables() -> PgStore {
     open(distributed_url(), 1).await
@@ -243,6 +244,74 @@ async fn a_listed_server_that_is_away_is_passed_over() {
     store.delete_table(&account, &table, now()).await.unwrap();
     let empty = PgOptions::new(format!("{away},{}", fresh_database()));
     assert!(PgStore::connect(empty).await.is_err(), "its schema is not current");
+}
+
+/// A stand-in of its own as the server of this number, with this address for the first.
+async fn stand_in(number: i32, first: &str) -> String {
+    let url = fresh_database();
+    partition_entities(&url);
+    execute(&url, CATALOGUES);
+    execute(
+        &url,
+        &format!(
+            "UPDATE pg_dist_local_group SET groupid = {number}; \
+             UPDATE pg_dist_node SET nodename = '{first}' WHERE groupid = 1"
+        ),
+    );
+    url
+}
+
+/// A standby was promoted in the place of the first server, which is back and takes writes still.
+#[tokio::test]
+async fn a_server_that_the_others_have_replaced_gets_nothing() {
+    let [old, other] = [stand_in(1, "old").await, stand_in(2, "promoted").await];
+    for urls in [format!("{old},{other}"), format!("{other},{old}")] {
+        let mut options = PgOptions::new(urls);
+        options.migrate_url = Some(other.clone());
+        let store = PgStore::connect(options).await.expect("a store");
+        let (account, table) = table(&store).await;
+        for n in 0..16 {
+            // Some of the buckets are those of the first server.
+            let more = name(&format!("More{n}"));
+            store.create_table(&account, &more, now()).await.unwrap();
+            store.write(&account, &more, &insert("p", "r"), now()).await.unwrap();
+            assert!(store.get(&account, &more, &Key::new("p", "r")).await.unwrap().is_some());
+        }
+        assert!(store_new_rows(&store, &account, "a").await.iter().all(Result::is_ok));
+        store.delete_table(&account, &table, now()).await.unwrap();
+    }
+    for table in ["tables", "buckets", "entities"] {
+        let count = format!("SELECT count(*)::text FROM {table}");
+        assert_eq!(text(&old, &count), "0", "{table}");
+        assert_ne!(text(&other, &count), "0", "{table}");
+    }
+}
+
+/// As `distribute --concurrently` leaves it if it is killed, and has it while it copies.
+#[tokio::test]
+async fn every_write_works_while_only_entities_are_known_to_the_cluster() {
+    let Some(nodes) = Nodes::fresh() else { return };
+    migrate(&nodes.coordinator);
+    execute(&nodes.coordinator, "SELECT citus_add_local_table_to_metadata('entities')");
+    let store = open(&nodes.coordinator, 4).await;
+    let (account, table) = table(&store).await;
+    for mark in ["a", "b"] {
+        let stored = store_new_rows(&store, &account, mark).await;
+        assert!(stored.iter().all(Result::is_ok), "{stored:?}");
+    }
+    // The same rows once more, so that merges and upserts meet them.
+    let kinds = [WriteKind::Replace(IfMatch::Absent), WriteKind::Merge(IfMatch::Absent)];
+    for kind in kinds {
+        let again = [1, 2, 3].map(|n| write(kind, "p", &format!("a{kind:?}{n}"), number("M", n)));
+        let done = join_all(again.each_ref().map(|write| store.write(&account, &table, write, now()))).await;
+        assert!(done.iter().all(Result::is_ok), "{done:?}");
+        store.transact(&account, &table, &again, now()).await.expect("a group");
+    }
+    let merged = format!("a{:?}1", WriteKind::Merge(IfMatch::Absent));
+    let found = store.get(&account, &table, &Key::new("p", &*merged)).await.unwrap().expect("an entity");
+    let kept = found.properties.as_str();
+    assert!(kept.contains("\"N\"") && kept.contains("\"M\""), "{kept}");
+    assert_eq!(walk(&store, &account, &table, &scan(vec![Span::everything()])).await.concat().len(), 40);
 }
 
 #[tokio::test]

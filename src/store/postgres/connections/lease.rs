@@ -23,7 +23,7 @@ use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::store::postgres::fault::{
-    Effect, StatementError, breaks_connection, is_about_definition, is_of_worker, judge, lacks_plan, silent,
+    Effect, StatementError, breaks_connection, is_of_worker, judge, lacks_plan, silent, told_of_definition,
 };
 use crate::store::postgres::rows::weight;
 
@@ -173,10 +173,13 @@ impl Lease<'_> {
         // Names and texts in it are quoted by `store::quoting`.
         let result = connector.watch(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
         match result {
-            Err(Ended::Failed(sqlx::Error::Database(error))) if is_about_definition(error.as_ref()) => {
-                self.running = false;
-                Ok(Err(error.message().to_owned()))
-            }
+            Err(Ended::Failed(error)) => match error.as_database_error().and_then(told_of_definition) {
+                Some(told) => {
+                    self.running = false;
+                    Ok(Err(told))
+                }
+                None => self.settle(Err(Ended::Failed(error)), Effect::Undone),
+            },
             other => self.settle(other.map(|_| Ok(())), Effect::Undone),
         }
     }

@@ -142,6 +142,8 @@ pub enum StartError {
     Url(#[source] sqlx::Error),
     #[error("cannot connect to the database: {}", told(.0))]
     Connect(#[source] sqlx::Error),
+    #[error("the role of the database URL may not do this: {}", told(.0))]
+    Forbidden(#[source] sqlx::Error),
     #[error("the database did not answer within {0:?}")]
     ConnectTimeout(Duration),
     #[error("cannot migrate the database: {}", told_of_migration(.0))]
@@ -170,8 +172,19 @@ pub enum StartError {
 const OLD_CERTIFICATE: &str = "UnsupportedCertVersion";
 
 impl StartError {
+    /// The failure of a statement on a connection that was opened.
+    pub(crate) fn of_statement(error: sqlx::Error) -> Self {
+        match error.as_database_error().and_then(|told| told.code()).as_deref() {
+            Some("42501") => StartError::Forbidden(error),
+            _ => StartError::Connect(error),
+        }
+    }
+
     /// What to do, where that is known of this error.
     pub(crate) fn advice(&self) -> Option<&'static str> {
+        if let StartError::Forbidden(_) = self {
+            return Some("grant the role what the message names, or give the URL of a role that has it");
+        }
         let StartError::Connect(error) = self else { return None };
         has_old_certificate(error).then_some(
             "give every node a certificate of version 3 (ssl_cert_file, ssl_key_file), or add ?sslmode=disable to \

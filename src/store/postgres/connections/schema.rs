@@ -64,7 +64,7 @@ fn warn_of_others(path: &SearchPath) {
 /// Where the tables are; `None` unless they have at least the schema that this program knows.
 async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
     let (mut connection, path) = connect_to(options, url).await?;
-    let version = version(&mut connection).await.map_err(StartError::Connect)?;
+    let version = version(&mut connection).await.map_err(StartError::of_statement)?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok((version >= Some(known())).then_some(path))
 }
@@ -126,8 +126,8 @@ pub(crate) async fn connect_to(
 async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
     let (mut connection, path) = connect_to(options, options.migration_url()).await?;
     let db = &mut connection;
-    if is_worker(db).await.map_err(StartError::Connect)? {
-        let version = version(db).await.map_err(StartError::Connect)?;
+    if is_worker(db).await.map_err(StartError::of_statement)? {
+        let version = version(db).await.map_err(StartError::of_statement)?;
         return if version >= Some(known()) { Ok(path) } else { Err(StartError::Worker) };
     }
     let migrator = migrator();

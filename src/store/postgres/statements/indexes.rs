@@ -71,10 +71,12 @@ pub(crate) const IS_COMPLETE: &str = "SELECT NOT EXISTS (SELECT 1 FROM (SELECT c
      WHERE p.isleaf AND p.parentrelid IS NOT NULL) AS h (oid) WHERE NOT EXISTS (SELECT 1 FROM pg_index AS i \
      JOIN pg_class AS n ON n.oid = i.indexrelid WHERE i.indrelid = h.oid AND i.indisvalid \
      AND starts_with(n.relname, $3))) AS found";
+/// Bytes of the index $1 in all shards, where entities are distributed.
+pub(crate) const BYTES_OF_SHARDS: &str = "SELECT citus_relation_size($1::text::regclass) AS bytes";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// The texts that contain no values.
-pub(crate) const ALL: [&str; 14] = [
+pub(crate) const ALL: [&str; 15] = [
     LOCK_BUILDS,
     BLOCKERS,
     IS_COMPLETE,
@@ -88,6 +90,7 @@ pub(crate) const ALL: [&str; 14] = [
     REMOVABLE,
     FORGET,
     PARTS,
+    BYTES_OF_SHARDS,
     CANCEL,
 ];
 

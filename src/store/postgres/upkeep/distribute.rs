@@ -3,8 +3,7 @@
 use sqlx::{Connection, Row};
 
 use crate::store::postgres::connections::distribution::{
-    self, DistributionError, DistributionSettings, DistributionStep, TellDistribution, cluster, plan,
-    timeouts,
+    self, DistributionError, DistributionSettings, DistributionStep, TellDistribution, timeouts,
 };
 use crate::store::postgres::connections::{PgOptions, schema};
 
@@ -43,8 +42,7 @@ pub(crate) async fn distribute(
         role,
     };
     let steps = if request.dry_run {
-        let found = cluster(&mut db, &settings.role).await?;
-        plan(found.as_ref(), schema, &settings)?.steps().cloned().collect()
+        distribution::intended(&mut db, schema, &settings).await?.steps().cloned().collect()
     } else {
         let mut watch = schema::connect(options).await?;
         let steps = distribution::distribute(&mut db, &mut watch, schema, &settings, tell).await?;

@@ -13,6 +13,7 @@ use crate::model::Ticks;
 use crate::plan::index::PropertyIndex;
 use crate::store::indexes::removable_until;
 use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::rows::broken_row;
@@ -256,8 +257,17 @@ impl PgStore {
 
     async fn parts(&self, index_no: i64) -> StoreResult<Vec<IndexPart>> {
         let mut lease = self.nodes.acquire_to_lock().await?;
-        let parts = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
-        lease.rows(parts, Effect::Undone).await?.iter().map(IndexPart::read).collect()
+        let find = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
+        let found = lease.rows(find, Effect::Undone).await?;
+        let mut parts: Vec<IndexPart> = found.iter().map(IndexPart::read).collect::<StoreResult<_>>()?;
+        if lease.placement() == Placement::Distributed {
+            for part in &mut parts {
+                let measure = sqlx::query(texts::BYTES_OF_SHARDS).bind(&part.name);
+                let row = lease.row(measure, Effect::Undone).await?.ok_or(Fault::Other)?;
+                part.bytes = row.try_get("bytes").map_err(broken_row)?;
+            }
+        }
+        Ok(parts)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::store::postgres::catalog::indexes::stored;
 use crate::store::postgres::connections::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements::{self, indexes};
-use crate::store::{IndexState, Inspection};
+use crate::store::{IndexState, Inspection, MigrationObstacle};
 
 /// The privileges that a server needs on its tables.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
@@ -39,18 +39,18 @@ pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartErro
 async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
     let (mut connection, path) = schema::connect_to(options, options.first_url()).await?;
     let db = &mut connection;
-    let mut found = table_id(db).await.map_err(StartError::Connect)?;
+    let mut found = table_id(db).await.map_err(StartError::of_statement)?;
     found.hidden_schemas = path.empty;
     let obstacle = match &options.migrate_url {
-        None => obstacle(db).await.map_err(StartError::Connect)?,
+        None => obstacle(db).await.map_err(StartError::of_statement)?,
         Some(url) => match schema::connect_to(options, url).await {
-            Ok((mut other, _)) => obstacle(&mut other).await.map_err(StartError::Connect)?,
-            Err(error) => Some(format!("through --migrate-url: {error}")),
+            Ok((mut other, _)) => obstacle(&mut other).await.map_err(StartError::of_statement)?,
+            Err(error) => Some(MigrationObstacle::Away(error.to_string())),
         },
     };
     found.migration_obstacle = obstacle;
     let role = PgOptions::connect_options(options.first_url())?.get_username().to_owned();
-    found.cluster = cluster(&mut connection, &role).await.map_err(StartError::Connect)?;
+    found.cluster = cluster(&mut connection, &role).await.map_err(StartError::of_statement)?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(found)
 }
@@ -137,20 +137,18 @@ async fn has_table(db: &mut PgConnection, name: &str) -> Result<bool, sqlx::Erro
     sqlx::query(statements::HAS_RELATION).bind(name).fetch_one(db).await?.try_get("found")
 }
 
-async fn obstacle(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+async fn obstacle(db: &mut PgConnection) -> Result<Option<MigrationObstacle>, sqlx::Error> {
     if is_worker(db).await? {
         let is_current = schema::version(db).await.unwrap_or(None) >= Some(schema::known());
-        return Ok(
-            (!is_current).then(|| "migrations cannot run through a worker of a Citus cluster".to_owned())
-        );
+        return Ok((!is_current).then_some(MigrationObstacle::OnWorker));
     }
     let row = sqlx::query(MAY_CREATE).fetch_one(db).await?;
     if row.try_get("may_create")? {
         return Ok(None);
     }
     let (role, schema): (String, Option<String>) = (row.try_get("role")?, row.try_get("schema")?);
-    Ok(Some(match schema {
+    Ok(Some(MigrationObstacle::Forbidden(match schema {
         Some(schema) => format!("the role {role} may not create tables in the schema {schema}"),
         None => format!("the role {role} has no schema on its search_path"),
-    }))
+    })))
 }

@@ -10,6 +10,7 @@ use crate::model::{TableName, Ticks};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
@@ -33,7 +34,7 @@ impl SqlViews for PgStore {
         view: &ViewDefinition,
         now: Ticks,
     ) -> Result<(), ViewFailure> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.acquire_to_define().await?;
         lease.begin().await?;
         let own_schema = self.search_path.schema.as_deref().unwrap_or_default();
         let done = put(&mut lease, own_schema, account, table, view, now).await;
@@ -41,7 +42,7 @@ impl SqlViews for PgStore {
     }
 
     async fn drop_view(&self, account: &str, table: &TableName) -> Result<bool, ViewFailure> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.acquire_to_define().await?;
         lease.begin().await?;
         let done = async {
             let table_id = locked(&mut lease, account, table).await?;
@@ -87,7 +88,7 @@ impl PgStore {
     /// Drops the view of a deleted table, or mends another one. Whoever wants to read the view waits behind
     /// this, so it gives up soon.
     async fn tidy(&self, table_no: i64, place: &ViewPlace, is_orphaned: bool) -> Result<(), ViewFailure> {
-        let mut lease = self.nodes.acquire_to_lock().await?;
+        let mut lease = self.acquire_to_define().await?;
         lease.begin().await?;
         let done = async {
             define(&mut lease, format!("SET LOCAL lock_timeout = {}", TIDY_LOCK_WAIT.as_millis())).await?;
@@ -130,6 +131,21 @@ pub(super) fn blocker(row: &PgRow) -> Result<String, StatementError> {
         Some(name) => format!("the session {pid} ({name})"),
         None => format!("the session {pid}"),
     })
+}
+
+impl PgStore {
+    /// A connection to where definitions are allowed: where entities are distributed, only through the
+    /// coordinator.
+    async fn acquire_to_define(&self) -> Result<Lease<'_>, StatementError> {
+        let lease = self.nodes.acquire_to_lock().await?;
+        match &self.definitions {
+            Some(definitions) if lease.placement() == Placement::Distributed => {
+                drop(lease);
+                definitions.acquire_to_lock().await
+            }
+            _ => Ok(lease),
+        }
+    }
 }
 
 /// Commits what was done, or rolls it back.

@@ -113,7 +113,11 @@ async fn run_alone(lease: &mut Lease<'_>, write: &GuardedWrite) -> Result<Option
     if write.is_insert() && !allows_inserts(lease, write.table_id).await? {
         return Ok(None);
     }
-    lease.row(write.statement(lease.placement()), Effect::Unknown).await?.as_ref().map(version).transpose()
+    match lease.row(write.statement(lease.placement()), Effect::Unknown).await {
+        // Nothing was done, and the row must be read, as if its guard did not hold.
+        Err(StatementError::Undecided) => Ok(None),
+        row => row?.as_ref().map(version).transpose(),
+    }
 }
 
 /// The lane of single writes.

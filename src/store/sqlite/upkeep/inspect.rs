@@ -6,7 +6,7 @@ use crate::store::sqlite::catalog::{accounts, entries, indexes};
 use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::store::sqlite::connections::options::{Location, OpenError, shown};
 use crate::store::sqlite::connections::schema;
-use crate::store::{IndexState, Inspection};
+use crate::store::{IndexState, Inspection, MigrationObstacle};
 
 /// Inspects a database without changing it. A missing file is not an error: the first start creates it.
 pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
@@ -30,7 +30,8 @@ pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     if !path.exists() {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| !folder.is_dir()) {
-            found.migration_obstacle = Some(format!("{} is in a folder that does not exist", path.display()));
+            let reason = format!("{} is in a folder that does not exist", path.display());
+            found.migration_obstacle = Some(MigrationObstacle::Forbidden(reason));
         }
         return Ok(found);
     }

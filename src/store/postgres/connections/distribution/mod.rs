@@ -4,6 +4,8 @@ mod plan;
 mod run;
 mod state;
 
-pub(crate) use plan::{DistributionSettings, DistributionStep, plan, timeouts};
-pub(crate) use run::{DistributionError, DistributionEvent, TellDistribution, add_tables, distribute};
+pub(crate) use plan::{DistributionSettings, DistributionStep, timeouts};
+pub(crate) use run::{
+    DistributionError, DistributionEvent, TellDistribution, add_tables, distribute, intended,
+};
 pub(crate) use state::{cluster, is_worker};

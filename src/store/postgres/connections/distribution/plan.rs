@@ -39,6 +39,9 @@ impl DistributionPlan {
 /// One statement of a distribution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DistributionStep {
+    /// Make the schema of SQL views known to every node. Citus distributes a view by a session that does
+    /// not see a schema of the same transaction.
+    Schema(String),
     /// Keep no statistics of the key columns of a table that is not distributed yet.
     NoStatistics,
     /// The same in each shard of a distributed table, where the next move of the shard undoes it.
@@ -80,7 +83,7 @@ impl DistributionStep {
     fn order(&self) -> u8 {
         use DistributionStep::*;
         match self {
-            NoStatistics | NoStatisticsInShards => 0,
+            Schema(_) | NoStatistics | NoStatisticsInShards => 0,
             DistributeConcurrently { .. } => 1,
             Limit { .. } => 2,
             Reference(table) if !HOT.contains(table) => 3,
@@ -108,6 +111,7 @@ impl fmt::Display for DistributionStep {
         let entities = COLOCATED[0];
         let parts = |shards: &Option<u32>| shards.map_or(String::new(), |n| format!(" into {n} shards"));
         match self {
+            DistributionStep::Schema(name) => write!(f, "make the schema {name} of SQL views on every node"),
             DistributionStep::NoStatistics => write!(f, "keep no statistics of the keys of {entities}"),
             DistributionStep::NoStatisticsInShards => {
                 write!(f, "keep no statistics of the keys in the shards of {entities}, until they are moved")
@@ -207,7 +211,8 @@ pub(crate) fn placements(
     settings: &DistributionSettings,
 ) -> Result<DistributionPlan, CannotDistribute> {
     let mut plan = DistributionPlan::default();
-    if cluster.keeps_statistics() {
+    // A table that Citus knows takes no such setting. Its shards have it afterwards.
+    if cluster.keeps_statistics() && !cluster.has_begun() {
         let step = match cluster.is_distributed() {
             true => DistributionStep::NoStatisticsInShards,
             false => DistributionStep::NoStatistics,
@@ -216,7 +221,8 @@ pub(crate) fn placements(
     }
     for table in &cluster.tables {
         let in_place = cluster.is_in_place(table.name);
-        let will_be = table.placement == TablePlacement::Local;
+        let is_begun = table.placement == TablePlacement::Begun && table.name == COLOCATED[0];
+        let will_be = is_begun || table.placement == TablePlacement::Local;
         if table.placement == TablePlacement::Missing {
             continue;
         }
@@ -234,7 +240,11 @@ pub(crate) fn placements(
     let left = cluster.tables.iter().filter(|table| table.local_bytes > 0).map(|table| table.name);
     plan.together.extend(left.map(DistributionStep::Truncate));
     plan.together.sort_by_key(DistributionStep::order);
-    if settings.concurrently { concurrently(cluster, plan) } else { Ok(plan) }
+    let mut plan = if settings.concurrently { concurrently(cluster, plan)? } else { plan };
+    if plan.steps().any(DistributionStep::places) {
+        plan.before.splice(..0, cluster.view_schemas.iter().cloned().map(DistributionStep::Schema));
+    }
+    Ok(plan)
 }
 
 /// Moves the distribution of `entities` before the transaction. While it lasts, all tables must be
@@ -267,10 +277,12 @@ fn concurrently(cluster: &Cluster, plan: DistributionPlan) -> Result<Distributio
 
 fn limits(cluster: &Cluster, settings: &DistributionSettings) -> Vec<DistributionStep> {
     let outdated = |(setting, milliseconds): &&(&'static str, u128)| {
-        let wanted = format!("{milliseconds}ms");
-        cluster.answers().any(|(_, facts)| match *setting {
-            "lock_timeout" => facts.lock_timeout.as_ref() != Some(&wanted),
-            _ => facts.statement_timeout.as_ref() != Some(&wanted),
+        cluster.answers().any(|(_, facts)| {
+            let found = match *setting {
+                "lock_timeout" => &facts.lock_timeout,
+                _ => &facts.statement_timeout,
+            };
+            found.as_deref().and_then(in_milliseconds) != Some(*milliseconds)
         })
     };
     let limit = |(setting, milliseconds): &(&'static str, u128)| DistributionStep::Limit {
@@ -279,6 +291,21 @@ fn limits(cluster: &Cluster, settings: &DistributionSettings) -> Vec<Distributio
         milliseconds: *milliseconds,
     };
     settings.timeouts.iter().filter(outdated).map(limit).collect()
+}
+
+/// A limit as a role's setting may spell it. Citus leaves out the unit where it brings the setting to
+/// other nodes.
+fn in_milliseconds(text: &str) -> Option<u128> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60 * 1000,
+        "h" => 60 * 60 * 1000,
+        _ => return None,
+    };
+    number.parse::<u128>().ok()?.checked_mul(factor)
 }
 
 #[cfg(test)]
@@ -355,6 +382,50 @@ mod tests {
         table(&mut begun, "tables").placement = TablePlacement::Reference;
         assert!(matches!(plan(&begun), Err(CannotDistribute::NotConcurrently(_))));
         assert_eq!(plan(&placed(cluster())).expect("a plan").steps().count(), 0, "nothing is left to do");
+    }
+
+    #[test]
+    fn a_copy_that_was_interrupted_is_taken_up_again() {
+        let mut begun = cluster();
+        table(&mut begun, "entities").placement = TablePlacement::Begun;
+        let copy = DistributionStep::DistributeConcurrently { shards: Some(64) };
+        let concurrently = DistributionSettings { concurrently: true, ..settings() };
+        assert_eq!(plan(Some(&begun), KNOWN, &concurrently).expect("a plan").before, [copy]);
+        let waiting = steps(&begun, &settings());
+        assert!(waiting.contains(&DistributionStep::Distribute { shards: Some(64) }), "{waiting:?}");
+        assert!(!waiting.contains(&DistributionStep::NoStatistics), "Citus refuses it by now");
+        // Nothing of ours begins with another table.
+        let mut other = cluster();
+        table(&mut other, "tables").placement = TablePlacement::Begun;
+        let refused = plan(Some(&other), KNOWN, &settings());
+        assert_eq!(refused.expect_err("refused"), CannotDistribute::Elsewhere("tables"));
+    }
+
+    #[test]
+    fn schemas_of_views_are_made_before_anything_is_brought_to_other_nodes() {
+        let schema = DistributionStep::Schema("acme".into());
+        let viewed = |cluster: Cluster| Cluster { view_schemas: vec!["acme".into()], ..cluster };
+        for concurrently in [false, true] {
+            let settings = DistributionSettings { concurrently, ..settings() };
+            assert_eq!(steps(&viewed(cluster()), &settings)[0], schema);
+            assert!(steps(&viewed(placed(cluster())), &settings).is_empty(), "nothing is left to do");
+        }
+    }
+
+    #[test]
+    fn limits_are_compared_in_milliseconds() {
+        for text in ["10000", "10000ms", "10s", "10 s"] {
+            let mut done = placed(cluster());
+            for node in &mut done.nodes {
+                node.answer.as_mut().expect("it answers").lock_timeout = Some(text.into());
+            }
+            assert!(steps(&done, &settings()).is_empty(), "{text}");
+        }
+        assert_eq!(in_milliseconds("2min"), Some(120_000));
+        assert_eq!(in_milliseconds("1h"), Some(3_600_000));
+        for text in ["", "ms", "10x", "-1", "1.5s"] {
+            assert_eq!(in_milliseconds(text), None, "{text}");
+        }
     }
 
     #[test]

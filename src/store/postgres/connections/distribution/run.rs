@@ -8,8 +8,9 @@ use crate::store::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, TablePlacem
 use crate::store::postgres::connections::distribution::plan::{
     CannotDistribute, DistributionPlan, DistributionSettings, DistributionStep, HOT, placements, plan,
 };
-use crate::store::postgres::connections::distribution::state::{KEY, catalogue, cluster};
+use crate::store::postgres::connections::distribution::state::{KEY, catalogue, cluster, no_logical_copy};
 use crate::store::postgres::connections::options::{StartError, told};
+use crate::store::quoting::identifier;
 
 /// The lock that keeps two distributions from running at the same time.
 const LOCK_KEY: i64 = 0x526f_7768_6f75_7365;
@@ -90,7 +91,7 @@ pub(crate) async fn distribute(
     tell: TellDistribution<'_>,
 ) -> Result<Vec<DistributionStep>, DistributionError> {
     prepare(db).await?;
-    let before = plan(cluster(db, &settings.role).await?.as_ref(), schema, settings)?.before;
+    let before = intended(db, schema, settings).await?.before;
     for step in &before {
         tell(DistributionEvent::Step(step));
         carry_out_watched(db, watch, step, tell).await?;
@@ -99,6 +100,24 @@ pub(crate) async fn distribute(
     let decide = |found: Option<&Cluster>| plan(found, schema, &rest);
     let done = together(db, Some(&settings.role), &decide, tell).await?;
     Ok(before.into_iter().chain(done).collect())
+}
+
+/// Decides what is to be done, and does nothing.
+///
+/// # Errors
+/// [`DistributionError`].
+pub(crate) async fn intended(
+    db: &mut PgConnection,
+    schema: (Option<i64>, i64),
+    settings: &DistributionSettings,
+) -> Result<DistributionPlan, DistributionError> {
+    let mut found = cluster(db, &settings.role).await?;
+    if settings.concurrently
+        && let Some(found) = &mut found
+    {
+        found.no_logical_copy = no_logical_copy(db).await?;
+    }
+    Ok(plan(found.as_ref(), schema, settings)?)
 }
 
 /// Distributes tables that a migration has added to a database whose entities are distributed.
@@ -184,7 +203,7 @@ async fn attempt(
 fn lock_local(cluster: &Cluster) -> Option<String> {
     let is_local = |name: &&&str| {
         let table = cluster.tables.iter().find(|table| table.name == **name);
-        table.is_some_and(|table| table.placement == TablePlacement::Local)
+        table.is_some_and(|table| matches!(table.placement, TablePlacement::Local | TablePlacement::Begun))
     };
     let names: Vec<&str> = HOT.iter().filter(is_local).copied().collect();
     (!names.is_empty()).then(|| format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names.join(", ")))
@@ -219,6 +238,10 @@ async fn carry_out(db: &mut PgConnection, step: &DistributionStep) -> Result<(),
     let entities = COLOCATED[0];
     let shard_count = |shards: &Option<u32>| shards.map(|n| i32::try_from(n).unwrap_or(i32::MAX));
     match step {
+        DistributionStep::Schema(name) => {
+            let text = format!("CREATE SCHEMA IF NOT EXISTS {}", identifier(name));
+            db.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
+        }
         DistributionStep::NoStatistics => {
             let text = format!("ALTER TABLE {entities} {}", no_statistics());
             db.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;

@@ -13,6 +13,8 @@ use crate::store::cluster::{
 pub(crate) const KEY: [&str; 3] = [DISTRIBUTION_COLUMN, "pk", "rk"];
 /// The group of the coordinator in the catalogue.
 const COORDINATOR_GROUP: i32 = 0;
+/// The colocation of a table that has a single shard, on the coordinator.
+const NO_COLOCATION: i32 = 0;
 /// What splits a table while it is written to.
 const OUTPUT_PLUGIN: &str = "citus";
 
@@ -20,6 +22,8 @@ const OUTPUT_PLUGIN: &str = "citus";
 const NODE_TIMEOUT: &str = "SET citus.node_connection_timeout = '5s'";
 const VERSION: &str = "SELECT extversion FROM pg_extension WHERE extname = 'citus'";
 const GROUP: &str = "SELECT groupid FROM pg_dist_local_group";
+const ADDRESS: &str = "SELECT nodename || ':' || nodeport AS address FROM pg_dist_node \
+     WHERE groupid = $1 AND noderole = 'primary'";
 const NODES: &str = "SELECT nodeid, nodename || ':' || nodeport AS address, shouldhaveshards AS holds_shards \
      FROM pg_dist_node WHERE isactive AND noderole = 'primary' ORDER BY groupid";
 const TABLES: &str = "SELECT t.name, c.oid IS NOT NULL AS is_there, p.partmethod::text AS method, \
@@ -36,8 +40,11 @@ const STATISTICS_OF_SHARDS: &str = "SELECT DISTINCT unnest(string_to_array(resul
      FROM run_command_on_shards($1::text::regclass, format($2, $3::text[])) WHERE success AND result <> '' ORDER BY 1";
 const STATISTICS_OF_A_SHARD: &str = "SELECT string_agg(attname, ',') FROM pg_attribute \
      WHERE attrelid = '%%s'::regclass AND attname = ANY(%L) AND coalesce(attstattarget, -1) <> 0";
+/// Without a row for the plugins, they are not restricted, or the role may not know them.
 const REPLICATION: &str = "SELECT current_setting('wal_level') AS wal_level, \
-     current_setting('output_plugin_libraries', true) AS plugins";
+     (SELECT setting FROM pg_settings WHERE name = 'output_plugin_libraries') AS plugins";
+const VIEW_SCHEMAS: &str = "SELECT DISTINCT v.schema_name AS name FROM sql_views AS v \
+     JOIN pg_namespace AS n ON n.nspname = v.schema_name ORDER BY 1";
 /// $1 [`FACTS`], $2 the role of the servers.
 const FACTS_OF_NODES: &str =
     "SELECT nodeid, success, result FROM run_command_on_all_nodes(format($1, $2::text))";
@@ -54,7 +61,9 @@ const FACTS: &str = "WITH own AS (SELECT unnest(s.setconfig) AS setting FROM pg_
      'databases', (SELECT count(*) FROM pg_database WHERE datallowconn AND NOT datistemplate), \
      'lock_timeout', (SELECT split_part(setting, '=', 2) FROM own WHERE starts_with(setting, 'lock_timeout=')), \
      'statement_timeout', \
-         (SELECT split_part(setting, '=', 2) FROM own WHERE starts_with(setting, 'statement_timeout=')))::text";
+         (SELECT split_part(setting, '=', 2) FROM own WHERE starts_with(setting, 'statement_timeout=')), \
+     'addresses', (SELECT coalesce(json_object_agg(groupid, nodename || ':' || nodeport), '{}') \
+         FROM pg_dist_node WHERE noderole = 'primary'))::text";
 
 /// Whether the node is a worker of a cluster.
 ///
@@ -68,21 +77,25 @@ pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error
     Ok(group != COORDINATOR_GROUP)
 }
 
-/// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and
-/// statistics not looked at.
+/// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and only
+/// where tables are is looked at.
 ///
 /// # Errors
 /// Those of the database.
 pub(crate) async fn catalogue(db: &mut PgConnection) -> Result<Option<Cluster>, sqlx::Error> {
     let Some(found) = sqlx::query(VERSION).fetch_optional(&mut *db).await? else { return Ok(None) };
     let group: i32 = sqlx::query(GROUP).fetch_one(&mut *db).await?.try_get("groupid")?;
+    let address = sqlx::query(ADDRESS).bind(group).fetch_optional(&mut *db).await?;
     Ok(Some(Cluster {
         version: found.try_get("extversion")?,
         is_coordinator: group == COORDINATOR_GROUP,
+        group,
+        address: address.map(|row| row.try_get("address")).transpose()?,
         nodes: Vec::new(),
         tables: tables(db).await?,
         columns_with_statistics: Vec::new(),
-        no_logical_copy: no_logical_copy(db).await?,
+        no_logical_copy: None,
+        view_schemas: Vec::new(),
     }))
 }
 
@@ -94,6 +107,10 @@ pub(crate) async fn cluster(db: &mut PgConnection, role: &str) -> Result<Option<
     let Some(mut cluster) = catalogue(db).await? else { return Ok(None) };
     cluster.nodes = nodes(db, role).await?;
     cluster.columns_with_statistics = statistics(db, cluster.is_distributed()).await?;
+    let is_migrated = cluster.tables.iter().all(|table| table.placement != TablePlacement::Missing);
+    if is_migrated {
+        cluster.view_schemas = view_schemas(db).await?;
+    }
     Ok(Some(cluster))
 }
 
@@ -143,6 +160,9 @@ fn table(name: &'static str, row: &PgRow) -> Result<PlacedTable, sqlx::Error> {
             group: row.try_get("colocation")?,
         },
         (Some("n"), Some("t")) => TablePlacement::Reference,
+        (Some("n"), Some("s")) if row.try_get::<i32, _>("colocation")? == NO_COLOCATION => {
+            TablePlacement::Begun
+        }
         _ => TablePlacement::Other,
     };
     Ok(PlacedTable { name, placement, local_bytes: row.try_get("bytes")? })
@@ -160,14 +180,22 @@ async fn statistics(db: &mut PgConnection, is_distributed: bool) -> Result<Vec<S
     rows.iter().map(|row| row.try_get("name")).collect()
 }
 
-async fn no_logical_copy(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+async fn view_schemas(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    let rows = sqlx::query(VIEW_SCHEMAS).fetch_all(db).await?;
+    rows.iter().map(|row| row.try_get("name")).collect()
+}
+
+/// Why tables cannot be distributed while they are written to, as far as the role may know.
+///
+/// # Errors
+/// Those of the database.
+pub(crate) async fn no_logical_copy(db: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
     let row = sqlx::query(REPLICATION).fetch_one(db).await?;
     let (level, plugins): (String, Option<String>) = (row.try_get("wal_level")?, row.try_get("plugins")?);
     if level != "logical" {
         return Ok(Some(format!("wal_level is {level}; set it to logical on every node")));
     }
     let lists = |plugins: &str| plugins.split(',').any(|name| name.trim().trim_matches('"') == OUTPUT_PLUGIN);
-    // Versions of PostgreSQL without the setting let any plugin be used.
     Ok(plugins
         .filter(|plugins| !lists(plugins))
         .map(|_| format!("output_plugin_libraries does not name {OUTPUT_PLUGIN}; add it on every node")))
