@@ -85,6 +85,19 @@ impl SqlViews for PgStore {
 }
 
 impl PgStore {
+    /// A connection to where definitions are allowed: where entities are distributed, only through the
+    /// coordinator.
+    async fn acquire_to_define(&self) -> Result<Lease<'_>, StatementError> {
+        let lease = self.nodes.acquire_to_lock().await?;
+        match &self.definitions {
+            Some(definitions) if lease.placement() == Placement::Distributed => {
+                drop(lease);
+                definitions.acquire_to_lock().await
+            }
+            _ => Ok(lease),
+        }
+    }
+
     /// Drops the view of a deleted table, or mends another one. Whoever wants to read the view waits behind
     /// this, so it gives up soon.
     async fn tidy(&self, table_no: i64, place: &ViewPlace, is_orphaned: bool) -> Result<(), ViewFailure> {
@@ -131,21 +144,6 @@ pub(super) fn blocker(row: &PgRow) -> Result<String, StatementError> {
         Some(name) => format!("the session {pid} ({name})"),
         None => format!("the session {pid}"),
     })
-}
-
-impl PgStore {
-    /// A connection to where definitions are allowed: where entities are distributed, only through the
-    /// coordinator.
-    async fn acquire_to_define(&self) -> Result<Lease<'_>, StatementError> {
-        let lease = self.nodes.acquire_to_lock().await?;
-        match &self.definitions {
-            Some(definitions) if lease.placement() == Placement::Distributed => {
-                drop(lease);
-                definitions.acquire_to_lock().await
-            }
-            _ => Ok(lease),
-        }
-    }
 }
 
 /// Commits what was done, or rolls it back.
