@@ -18,13 +18,15 @@ use crate::store::postgres::statements;
 /// What the catalogue calls a server that is no standby.
 const PRIMARY: &str = "primary";
 
+/// The host and the port of a server.
+type NodeAddress = (String, i32);
+
 /// What a server knows of the cluster, and itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClusterView {
     /// Its own number.
     pub server: ServerNumber,
-    /// Host and port of each server.
-    addresses: BTreeMap<ServerNumber, (String, i32)>,
+    addresses: BTreeMap<ServerNumber, NodeAddress>,
 }
 
 impl ClusterView {
@@ -39,7 +41,7 @@ impl ClusterView {
 }
 
 /// A server that a row names, if it names one.
-fn address(row: &PgRow) -> Result<Option<(ServerNumber, (String, i32))>, sqlx::Error> {
+fn address(row: &PgRow) -> Result<Option<(ServerNumber, NodeAddress)>, sqlx::Error> {
     let number: Option<ServerNumber> = row.try_get("number")?;
     number.map(|number| Ok((number, (row.try_get("host")?, row.try_get("port")?)))).transpose()
 }
