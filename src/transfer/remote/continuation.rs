@@ -14,14 +14,17 @@ const CONTINUATION: [(&str, &str); 3] = [
 ];
 /// Empty pages that may come at once, one after another. A server that searches for long takes its time for
 /// each.
-const MAX_EMPTY: u32 = 10_000;
+const MAX_EMPTY: u32 = 2000;
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// Empty pages in a row that may send a token again: a server that found nothing in its time sends the token
+/// that it was asked with.
+const MAX_REPEATED: u32 = 100;
 
 /// A name and a value.
 type QueryParameter = (&'static str, String);
 
-/// The pages of one or several lists. They must come to an end: no token may come again, and not only empty
-/// pages.
+/// The pages of one or several lists. They must come to an end: no page with rows may send a token again,
+/// and there may not be only empty pages.
 pub(super) struct Continuation {
     /// The next page, and the first ones of the lists behind.
     pub calls: VecDeque<ClientCall>,
@@ -29,12 +32,13 @@ pub(super) struct Continuation {
     /// A token that was followed before in this list.
     before: Option<Vec<QueryParameter>>,
     empty: u32,
+    repeated: u32,
     asked: Instant,
 }
 
 impl Continuation {
     pub(super) fn of(lists: VecDeque<ClientCall>) -> Self {
-        Self { calls: lists, followed: 0, before: None, empty: 0, asked: Instant::now() }
+        Self { calls: lists, followed: 0, before: None, empty: 0, repeated: 0, asked: Instant::now() }
     }
 
     /// Returns the call for the next page; `None` at the end.
@@ -50,8 +54,9 @@ impl Continuation {
     pub(super) fn follow(&mut self, following: Option<ClientCall>, is_empty: bool) -> TransferResult<()> {
         let is_idle = is_empty && self.asked.elapsed() < AT_ONCE;
         self.empty = if is_idle { self.empty + 1 } else { 0 };
+        self.repeated = if is_empty { self.repeated } else { 0 };
         let Some(following) = following else {
-            (self.followed, self.before) = (0, None);
+            (self.followed, self.before, self.repeated) = (0, None, 0);
             return Ok(());
         };
         let token = following.query.iter().filter(is_token);
@@ -60,7 +65,10 @@ impl Continuation {
             Err(TransferError::Endpoint(format!("GET {path}: the endpoint sends {what}, as if without end")))
         };
         if self.before.as_ref().is_some_and(|before| token.clone().eq(before)) {
-            return without_end("a continuation token again");
+            self.repeated += 1;
+            if !is_empty || self.repeated > MAX_REPEATED {
+                return without_end("a continuation token again");
+            }
         }
         if self.empty > MAX_EMPTY {
             return without_end("only empty pages");
