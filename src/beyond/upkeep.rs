@@ -86,7 +86,7 @@ impl UpkeepWorker<'_> {
             return Ok(IDLE);
         }
         if forgets {
-            self.store.forget_deleted().await?;
+            self.store.forget_stale(now).await?;
             self.forgotten = Some(Instant::now());
             return Ok(PAUSES.0);
         }

@@ -281,8 +281,8 @@ impl Expiry for Store {
         on_either!(self, store => store.record_sweep(of, sweep))
     }
 
-    async fn forget_deleted(&self) -> StoreResult<()> {
-        on_either!(self, store => store.forget_deleted())
+    async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
+        on_either!(self, store => store.forget_stale(now))
     }
 
     async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool> {

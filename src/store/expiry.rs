@@ -108,8 +108,9 @@ pub trait Expiry: Send + Sync {
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Removes what is stored here, in [`Totals`](super::Totals) and in
-    /// [`SqlViews`](super::SqlViews) about tables that no longer exist.
-    fn forget_deleted(&self) -> impl Future<Output = StoreResult<()>> + Send;
+    /// [`SqlViews`](super::SqlViews) about tables that no longer exist, and the marks of copies that began
+    /// 90 days before `now`.
+    fn forget_stale(&self, now: Ticks) -> impl Future<Output = StoreResult<()>> + Send;
 
     /// Whether this server is the one that works on expiry, totals and views, until `until`. At any
     /// time one server is; another takes over once the time of the last one has run out, or if it ends

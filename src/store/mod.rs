@@ -29,7 +29,7 @@ pub(crate) mod cluster;
 pub mod expiry;
 pub(crate) mod indexes;
 mod inspection;
-mod load;
+pub(crate) mod load;
 pub mod postgres;
 pub mod quoting;
 pub mod rewind;

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
-use uuid::Uuid;
 
 use super::board::{Cut, Task};
 use super::endpoint::{TransferError, TransferResult};
 use super::range::{Lower, RowRange};
 use crate::model::Key;
 use crate::store::LoadMark;
+use crate::store::load::new_copy;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL, name TEXT NOT NULL);
@@ -96,7 +96,7 @@ impl Checkpoint {
                 return Err(TransferError::Usage(text));
             }
             None => {
-                let copy = Uuid::new_v4().simple().to_string();
+                let copy = new_copy();
                 connection.execute("INSERT INTO copy VALUES (?1, ?2)", [fingerprint, copy.as_str()])?;
                 copy
             }

@@ -49,7 +49,7 @@ pub async fn rules_belong_to_tables<B: Backend + Expiry>(store: &B) {
     assert_eq!(rule(store, &account).await, None);
     assert!(!store.clear_expiry(&account, &table).await.expect("an answer"));
     store.set_expiry(&account, &table, &by_age(1), now()).await.expect("a rule");
-    store.forget_deleted().await.expect("nothing of this table");
+    store.forget_stale(now()).await.expect("nothing of this table");
     assert!(store.clear_expiry(&account, &table).await.expect("an answer"));
     assert_eq!(rule(store, &account).await, None);
 }
@@ -134,7 +134,7 @@ pub async fn counts_are_stored_until_the_table_goes<B: Backend + Expiry + Totals
     store.delete_table(&account, &table, now()).await.expect("it is there");
     store.create_table(&account, &table, now()).await.expect("the name is free");
     assert_eq!(store.stored_total(&account, &table).await.expect("an answer"), None);
-    store.forget_deleted().await.expect("the former table's count");
+    store.forget_stale(now()).await.expect("the former table's count");
 }
 
 /// The count of this account that is under way. Others may be before it, and are brought to their end.
@@ -226,7 +226,7 @@ pub async fn rules_come_back_with_snapshots<B: Backend + Expiry + Rewind>(store:
     assert!(store.take_snapshot(&snapshot, Some(&account), now()).await.expect("a snapshot"));
     store.reset(Some(&account), now()).await.expect("a reset");
     assert_eq!(rule(store, &account).await, None);
-    store.forget_deleted().await.expect("the rule of the deleted table");
+    store.forget_stale(now()).await.expect("the rule of the deleted table");
     for _ in 0..2 {
         assert!(store.restore_snapshot(&snapshot, now()).await.expect("a snapshot"));
         assert_eq!(rule(store, &account).await.expect("a rule").rule, kept);

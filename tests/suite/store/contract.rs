@@ -24,7 +24,7 @@ macro_rules! contract {
                 upserts_tell_what_they_made, groups_of_merges;
             pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density, large_entities;
             values: stored_unaltered;
-            loads: stored_as_they_are, marked_together, the_last_version_has_none_behind_it;
+            loads: stored_as_they_are, marked_together, marks_of_stale_copies_are_removed, the_last_version_has_none_behind_it;
             accounts: sealed_anew_together, options_by_account;
             pushdown: sql_is_eval;
             beyond: rules_belong_to_tables, what_was_written_meanwhile_stays, every_entity_is_counted_once,

@@ -7,7 +7,7 @@ use rowhouse::error::Code;
 use rowhouse::model::entity::{Properties, Stored};
 use rowhouse::model::{IfMatch, Key, Ticks};
 use rowhouse::plan::{Span, WriteKind};
-use rowhouse::store::{Backend, Load, LoadMark};
+use rowhouse::store::{Backend, Expiry, Load, LoadMark};
 
 use super::contract::{name, now, number, refusal, scan, table, walk, write};
 
@@ -86,6 +86,27 @@ pub async fn marked_together<B: Backend>(store: &B) {
     assert!(store.load(&account, &people, &load(&[], true, mark(1, "e"))).await.expect("a load"));
     assert_eq!(store.marks(&copy).await.expect("marks"), [mark(1, "e")]);
     store.forget_marks(&copy).await.expect("marks are forgotten");
+}
+
+/// Names of copies begin with their time.
+pub async fn marks_of_stale_copies_are_removed<B: Backend + Expiry>(store: &B) {
+    let (account, people) = table(store).await;
+    let days = |days: i64| now().unix_seconds() - days * 86_400;
+    let of = |seconds: i64, version: char| format!("{:012x}{version}{account}", seconds * 1000);
+    let (stale, recent) = (of(days(91), '7'), of(days(89), '7'));
+    let timeless = of(days(91), '4');
+    for copy in [&stale, &recent, &timeless] {
+        let mark = LoadMark { copy: copy.clone(), range: 1, reached: Key::new("p", "r"), counts: [0; 3] };
+        let load = Arc::new(Load { rows: Vec::new(), replaces: true, mark: Some(mark) });
+        assert!(store.load(&account, &people, &load).await.expect("a load"));
+    }
+    store.forget_stale(now()).await.expect("it forgets");
+    let mut left = Vec::new();
+    for copy in [&stale, &recent, &timeless] {
+        left.push(store.marks(copy).await.expect("marks").len());
+        store.forget_marks(copy).await.expect("marks are forgotten");
+    }
+    assert_eq!(left, [0, 1, 1]);
 }
 
 /// Former copies have stored such a version; nothing comes after it.

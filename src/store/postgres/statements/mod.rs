@@ -103,7 +103,9 @@ pub use entities::{
     UPDATE, UPDATE_EACH, UPDATE_IN_BUCKET, UPDATE_MANY, UPSERT, UPSERT_EACH, UPSERT_IN_BUCKET, UPSERT_MANY,
     UPSERT_MANY_ROUTED, UPSERT_ROUTED,
 };
-pub use load::{FORGET_MARKS, LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK, MARKS};
+pub use load::{
+    FORGET_MARKS, FORGET_STALE_MARKS, LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK, MARKS,
+};
 pub use pages::{
     WALK_STRIDE, columns, filtered, points, points_of_bucket, points_of_partition, range, walk, window,
 };

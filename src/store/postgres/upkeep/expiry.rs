@@ -6,12 +6,13 @@ use sqlx::postgres::PgRow;
 use crate::error::Code;
 use crate::model::{Key, TableName, Ticks};
 use crate::store::bucket::bucket;
+use crate::store::load::{COPY_VERSION_AT, stale_copies};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
-use crate::store::postgres::statements::beyond as texts;
+use crate::store::postgres::statements::{FORGET_STALE_MARKS, beyond as texts};
 use crate::store::{
     Expiry, ExpiryRule, ExpirySummary, Fault, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
 };
@@ -112,11 +113,14 @@ impl Expiry for PgStore {
         Ok(())
     }
 
-    async fn forget_deleted(&self) -> StoreResult<()> {
+    async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_to_lock().await?;
         for text in texts::FORGET_DELETED {
             lease.row(sqlx::query(text), Effect::Unknown).await?;
         }
+        let (before, version) = stale_copies(now);
+        let marks = sqlx::query(FORGET_STALE_MARKS).bind(before).bind(COPY_VERSION_AT).bind(version);
+        lease.row(marks, Effect::Unknown).await?;
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::Code;
 use crate::model::{Key, TableName, Ticks};
 use crate::store::bucket::bucket;
+use crate::store::load::{COPY_VERSION_AT, stale_copies};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};
@@ -87,23 +88,28 @@ impl Expiry for SqliteStore {
         self.writer.submit(move |db| record(db, table_no, made, &sweep).map(Ok)).await
     }
 
-    async fn forget_deleted(&self) -> StoreResult<()> {
+    async fn forget_stale(&self, now: Ticks) -> StoreResult<()> {
         let orphans = "SELECT (SELECT count(*) FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables))
-                            + (SELECT count(*) FROM table_totals WHERE table_no NOT IN (SELECT table_no FROM tables))";
+                            + (SELECT count(*) FROM table_totals WHERE table_no NOT IN (SELECT table_no FROM tables))
+                            + (SELECT count(*) FROM copy_marks WHERE copy < ?1 AND substr(copy, ?2, 1) = ?3)";
+        let (before, version) = stale_copies(now);
         // A commit costs a sync, so nothing is written where there is nothing to forget.
-        let found: i64 = self
-            .readers
-            .with_statement(|db| db.prepare_cached(orphans)?.query_row([], |row| row.get(0)).map(Ok))?;
+        let found: i64 = self.readers.with_statement(|db| {
+            let copies = params![before, COPY_VERSION_AT, version];
+            db.prepare_cached(orphans)?.query_row(copies, |row| row.get(0)).map(Ok)
+        })?;
         if found == 0 {
             return Ok(());
         }
-        let forget = |db: &Connection| {
+        let forget = move |db: &Connection| {
             for text in [
                 "DELETE FROM expiry WHERE table_no NOT IN (SELECT table_no FROM tables)",
                 "DELETE FROM table_totals WHERE table_no NOT IN (SELECT table_no FROM tables)",
             ] {
                 db.prepare_cached(text)?.execute([])?;
             }
+            db.prepare_cached("DELETE FROM copy_marks WHERE copy < ?1 AND substr(copy, ?2, 1) = ?3")?
+                .execute(params![before, COPY_VERSION_AT, version])?;
             Ok(Ok(()))
         };
         self.writer.submit(forget).await
