@@ -1,5 +1,7 @@
 //! What copies read from and write to.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::inferred::Inferences;
@@ -25,6 +27,19 @@ pub(crate) enum TransferError {
 
 /// The result of a step of a transfer.
 pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
+
+impl TransferError {
+    /// Names the file or folder that the error is about, unless the text names it.
+    pub(super) fn at(self, path: &Path) -> Self {
+        let path = path.display().to_string();
+        match self {
+            TransferError::Endpoint(text) if !text.contains(&path) => {
+                TransferError::Endpoint(format!("{path}: {text}"))
+            }
+            other => other,
+        }
+    }
+}
 
 impl From<ClientError> for TransferError {
     fn from(error: ClientError) -> Self {

@@ -121,7 +121,7 @@ impl TransferTarget for SingleDumpTarget {
         let written = lines.keys.len() as u64;
         if written > 0 {
             let mut state = self.lock();
-            state.push(&lines.text)?;
+            state.push(&lines.text).map_err(|error| error.at(&self.partial))?;
             state.table(page.table).entities += written;
         }
         Ok(WriteResult { written, rejected: lines.rejected, ..WriteResult::default() })
@@ -143,6 +143,13 @@ impl TransferTarget for SingleDumpTarget {
     }
 
     fn finish(&self, _copy: &str, _written: u64) -> TransferResult<()> {
+        self.complete().map_err(|error| error.at(&self.partial))
+    }
+}
+
+impl SingleDumpTarget {
+    /// Writes the last line, and gives the file its name.
+    fn complete(&self) -> TransferResult<()> {
         let mut state = self.lock();
         let sha256 = hex(state.digest.clone());
         let tables = std::mem::take(&mut state.tables).into_values().collect();

@@ -152,19 +152,7 @@ impl TransferTarget for DumpTarget {
     }
 
     fn write(&self, page: WritePage<'_>) -> TransferResult<WriteResult> {
-        let PageLines { text, keys, rejected } = PageLines::of(&page, false)?;
-        let mut result = WriteResult { rejected, ..WriteResult::default() };
-        let (Some(next), Some(page_keys)) = (keys.first(), PageKeys::of(&keys)) else { return Ok(result) };
-        let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
-        let part = self.part(page.table, page.range, next, page.resumed)?;
-        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-        // Parts must be disjoint in whatever order the source has.
-        if part.bytes >= PART_BYTES && sorts_alike(next) {
-            self.split(page.range, &mut part)?;
-        }
-        part.append(&frame, &page_keys)?;
-        result.written = keys.len() as u64;
-        Ok(result)
+        self.write_page(&page).map_err(|error| error.at(&self.folder))
     }
 
     fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
@@ -183,6 +171,29 @@ impl TransferTarget for DumpTarget {
     }
 
     fn finish(&self, _copy: &str, written: u64) -> TransferResult<()> {
+        self.complete(written).map_err(|error| error.at(&self.folder))
+    }
+}
+
+impl DumpTarget {
+    fn write_page(&self, page: &WritePage<'_>) -> TransferResult<WriteResult> {
+        let PageLines { text, keys, rejected } = PageLines::of(page, false)?;
+        let mut result = WriteResult { rejected, ..WriteResult::default() };
+        let (Some(next), Some(page_keys)) = (keys.first(), PageKeys::of(&keys)) else { return Ok(result) };
+        let frame = zstd::bulk::compress(text.as_bytes(), LEVEL)?;
+        let part = self.part(page.table, page.range, next, page.resumed)?;
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        // Parts must be disjoint in whatever order the source has.
+        if part.bytes >= PART_BYTES && sorts_alike(next) {
+            self.split(page.range, &mut part)?;
+        }
+        part.append(&frame, &page_keys)?;
+        result.written = keys.len() as u64;
+        Ok(result)
+    }
+
+    /// Writes the manifest, after everything that it lists.
+    fn complete(&self, written: u64) -> TransferResult<()> {
         self.load_finished()?;
         let state = self.lock();
         let mut tables = Vec::new();

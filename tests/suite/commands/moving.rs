@@ -28,7 +28,7 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
     let from = source.connection_string();
     let name = source.account.name.as_str();
     let here = &source.site;
-    for to in ["dump:full", "sqlite://full.db"] {
+    for (to, named) in [("dump:full", "rowhouse: full: "), ("sqlite://full.db", "")] {
         // No file may grow beyond this, as on a disk without room; the signal for it is ignored.
         let limited = "trap '' XFSZ; ulimit -f 300; exec \"$@\"";
         let mut command = Command::new("sh");
@@ -45,6 +45,7 @@ fn a_full_disk_ends_a_copy_that_goes_on_when_there_is_room() {
         ]);
         let output = command.current_dir(&here.folder).output().expect("a shell");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{output:?}");
         assert!(here.folder.join("full.state").exists(), "{output:?}");
         let more = ["--to-account", name, "--state", "full.state", "--rejects", "full.rejects", "--resume"];
         assert_eq!(copy(here, &from, to, &more)["rejected"], 0);

@@ -42,6 +42,8 @@ pub async fn open(url: &str, spread: u16) -> PgStore {
     let mut options = PgOptions::new(url);
     options.max_connections = 6;
     options.spread = spread;
+    // A busy machine may take long to open a connection.
+    options.acquire_timeout = Duration::from_secs(60);
     PgStore::connect(options).await.expect("a store")
 }
 
