@@ -32,7 +32,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often a pause checks whether the client was stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 /// Maximum bytes of an answer: more than any page has.
-const MAX_ANSWER: u64 = 64 << 20;
+const MAX_ANSWER: u64 = 32 << 20;
 
 /// Why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]
