@@ -126,8 +126,9 @@ impl Answer {
 
     /// Returns an error raised before the table layer is reached: of the version or of
     /// authentication. As recorded: the body is JSON if the client accepts it, else XML, and a header
-    /// has the code. Without a version, the body is the XML of the oldest versions all the same; an
-    /// invalid version has that body, too, neither reads Accept nor has the header.
+    /// has the code. Without a version, the body is the XML of the oldest versions, whatever the client
+    /// accepts. With an invalid version it is the same body, its type is XML too, and there is no such
+    /// header. A preflight has no version, and is answered as if it had one.
     pub(crate) fn front_door(
         error: &Error,
         head: &Head,
