@@ -10,9 +10,9 @@
 
 use std::time::{Duration, Instant};
 
-use rowhouse::codec::validated::ValidatedProperties;
-use rowhouse::model::{EdmValue, Key, TableName, Ticks};
-use rowhouse::plan::{Write, WriteKind};
+use rowhouse::protocol::codec::validated::ValidatedProperties;
+use rowhouse::protocol::model::{EdmValue, Key, TableName, Ticks};
+use rowhouse::protocol::plan::{Write, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse::store::{Backend, Rewind};

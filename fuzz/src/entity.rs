@@ -1,23 +1,23 @@
 //! An entity on its way from a body into the store and back to a client: nothing
 //! is altered, and nothing that breaks a limit gets in.
 
-use rowhouse::codec::atom::read as atom_read;
-use rowhouse::codec::atom::write::{Atom, Style};
-use rowhouse::codec::feed::{Feed, FeedForm};
-use rowhouse::codec::json::read::{self as json_read, EntityBody};
-use rowhouse::codec::json::write::{self as json_write, Metadata, MetadataContext};
-use rowhouse::codec::stored::{self, PropertyFinder};
-use rowhouse::codec::validated::ValidatedProperties;
+use rowhouse::protocol::codec::atom::read as atom_read;
+use rowhouse::protocol::codec::atom::write::{Atom, Style};
+use rowhouse::protocol::codec::feed::{Feed, FeedForm};
+use rowhouse::protocol::codec::json::read::{self as json_read, EntityBody};
+use rowhouse::protocol::codec::json::write::{self as json_write, Metadata, MetadataContext};
+use rowhouse::protocol::codec::stored::{self, PropertyFinder};
+use rowhouse::protocol::codec::validated::ValidatedProperties;
 use rowhouse::error::Result;
-use rowhouse::model::edm::utf16_len;
-use rowhouse::model::entity::{Properties, StoredProperties};
-use rowhouse::model::names::{
+use rowhouse::protocol::model::edm::utf16_len;
+use rowhouse::protocol::model::entity::{Properties, StoredProperties};
+use rowhouse::protocol::model::names::{
     MAX_BINARY, MAX_ENTITY, MAX_KEY, MAX_PROPERTIES, MAX_PROPERTY_NAME, MAX_STRING, ordinal,
 };
-use rowhouse::model::{EdmValue, Entity, IfMatch, Key, Stored};
-use rowhouse::plan::write::single;
-use rowhouse::plan::{Change, Write, WriteKind, decide};
-use rowhouse::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
+use rowhouse::protocol::model::{EdmValue, Entity, IfMatch, Key, Stored};
+use rowhouse::protocol::plan::write::single;
+use rowhouse::protocol::plan::{Change, Write, WriteKind, decide};
+use rowhouse::protocol::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
 
 use crate::{assert_refused, assert_same, now};
 

@@ -7,12 +7,12 @@ pub mod filter;
 
 use std::fmt::Debug;
 
-use rowhouse::auth::AccountSet;
-use rowhouse::codec::failure::{self, ErrorContext};
-use rowhouse::codec::{multipart, xml};
+use rowhouse::protocol::auth::AccountSet;
+use rowhouse::protocol::codec::failure::{self, ErrorContext};
+use rowhouse::protocol::codec::{multipart, xml};
 use rowhouse::error::{Code, Error};
-use rowhouse::model::Ticks;
-use rowhouse::request::Head;
+use rowhouse::protocol::model::Ticks;
+use rowhouse::protocol::request::Head;
 
 /// The account that every request is for.
 pub const ACCOUNT: &str = "acct";

@@ -3,10 +3,10 @@
 //! path. Printed again, a resource is the same resource.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::codec::uri::{entity_address, escape};
+use rowhouse::protocol::codec::uri::{entity_address, escape};
 use rowhouse::error::Result;
-use rowhouse::model::Key;
-use rowhouse::request::{Head, Resource, Target, target};
+use rowhouse::protocol::model::Key;
+use rowhouse::protocol::request::{Head, Resource, Target, target};
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, fields};
 
 fuzz_target!(|data: &[u8]| {

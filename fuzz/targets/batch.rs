@@ -3,13 +3,13 @@
 //! what a change set of them means.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::codec::multipart::{self, InnerAnswer, MAX_PARTS, Part};
+use rowhouse::protocol::codec::multipart::{self, InnerAnswer, MAX_PARTS, Part};
 use rowhouse::error::Error;
-use rowhouse::plan;
-use rowhouse::request::batch::{self, Batch, MAX_OPERATIONS};
-use rowhouse::request::operation::Context;
-use rowhouse::request::options::NO_OPTIONS;
-use rowhouse::request::{Head, target};
+use rowhouse::protocol::plan;
+use rowhouse::protocol::request::batch::{self, Batch, MAX_OPERATIONS};
+use rowhouse::protocol::request::operation::Context;
+use rowhouse::protocol::request::options::NO_OPTIONS;
+use rowhouse::protocol::request::{Head, target};
 use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused};
 
 const BOUNDARY: &str = "b";

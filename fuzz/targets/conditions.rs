@@ -3,8 +3,8 @@
 //! only one version satisfies it.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::model::version::etag;
-use rowhouse::model::{IfMatch, Ticks};
+use rowhouse::protocol::model::version::etag;
+use rowhouse::protocol::model::{IfMatch, Ticks};
 use rowhouse_fuzz::{assert_refused, now};
 
 fuzz_target!(|data: &[u8]| {

@@ -3,9 +3,9 @@
 //! was read prints as a document that is read the same, and so is what is stored.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::codec::properties::Layout;
-use rowhouse::codec::xml::{self, Element, Namespace};
-use rowhouse::codec::{policies, properties};
+use rowhouse::protocol::codec::properties::Layout;
+use rowhouse::protocol::codec::xml::{self, Element, Namespace};
+use rowhouse::protocol::codec::{policies, properties};
 use rowhouse_fuzz::assert_refused;
 
 fuzz_target!(|data: &[u8]| {

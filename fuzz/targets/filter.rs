@@ -3,15 +3,15 @@
 //! that finds what the meaning says.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::codec::stored;
-use rowhouse::model::{Key, Stored};
-use rowhouse::odata::{self, Expr};
-use rowhouse::plan::filter::{Subject, predicate};
-use rowhouse::plan::page::token;
-use rowhouse::plan::predicate::{EntityView, Prepared};
-use rowhouse::plan::span::first_whole_partition;
-use rowhouse::plan::{Predicate, Span, query};
-use rowhouse::request::QueryOptions;
+use rowhouse::protocol::codec::stored;
+use rowhouse::protocol::model::{Key, Stored};
+use rowhouse::protocol::odata::{self, Expr};
+use rowhouse::protocol::plan::filter::{Subject, predicate};
+use rowhouse::protocol::plan::page::token;
+use rowhouse::protocol::plan::predicate::{EntityView, Prepared};
+use rowhouse::protocol::plan::span::first_whole_partition;
+use rowhouse::protocol::plan::{Predicate, Span, query};
+use rowhouse::protocol::request::QueryOptions;
 use rowhouse::store::postgres::sql_of;
 use rowhouse_fuzz::filter::{Mentioned, comparisons, print};
 use rowhouse_fuzz::{COMPARISONS, assert_refused, assert_same, now};

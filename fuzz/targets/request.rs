@@ -2,13 +2,13 @@
 //! Whole requests, as HTTP/1.1 writes them, from their address to their plan.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::auth::{self, Credentials, bearer};
+use rowhouse::protocol::auth::{self, Credentials, bearer};
 use rowhouse::error::Result;
-use rowhouse::plan;
-use rowhouse::request::batch::Batch;
-use rowhouse::request::operation::Context;
-use rowhouse::request::options::Options;
-use rowhouse::request::{self, Head, RequestKind, allow, target};
+use rowhouse::protocol::plan;
+use rowhouse::protocol::request::batch::Batch;
+use rowhouse::protocol::request::operation::Context;
+use rowhouse::protocol::request::options::Options;
+use rowhouse::protocol::request::{self, Head, RequestKind, allow, target};
 use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused, http, now};
 
 fuzz_target!(|data: &[u8]| {

@@ -3,15 +3,15 @@
 //! one that was made from these fields, a line each, proves just them.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::auth::Identity;
-use rowhouse::auth::accounts::AccountKey;
-use rowhouse::auth::grant::KeyRange;
-use rowhouse::auth::issue::{Grant, SasSubject};
-use rowhouse::auth::sas::{Claim, Use};
-use rowhouse::codec::policies::read_time;
+use rowhouse::protocol::auth::Identity;
+use rowhouse::protocol::auth::accounts::AccountKey;
+use rowhouse::protocol::auth::grant::KeyRange;
+use rowhouse::protocol::auth::issue::{Grant, SasSubject};
+use rowhouse::protocol::auth::sas::{Claim, Use};
+use rowhouse::protocol::codec::policies::read_time;
 use rowhouse::error::{Code, Result};
-use rowhouse::model::Ticks;
-use rowhouse::request::options::Options;
+use rowhouse::protocol::model::Ticks;
+use rowhouse::protocol::request::options::Options;
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, fields, now};
 
 fuzz_target!(|data: &[u8]| {

@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use libfuzzer_sys::fuzz_target;
-use rowhouse::auth::{self, AccountSet, Credentials, Identity};
+use rowhouse::protocol::auth::{self, AccountSet, Credentials, Identity};
 use rowhouse::error::{Code, Result};
-use rowhouse::request::options::NO_OPTIONS;
-use rowhouse::request::{Head, Target, target};
+use rowhouse::protocol::request::options::NO_OPTIONS;
+use rowhouse::protocol::request::{Head, Target, target};
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, http, now};
 
 /// Seconds that a date may be off.

@@ -3,7 +3,7 @@
 //! else is one.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::plan::page::{read_table_token, read_token, table_token, token};
+use rowhouse::protocol::plan::page::{read_table_token, read_token, table_token, token};
 use rowhouse_fuzz::{assert_refused, now};
 
 /// Bytes of text whose token is not too long.

@@ -4,9 +4,9 @@
 
 use chrono::DateTime;
 use libfuzzer_sys::fuzz_target;
-use rowhouse::codec::json::read::typed_value;
-use rowhouse::codec::policies::read_time;
-use rowhouse::model::{EdmType, EdmValue, Ticks, lexical};
+use rowhouse::protocol::codec::json::read::typed_value;
+use rowhouse::protocol::codec::policies::read_time;
+use rowhouse::protocol::model::{EdmType, EdmValue, Ticks, lexical};
 use rowhouse_fuzz::{assert_refused, assert_same};
 
 fuzz_target!(|data: &[u8]| {

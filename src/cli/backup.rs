@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::app::AppError;
-use crate::config::{Database, Mistakes, StorageSettings};
+use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::start::AppError;
 use crate::store::sqlite::{Backup, Copied, Location};
 
 /// Pause between two progress messages.

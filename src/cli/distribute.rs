@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::app::AppError;
-use crate::config::{Database, Mistakes, StorageSettings};
+use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::start::AppError;
 use crate::store::postgres::{self, DistributionEvent, DistributionRequest, DistributionStep};
 
 /// Shards that Citus accepts at most.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::output::{Done, Problem};
-use crate::client::connection::is_origin;
-use crate::config::ListenSettings;
-use crate::http::reachable;
+use crate::server::config::ListenSettings;
+use crate::server::http::reachable;
+use crate::transfer::client::connection::is_origin;
 
 /// The address by which clients reach the server.
 #[derive(Debug, Clone, Args)]

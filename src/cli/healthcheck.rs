@@ -12,8 +12,8 @@ use ureq::tls::TlsConfig;
 
 use super::endpoint::Port;
 use super::output::{Done, OutputForm, Problem};
-use crate::config::address;
-use crate::http::reachable;
+use crate::server::config::address;
+use crate::server::http::reachable;
 
 /// The arguments of `rowhouse healthcheck`.
 #[derive(Debug, Args)]

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::output::{Done, OutputForm, Problem, block_on};
 use super::signer::KeyArguments;
-use crate::app;
-use crate::auth::inspect::SasQuestion;
-use crate::auth::sas::Use;
-use crate::codec::policies::Policy;
 use crate::error::Error;
-use crate::model::{TableName, Ticks};
+use crate::protocol::auth::inspect::SasQuestion;
+use crate::protocol::auth::sas::Use;
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::model::{TableName, Ticks};
+use crate::server::start;
 use crate::service::stored_policies;
 
 /// The arguments of `rowhouse sas inspect`.
@@ -69,7 +69,7 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
 }
 
 async fn policies(arguments: &InspectArguments, account: &str, table: &TableName) -> Done<Vec<Policy>> {
-    let store = app::open_to_read(&arguments.key.database()?).await?;
+    let store = start::open_to_read(&arguments.key.database()?).await?;
     let policies = stored_policies(&store, account, table).await;
     store.close().await;
     policies.map_err(told)

@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::app;
-use crate::config::{Mistakes, StorageSettings};
+use crate::server::config::{Mistakes, StorageSettings};
+use crate::server::start;
 
 /// The arguments of `rowhouse migrate`.
 #[derive(Debug, Args)]
@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Done {
         ));
     }
     let found = block_on(async {
-        drop(app::open_primary(&database).await?);
-        Ok(app::inspect_primary(&database).await?)
+        drop(start::open_primary(&database).await?);
+        Ok(start::inspect_primary(&database).await?)
     })?;
     let (shown, schema) = (database.shown(), found.schema.unwrap_or_default());
     arguments.form.print(

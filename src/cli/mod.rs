@@ -47,8 +47,8 @@ use sas::SasCommand;
 use table::TableCommand;
 use transfer::{CopyArguments, CountArguments, DeleteArguments, TransferEnd, VerifyArguments};
 
-use crate::config::Settings;
-use crate::http::read_text;
+use crate::server::config::Settings;
+use crate::server::file::read_text;
 
 /// The Azure Table storage API, self-hosted, on PostgreSQL or SQLite.
 ///

@@ -8,9 +8,9 @@ use super::endpoint::EndpointSettings;
 use super::inspect::{self, InspectArguments};
 use super::output::{Done, OutputForm, block_on, warn};
 use super::signer::{KeyArguments, Signer};
-use crate::auth::issue::{Grant, SasSubject, at_or_after};
-use crate::codec::policies::read_time;
-use crate::model::Ticks;
+use crate::protocol::auth::issue::{Grant, SasSubject, at_or_after};
+use crate::protocol::codec::policies::read_time;
+use crate::protocol::model::Ticks;
 
 const TABLE_EXAMPLES: &str = "Examples:
   rowhouse sas table People --permissions r --expiry 12h

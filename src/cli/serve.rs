@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::app::{self, AppError, READY};
-use crate::auth::accounts::connection_string;
-use crate::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
+use crate::protocol::auth::accounts::connection_string;
+use crate::server::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
+use crate::server::start::{self, AppError, READY};
 use crate::service::EXPLANATIONS;
 
 /// Why the server did not start or failed.
@@ -31,7 +31,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;
     warn_of_idle(settings, &config);
-    Ok(app::run(&config, |address| {
+    Ok(start::run(&config, |address| {
         announce(&config, address);
         Ok(())
     })?)

@@ -7,9 +7,9 @@ use serde_json::Value;
 use ureq::Agent;
 
 use super::output::{Done, OutputForm, Problem};
-use crate::config::address;
-use crate::http::reachable;
-use crate::http::read_text;
+use crate::server::config::address;
+use crate::server::file::read_text;
+use crate::server::http::reachable;
 
 /// How long to wait for the answer.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -8,10 +8,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::{Done, OutputForm, Problem, block_on};
 use super::transfer::TransferEnd;
-use crate::app::AppError;
-use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::config::{Database, Mistakes, StorageSettings};
-use crate::model::{TableName, Ticks};
+use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::protocol::model::{TableName, Ticks};
+use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::start::AppError;
 use crate::store::postgres::{PgOptions, RespreadEvent, RespreadRequest, RespreadSummary, respread};
 
 const RESPREAD_EXAMPLES: &str = "Examples:

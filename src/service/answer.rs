@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::codec::atom::write::Style;
-use crate::codec::failure::{self, ErrorContext};
-use crate::codec::multipart::InnerAnswer;
 use crate::error::{Code, Error};
-use crate::request::{Head, Prefer, Representation};
+use crate::protocol::codec::atom::write::Style;
+use crate::protocol::codec::failure::{self, ErrorContext};
+use crate::protocol::codec::multipart::InnerAnswer;
+use crate::protocol::request::{Head, Prefer, Representation};
 
 /// A response without the headers that every response carries.
 #[derive(Debug, Clone, PartialEq, Eq)]

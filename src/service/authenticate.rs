@@ -2,12 +2,12 @@
 //! issuer's keys and the stored policies.
 
 use super::Service;
-use crate::auth::{self, AccountSet, Credentials, Identity, sas};
-use crate::codec::policies::{self, Policy};
 use crate::error::{Code, Error, Result};
-use crate::model::{TableName, Ticks};
-use crate::request::options::Options;
-use crate::request::{Head, Target};
+use crate::protocol::auth::{self, AccountSet, Credentials, Identity, sas};
+use crate::protocol::codec::policies::{self, Policy};
+use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::request::options::Options;
+use crate::protocol::request::{Head, Target};
 use crate::store::Backend;
 
 impl Service {

@@ -10,15 +10,15 @@ use super::explain::explain;
 use super::observe::Observed;
 use super::operations::{Printer, print_write, run};
 use super::permit::{permit, permit_change_set};
-use crate::auth::Identity;
-use crate::codec::failure::ErrorContext;
-use crate::codec::multipart::{self, InnerAnswer};
 use crate::error::{Code, Error, Result};
-use crate::model::Ticks;
-use crate::plan::{self, ChangeSet, WriteKind, Written};
-use crate::request::batch::{Batch, BatchPart, FailedPart, Printing};
-use crate::request::head::{ApiVersion, JSON_ONLY};
-use crate::request::{EntityWrite, Operation, Representation, Target};
+use crate::protocol::auth::Identity;
+use crate::protocol::codec::failure::ErrorContext;
+use crate::protocol::codec::multipart::{self, InnerAnswer};
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::{self, ChangeSet, WriteKind, Written};
+use crate::protocol::request::batch::{Batch, BatchPart, FailedPart, Printing};
+use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
+use crate::protocol::request::{EntityWrite, Operation, Representation, Target};
 use crate::store::{Backend, Failure, Fault, StoreResult};
 
 /// The data service versions in the parts of a batch.

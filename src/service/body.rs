@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::limits::{BodyMemory, Share};
 use crate::error::{Code, Result};
-use crate::request::Head;
+use crate::protocol::request::Head;
 
 /// Maximum bytes of a body (protocol §5.7, §8.1).
 pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use uuid::Uuid;
 
-use crate::model::Ticks;
+use crate::protocol::model::Ticks;
 
 /// Minimum ticks between two times: 6.4 microseconds. The ticks between are left to writes that
 /// find a version as new as their own time and take the next tick. Otherwise that tick could also
@@ -60,10 +60,10 @@ impl Default for VersionClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::validated::ValidatedProperties;
-    use crate::model::entity::StoredProperties;
-    use crate::model::{IfMatch, Key, Stored};
-    use crate::plan::{Change, Write, WriteKind, decide};
+    use crate::protocol::codec::validated::ValidatedProperties;
+    use crate::protocol::model::entity::StoredProperties;
+    use crate::protocol::model::{IfMatch, Key, Stored};
+    use crate::protocol::plan::{Change, Write, WriteKind, decide};
 
     #[test]
     fn no_tick_is_given_twice() {

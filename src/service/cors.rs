@@ -1,8 +1,8 @@
 //! CORS: requests from pages of other origins (protocol §11.3).
 
-use crate::codec::properties::CorsRule;
 use crate::error::{Code, Result};
-use crate::request::Head;
+use crate::protocol::codec::properties::CorsRule;
+use crate::protocol::request::Head;
 
 /// Maximum headers that a preflight request may ask for: each is compared with those of the rules,
 /// without authentication.

@@ -2,8 +2,8 @@
 //! requests.
 
 use super::observe::Observed;
-use crate::codec::failure::ErrorContext;
 use crate::error::Error;
+use crate::protocol::codec::failure::ErrorContext;
 
 /// The target of the messages, by which they are switched on and off.
 pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::auth::{Action, Identity, allows};
-use crate::codec::uri::escape;
 use crate::error::Result;
-use crate::indexes::IndexCatalog;
-use crate::model::{Key, TableName};
-use crate::plan::index::{IndexChoice, PropertyIndex};
-use crate::plan::scan::{MAX_ROWS, MAX_TIME};
-use crate::plan::strategy::{self, KeyAccess, SpanBound};
-use crate::plan::{Projection, Scan, query, span};
-use crate::request::options::Options;
+use crate::operator::indexes::IndexCatalog;
+use crate::protocol::auth::{Action, Identity, allows};
+use crate::protocol::codec::uri::escape;
+use crate::protocol::model::{Key, TableName};
+use crate::protocol::plan::index::{IndexChoice, PropertyIndex};
+use crate::protocol::plan::scan::{MAX_ROWS, MAX_TIME};
+use crate::protocol::plan::strategy::{self, KeyAccess, SpanBound};
+use crate::protocol::plan::{Projection, Scan, query, span};
+use crate::protocol::request::options::Options;
 use crate::store::Store;
 
 /// Maximum number of spans that are shown.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Service;
-use crate::model::Ticks;
-use crate::plan::index::PropertyIndex;
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
 use crate::store::{Backend as _, BuiltIndex};
 
 /// Pause between two looks for indexes to build.

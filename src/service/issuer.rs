@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
 
-use crate::auth::Identity;
-use crate::auth::bearer::{self, Trust};
 use crate::error::{Code, Result};
-use crate::model::Ticks;
+use crate::protocol::auth::Identity;
+use crate::protocol::auth::bearer::{self, Trust};
+use crate::protocol::model::Ticks;
 
 /// How long keys are used before they are fetched again.
 const FRESH: Duration = Duration::from_secs(3600);

@@ -38,12 +38,12 @@ pub(crate) use observe::ObservedOperation;
 pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};
 pub(crate) use throttle::Throttle;
 
-use crate::accounts::{Follower, ReplicaRules};
-use crate::codec::properties::CorsRule;
-use crate::indexes::IndexCatalog;
-use crate::request::Target;
+use crate::observe::trace::Tracer;
+use crate::operator::accounts::{Follower, ReplicaRules};
+use crate::operator::indexes::IndexCatalog;
+use crate::protocol::codec::properties::CorsRule;
+use crate::protocol::request::Target;
 use crate::store::Store;
-use crate::trace::Tracer;
 
 /// What is needed to answer requests; shared by all threads.
 pub(crate) struct Service {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::answer::Answer;
 use super::recent::{AnsweredRequest, MAX_REASON, RecentRequests};
 use crate::error::Code;
-use crate::metrics::database_time::DatabaseTime;
-use crate::metrics::requests::RequestInFlight;
-use crate::metrics::warning_limiter::WarningLimiter;
-use crate::metrics::{Ending, METRICS, OperationLabel, Scheme};
-use crate::model::TableName;
-use crate::request::{Head, RequestKind, Resource, Target};
-use crate::trace::SpanFields;
+use crate::observe::metrics::database_time::DatabaseTime;
+use crate::observe::metrics::requests::RequestInFlight;
+use crate::observe::metrics::warning_limiter::WarningLimiter;
+use crate::observe::metrics::{Ending, METRICS, OperationLabel, Scheme};
+use crate::observe::trace::SpanFields;
+use crate::protocol::model::TableName;
+use crate::protocol::request::{Head, RequestKind, Resource, Target};
 
 /// Maximum characters of a table's name in the log: more than any valid name has.
 const MAX_NAME: usize = 64;

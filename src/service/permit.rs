@@ -1,11 +1,11 @@
 //! Authorization: every plan, every write of a change set and every row of a query passes it before
 //! it reaches the store.
 
-use crate::auth::{Action, Identity, allows};
 use crate::error::{Code, Result};
-use crate::model::{Key, TableName};
-use crate::plan::{ChangeSet, Plan, span};
-use crate::request::Target;
+use crate::protocol::auth::{Action, Identity, allows};
+use crate::protocol::model::{Key, TableName};
+use crate::protocol::plan::{ChangeSet, Plan, span};
+use crate::protocol::request::Target;
 
 /// Refuses what the identity may not do; narrows a query to the keys that it may read.
 ///

@@ -15,19 +15,19 @@ use super::observe::{self, Observed, ObservedOperation};
 use super::operations::{self, Printer};
 use super::permit::permit;
 use super::{Issuer, Served, Service, cors};
-use crate::auth::{self, AccountSet, Identity};
-use crate::codec::failure::ErrorContext;
-use crate::codec::properties::CorsRule;
 use crate::error::{Code, Error, Result};
-use crate::metrics::{METRICS, database_time};
-use crate::model::{TableName, Ticks};
-use crate::plan::{self, Plan};
-use crate::request::allow;
-use crate::request::batch::Batch;
-use crate::request::operation::Context;
-use crate::request::options::Options;
-use crate::request::target::{self, Resource, Target};
-use crate::request::{self, Format, Head, Prefer, RequestKind};
+use crate::observe::metrics::{METRICS, database_time};
+use crate::protocol::auth::{self, AccountSet, Identity};
+use crate::protocol::codec::failure::ErrorContext;
+use crate::protocol::codec::properties::CorsRule;
+use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::plan::{self, Plan};
+use crate::protocol::request::allow;
+use crate::protocol::request::batch::Batch;
+use crate::protocol::request::operation::Context;
+use crate::protocol::request::options::Options;
+use crate::protocol::request::target::{self, Resource, Target};
+use crate::protocol::request::{self, Format, Head, Prefer, RequestKind};
 use crate::store::{Backend, Store};
 
 /// Maximum time of an operation (protocol §2.3).
@@ -317,12 +317,12 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::accounts::{Follower, ReplicaRules};
-    use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
-    use crate::auth::issue::{Grant, SasSubject};
-    use crate::model::Ticks;
-    use crate::plan::TableScan;
-    use crate::plan::scan::MAX_TIME;
+    use crate::operator::accounts::{Follower, ReplicaRules};
+    use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
+    use crate::protocol::auth::issue::{Grant, SasSubject};
+    use crate::protocol::model::Ticks;
+    use crate::protocol::plan::TableScan;
+    use crate::protocol::plan::scan::MAX_TIME;
     use crate::service::{BodyMemory, Limits, Throttle, VersionClock};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 

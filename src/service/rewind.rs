@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::Service;
 use crate::error::{Error, Result};
-use crate::model::Ticks;
+use crate::protocol::model::Ticks;
 use crate::store::{Rewind as _, StoreSnapshot};
 
 impl Service {
@@ -20,7 +20,7 @@ impl Service {
     }
 
     /// Takes a snapshot of an account, or of all of them, and returns its name; `None` if there are
-    /// already [`crate::store::rewind::MAX_SNAPSHOTS`].
+    /// already [`crate::store::contract::rewind::MAX_SNAPSHOTS`].
     ///
     /// # Errors
     /// Those of the database.

@@ -9,10 +9,10 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 
 use super::Service;
-use crate::auth::AccountSet;
 use crate::error::{Code, Error, Result};
-use crate::metrics::METRICS;
-use crate::request::Target;
+use crate::observe::metrics::METRICS;
+use crate::protocol::auth::AccountSet;
+use crate::protocol::request::Target;
 
 /// How far ahead of the clock an account may be, in nanoseconds.
 const BURST: u64 = 1_000_000_000;

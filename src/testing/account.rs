@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha512};
 
-use crate::auth::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use crate::protocol::auth::accounts::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 /// An account of a test server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::{Account, Server, ServerError};
-use crate::auth::AccountSet;
-use crate::config::{Config, Mistakes, StorageSettings};
-use crate::http::Proxies;
+use crate::protocol::auth::AccountSet;
+use crate::server::config::{Config, Mistakes, StorageSettings};
+use crate::server::http::Proxies;
 use crate::service::Limits;
 
 /// Configures and starts a [`Server`].

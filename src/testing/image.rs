@@ -1,8 +1,8 @@
 //! The Rowhouse container image.
 
 use super::Account;
-use crate::app::READY;
-use crate::auth::accounts::connection_string;
+use crate::protocol::auth::accounts::connection_string;
+use crate::server::start::READY;
 
 /// The Rowhouse container image for Testcontainers (feature `testcontainers`).
 ///

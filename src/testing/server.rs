@@ -10,11 +10,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::Account;
-use crate::app::{self, AppError, ListeningServer};
-use crate::auth::accounts::{AccountError, connection_string};
-use crate::config::{Config, Mistakes};
 use crate::error;
-use crate::store::rewind::MAX_SNAPSHOTS;
+use crate::protocol::auth::accounts::{AccountError, connection_string};
+use crate::server::config::{Config, Mistakes};
+use crate::server::start::{self, AppError, ListeningServer};
+use crate::store::contract::rewind::MAX_SNAPSHOTS;
 
 /// Timeout for starting, and for reset, snapshot and restore.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -269,7 +269,7 @@ fn serve(
     let announce = |listening: &ListeningServer| {
         let _ = ready.send(Ok((listening.clone(), Handle::current())));
     };
-    if let Err(error) = app::run_until(config, stop, announce) {
+    if let Err(error) = start::run_until(config, stop, announce) {
         tracing::error!(%error, "a test server failed");
         // If the server had started, nobody receives this.
         let _ = ready.try_send(Err(error.into()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::endpoint::{Page, TransferResult, TransferSource};
 use super::range::{Lower, RowRange, sorts_alike};
 use super::split::Remainder;
-use crate::model::Key;
+use crate::protocol::model::Key;
 
 /// Rows that a range must have read before it is split: small ranges are not worth the requests.
 const ROWS_BEFORE_SPLIT: usize = 1000;
@@ -287,7 +287,7 @@ mod tests {
                 key: Key::new(partition.as_str(), row.as_str()),
                 modified: None,
                 tag: None,
-                properties: crate::model::entity::StoredProperties::from_stored_text("{}".into()),
+                properties: crate::protocol::model::entity::StoredProperties::from_stored_text("{}".into()),
             };
             let order = if units { KeyOrder::Utf16Units } else { KeyOrder::CodePoints };
             let place = SortedPlace::new(order, keys.iter().map(row).collect(), 300);

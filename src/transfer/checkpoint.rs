@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
 use super::board::{Cut, Task};
 use super::endpoint::{TransferError, TransferResult};
 use super::range::{Lower, RowRange};
-use crate::model::Key;
+use crate::protocol::model::Key;
 use crate::store::LoadMark;
-use crate::store::load::new_copy;
+use crate::store::contract::load::new_copy;
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL, name TEXT NOT NULL);

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::inferred::Inferences;
 use super::range::RowRange;
 use super::row::{Row, Version};
-use crate::client::{AddressError, ClientError, ServiceError};
-use crate::codec::policies::Policy;
-use crate::codec::properties::ServiceProperties;
-use crate::model::Key;
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::Key;
 use crate::store::LoadMark;
+use crate::transfer::client::{AddressError, ClientError, ServiceError};
 
 /// Why a transfer failed.
 #[derive(Debug, thiserror::Error)]

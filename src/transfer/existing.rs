@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::endpoint::{TransferResult, TransferSource};
 use super::range::{Lower, RowRange, sorts_alike};
 use super::row::Row;
-use crate::model::Key;
+use crate::protocol::model::Key;
 
 /// Maximum pages to read before entities are read one by one: the target may have many others between
 /// them.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{EdmType, Ticks, lexical};
+use crate::protocol::model::{EdmType, Ticks, lexical};
 
 /// Maximum properties, and remarks, that are remembered.
 const MAX_REMEMBERED: usize = 10_000;

@@ -7,6 +7,7 @@
 mod at_once;
 mod board;
 mod checkpoint;
+pub(crate) mod client;
 mod compare;
 mod copy;
 mod count;

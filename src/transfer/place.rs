@@ -13,14 +13,14 @@ use super::foreign::{FileOptions, Staged, StagingOptions, stage, stage_source};
 use super::progress::ProgressForm;
 use super::remote::Remote;
 use super::selection::Selection;
-use crate::app;
-use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::auth::seal::MasterKeys;
-use crate::client::{Address, AddressError, Client};
-use crate::config::{Database, StorageSettings};
-use crate::plan::Predicate;
+use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::plan::Predicate;
+use crate::server::config::{Database, StorageSettings};
+use crate::server::start;
 use crate::store::Store;
 use crate::store::sqlite::ServerLock;
+use crate::transfer::client::{Address, AddressError, Client};
 
 /// Maximum bytes of a file that holds a connection string.
 const MAX_SECRET: u64 = 64 << 10;
@@ -173,7 +173,7 @@ impl Connecting<'_> {
         Ok(match place {
             Place::Remote(address) => Connected::Remote(Box::new(self.remote(address)?)),
             Place::Database(database) => {
-                let store = self.runtime.block_on(app::open_to_read(database));
+                let store = self.runtime.block_on(start::open_to_read(database));
                 self.database(store, None)?
             }
             Place::Dump(path) | Place::File(path) if is_single(path) => {
@@ -197,8 +197,9 @@ impl Connecting<'_> {
         Ok(match place {
             Place::Remote(address) => Connected::Remote(Box::new(self.remote(address)?)),
             Place::Database(database) => {
-                let lock = app::lock(database).map_err(|error| TransferError::Endpoint(error.to_string()))?;
-                let store = self.runtime.block_on(app::open_primary(database));
+                let lock =
+                    start::lock(database).map_err(|error| TransferError::Endpoint(error.to_string()))?;
+                let store = self.runtime.block_on(start::open_primary(database));
                 self.database(store, lock)?
             }
             Place::Dump(path) if names_single(path) => {
@@ -237,7 +238,7 @@ impl Connecting<'_> {
 
     fn database(
         &self,
-        store: std::result::Result<Store, app::AppError>,
+        store: std::result::Result<Store, start::AppError>,
         lock: Option<ServerLock>,
     ) -> TransferResult<Connected> {
         let store = store.map_err(|error| TransferError::Endpoint(error.to_string()))?;

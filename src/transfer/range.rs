@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::model::Key;
-use crate::plan::span::Span;
+use crate::protocol::model::Key;
+use crate::protocol::plan::span::Span;
 
 /// Where a range begins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,9 +3,9 @@
 use super::endpoint::{Rejected, RowReader, TransferResult, TransferSource};
 use super::range::RowRange;
 use super::row::Row;
-use crate::codec::policies::Policy;
-use crate::codec::properties::ServiceProperties;
-use crate::model::Key;
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::Key;
 
 /// A place with the names of another one for its tables.
 pub(crate) struct Renamed<'a> {

@@ -1,8 +1,8 @@
 //! What a target cannot represent.
 
 use super::row::Row;
-use crate::codec::stored;
-use crate::model::TableName;
+use crate::protocol::codec::stored;
+use crate::protocol::model::TableName;
 
 /// Maximum bytes of a RowKey in Cosmos DB.
 const MAX_COSMOS_ROW_KEY: usize = 255;

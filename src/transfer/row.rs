@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::codec::json::read::{self as json_read};
-use crate::codec::property_order;
-use crate::codec::stored::{self, StoredField};
-use crate::codec::strings::push_string;
-use crate::codec::validated::{Given, GivenProperties, ValidatedProperties};
 use crate::error::{Code, Error};
-use crate::model::entity::{Properties, PropertyOrder, StoredProperties};
-use crate::model::names::{KeyPart, check_body_key};
-use crate::model::{EdmType, EdmValue, Key, Ticks};
+use crate::protocol::codec::json::read::{self as json_read};
+use crate::protocol::codec::property_order;
+use crate::protocol::codec::stored::{self, StoredField};
+use crate::protocol::codec::strings::push_string;
+use crate::protocol::codec::validated::{Given, GivenProperties, ValidatedProperties};
+use crate::protocol::model::entity::{Properties, PropertyOrder, StoredProperties};
+use crate::protocol::model::names::{KeyPart, check_body_key};
+use crate::protocol::model::{EdmType, EdmValue, Key, Ticks};
 
 /// The version of an entity that a deletion is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,7 +250,7 @@ fn text_of(value: EdmValue) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::stored::tests::{any_value, same};
+    use crate::protocol::codec::stored::tests::{any_value, same};
     use proptest::prelude::*;
 
     proptest! {

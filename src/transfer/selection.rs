@@ -1,9 +1,9 @@
 //! Which tables and entities a command applies to.
 
-use crate::model::Ticks;
-use crate::odata;
-use crate::plan::filter::{self, Subject};
-use crate::plan::predicate::Predicate;
+use crate::protocol::model::Ticks;
+use crate::protocol::odata;
+use crate::protocol::plan::filter::{self, Subject};
+use crate::protocol::plan::predicate::Predicate;
 
 /// Which tables and entities a command applies to: all by default.
 #[derive(Debug, Clone, Default)]

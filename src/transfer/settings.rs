@@ -1,8 +1,8 @@
 //! Settings beside the entities: stored access policies, and service properties with their CORS rules.
 
 use super::endpoint::{Mode, TransferResult, TransferSource};
-use crate::codec::policies::Policy;
-use crate::codec::properties::ServiceProperties;
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
 
 /// What a copy does with the settings of a target.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 use super::endpoint::{Page, RowReader, TransferResult, TransferSource};
 use super::range::{Lower, RowRange};
 use super::row::Row;
-use crate::codec::policies::Policy;
-use crate::codec::properties::ServiceProperties;
-use crate::model::Key;
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::Key;
 
 /// The order of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::at_once::at_once;
 use super::endpoint::{TransferResult, TransferSource};
 use super::range::{Lower, RowRange};
-use crate::model::Key;
+use crate::protocol::model::Key;
 
 /// No key has a lesser character.
 const LEAST: char = ' ';

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use rowhouse::model::{IfMatch, Key, TableName};
-use rowhouse::plan::WriteKind;
+use rowhouse::protocol::model::{IfMatch, Key, TableName};
+use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::{Backend, Failure, Fault};
 use serde_json::json;

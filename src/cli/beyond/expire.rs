@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::place::{TablesDatabase, TablesPlace};
-use crate::beyond::expiry::{self, RuleText};
 use crate::cli::output::{Done, block_on};
-use crate::model::Ticks;
+use crate::operator::expiry::{self, RuleText};
+use crate::protocol::model::Ticks;
 use crate::store::{Expiry as _, TableExpiry};
 
 const SET_EXAMPLES: &str = "Examples:
@@ -114,7 +114,7 @@ fn list(arguments: &ExpiryListArguments) -> Done {
             .await?
             .expiries(arguments.account.as_deref())
             .await
-            .map_err(crate::beyond::BeyondError::from)?)
+            .map_err(crate::operator::BeyondError::from)?)
     })?;
     let now = Ticks::now();
     let lines: Vec<String> = rules.iter().map(|rule| line(rule, &expiry::shown(rule, now))).collect();

@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::place::{TablesDatabase, TablesPlace};
-use crate::beyond::BeyondError;
-use crate::beyond::views::{self, ViewRequest};
 use crate::cli::output::{Done, block_on};
-use crate::model::Ticks;
+use crate::operator::BeyondError;
+use crate::operator::views::{self, ViewRequest};
+use crate::protocol::model::Ticks;
 use crate::store::SqlViews as _;
 
 /// Interval of lines of progress.

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::ended::TransferEnd;
 use crate::cli::output::warn;
-use crate::model::{EdmType, TableName, Ticks};
+use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
     Connecting, FileFormat, FileOptions, PageWalk, Place, Progress, ProgressForm, Selection, TransferSource,
 };

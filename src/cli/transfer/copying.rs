@@ -14,10 +14,10 @@ use super::ended::TransferEnd;
 use super::rejected::{list_rejected, record_unread, warn_of_rejected, warn_of_remarks};
 use super::summary;
 use super::verifying::{deleted, report};
-use crate::auth::seal::MasterKeys;
 use crate::cli::output::{OutputForm, warn};
-use crate::config::MasterKeySettings;
-use crate::model::Ticks;
+use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::model::Ticks;
+use crate::server::config::MasterKeySettings;
 use crate::transfer::{
     Checkpoint, Comparison, Connected, CopyOptions, CopySummary, Mode, Place, Progress, Rejects, Renamed,
     Selection, SettingsRule, Survey, TransferError, TransferSource, copy, name_problems,

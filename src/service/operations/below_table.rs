@@ -2,8 +2,8 @@
 
 use super::printer::Printer;
 use crate::error::{Code, Result};
-use crate::model::TableName;
-use crate::request::target::key_count_mismatch;
+use crate::protocol::model::TableName;
+use crate::protocol::request::target::key_count_mismatch;
 use crate::service::Answer;
 use crate::store::Backend;
 

@@ -2,7 +2,7 @@
 
 use super::printer::Printer;
 use crate::error::Result;
-use crate::model::TableName;
+use crate::protocol::model::TableName;
 use crate::service::Answer;
 use crate::store::Backend;
 

@@ -1,10 +1,10 @@
 //! Get Entity (protocol §3.8).
 
 use super::printer::Printer;
-use crate::codec::json::write::Select;
 use crate::error::{Code, Result};
-use crate::model::version::etag;
-use crate::model::{Key, TableName};
+use crate::protocol::codec::json::write::Select;
+use crate::protocol::model::version::etag;
+use crate::protocol::model::{Key, TableName};
 use crate::service::Answer;
 use crate::service::answer::ETAG;
 use crate::store::Backend;

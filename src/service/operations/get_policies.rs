@@ -1,9 +1,9 @@
 //! Get Table ACL (protocol §3.5).
 
 use super::printer::Printer;
-use crate::codec::policies;
 use crate::error::Result;
-use crate::model::TableName;
+use crate::protocol::codec::policies;
+use crate::protocol::model::TableName;
 use crate::service::Answer;
 use crate::store::Backend;
 

@@ -1,8 +1,8 @@
 //! Get Table Service Properties (protocol §3.6).
 
 use super::printer::Printer;
-use crate::codec::properties::{self, Layout};
 use crate::error::Result;
+use crate::protocol::codec::properties::{self, Layout};
 use crate::service::Answer;
 use crate::store::Backend;
 

@@ -1,9 +1,9 @@
 //! Get Table Service Stats (protocol §16).
 
 use super::printer::Printer;
-use crate::codec::properties::{self, Replication};
 use crate::error::{Code, Result};
-use crate::model::Ticks;
+use crate::protocol::codec::properties::{self, Replication};
+use crate::protocol::model::Ticks;
 use crate::service::Answer;
 use crate::store::Backend;
 

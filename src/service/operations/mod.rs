@@ -20,7 +20,7 @@ pub(crate) use write::print as print_write;
 
 use super::answer::Answer;
 use crate::error::Result;
-use crate::plan::Plan;
+use crate::protocol::plan::Plan;
 use crate::store::Backend;
 
 /// Runs a plan and prints its outcome.

@@ -1,10 +1,10 @@
 //! What the answers of several operations share (protocol §3).
 
-use crate::codec::atom::write::{Atom, AtomDocument, Style};
-use crate::codec::json::write::{self as json, Metadata, MetadataContext, Select};
 use crate::error::Result;
-use crate::model::{Stored, Ticks};
-use crate::request::{Format, Prefer, Representation, Target};
+use crate::protocol::codec::atom::write::{Atom, AtomDocument, Style};
+use crate::protocol::codec::json::write::{self as json, Metadata, MetadataContext, Select};
+use crate::protocol::model::{Stored, Ticks};
+use crate::protocol::request::{Format, Prefer, Representation, Target};
 use crate::service::Answer;
 use crate::service::answer::{DATA_SERVICE_ID, DATA_SERVICE_VERSION, LOCATION, PREFERENCE_APPLIED};
 

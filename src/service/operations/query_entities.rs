@@ -1,14 +1,14 @@
 //! Query Entities (protocol §3.7). A page is printed while it is read.
 
 use super::printer::{Printer, in_atom};
-use crate::codec::atom::write::AtomDocument;
-use crate::codec::feed::{Feed, FeedForm};
-use crate::codec::json::write::Select;
 use crate::error::{Code, Error, Result};
-use crate::model::TableName;
-use crate::model::entity::BorrowedEntity;
-use crate::plan::{PageEnd, Scan, page};
-use crate::request::Representation;
+use crate::protocol::codec::atom::write::AtomDocument;
+use crate::protocol::codec::feed::{Feed, FeedForm};
+use crate::protocol::codec::json::write::Select;
+use crate::protocol::model::TableName;
+use crate::protocol::model::entity::BorrowedEntity;
+use crate::protocol::plan::{PageEnd, Scan, page};
+use crate::protocol::request::Representation;
 use crate::service::Answer;
 use crate::store::{Backend, Collect, Failure};
 

@@ -1,11 +1,11 @@
 //! Query Tables (protocol §3.1).
 
 use super::printer::{Printer, TABLES, in_atom};
-use crate::codec::atom::write::AtomDocument;
-use crate::codec::json::write::{self as json, Select};
 use crate::error::Result;
-use crate::plan::{TablePage, TableScan, page};
-use crate::request::Representation;
+use crate::protocol::codec::atom::write::AtomDocument;
+use crate::protocol::codec::json::write::{self as json, Select};
+use crate::protocol::plan::{TablePage, TableScan, page};
+use crate::protocol::request::Representation;
 use crate::service::Answer;
 use crate::store::Backend;
 

@@ -2,12 +2,12 @@
 //! semantics are in `plan::decide`.
 
 use super::printer::Printer;
-use crate::codec::json::write::as_stored;
-use crate::codec::uri;
 use crate::error::Result;
-use crate::model::TableName;
-use crate::model::version::etag;
-use crate::plan::{Write, WriteKind, Written};
+use crate::protocol::codec::json::write::as_stored;
+use crate::protocol::codec::uri;
+use crate::protocol::model::TableName;
+use crate::protocol::model::version::etag;
+use crate::protocol::plan::{Write, WriteKind, Written};
 use crate::service::Answer;
 use crate::service::answer::ETAG;
 use crate::store::Backend;

@@ -4,7 +4,7 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::error::Code;
-use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
 /// What a lost connection means for the running statement.

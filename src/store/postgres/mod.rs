@@ -40,11 +40,11 @@ use writes::shared::Writes;
 use writes::{single, transaction};
 
 use crate::error::Code;
-use crate::metrics::METRICS;
-use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::index::{IndexKind, PropertyIndex};
-use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
-use crate::store::indexes::NarrowingMemory;
+use crate::observe::metrics::METRICS;
+use crate::protocol::model::{Key, Stored, TableName, Ticks};
+use crate::protocol::plan::index::{IndexKind, PropertyIndex};
+use crate::protocol::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::store::contract::indexes::NarrowingMemory;
 use crate::store::{
     AccountChange, AccountOptions, AddedIndex, Backend, BuiltIndex, ChangeCounts, Collect, Failure,
     IndexFigures, Load, LoadMark, Rewind, StoreResult, StoreSnapshot, StoredAccount, StoredIndex, TableSize,

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::model::TableName;
+use crate::protocol::model::TableName;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::not_begun;

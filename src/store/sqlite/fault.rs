@@ -1,6 +1,6 @@
 //! Maps errors of SQLite to faults.
 
-use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::{Failure, Fault};
 
 /// Failures of the file system and the like.

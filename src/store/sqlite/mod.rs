@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::indexes::NarrowingMemory;
+use super::contract::indexes::NarrowingMemory;
 use super::{
     AccountChange, AccountOptions, AddedIndex, Backend, BuiltIndex, ChangeCounts, Collect, Failure, Fault,
     IndexFigures, Inspection, Load, LoadMark, Rewind, StoreResult, StoreSnapshot, StoredAccount, StoredIndex,
     TableSize,
 };
-use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::index::{IndexKind, PropertyIndex};
-use crate::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
+use crate::protocol::model::{Key, Stored, TableName, Ticks};
+use crate::protocol::plan::index::{IndexKind, PropertyIndex};
+use crate::protocol::plan::{PageEnd, Scan, TableEntry, TablePage, TableScan, Write, Written};
 use catalog::{accounts, service, tables};
 use connections::open;
 use connections::pool::Readers;

@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 
-use crate::model::Ticks;
+use crate::protocol::model::Ticks;
 
 /// The result of a statement.
 pub(crate) type Sqlite<T> = rusqlite::Result<T>;

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::model::entity::StoredProperties;
-use crate::model::{Key, Ticks};
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{Key, Ticks};
 use crate::transfer::endpoint::{TransferError, TransferResult};
 use crate::transfer::row::Row;
 

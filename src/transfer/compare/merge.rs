@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use super::held::{HeldRows, Side};
 use super::{Comparison, DifferenceKind, Found};
-use crate::model::Key;
+use crate::protocol::model::Key;
 use crate::transfer::board::{Board, Task};
 use crate::transfer::checkpoint::Counts;
 use crate::transfer::endpoint::{RowReader, TransferResult};

@@ -8,13 +8,13 @@ use futures_util::future::join_all;
 use super::{
     ATTEMPTS, LocalDatabase, Row, TransferResult, WritePage, WriteResult, failed, is, name, repeated,
 };
-use crate::codec::stored;
-use crate::codec::validated::ValidatedProperties;
 use crate::error::{Code, Error};
-use crate::model::entity::{PropertyOrder, StoredProperties};
-use crate::model::ticks::TICKS_PER_SECOND;
-use crate::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
-use crate::plan::{Write, WriteKind};
+use crate::protocol::codec::stored;
+use crate::protocol::codec::validated::ValidatedProperties;
+use crate::protocol::model::entity::{PropertyOrder, StoredProperties};
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
+use crate::protocol::plan::{Write, WriteKind};
 use crate::store::{Backend as _, Failure, Fault, Load, LoadMark, Store};
 use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;

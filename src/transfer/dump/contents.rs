@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::manifest::{DumpPart, Manifest};
-use crate::codec::policies::{self, Policy};
-use crate::codec::properties::{self, ServiceProperties};
-use crate::model::Key;
+use crate::protocol::codec::policies::{self, Policy};
+use crate::protocol::codec::properties::{self, ServiceProperties};
+use crate::protocol::model::Key;
 use crate::transfer::endpoint::{TransferError, TransferResult};
 
 /// What a dump holds.

@@ -1,7 +1,7 @@
 //! The lines of a page.
 
-use crate::codec::strings::push_string;
-use crate::model::Key;
+use crate::protocol::codec::strings::push_string;
+use crate::protocol::model::Key;
 use crate::transfer::endpoint::{Rejected, TransferResult, WritePage};
 use crate::transfer::row::Row;
 

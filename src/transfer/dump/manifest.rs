@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::model::Key;
+use crate::protocol::model::Key;
 use crate::transfer::endpoint::{TransferError, TransferResult};
 
 /// The file name of the manifest.

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use zstd::stream::read::Decoder;
 
 use super::manifest::{DumpPart, MAX_LINE, digest, hex};
-use crate::model::Key;
+use crate::protocol::model::Key;
 use crate::transfer::endpoint::{TransferError, TransferResult};
 
 /// Bytes of a part that are read at once.

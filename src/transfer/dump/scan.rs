@@ -13,7 +13,7 @@ use zstd::stream::read::Decoder;
 use super::contents::{DumpContents, DumpPiece, DumpedTable};
 use super::manifest::{MAX_LINE, MAX_MANIFEST, hex};
 use super::single::{DumpList, END, FirstLine, LastLine, SINGLE_VERSION};
-use crate::model::Key;
+use crate::protocol::model::Key;
 use crate::transfer::endpoint::{TransferError, TransferResult};
 use crate::transfer::range::sorts_alike;
 

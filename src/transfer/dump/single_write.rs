@@ -12,9 +12,9 @@ use super::contents::{stored_policies, stored_properties};
 use super::lines::{LEVEL, PageLines};
 use super::manifest::hex;
 use super::single::{AboutDump, DumpList, FirstLine, LastLine, ListedTable, SINGLE_VERSION};
-use crate::codec::policies::Policy;
-use crate::codec::properties::ServiceProperties;
-use crate::model::{Key, Ticks};
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::{Key, Ticks};
 use crate::transfer::endpoint::{TransferError, TransferResult, TransferTarget, WritePage, WriteResult};
 use crate::transfer::row::Version;
 

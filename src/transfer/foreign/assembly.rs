@@ -1,9 +1,9 @@
 //! Puts an entity together as JSON with type annotations, from values whose text is kept as it is.
 
-use crate::codec::members;
-use crate::codec::stored::ANNOTATION;
-use crate::codec::strings::push_string;
-use crate::model::{EdmType, Ticks};
+use crate::protocol::codec::members;
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::codec::strings::push_string;
+use crate::protocol::model::{EdmType, Ticks};
 use crate::transfer::inferred::TableNotes;
 use crate::transfer::row::Row;
 

@@ -12,12 +12,12 @@ use super::object::Object;
 use super::opening;
 use super::splitter::Splitter;
 use super::staging::Staging;
-use crate::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::codec::members;
-use crate::codec::policies::{Policy, read_time};
-use crate::codec::properties::{CorsRule, Logging, ServiceProperties};
-use crate::codec::stored::ANNOTATION;
-use crate::model::EdmType;
+use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::protocol::codec::members;
+use crate::protocol::codec::policies::{Policy, read_time};
+use crate::protocol::codec::properties::{CorsRule, Logging, ServiceProperties};
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::model::EdmType;
 use crate::transfer::endpoint::{Rejected, TransferError, TransferResult};
 use crate::transfer::row::Row;
 

@@ -5,9 +5,9 @@ use serde_json::value::RawValue;
 use super::FileOptions;
 use super::assembly::{Assembly, known_type};
 use super::object::Object;
-use crate::codec::members;
-use crate::codec::stored::ANNOTATION;
-use crate::model::EdmType;
+use crate::protocol::codec::members;
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::model::EdmType;
 use crate::transfer::inferred::TableNotes;
 use crate::transfer::row::Row;
 

@@ -7,8 +7,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::codec::json::read::Name;
-use crate::codec::members;
+use crate::protocol::codec::json::read::Name;
+use crate::protocol::codec::members;
 
 /// Maximum members of an object: more than any entity has, with annotations.
 const MAX_MEMBERS: usize = 2048;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::{TransferError, TransferResult};
-use crate::client::{ClientAnswer, ClientCall};
+use crate::transfer::client::{ClientAnswer, ClientCall};
 
 /// Names of continuation parameters, and of the headers that carry them, in lower case.
 const CONTINUATION: [(&str, &str); 3] = [

@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::{Continuation, Page, Rejected, Remote, Row, RowReader, TransferError, TransferResult, next};
-use crate::client::ClientAnswer;
-use crate::model::Key;
+use crate::protocol::model::Key;
+use crate::transfer::client::ClientAnswer;
 use crate::transfer::no_entities::NoEntities;
 use crate::transfer::range::{Lower, RowRange, order_in_both};
 

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::{INSERTED, Remote, Row, TransferResult, WritePage, WriteResult};
-use crate::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
-use crate::codec::uri::{entity_address, escape};
-use crate::model::Key;
-use crate::model::version::etag;
+use crate::protocol::codec::uri::{entity_address, escape};
+use crate::protocol::model::Key;
+use crate::protocol::model::version::etag;
 use crate::transfer::at_once::at_once;
+use crate::transfer::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
 use crate::transfer::endpoint::{Mode, Rejected, TransferError};
 use crate::transfer::existing::existing;
 use crate::transfer::row::Version;

@@ -7,7 +7,7 @@ use super::{code, sources};
 /// Files that name single operations because these are special, so no new one has to go there.
 const SPECIAL: [&str; 3] = [
     // Which operations a batch may hold.
-    "request/batch.rs",
+    "protocol/request/batch.rs",
     // Narrows queries to the keys that a signature allows.
     "service/permit.rs",
     // Explains queries of entities, which alone have a filter that is planned.
@@ -74,7 +74,8 @@ fn an_operation_is_found_in_the_documented_files_and_nowhere_else() {
         assert!(documented.contains(file), "{file} names operations, and is not documented");
     }
     // These know operations by what they look like or are called, not by their variants.
-    let others = ["request/allow.rs", "metrics/operation.rs", "service/operations/get_stats.rs"];
+    let others =
+        ["protocol/request/allow.rs", "observe/metrics/operation.rs", "service/operations/get_stats.rs"];
     for file in &documented {
         let is_known = by_name.contains(file) || others.contains(&file.as_str());
         assert!(is_known, "{file} is documented, and names no operation");

@@ -67,7 +67,8 @@ fn client_file(client: &str, file: &str) -> Option<(String, String)> {
 }
 
 fn suite_file(module: &str) -> Option<(String, String)> {
-    let files = ["conformance/", ""].map(|folder| format!("tests/suite/{folder}{module}.rs"));
+    let files = ["conformance/", ""].map(|folder| format!("tests/suite/{folder}{module}"));
+    let files = files.map(|path| [format!("{path}.rs"), format!("{path}/mod.rs")]).concat();
     let file = files.into_iter().find(|file| root().join(file).is_file())?;
     let label = if module == "replay" { "recorded" } else { module };
     Some((label.to_owned(), file))

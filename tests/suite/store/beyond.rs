@@ -1,8 +1,8 @@
 //! Expiry, totals and views. Other cases share the database, so each keeps to an account of its own.
 
 use rowhouse::error::Code;
-use rowhouse::model::{IfMatch, Key, Ticks};
-use rowhouse::plan::WriteKind;
+use rowhouse::protocol::model::{IfMatch, Key, Ticks};
+use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::{
     Backend, ColumnKind, CountPosition, CountedPart, Expiry, ExpiryRule, Failure, Rewind, SqlViews,
     SweepState, TableExpiry, TotalPass, Totals, ViewColumn, ViewDefinition, ViewFailure,

@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 use rowhouse::error::Code;
-use rowhouse::model::{IfMatch, Key, Ticks};
-use rowhouse::plan::{Projection, Span, WriteKind};
+use rowhouse::protocol::model::{IfMatch, Key, Ticks};
+use rowhouse::protocol::plan::{Projection, Span, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore, statements};
 use rowhouse::store::{Backend, StoreResult};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rowhouse::error::Code;
-use rowhouse::model::{IfMatch, Key, TableName, Ticks};
-use rowhouse::plan::{WriteKind, Written};
+use rowhouse::protocol::model::{IfMatch, Key, TableName, Ticks};
+use rowhouse::protocol::plan::{WriteKind, Written};
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::{Backend, Failure, Fault, StoreResult};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};

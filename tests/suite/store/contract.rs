@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use rowhouse::codec::validated::ValidatedProperties;
 use rowhouse::error::Code;
-use rowhouse::model::entity::Properties;
-use rowhouse::model::{EdmValue, Key, Stored, TableName, Ticks};
-use rowhouse::plan::{Projection, Scan, Span, Write, WriteKind};
+use rowhouse::protocol::codec::validated::ValidatedProperties;
+use rowhouse::protocol::model::entity::Properties;
+use rowhouse::protocol::model::{EdmValue, Key, Stored, TableName, Ticks};
+use rowhouse::protocol::plan::{Projection, Scan, Span, Write, WriteKind};
 use rowhouse::store::{Backend, Failure};
 
 /// Stamps every case of the contract for one store. `$open` is an async
@@ -121,7 +121,7 @@ pub async fn walk<B: Backend>(store: &B, account: &str, table: &TableName, scan:
         pages.push(page.entities);
         assert!(pages.len() < 10_000, "the walk makes no progress");
         let Some(next) = page.next else { return pages };
-        scan.spans = rowhouse::plan::span::starting_at(scan.spans, &next);
+        scan.spans = rowhouse::protocol::plan::span::starting_at(scan.spans, &next);
     }
 }
 

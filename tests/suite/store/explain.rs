@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use rowhouse::plan::Projection;
-use rowhouse::plan::index::{IndexKind, PropertyIndex};
+use rowhouse::protocol::plan::Projection;
+use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex};
 use rowhouse::store::postgres::{PgOptions, statements};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 
 use futures_util::future::join_all;
-use rowhouse::codec::stored::decode;
 use rowhouse::error::Code;
-use rowhouse::model::entity::Properties;
-use rowhouse::model::{EdmValue, IfMatch, Key};
-use rowhouse::plan::{Change, Span, Write, WriteKind, decide};
+use rowhouse::protocol::codec::stored::decode;
+use rowhouse::protocol::model::entity::Properties;
+use rowhouse::protocol::model::{EdmValue, IfMatch, Key};
+use rowhouse::protocol::plan::{Change, Span, Write, WriteKind, decide};
 use rowhouse::store::{Backend, Failure};
 
 use super::contract::{fill, insert, now, number, scan, table, walk, write};

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::{join, join_all};
-use rowhouse::model::{IfMatch, Key};
-use rowhouse::plan::{Span, Write, WriteKind};
+use rowhouse::protocol::model::{IfMatch, Key};
+use rowhouse::protocol::plan::{Span, Write, WriteKind};
 use rowhouse::store::Backend;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection};

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::error::Code;
-use rowhouse::model::entity::Properties;
-use rowhouse::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
-use rowhouse::plan::index::{IndexKind, PropertyIndex, choices};
-use rowhouse::plan::predicate::Prepared;
-use rowhouse::plan::{Field, Predicate, Span, WriteKind};
+use rowhouse::protocol::model::entity::Properties;
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
+use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex, choices};
+use rowhouse::protocol::plan::predicate::Prepared;
+use rowhouse::protocol::plan::{Field, Predicate, Span, WriteKind};
 use rowhouse::store::{AddedIndex, Backend, BuiltIndex, IndexState, MAX_TABLE_INDEXES, StoredIndex};
 
 use rowhouse::store::postgres::PgStore;
@@ -253,9 +253,9 @@ pub async fn indexes_follow_writes<B: Backend>(store: &B) {
     fill(store, &account, &table, (0..100).map(of).collect()).await;
     let index = index(store, &account, &table, "N", IndexKind::Number).await;
     assert_eq!(matches(store, place, &index, equal("N", 3)).await, (10, true));
-    let replace = WriteKind::Replace(rowhouse::model::IfMatch::Any);
+    let replace = WriteKind::Replace(rowhouse::protocol::model::IfMatch::Any);
     store.write(&account, &table, &write(replace, "p", "00003", number("N", 77)), now()).await.unwrap();
-    let delete = WriteKind::Delete(rowhouse::model::IfMatch::Any);
+    let delete = WriteKind::Delete(rowhouse::protocol::model::IfMatch::Any);
     store.write(&account, &table, &write(delete, "p", "00013", Properties::new()), now()).await.unwrap();
     assert_eq!(matches(store, place, &index, equal("N", 3)).await, (8, true));
     assert_eq!(matches(store, place, &index, equal("N", 77)).await, (1, true));

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rowhouse::model::{IfMatch, Key, TableName};
-use rowhouse::plan::{Span, WriteKind};
+use rowhouse::protocol::model::{IfMatch, Key, TableName};
+use rowhouse::protocol::plan::{Span, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::{Backend, Failure, Fault};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use rowhouse::codec::stored;
 use rowhouse::error::Code;
-use rowhouse::model::entity::{Properties, Stored};
-use rowhouse::model::{IfMatch, Key, Ticks};
-use rowhouse::plan::{Span, WriteKind};
+use rowhouse::protocol::codec::stored;
+use rowhouse::protocol::model::entity::{Properties, Stored};
+use rowhouse::protocol::model::{IfMatch, Key, Ticks};
+use rowhouse::protocol::plan::{Span, WriteKind};
 use rowhouse::store::{Backend, Expiry, Load, LoadMark};
 
 use super::contract::{name, now, number, refusal, scan, table, walk, write};

@@ -4,11 +4,11 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::codec::stored;
 use rowhouse::error::Code;
-use rowhouse::model::entity::{Entity, Properties, StoredProperties};
-use rowhouse::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
-use rowhouse::plan::{Change, Write, WriteKind, decide};
+use rowhouse::protocol::codec::stored;
+use rowhouse::protocol::model::entity::{Entity, Properties, StoredProperties};
+use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
+use rowhouse::protocol::plan::{Change, Write, WriteKind, decide};
 use rowhouse::store::{Backend, Failure};
 use sqlx::{Connection, PgConnection, Row};
 

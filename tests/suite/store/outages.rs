@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rowhouse::model::{IfMatch, Key};
-use rowhouse::plan::WriteKind;
+use rowhouse::protocol::model::{IfMatch, Key};
+use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::postgres::{PgOptions, PgStore, StartError};
 use rowhouse::store::{Backend, Failure, Fault};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};

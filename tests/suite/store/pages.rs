@@ -6,12 +6,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::model::{CompareOp, EdmValue, Key, Stored, TableName};
-use rowhouse::plan::{Field, Predicate, Projection, Span};
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName};
+use rowhouse::protocol::plan::{Field, Predicate, Projection, Span};
 use rowhouse::store::Backend;
 
 use super::contract::{WALKS, fill, now, number, scan, table, walk, write};
-use rowhouse::plan::WriteKind;
+use rowhouse::protocol::plan::WriteKind;
 
 const PARTS: [&str; 8] = ["", "A", "a", "aa", "b", "é", "漢", "😀"];
 

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use rowhouse::error::Code;
-use rowhouse::model::{EdmValue, IfMatch, Key, TableName, Ticks};
-use rowhouse::plan::scan::MAX_TIME;
-use rowhouse::plan::{Span, TableScan, WriteKind};
+use rowhouse::protocol::model::{EdmValue, IfMatch, Key, TableName, Ticks};
+use rowhouse::protocol::plan::scan::MAX_TIME;
+use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::{Backend, Failure};
 use sqlx::{Connection, PgConnection};

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::model::entity::Properties;
-use rowhouse::model::{CompareOp, EdmValue, Key};
-use rowhouse::plan::predicate::Prepared;
-use rowhouse::plan::{Field, Predicate, Projection, Span, WriteKind};
+use rowhouse::protocol::model::entity::Properties;
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key};
+use rowhouse::protocol::plan::predicate::Prepared;
+use rowhouse::protocol::plan::{Field, Predicate, Projection, Span, WriteKind};
 use rowhouse::store::Backend;
 
 use super::contract::{fill, scan, table, walk, write};

@@ -2,10 +2,10 @@
 //! to accounts of its own.
 
 use rowhouse::error::Code;
-use rowhouse::model::{EdmValue, IfMatch, Stored, TableName};
-use rowhouse::plan::scan::MAX_TIME;
-use rowhouse::plan::{Span, TableScan, WriteKind};
-use rowhouse::store::rewind::MAX_SNAPSHOTS;
+use rowhouse::protocol::model::{EdmValue, IfMatch, Stored, TableName};
+use rowhouse::protocol::plan::scan::MAX_TIME;
+use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
+use rowhouse::store::contract::rewind::MAX_SNAPSHOTS;
 use rowhouse::store::{Backend, Failure, Rewind};
 
 use super::contract::{account, fill, insert, name, now, number, scan, walk, write};

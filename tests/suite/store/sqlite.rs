@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use rowhouse::model::{EdmValue, IfMatch};
-use rowhouse::plan::WriteKind;
+use rowhouse::protocol::model::{EdmValue, IfMatch};
+use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::Backend;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use tempfile::TempDir;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use rowhouse::error::Code;
-use rowhouse::model::{CompareOp, EdmValue, Key};
-use rowhouse::plan::scan::MAX_TIME;
-use rowhouse::plan::{Field, Predicate, Span, TableScan};
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key};
+use rowhouse::protocol::plan::scan::MAX_TIME;
+use rowhouse::protocol::plan::{Field, Predicate, Span, TableScan};
 use rowhouse::store::{Backend, TableSize};
 
 use super::contract::{account, insert, name, now, refusal, scan, table};

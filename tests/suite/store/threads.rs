@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::thread;
 
-use rowhouse::model::TableName;
-use rowhouse::plan::Span;
+use rowhouse::protocol::model::TableName;
+use rowhouse::protocol::plan::Span;
 use rowhouse::store::Backend;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, PgConnection};

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::codec::stored;
-use rowhouse::model::entity::Properties;
-use rowhouse::model::{EdmValue, Ticks};
-use rowhouse::plan::{Span, WriteKind};
+use rowhouse::protocol::codec::stored;
+use rowhouse::protocol::model::entity::Properties;
+use rowhouse::protocol::model::{EdmValue, Ticks};
+use rowhouse::protocol::plan::{Span, WriteKind};
 use rowhouse::store::Backend;
 
 use super::contract::{fill, scan, table, walk, write};

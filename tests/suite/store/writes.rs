@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use rowhouse::codec::stored;
 use rowhouse::error::Code;
-use rowhouse::model::{EdmValue, IfMatch, Key};
-use rowhouse::plan::{Span, WriteKind, decide};
+use rowhouse::protocol::codec::stored;
+use rowhouse::protocol::model::{EdmValue, IfMatch, Key};
+use rowhouse::protocol::plan::{Span, WriteKind, decide};
 use rowhouse::store::{Backend, Failure};
 
 use super::contract::{account, insert, name, now, number, refusal, scan, table, write};
@@ -29,7 +29,7 @@ pub async fn every_state<B: Backend>(store: &B) {
 
 async fn check_state<B: Backend>(
     store: &B,
-    (account, table): (&str, &rowhouse::model::TableName),
+    (account, table): (&str, &rowhouse::protocol::model::TableName),
     rk: &str,
     stored_before: bool,
     (kind, condition): (u8, Option<IfMatch>),
@@ -66,10 +66,10 @@ async fn check_state<B: Backend>(
         };
         let after = store.get(account, table, &key).await.unwrap();
         match (expected, done) {
-            (Ok(rowhouse::plan::Change::Delete), Ok(written)) => {
+            (Ok(rowhouse::protocol::plan::Change::Delete), Ok(written)) => {
                 assert_eq!((written.modified, after), (None, None), "{kind:?}");
             }
-            (Ok(rowhouse::plan::Change::Put { properties, modified }), Ok(written)) => {
+            (Ok(rowhouse::protocol::plan::Change::Put { properties, modified }), Ok(written)) => {
                 let after = after.expect("a stored entity");
                 assert_eq!((written.modified, after.modified), (Some(modified), modified), "{kind:?}");
                 let mut have = stored::decode(&after.properties).unwrap();

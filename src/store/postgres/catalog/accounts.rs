@@ -3,8 +3,8 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::auth::seal::KeySlot;
-use crate::model::Ticks;
+use crate::protocol::auth::seal::KeySlot;
+use crate::protocol::model::Ticks;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::rows::{StoredColumn, broken_row};
 use crate::store::postgres::{PgStore, statements};

@@ -4,10 +4,10 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::model::{TableName, Ticks};
-use crate::plan::index::{IndexKind, PropertyIndex};
+use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::bucket::new_table_no;
-use crate::store::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
+use crate::store::contract::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::rows::{broken_row, ticks};

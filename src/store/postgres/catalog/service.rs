@@ -5,7 +5,7 @@ use chrono::DateTime;
 use sqlx::Row;
 
 use crate::error::Code;
-use crate::model::{TableName, Ticks};
+use crate::protocol::model::{TableName, Ticks};
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::rows::{JsonText, StoredColumn, broken_row};
 use crate::store::postgres::{PgStore, statements};

@@ -8,10 +8,10 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::model::{TableName, Ticks};
-use crate::plan::predicate::EntityView;
-use crate::plan::span::first_whole_partition;
-use crate::plan::{TableEntry, TablePage, TableScan};
+use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::plan::predicate::EntityView;
+use crate::protocol::plan::span::first_whole_partition;
+use crate::protocol::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;

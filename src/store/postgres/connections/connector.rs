@@ -13,8 +13,8 @@ use sqlx::{Connection, PgConnection, Row};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::metrics::nodes::{CountedConnection, NodeMetrics, of_node};
-use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::observe::metrics::nodes::{CountedConnection, NodeMetrics, of_node};
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::search_path::SearchPath;

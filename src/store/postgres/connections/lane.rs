@@ -15,7 +15,7 @@ use thread_local::ThreadLocal;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::metrics;
+use crate::observe::metrics;
 use crate::store::Fault;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::nodes::{LaneKey, Nodes};

@@ -16,8 +16,8 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
-use crate::metrics;
-use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::observe::metrics;
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
 use crate::store::postgres::connections::placement::Placement;

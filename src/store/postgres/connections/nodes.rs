@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::metrics::METRICS;
+use crate::observe::metrics::METRICS;
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;

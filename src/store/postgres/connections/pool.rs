@@ -11,8 +11,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use crate::metrics;
-use crate::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::observe::metrics;
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::{Lease, SessionPermit};

@@ -14,8 +14,8 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::metrics;
-use crate::metrics::nodes::CountedConnection;
+use crate::observe::metrics;
+use crate::observe::metrics::nodes::CountedConnection;
 use crate::store::postgres::connections::placement::Placement;
 
 /// The first pause after a refused connection. It doubles each time.

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use crate::codec::stored::{self, ANNOTATION};
-use crate::model::{CompareOp, EdmType, EdmValue, lexical};
-use crate::plan::{Field, Predicate};
+use crate::protocol::codec::stored::{self, ANNOTATION};
+use crate::protocol::model::{CompareOp, EdmType, EdmValue, lexical};
+use crate::protocol::plan::{Field, Predicate};
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
 

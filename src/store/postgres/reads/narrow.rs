@@ -4,11 +4,13 @@ use std::ops::ControlFlow;
 
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::model::Key;
-use crate::plan::Scan;
-use crate::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
+use crate::protocol::model::Key;
+use crate::protocol::plan::Scan;
+use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
 use crate::store::Fault;
-use crate::store::indexes::{BestChoice, DenseBounds, MAX_ENTRIES, NarrowingMemory, choices_of, open_range};
+use crate::store::contract::indexes::{
+    BestChoice, DenseBounds, MAX_ENTRIES, NarrowingMemory, choices_of, open_range,
+};
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};

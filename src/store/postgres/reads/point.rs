@@ -1,6 +1,6 @@
 //! The read of one entity.
 
-use crate::model::{Key, Stored};
+use crate::protocol::model::{Key, Stored};
 use crate::store::StoreResult;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::TableId;

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use sqlx::Row;
 
-use crate::metrics::{self, METRICS};
-use crate::model::{Key, Stored};
+use crate::observe::metrics::{self, METRICS};
+use crate::protocol::model::{Key, Stored};
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::model::Key;
-use crate::plan::{Predicate, Projection, Span};
+use crate::protocol::model::Key;
+use crate::protocol::plan::{Predicate, Projection, Span};
 use crate::store::postgres::catalog::tables::TablePart;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;

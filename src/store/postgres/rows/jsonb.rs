@@ -6,7 +6,7 @@ use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat
 use sqlx::types::Json;
 use sqlx::{Decode, Encode, Postgres, Type};
 
-use crate::codec::sorted::push_sorted;
+use crate::protocol::codec::sorted::push_sorted;
 
 /// The only version of jsonb's binary form that PostgreSQL knows.
 const VERSION: u8 = 1;

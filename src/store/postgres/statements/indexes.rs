@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
-use crate::codec::stored::ANNOTATION;
-use crate::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
 
 /// The table of entities, and what PostgreSQL calls a plain table.
 pub(crate) const ENTITIES: (&str, &str) = ("entities", "r");

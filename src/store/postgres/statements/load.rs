@@ -67,7 +67,7 @@ pub(super) const ALL: [&str; 8] =
 
 #[cfg(test)]
 mod tests {
-    use crate::model::Ticks;
+    use crate::protocol::model::Ticks;
 
     #[test]
     fn versions_end_where_time_ends() {

@@ -11,7 +11,7 @@ pub(crate) mod view;
 
 use std::borrow::Cow;
 
-use crate::plan::Projection;
+use crate::protocol::plan::Projection;
 
 macro_rules! table_exists {
     ($parameter:literal) => {

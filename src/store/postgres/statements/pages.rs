@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::plan::Projection;
+use crate::protocol::plan::Projection;
 
 macro_rules! range {
     ($columns:literal, $upper:literal, $bucket:literal) => {

@@ -1,9 +1,9 @@
 //! The definition of a view over the stored form. Every value stands behind the test that its
 //! conversion cannot fail, so that one odd entity does not fail a query.
 
-use crate::codec::stored::ANNOTATION;
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::store::contract::views::SYSTEM_COLUMNS;
 use crate::store::quoting::{escaped_literal, identifier};
-use crate::store::views::SYSTEM_COLUMNS;
 use crate::store::{ColumnKind, ViewColumn, ViewDefinition};
 
 /// Ticks as a point in time, to the microsecond. Exact: no interval that is added has more than

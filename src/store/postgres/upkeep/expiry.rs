@@ -4,9 +4,9 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableName, Ticks};
 use crate::store::bucket::bucket;
-use crate::store::load::{COPY_VERSION_AT, stale_copies};
+use crate::store::contract::load::{COPY_VERSION_AT, stale_copies};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};

@@ -9,9 +9,9 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
 use tokio::time::timeout;
 
-use crate::model::Ticks;
-use crate::plan::index::PropertyIndex;
-use crate::store::indexes::removable_until;
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
+use crate::store::contract::indexes::removable_until;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::search_path::SearchPath;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::model::Ticks;
+use crate::protocol::model::Ticks;
 use crate::store::bucket::buckets;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};

@@ -4,15 +4,15 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::model::Ticks;
+use crate::protocol::model::Ticks;
 use crate::store::StoreResult;
 use crate::store::bucket::new_table_no;
+use crate::store::contract::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::rewind as texts;
-use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 
 impl PgStore {
     /// Returns the session that has the snapshots, with their tables. After a lost connection it is a new

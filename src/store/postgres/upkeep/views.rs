@@ -6,7 +6,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::model::{TableName, Ticks};
+use crate::protocol::model::{TableName, Ticks};
+use crate::store::contract::views::SYSTEM_COLUMNS;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
@@ -16,7 +17,6 @@ use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::{beyond as texts, view as definitions};
 use crate::store::quoting::identifier;
-use crate::store::views::SYSTEM_COLUMNS;
 use crate::store::{Fault, SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, ViewFailure};
 
 /// How long the upkeep of views waits for a locked view.

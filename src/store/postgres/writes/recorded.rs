@@ -1,6 +1,6 @@
 //! Recording what is written to a table whose spread is being changed.
 
-use crate::model::Key;
+use crate::protocol::model::Key;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};

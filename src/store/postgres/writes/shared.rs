@@ -10,10 +10,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::metrics::{self, METRICS};
-use crate::model::entity::StoredProperties;
-use crate::model::{Key, Ticks};
-use crate::plan::merge_limits::MAX_STORED_TEXT;
+use crate::observe::metrics::{self, METRICS};
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{Key, Ticks};
+use crate::protocol::plan::merge_limits::MAX_STORED_TEXT;
 use crate::store::Fault;
 use crate::store::postgres::catalog::tables::{TableId, allows_inserts};
 use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};

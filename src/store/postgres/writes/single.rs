@@ -8,11 +8,11 @@
 
 use sqlx::Row;
 
-use crate::codec::stored::lacking_annotations;
-use crate::model::entity::StoredProperties;
-use crate::model::{IfMatch, Stored, Ticks};
-use crate::plan::merge_limits::max_stored_members;
-use crate::plan::{Change, Write, WriteKind, Written, decide};
+use crate::protocol::codec::stored::lacking_annotations;
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{IfMatch, Stored, Ticks};
+use crate::protocol::plan::merge_limits::max_stored_members;
+use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::catalog::tables::{TableId, exists};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;

@@ -12,12 +12,12 @@ use std::ops::ControlFlow;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{Arguments as _, Row};
 
-use crate::codec::stored::lacking_annotations;
 use crate::error::Result;
-use crate::model::entity::StoredProperties;
-use crate::model::{IfMatch, Key, Stored, Ticks};
-use crate::plan::merge_limits::max_stored_members;
-use crate::plan::{Change, Write, WriteKind, Written, decide};
+use crate::protocol::codec::stored::lacking_annotations;
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{IfMatch, Key, Stored, Ticks};
+use crate::protocol::plan::merge_limits::max_stored_members;
+use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::catalog::tables::{TableId, add_bucket, exists};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;

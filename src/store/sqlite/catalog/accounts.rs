@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, params};
 
-use crate::auth::seal::KeySlot;
+use crate::protocol::auth::seal::KeySlot;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
 

@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-use crate::codec::stored::ANNOTATION;
-use crate::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
 use crate::store::bucket;
 use crate::store::sqlite::catalog::tables::SPREAD;
 

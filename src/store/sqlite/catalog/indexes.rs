@@ -3,10 +3,10 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
-use crate::model::{TableName, Ticks};
-use crate::plan::index::{IndexKind, PropertyIndex};
+use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::bucket::new_table_no;
-use crate::store::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
+use crate::store::contract::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{AddedIndex, IndexState, StoreResult, StoredIndex};

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
-use crate::model::TableName;
+use crate::protocol::model::TableName;
 use crate::store::sqlite::catalog::accounts::count_option_change;
 use crate::store::sqlite::rows::Sqlite;
 use crate::store::{Fault, StoreResult};

@@ -3,10 +3,10 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
-use crate::model::{TableName, Ticks};
-use crate::plan::predicate::EntityView;
-use crate::plan::span::first_whole_partition;
-use crate::plan::{Span, TableEntry, TablePage, TableScan};
+use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::plan::predicate::EntityView;
+use crate::protocol::plan::span::first_whole_partition;
+use crate::protocol::plan::{Span, TableEntry, TablePage, TableScan};
 use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{StoreResult, bucket};

@@ -160,10 +160,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::codec::validated::ValidatedProperties;
     use crate::error::{Code, Error};
-    use crate::model::{CompareOp, EdmValue, Key, TableName, Ticks};
-    use crate::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};
+    use crate::protocol::codec::validated::ValidatedProperties;
+    use crate::protocol::model::{CompareOp, EdmValue, Key, TableName, Ticks};
+    use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
     use crate::store::{Backend, Failure};
 

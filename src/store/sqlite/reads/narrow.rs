@@ -3,11 +3,11 @@
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::model::Key;
-use crate::plan::index::{IndexChoice, IndexRange, IndexValue};
-use crate::plan::span::points_within;
-use crate::plan::{Scan, Span};
-use crate::store::indexes::{
+use crate::protocol::model::Key;
+use crate::protocol::plan::index::{IndexChoice, IndexRange, IndexValue};
+use crate::protocol::plan::span::points_within;
+use crate::protocol::plan::{Scan, Span};
+use crate::store::contract::indexes::{
     BestChoice, MAX_ENTRIES, NarrowingMemory, choices_of, filter_number, open_range,
 };
 use crate::store::sqlite::catalog::entries;

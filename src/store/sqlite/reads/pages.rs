@@ -3,11 +3,11 @@
 use rusqlite::{Connection, Row};
 
 use crate::error::{Code, Error};
-use crate::model::entity::{BorrowedEntity, PropertyOrder};
-use crate::model::{Key, TableName};
-use crate::plan::predicate::Prepared;
-use crate::plan::{PageEnd, Projection, Scan};
-use crate::store::indexes::NarrowingMemory;
+use crate::protocol::model::entity::{BorrowedEntity, PropertyOrder};
+use crate::protocol::model::{Key, TableName};
+use crate::protocol::plan::predicate::Prepared;
+use crate::protocol::plan::{PageEnd, Projection, Scan};
+use crate::store::contract::indexes::NarrowingMemory;
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
 use crate::store::sqlite::reads::narrow::narrow;

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
-use crate::model::entity::StoredProperties;
-use crate::model::{Key, Stored, TableName};
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{Key, Stored, TableName};
 use crate::store::StoreResult;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 

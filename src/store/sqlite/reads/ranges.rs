@@ -3,8 +3,8 @@
 
 use rusqlite::{Rows, Statement};
 
-use crate::plan::Span;
-use crate::plan::span::first_whole_partition;
+use crate::protocol::plan::Span;
+use crate::protocol::plan::span::first_whole_partition;
 
 /// The keys of one statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
-    use crate::model::Key;
+    use crate::protocol::model::Key;
     use crate::store::sqlite::connections::open::open;
     use crate::store::sqlite::connections::options::{Location, SqliteOptions};
 

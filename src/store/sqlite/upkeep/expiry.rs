@@ -3,9 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Code;
-use crate::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableName, Ticks};
 use crate::store::bucket::bucket;
-use crate::store::load::{COPY_VERSION_AT, stale_copies};
+use crate::store::contract::load::{COPY_VERSION_AT, stale_copies};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::model::Ticks;
-use crate::plan::index::PropertyIndex;
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
 use crate::store::BuiltIndex;
-use crate::store::indexes::removable_until;
+use crate::store::contract::indexes::removable_until;
 use crate::store::sqlite::catalog::{entries, indexes};
 use crate::store::sqlite::rows::Sqlite;
 

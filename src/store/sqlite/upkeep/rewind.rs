@@ -3,9 +3,9 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::model::Ticks;
+use crate::protocol::model::Ticks;
 use crate::store::bucket::{bucket, new_table_no};
-use crate::store::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
+use crate::store::contract::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::store::sqlite::catalog::accounts::count_option_change;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};

@@ -3,8 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Code;
-use crate::model::{Key, TableName, Ticks};
-use crate::plan::span::first_whole_partition;
+use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::plan::span::first_whole_partition;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::{Sqlite, ticks};

@@ -1,9 +1,9 @@
 //! The definition of a view over the stored form. Every value stands behind the test of its type, so
 //! that a column never shows a value as something that it is not.
 
-use crate::codec::stored::ANNOTATION;
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::store::contract::views::SYSTEM_COLUMNS;
 use crate::store::quoting::{identifier, literal};
-use crate::store::views::SYSTEM_COLUMNS;
 use crate::store::{ColumnKind, ViewColumn, ViewDefinition};
 
 /// Ticks as ISO 8601 with seven digits, which sort as the times do.

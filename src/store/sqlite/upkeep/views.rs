@@ -3,7 +3,7 @@
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::error::Code;
-use crate::model::{TableName, Ticks};
+use crate::protocol::model::{TableName, Ticks};
 use crate::store::bucket::bucket;
 use crate::store::quoting::identifier;
 use crate::store::sqlite::SqliteStore;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use crate::error::Code;
-use crate::model::{Key, TableName};
+use crate::protocol::model::{Key, TableName};
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::Sqlite;
 use crate::store::{Load, LoadMark, StoreResult};

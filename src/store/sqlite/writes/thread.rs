@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::metrics::METRICS;
+use crate::observe::metrics::METRICS;
 use crate::store::sqlite::connections::options::{OpenError, SqliteOptions};
 use crate::store::sqlite::connections::pool::{SharedConnection, lock};
 use crate::store::sqlite::connections::transaction::Transaction;

@@ -3,9 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Code, Error};
-use crate::model::entity::StoredProperties;
-use crate::model::{Key, Stored, TableName, Ticks};
-use crate::plan::{Change, Write, Written, decide};
+use crate::protocol::model::entity::StoredProperties;
+use crate::protocol::model::{Key, Stored, TableName, Ticks};
+use crate::protocol::plan::{Change, Write, Written, decide};
 use crate::store::StoreResult;
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::{Sqlite, ticks};

@@ -12,9 +12,9 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use super::{Reading, StreamedPage};
-use crate::model::{Key, Stored};
-use crate::plan::span::starting_at;
-use crate::plan::{PageEnd, Scan, Span};
+use crate::protocol::model::{Key, Stored};
+use crate::protocol::plan::span::starting_at;
+use crate::protocol::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::catalog::tables::{TableId, TablePart, exists};
 use crate::store::postgres::connections::sessions::LockWait;

@@ -2,7 +2,7 @@
 
 use sqlx::{PgConnection, Row};
 
-use crate::model::Key;
+use crate::protocol::model::Key;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::statements::respread as texts;
 use crate::store::postgres::upkeep::respread::RespreadError;

@@ -23,7 +23,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tokio::time::Instant;
 
-use crate::model::{TableName, Ticks};
+use crate::protocol::model::{TableName, Ticks};
 use crate::store::postgres::connections::connector::PLANS_OF_VALUES;
 use crate::store::postgres::connections::distribution::is_worker;
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};

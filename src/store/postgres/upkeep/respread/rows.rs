@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::{PgConnection, Row};
 
-use crate::model::{Key, Stored};
+use crate::protocol::model::{Key, Stored};
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::rows::{JsonText, found, version};
 use crate::store::postgres::statements::respread as texts;

@@ -6,7 +6,7 @@
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableName, Ticks};
 use crate::store::bucket::new_table_no;
 use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::statements;

@@ -1,0 +1,296 @@
+//! The command line of Azurite, for tools that start its image: the same program names, flags and
+//! output lines.
+
+mod placeholder;
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+
+use super::parse::parse_by_precedence;
+use super::serve::{ServeError, start_logging, warn_of_idle};
+use placeholder::{Placeholder, PlaceholderService};
+
+use crate::server::config::Settings;
+use crate::server::http::{Pfx, TlsFiles};
+use crate::server::start::{self, AppError};
+use crate::store::sqlite::obstacle;
+
+/// Takes Azurite's command line. Tables are served in full; for blobs and queues, a placeholder
+/// answers with an empty list.
+///
+/// Flags for blobs, queues or leniency are accepted and ignored: Rowhouse is as strict as the
+/// service.
+#[derive(Debug, Parser)]
+#[command(name = "azurite", version, disable_version_flag = true, rename_all = "camelCase")]
+struct AzuriteArguments {
+    /// Address of the placeholder for the blob service
+    #[arg(long, default_value = "127.0.0.1")]
+    blob_host: String,
+    /// Its port
+    #[arg(long, default_value_t = 10_000)]
+    blob_port: u16,
+    /// Address of the placeholder for the queue service
+    #[arg(long, default_value = "127.0.0.1")]
+    queue_host: String,
+    /// Its port
+    #[arg(long, default_value_t = 10_001)]
+    queue_port: u16,
+    /// Address of the table service
+    #[arg(long, default_value = "127.0.0.1")]
+    table_host: String,
+    /// Its port
+    #[arg(long, default_value_t = 10_002)]
+    table_port: u16,
+    /// Folder that the data is kept in
+    #[arg(short, long, default_value = ".")]
+    location: PathBuf,
+    /// PEM file with the certificate chain of the table service, or PFX file with the key too
+    #[arg(long, requires = "secret")]
+    cert: Option<PathBuf>,
+    /// PEM file with the certificate's key
+    #[arg(long, requires = "cert", group = "secret")]
+    key: Option<PathBuf>,
+    /// Password of the PFX file
+    #[arg(long, requires = "cert", group = "secret")]
+    pwd: Option<String>,
+    /// Keep the data in memory only
+    #[arg(long)]
+    in_memory_persistence: bool,
+    /// Print the version
+    #[arg(short, long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+    #[command(flatten)]
+    ignored: Ignored,
+}
+
+/// Flags that are accepted and ignored.
+#[derive(Debug, clap::Args)]
+#[command(rename_all = "camelCase")]
+struct Ignored {
+    #[arg(long, hide = true)]
+    blob_keep_alive_timeout: Option<u32>,
+    #[arg(long, hide = true)]
+    queue_keep_alive_timeout: Option<u32>,
+    #[arg(long, hide = true)]
+    table_keep_alive_timeout: Option<u32>,
+    #[arg(short, long, hide = true)]
+    silent: bool,
+    /// Ignored: bearer tokens are configured with ROWHOUSE_OIDC_ISSUER.
+    #[arg(long, hide = true)]
+    oauth: Option<String>,
+    #[arg(short = 'L', long, hide = true)]
+    loose: bool,
+    #[arg(short, long, hide = true)]
+    debug: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    skip_api_version_check: bool,
+    #[arg(long, hide = true)]
+    disable_product_style_url: bool,
+    #[arg(long, hide = true)]
+    disable_telemetry: bool,
+    #[arg(long, hide = true)]
+    extent_memory_limit: Option<f64>,
+}
+
+/// The name that the program was started under, which decides on the services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// All three.
+    Azurite,
+    /// Tables alone.
+    AzuriteTable,
+}
+
+impl Named {
+    /// Returns the name, if the program was started under one of Azurite's.
+    pub(crate) fn of(program: &OsString) -> Option<Self> {
+        match PathBuf::from(program).file_stem()?.to_str()? {
+            "azurite" => Some(Named::Azurite),
+            "azurite-table" => Some(Named::AzuriteTable),
+            _ => None,
+        }
+    }
+}
+
+/// A parser for our settings that Azurite's flags are translated to.
+#[derive(Debug, Parser)]
+struct Own {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Why the server did not start.
+pub(crate) enum StartProblem {
+    Arguments(clap::Error),
+    Serve(ServeError),
+}
+
+impl<E: Into<ServeError>> From<E> for StartProblem {
+    fn from(error: E) -> Self {
+        StartProblem::Serve(error.into())
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// [`StartProblem`] for an invalid command line or a server that did not start.
+pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Result<(), StartProblem> {
+    let line = AzuriteArguments::try_parse_from(arguments).map_err(StartProblem::Arguments)?;
+    let own = parse_by_precedence(&mut Own::command(), &line.as_settings());
+    let own = own.and_then(|mut matches| Own::from_arg_matches_mut(&mut matches));
+    let settings = own.map_err(StartProblem::Arguments)?.settings;
+    let mut config = settings.read().map_err(ServeError::from)?;
+    config.tls = line.pfx().or(config.tls);
+    start_logging(&settings)?;
+    warn_of_idle(&settings, &config);
+    if !line.in_memory_persistence {
+        std::fs::create_dir_all(&line.location).map_err(|error| line.not_made(&error))?;
+    }
+    let placeholders = match named {
+        Named::Azurite => vec![
+            (&line.blob_host, reserve(PlaceholderService::Blob, &line.blob_host, line.blob_port)?),
+            (&line.queue_host, reserve(PlaceholderService::Queue, &line.queue_host, line.queue_port)?),
+        ],
+        Named::AzuriteTable => Vec::new(),
+    };
+    start::run(&config, |address| {
+        let mut lines = String::new();
+        for (host, placeholder) in placeholders {
+            let (service, address) = (format!("{:?}", placeholder.service), placeholder.address);
+            placeholder.answer().map_err(|error| AppError::Listen(address, error))?;
+            lines.push_str(&named.ready(&service, "http", host, address.port()));
+        }
+        let scheme = if line.cert.is_some() { "https" } else { "http" };
+        lines.push_str(&named.ready("Table", scheme, &line.table_host, address.port()));
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(lines.as_bytes());
+        let _ = out.flush();
+        Ok(())
+    })
+    .map_err(ServeError::from)?;
+    Ok(())
+}
+
+impl AzuriteArguments {
+    /// Returns the error for a data folder that cannot be created.
+    fn not_made(&self, error: &io::Error) -> ServeError {
+        let missing = self.location.ancestors().take_while(|path| !path.exists()).last();
+        let cause = missing.and_then(obstacle).unwrap_or_else(|| error.to_string());
+        ServeError::Folder(self.location.display().to_string(), cause)
+    }
+
+    /// Returns the PFX file, for which we have no flag.
+    fn pfx(&self) -> Option<TlsFiles> {
+        let (file, password) = (self.cert.clone()?, self.pwd.clone()?);
+        Some(TlsFiles::Pfx(Pfx { file, password }))
+    }
+
+    /// Translates the flags into our own.
+    fn as_settings(&self) -> Vec<OsString> {
+        let database = if self.in_memory_persistence {
+            "sqlite::memory:".into()
+        } else {
+            let mut url = OsString::from("sqlite://");
+            url.push(self.location.join("rowhouse.db"));
+            url
+        };
+        // Tools for Azurite expect the development account on any address.
+        let fixed = ["azurite", "--allow-development-account", "--listen"];
+        let mut flags: Vec<OsString> = fixed.map(Into::into).to_vec();
+        flags.push(format!("{}:{}", self.table_host, self.table_port).into());
+        flags.push("--database-url".into());
+        flags.push(database);
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+            flags.extend(["--tls-cert".into(), certificate.into(), "--tls-key".into(), key.into()]);
+        }
+        if let Some(accounts) = std::env::var_os("AZURITE_ACCOUNTS").filter(|accounts| !accounts.is_empty()) {
+            flags.push("--accounts".into());
+            flags.push(accounts);
+        }
+        flags
+    }
+}
+
+fn reserve(service: PlaceholderService, host: &str, port: u16) -> Result<Placeholder, ServeError> {
+    service.reserve(host, port).map_err(|error| ServeError::Listen(format!("{host}:{port}"), error))
+}
+
+impl Named {
+    /// Returns the lines that tools wait for, with Azurite's exact words.
+    fn ready(self, service: &str, scheme: &str, host: &str, port: u16) -> String {
+        match self {
+            Named::Azurite => format!(
+                "Azurite {service} service is starting at {scheme}://{host}:{port}\n\
+                 Azurite {service} service is successfully listening at {scheme}://{host}:{port}\n"
+            ),
+            Named::AzuriteTable => format!(
+                "Azurite {service} service is starting on {host}:{port}\n\
+                 Azurite {service} service successfully started on {host}:{port}\n"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(arguments: &[&str]) -> Result<Vec<String>, String> {
+        let line = AzuriteArguments::try_parse_from([&["azurite"], arguments].concat())
+            .map_err(|e| e.to_string())?;
+        Ok(line.as_settings().into_iter().map(|f| f.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn lines_of_known_tools_are_understood() {
+        for line in [
+            "--blobHost 0.0.0.0 --queueHost 0.0.0.0 --tableHost 0.0.0.0 --inMemoryPersistence --extentMemoryLimit 512",
+            "--blobHost 0.0.0.0 --blobPort 10000 --queueHost 0.0.0.0 --queuePort 10001 --tableHost 0.0.0.0 \
+             --tablePort 10002 --skipApiVersionCheck",
+            "-l /data --blobHost 0.0.0.0 --queueHost 0.0.0.0 --tableHost 0.0.0.0 --disableProductStyleUrl \
+             --skipApiVersionCheck",
+            "--oauth basic --cert c.pem --key k.pem",
+            "--oauth basic --cert c.pfx --pwd secret",
+            "-s -L -d debug.log --loose --silent --disableTelemetry --tableKeepAliveTimeout 5",
+        ] {
+            let words: Vec<&str> =
+                line.split_whitespace().filter(|w| *w != "--loose" && *w != "--silent").collect();
+            assert!(flags(&words).is_ok(), "{line}: {:?}", flags(&words));
+        }
+        for wrong in [
+            &["--nonsense"][..],
+            &["--cert", "c.pem"],
+            &["--key", "k.pem"],
+            &["--pwd", "p"],
+            &["--cert", "c.pfx", "--key", "k.pem", "--pwd", "p"],
+        ] {
+            assert!(flags(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(
+            flags(&["--cert", "c.pem", "--key", "k.pem"]).unwrap()[6..],
+            ["--tls-cert", "c.pem", "--tls-key", "k.pem"]
+        );
+        assert_eq!(
+            flags(&["-l", "/data", "--tablePort", "1", "--tableHost", "h"]).unwrap()[2..],
+            ["--listen", "h:1", "--database-url", "sqlite:///data/rowhouse.db"]
+        );
+        assert_eq!(flags(&["--inMemoryPersistence"]).unwrap()[5], "sqlite::memory:");
+    }
+
+    #[test]
+    fn names_tell_what_is_wanted() {
+        for (program, named) in [
+            ("azurite", Some(Named::Azurite)),
+            ("/usr/local/bin/azurite", Some(Named::Azurite)),
+            ("azurite-table", Some(Named::AzuriteTable)),
+            ("rowhouse", None),
+            ("", None),
+        ] {
+            assert_eq!(Named::of(&program.into()), named, "{program}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Sends traces to the collector in batches.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use ureq::Agent;
+use ureq::tls::{RootCerts, TlsConfig};
+use uuid::Uuid;
+
+use super::context::hex;
+use super::{Finished, Message, TraceSettings, half};
+use crate::observe::metrics::METRICS;
+
+/// Maximum number of requests in one batch.
+const BATCH: usize = 512;
+/// Maximum time that a trace waits for its batch.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Timeout for sending one batch.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Kinds of spans, as OTLP numbers them.
+const SERVER: u8 = 2;
+const CLIENT: u8 = 3;
+
+/// Sends batches until the [`Tracer`](super::Tracer) is dropped.
+pub(crate) fn run(settings: &TraceSettings, waiting: &Receiver<Message>) {
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    // To follow a redirect would turn the POST into a GET.
+    let config = Agent::config_builder().timeout_global(Some(TIMEOUT)).max_redirects(0).tls_config(tls);
+    let agent: Agent = config.build().into();
+    let mut sender = Sender { settings, agent, failing: false };
+    let mut batch = Vec::new();
+    let mut due = None;
+    loop {
+        let wait = due.map_or(PAUSE, |due: Instant| due.saturating_duration_since(Instant::now()));
+        let mut flush: Option<SyncSender<()>> = None;
+        match waiting.recv_timeout(wait) {
+            Ok(Message::Finished(finished)) => {
+                due.get_or_insert_with(|| Instant::now() + PAUSE);
+                batch.push(*finished);
+                if batch.len() < BATCH && due.is_none_or(|due| Instant::now() < due) {
+                    continue;
+                }
+            }
+            Ok(Message::Flush(done)) => flush = Some(done),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return sender.send(std::mem::take(&mut batch)),
+        }
+        sender.send(std::mem::take(&mut batch));
+        due = None;
+        if let Some(done) = flush {
+            let _ = done.send(());
+        }
+    }
+}
+
+struct Sender<'a> {
+    settings: &'a TraceSettings,
+    agent: Agent,
+    /// Whether the last batch could not be sent. Only the first failure in a row is logged.
+    failing: bool,
+}
+
+impl Sender<'_> {
+    fn send(&mut self, batch: Vec<Finished>) {
+        if batch.is_empty() {
+            return;
+        }
+        let address = format!("{}/v1/traces", self.settings.endpoint.trim_end_matches('/'));
+        let mut request = self.agent.post(&address);
+        for (name, value) in &self.settings.headers {
+            request = request.header(name, value);
+        }
+        let sent = request.send_json(document(self.settings, &batch)).map_err(|error| error.to_string());
+        match sent.and_then(|answer| match answer.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("the answer is {status}")),
+        }) {
+            Ok(()) => {
+                METRICS.traces.sent.add(batch.len() as u64);
+                self.failing = false;
+            }
+            Err(error) => {
+                METRICS.traces.dropped.add(batch.len() as u64);
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(error, "traces cannot be sent");
+                }
+            }
+        }
+    }
+}
+
+fn document(settings: &TraceSettings, batch: &[Finished]) -> Value {
+    let spans: Vec<Value> = batch.iter().flat_map(spans).collect();
+    let resource =
+        [text("service.name", &settings.service), text("service.version", env!("CARGO_PKG_VERSION"))];
+    json!({ "resourceSpans": [{
+        "resource": { "attributes": resource },
+        "scopeSpans": [{ "scope": { "name": "rowhouse" }, "spans": spans }],
+    }] })
+}
+
+fn spans(finished: &Finished) -> Vec<Value> {
+    let Finished { trace, duration, facts } = finished;
+    let (id, own) = (hex(&trace.id), hex(&trace.span));
+    let mut attributes = vec![
+        text("http.request.method", facts.method),
+        json!({ "key": "http.response.status_code", "value": { "intValue": facts.status.to_string() } }),
+        text("rowhouse.request_id", &facts.request_id),
+    ];
+    let named =
+        [("error.type", facts.error), ("rowhouse.account", &facts.account), ("rowhouse.table", &facts.table)];
+    attributes
+        .extend(named.iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| text(key, value)));
+    let mut request = json!({
+        "traceId": id, "spanId": own, "name": facts.operation, "kind": SERVER,
+        "startTimeUnixNano": nanos(trace.wall), "endTimeUnixNano": nanos(trace.wall + *duration),
+        "attributes": attributes,
+        // 2 is an error. Errors of the client are not errors of this span.
+        "status": if facts.failed { json!({ "code": 2 }) } else { json!({}) },
+    });
+    if let Some(parent) = &trace.parent {
+        request["parentSpanId"] = hex(parent).into();
+    }
+    let waits = facts.waits.iter().map(|(begun, took)| {
+        let start = trace.wall + begun.saturating_duration_since(trace.begun);
+        json!({
+            "traceId": id, "spanId": hex(&half(Uuid::new_v4())), "parentSpanId": own,
+            "name": "database", "kind": CLIENT,
+            "startTimeUnixNano": nanos(start), "endTimeUnixNano": nanos(start + *took),
+        })
+    });
+    std::iter::once(request).chain(waits).collect()
+}
+
+fn text(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+/// Prints nanoseconds since 1970 as a string, which OTLP requires for 64-bit numbers in JSON.
+fn nanos(at: SystemTime) -> String {
+    at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos()).to_string()
+}

@@ -1,0 +1,238 @@
+//! The accounts that a server serves: keys and state, CORS rules and limits, in one snapshot, and the
+//! property indexes of tables. A change counter in the database is polled, and the snapshot reloaded when it changes.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use super::open;
+use crate::operator::indexes::IndexCatalog;
+use crate::protocol::auth::AccountSet;
+use crate::protocol::auth::accounts::AccountKey;
+use crate::protocol::auth::seal::{KeySlot, MasterKeys};
+use crate::protocol::codec::properties::{self, CorsRule};
+use crate::protocol::model::Ticks;
+use crate::store::{AccountOptions, Backend, ChangeCounts, Failure, Fault, StoredAccount};
+
+/// Why the stored accounts cannot be served.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LoadError {
+    #[error(
+        "--master-key: does not open the keys of the account {0} in the database: give the key that they \
+         were stored under, or remove the account with `rowhouse account remove {0}`"
+    )]
+    MasterKey(String),
+    #[error("the accounts cannot be read from the database ({0:?})")]
+    Store(Fault),
+}
+
+impl From<Failure> for LoadError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(fault) => LoadError::Store(fault),
+            Failure::Refused(_) => LoadError::Store(Fault::Other),
+        }
+    }
+}
+
+/// Checks that the master key decrypts the keys of all accounts.
+///
+/// # Errors
+/// [`LoadError::MasterKey`] for the first account whose keys it does not decrypt.
+pub(crate) fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), LoadError> {
+    let closed = stored.iter().find(|account| open(master, account).is_none());
+    closed.map_or(Ok(()), |account| Err(LoadError::MasterKey(account.name.clone())))
+}
+
+/// Limits and service properties are reloaded after this time, even if no counter has changed:
+/// older servers on the same database do not count changes of service properties.
+const MAX_AGE: Duration = Duration::from_secs(60);
+/// How long a request waits for this server to load the change that it made.
+const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Holds the accounts of the database and of the settings, and follows changes in the database.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// `None`: only the accounts of the settings are served.
+    master: Option<MasterKeys>,
+    /// The accounts of the settings. They win over stored accounts of the same name.
+    given: AccountSet,
+    /// The snapshot for requests. A request keeps the one that it began with.
+    served: ArcSwap<AccountSet>,
+    /// The property indexes of all tables.
+    indexes: ArcSwap<IndexCatalog>,
+    /// Locked while accounts are read and replaced, so that an older snapshot never replaces a
+    /// newer one.
+    last: Mutex<LastRead>,
+}
+
+/// The result of the last read.
+#[derive(Debug)]
+struct LastRead {
+    count: LastCount,
+    known: KnownAccounts,
+}
+
+/// The change counters at the last read, and the time of that read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastCount {
+    changes: ChangeCounts,
+    at: Instant,
+}
+
+impl LastCount {
+    pub(super) fn now(changes: ChangeCounts) -> Self {
+        Self { changes, at: Instant::now() }
+    }
+
+    /// Whether the last read is still fresh.
+    pub(super) fn is_current(self, changes: ChangeCounts) -> bool {
+        changes == self.changes && self.at.elapsed() < MAX_AGE
+    }
+}
+
+/// The decrypted keys of the stored accounts, by name.
+type KnownAccounts = HashMap<String, OpenedKeys>;
+
+/// The keys of an account that could be decrypted, and the times that show whether they are still
+/// its keys.
+#[derive(Debug)]
+struct OpenedKeys {
+    created: Ticks,
+    rotated: [Ticks; 2],
+    disabled: bool,
+    keys: [Option<AccountKey>; 2],
+}
+
+impl Follower {
+    /// Reads the accounts for the first time.
+    ///
+    /// # Errors
+    /// [`LoadError`]: a server that cannot open its accounts must not start.
+    pub(crate) async fn start<B: Backend>(
+        store: &B,
+        master: Option<MasterKeys>,
+        given: AccountSet,
+    ) -> Result<Self, LoadError> {
+        // The counters first: a change between the two reads is then noticed by the next poll.
+        let changes = store.account_changes().await?;
+        let nothing = LastRead { count: LastCount::now(changes), known: KnownAccounts::new() };
+        let mut follower = Self {
+            master,
+            served: ArcSwap::from_pointee(given.clone()),
+            given,
+            indexes: ArcSwap::from_pointee(IndexCatalog::new(store.indexes().await?)),
+            last: Mutex::new(nothing),
+        };
+        let mut known = KnownAccounts::new();
+        if let Some(master) = &follower.master {
+            let stored = store.accounts().await?;
+            check(master, &stored)?;
+            known = opened(master, &known, &stored);
+        }
+        follower.served.store(Arc::new(follower.set(&known, &store.account_options().await?)));
+        follower.last.get_mut().known = known;
+        Ok(follower)
+    }
+
+    /// The accounts as last read.
+    pub(crate) fn accounts(&self) -> Arc<AccountSet> {
+        self.served.load_full()
+    }
+
+    /// The property indexes as last read.
+    pub(crate) fn indexes(&self) -> Arc<IndexCatalog> {
+        self.indexes.load_full()
+    }
+
+    /// The master keys that the stored keys are encrypted with.
+    pub(crate) fn master(&self) -> Option<&MasterKeys> {
+        self.master.as_ref()
+    }
+
+    /// Whether the settings define an account of this name. It wins over a stored one.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.given.keys(name).is_some()
+    }
+
+    /// Reloads the snapshot if it is stale, and returns whether the counters have changed. A key
+    /// that cannot be decrypted keeps its last known value; without one it is not served.
+    ///
+    /// # Errors
+    /// Errors of the store. The snapshot stays in use.
+    pub(crate) async fn follow<B: Backend>(&self, store: &B) -> Result<bool, Failure> {
+        let mut last = self.last.lock().await;
+        let changes = store.account_changes().await?;
+        if last.count.is_current(changes) {
+            return Ok(false);
+        }
+        let before = last.count.changes;
+        if changes.indexes != before.indexes {
+            self.indexes.store(Arc::new(IndexCatalog::new(store.indexes().await?)));
+        }
+        if let Some(master) = self.master.as_ref().filter(|_| changes.accounts != before.accounts) {
+            last.known = opened(master, &last.known, &store.accounts().await?);
+        }
+        let set = self.set(&last.known, &store.account_options().await?);
+        self.served.store(Arc::new(set));
+        last.count = LastCount::now(changes);
+        Ok(changes != before)
+    }
+
+    /// Loads a change that this server has made. If that fails, the next poll loads it: the change
+    /// itself is already stored.
+    pub(crate) async fn follow_own_change<B: Backend>(&self, store: &B) {
+        if !matches!(timeout(FOLLOW_TIMEOUT, self.follow(store)).await, Ok(Ok(_))) {
+            tracing::warn!("a change of an account or an index is not served yet");
+        }
+    }
+
+    /// Builds the snapshot: all accounts with their options.
+    fn set(&self, known: &KnownAccounts, options: &[AccountOptions]) -> AccountSet {
+        let stored = known.iter().map(|(name, opened)| {
+            let keys = opened.keys.iter().flatten().filter(|_| !opened.disabled);
+            (name.clone(), keys.cloned().collect())
+        });
+        let mut set = self.given.beside(stored);
+        for account in options {
+            let limit = account.requests_per_second.and_then(NonZeroU32::new);
+            set.set_options(&account.name, rules_of(account), limit);
+        }
+        set
+    }
+}
+
+/// Returns the CORS rules of an account; none if its properties cannot be parsed.
+pub(super) fn rules_of(account: &AccountOptions) -> Arc<[CorsRule]> {
+    let read = account.properties.as_ref().and_then(|text| properties::from_stored(text).ok());
+    read.and_then(|read| read.cors).unwrap_or_default().into()
+}
+
+fn opened(master: &MasterKeys, known: &KnownAccounts, stored: &[StoredAccount]) -> KnownAccounts {
+    stored.iter().map(|account| (account.name.clone(), opened_keys(master, known, account))).collect()
+}
+
+/// Decrypts the keys of an account. If a key cannot be decrypted, because it was resealed under a
+/// master key that this server does not have yet, its last known value stays in use, unless the key
+/// was rotated since.
+fn opened_keys(master: &MasterKeys, known: &KnownAccounts, account: &StoredAccount) -> OpenedKeys {
+    let before = known.get(&account.name).filter(|opened| opened.created == account.created);
+    let keys = KeySlot::BOTH.map(|slot| {
+        let at = slot.index();
+        let opened = master.open(&account.name, slot, &account.keys[at]);
+        opened.and_then(AccountKey::new).or_else(|| {
+            let same = before.filter(|opened| opened.rotated[at] == account.rotated[at]);
+            let kept = same.and_then(|opened| opened.keys[at].clone());
+            let (account, kept_on) = (&account.name, kept.is_some());
+            tracing::error!(account, key = at + 1, kept_on, "the master key does not open a key");
+            kept
+        })
+    });
+    let StoredAccount { created, rotated, disabled, .. } = *account;
+    OpenedKeys { created, rotated, disabled, keys }
+}

@@ -1,0 +1,294 @@
+//! Accounts that are stored in the database: the operations on them, and how a server follows
+//! changes.
+//!
+//! The command line and the admin listener call the same functions. Keys are returned in base64
+//! when they are created, and never again.
+
+mod follow;
+mod replica;
+
+use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+pub(crate) use follow::{Follower, LoadError, check};
+pub(crate) use replica::ReplicaRules;
+
+use crate::protocol::auth::accounts::is_account_name;
+use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};
+use crate::protocol::model::Ticks;
+use crate::store::{AccountChange, Backend, Failure, Fault, Resealed, StoredAccount};
+
+/// Bytes of a new key, the same as those of the Azure service.
+const KEY: usize = 64;
+/// Maximum bytes of a key that an operator provides.
+const MAX_KEY: usize = 1024;
+/// The highest limit of an account, in requests per second.
+pub(crate) const MAX_REQUESTS_PER_SECOND: u32 = 1_000_000;
+/// Attempts while others change the same account.
+const ATTEMPTS: u32 = 5;
+
+/// Why an account was not changed, for the operator who asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AccountsError {
+    #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
+    Name(String),
+    #[error("a key must have 1 to {MAX_KEY} bytes")]
+    KeyLength,
+    #[error("a limit must be 1 to {MAX_REQUESTS_PER_SECOND} requests a second")]
+    Limit,
+    #[error("there is an account {0} already")]
+    Exists(String),
+    #[error("there is no account {0} in the database")]
+    Unknown(String),
+    #[error(
+        "the master key does not open the keys in the database: give the one that they were stored under"
+    )]
+    MasterKey,
+    #[error("the operating system gave no random bytes")]
+    Random,
+    #[error(
+        "neither master key opens the keys of the account {0}: give the one that they were stored under as \
+         --old-master-key, or remove the account"
+    )]
+    Closed(String),
+    #[error("other changes of accounts were under way; try again")]
+    Contended,
+    #[error("the database failed ({0:?})")]
+    Store(Fault),
+}
+
+impl From<Failure> for AccountsError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(fault) => AccountsError::Store(fault),
+            Failure::Refused(_) => AccountsError::Store(Fault::Other),
+        }
+    }
+}
+
+/// A new account with its keys in base64, to be shown once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewAccount {
+    pub name: String,
+    pub keys: [String; 2],
+}
+
+/// Adds an account, with the given keys or with new ones.
+///
+/// # Errors
+/// [`AccountsError`] for an invalid or taken name, and if the master key does not decrypt the
+/// existing accounts.
+pub(crate) async fn add<B: Backend>(
+    store: &B,
+    master: &MasterKeys,
+    name: &str,
+    keys: Option<[Vec<u8>; 2]>,
+    now: Ticks,
+) -> Result<NewAccount, AccountsError> {
+    if !is_account_name(name) {
+        return Err(AccountsError::Name(name.to_owned()));
+    }
+    let keys = match keys {
+        Some(keys) => keys,
+        None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
+    };
+    if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.len())) {
+        return Err(AccountsError::KeyLength);
+    }
+    // With two master keys in one database, every server would lack the accounts of one of them.
+    let existing = store.accounts().await?;
+    if !existing.is_empty() && !existing.iter().any(|account| opens(master, account)) {
+        return Err(AccountsError::MasterKey);
+    }
+    let [first, second] = &keys;
+    let account = StoredAccount {
+        name: name.to_owned(),
+        keys: [seal(master, name, KeySlot::First, first)?, seal(master, name, KeySlot::Second, second)?],
+        disabled: false,
+        created: now,
+        rotated: [now; 2],
+    };
+    if !store.change_account(&AccountChange::Add(account)).await? {
+        return Err(AccountsError::Exists(name.to_owned()));
+    }
+    Ok(NewAccount { name: name.to_owned(), keys: keys.map(|key| STANDARD.encode(key)) })
+}
+
+/// Lists the stored accounts by name. Their keys stay sealed.
+///
+/// # Errors
+/// [`AccountsError::Store`].
+pub(crate) async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsError> {
+    Ok(store.accounts().await?)
+}
+
+/// Finds the stored account of this name. Its keys stay sealed.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account.
+pub(crate) async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
+    let found = store.accounts().await?.into_iter().find(|account| account.name == name);
+    found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
+}
+
+/// The limits of the accounts that have one, in requests per second on each server.
+///
+/// # Errors
+/// [`AccountsError::Store`].
+pub(crate) async fn limits<B: Backend>(store: &B) -> Result<HashMap<String, u32>, AccountsError> {
+    let options = store.account_options().await?;
+    Ok(options.into_iter().filter_map(|options| Some((options.name, options.requests_per_second?))).collect())
+}
+
+/// Sets or removes the limit of an account, in requests per second on each server. The account may
+/// be one of the settings.
+///
+/// # Errors
+/// [`AccountsError::Name`] for a name that no account can have, [`AccountsError::Limit`].
+pub(crate) async fn limit<B: Backend>(
+    store: &B,
+    name: &str,
+    requests_per_second: Option<u32>,
+) -> Result<(), AccountsError> {
+    if !is_account_name(name) {
+        return Err(AccountsError::Name(name.to_owned()));
+    }
+    if requests_per_second.is_some_and(|limit| !(1..=MAX_REQUESTS_PER_SECOND).contains(&limit)) {
+        return Err(AccountsError::Limit);
+    }
+    change(store, name, AccountChange::Limit { name: name.to_owned(), requests_per_second }).await
+}
+
+/// An account as operators see it, without its keys.
+pub(crate) fn shown(account: &StoredAccount, limits: &HashMap<String, u32>) -> Value {
+    json!({
+        "requestsPerSecond": limits.get(&account.name),
+        "name": account.name,
+        "disabled": account.disabled,
+        "created": account.created.to_canonical(),
+        "rotated": account.rotated.map(Ticks::to_canonical),
+    })
+}
+
+/// Makes a new key in one slot of an account, and returns it in base64. The key in the other slot
+/// keeps working. The replaced key works until the servers have loaded the change.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
+pub(crate) async fn rotate<B: Backend>(
+    store: &B,
+    master: &MasterKeys,
+    name: &str,
+    slot: KeySlot,
+    now: Ticks,
+) -> Result<String, AccountsError> {
+    for _ in 0..ATTEMPTS {
+        let account = find(store, name).await?;
+        if !opens(master, &account) {
+            return Err(AccountsError::MasterKey);
+        }
+        let key = random::<KEY>()?;
+        let sealed = seal(master, name, slot, &key)?;
+        let was = account.keys[slot.index()].clone();
+        let change = AccountChange::Rotate { name: name.to_owned(), slot, was, sealed, now };
+        if store.change_account(&change).await? {
+            return Ok(STANDARD.encode(key));
+        }
+    }
+    Err(AccountsError::Contended)
+}
+
+/// Disables or enables an account. Its keys and tables stay.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account.
+pub(crate) async fn set_disabled<B: Backend>(
+    store: &B,
+    name: &str,
+    disabled: bool,
+) -> Result<(), AccountsError> {
+    change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
+}
+
+/// Removes an account and its keys. Its tables stay in the database, but are inaccessible until an
+/// account of the same name is added.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account.
+pub(crate) async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), AccountsError> {
+    change(store, name, AccountChange::Remove { name: name.to_owned() }).await
+}
+
+/// Encrypts the keys that are sealed under the old master key with the current one, all of them or
+/// none. Returns the number of accounts.
+///
+/// # Errors
+/// [`AccountsError::Closed`] if neither master key decrypts a key; then nothing is changed.
+pub(crate) async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result<usize, AccountsError> {
+    for _ in 0..ATTEMPTS {
+        // The counter first: the store refuses the change if it has moved on since.
+        let seen = store.account_changes().await?.accounts;
+        let stored = store.accounts().await?;
+        let accounts: Vec<Resealed> = stored
+            .iter()
+            .filter_map(|account| resealed(master, account).transpose())
+            .collect::<Result<_, _>>()?;
+        let many = accounts.len();
+        if many == 0 || store.change_account(&AccountChange::Reseal { seen, accounts }).await? {
+            return Ok(many);
+        }
+    }
+    Err(AccountsError::Contended)
+}
+
+/// Reseals the account's keys under the current master key; `None` if they already are.
+fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, AccountsError> {
+    let name = &account.name;
+    let is_open = |slot: KeySlot| master.now.open(name, slot, &account.keys[slot.index()]).is_some();
+    if KeySlot::BOTH.into_iter().all(is_open) {
+        return Ok(None);
+    }
+    let [first, second] = open(master, account).ok_or_else(|| AccountsError::Closed(name.clone()))?;
+    let keys = [seal(master, name, KeySlot::First, &first)?, seal(master, name, KeySlot::Second, &second)?];
+    Ok(Some(Resealed { name: name.clone(), keys }))
+}
+
+/// Returns the bytes of an account's keys, to sign requests with.
+///
+/// # Errors
+/// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
+pub(crate) async fn keys<B: Backend>(
+    store: &B,
+    master: &MasterKeys,
+    name: &str,
+) -> Result<[Vec<u8>; 2], AccountsError> {
+    open(master, &find(store, name).await?).ok_or(AccountsError::MasterKey)
+}
+
+async fn change<B: Backend>(store: &B, name: &str, change: AccountChange) -> Result<(), AccountsError> {
+    let done = store.change_account(&change).await?;
+    if done { Ok(()) } else { Err(AccountsError::Unknown(name.to_owned())) }
+}
+
+fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, AccountsError> {
+    master.now.seal(name, slot, random::<NONCE>()?, key).ok_or(AccountsError::MasterKey)
+}
+
+/// Decrypts both keys; `None` if either cannot be decrypted.
+fn open(master: &MasterKeys, account: &StoredAccount) -> Option<[Vec<u8>; 2]> {
+    let key = |slot: KeySlot| master.open(&account.name, slot, &account.keys[slot.index()]);
+    Some([key(KeySlot::First)?, key(KeySlot::Second)?])
+}
+
+fn opens(master: &MasterKeys, account: &StoredAccount) -> bool {
+    open(master, account).is_some()
+}
+
+fn random<const N: usize>() -> Result<[u8; N], AccountsError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| AccountsError::Random)?;
+    Ok(bytes)
+}

@@ -1,0 +1,306 @@
+//! Expiry: setting the rules of tables, and one step of the sweep that deletes what has expired.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::BeyondError;
+use super::durations;
+use crate::error::Code;
+use crate::observe::metrics::METRICS;
+use crate::protocol::model::names::check_property_name;
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
+use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span};
+use crate::store::{
+    Expiry as _, ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry,
+};
+
+/// Entities that one step deletes at most: few, since writes to SQLite wait for it.
+const STEP_ROWS: usize = 500;
+/// Bytes of a step's keys.
+const STEP_BYTES: usize = 1 << 20;
+/// Time that one step reads at most.
+const STEP_TIME: Duration = Duration::from_millis(250);
+/// The shortest and the longest default pause between passes, and the shortest that can be set.
+const DEFAULT_PAUSES: (i64, i64) = (60 * TICKS_PER_SECOND, 6 * 3600 * TICKS_PER_SECOND);
+const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
+/// The default pause is this part of the delay, so that entities stay 2 % longer at most.
+const PAUSE_PART: i64 = 50;
+
+/// A rule as operators write it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RuleText {
+    /// The age at which entities expire, by Timestamp.
+    pub after: Option<String>,
+    /// Or the DateTime property at whose time they do.
+    pub at: Option<String>,
+    /// A delay after that property.
+    pub plus: Option<String>,
+    /// The pause between the starts of two passes.
+    pub every: Option<String>,
+}
+
+impl RuleText {
+    /// Reads the rule.
+    ///
+    /// # Errors
+    /// [`BeyondError::Argument`].
+    pub(crate) fn read(&self) -> Result<ExpiryRule, BeyondError> {
+        let wrong = |text: &str| Err(BeyondError::Argument(text.to_owned()));
+        let (property, delay) = match (&self.after, &self.at, &self.plus) {
+            (Some(after), None, None) => (None, durations::parse(after)?),
+            (None, Some(at), plus) => {
+                let delay = plus.as_deref().map_or(Ok(0), durations::parse)?;
+                (Some(property(at)?), delay)
+            }
+            (Some(_), ..) => return wrong("after stands alone: at and plus are for a property"),
+            (None, None, _) => return wrong("one of after and at is needed"),
+        };
+        if property.is_none() && delay == 0 {
+            return wrong("after: must be 1s at least");
+        }
+        let pause = match self.every.as_deref().map(durations::parse).transpose()? {
+            Some(pause) if pause < SHORTEST_PAUSE => return wrong("every: must be 1s at least"),
+            Some(pause) => pause,
+            None => (delay / PAUSE_PART).clamp(DEFAULT_PAUSES.0, DEFAULT_PAUSES.1),
+        };
+        Ok(ExpiryRule { property, delay, pause })
+    }
+}
+
+fn property(name: &str) -> Result<String, BeyondError> {
+    let is_system = ["PartitionKey", "RowKey", "Timestamp"].contains(&name);
+    if is_system || check_property_name(name).is_err() {
+        return Err(BeyondError::Argument(format!(
+            "at: {name} is no property; for the age by Timestamp there is after"
+        )));
+    }
+    Ok(name.to_owned())
+}
+
+/// Sets the rule of a table, which begins to be swept at once.
+///
+/// # Errors
+/// [`BeyondError`].
+pub(crate) async fn set(
+    store: &Store,
+    account: &str,
+    table: &str,
+    rule: &RuleText,
+    now: Ticks,
+) -> Result<Value, BeyondError> {
+    let (table, rule) = (name(table)?, rule.read()?);
+    store.set_expiry(account, &table, &rule, now).await?;
+    let rules = store.expiries(Some(account)).await?;
+    let set = rules.iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
+    set.map(|found| shown(found, now)).ok_or(BeyondError::TableNotFound)
+}
+
+/// Removes the rule of a table. What the rule has deleted stays deleted.
+///
+/// # Errors
+/// [`BeyondError`].
+pub(crate) async fn clear(store: &Store, account: &str, table: &str) -> Result<(), BeyondError> {
+    if store.clear_expiry(account, &name(table)?).await? {
+        return Ok(());
+    }
+    Err(BeyondError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
+}
+
+/// Reads the name of a table.
+///
+/// # Errors
+/// [`BeyondError::Argument`].
+pub(crate) fn name(table: &str) -> Result<TableName, BeyondError> {
+    TableName::parse(table).map_err(|error| BeyondError::Argument(format!("{table}: {}", error.text())))
+}
+
+/// Returns a rule, and how far its passes have come, as JSON.
+pub(crate) fn shown(of: &TableExpiry, now: Ticks) -> Value {
+    let TableExpiry { account, table, rule, made, sweep, .. } = of;
+    let (after, plus) = match rule.property {
+        None => (Some(durations::shown(rule.delay)), None),
+        Some(_) => (None, Some(durations::shown(rule.delay))),
+    };
+    json!({
+        "account": account,
+        "table": table,
+        "after": after,
+        "at": rule.property,
+        "plus": plus,
+        "every": durations::shown(rule.pause),
+        "set": made.to_canonical(),
+        "sweptUntil": sweep.clean.map(Ticks::to_canonical),
+        "sweeping": sweep.began.is_some(),
+        "behindSeconds": behind(of, now) / TICKS_PER_SECOND,
+        "expired": sweep.expired,
+    })
+}
+
+/// Ticks since the next pass should have begun.
+fn behind(of: &TableExpiry, now: Ticks) -> i64 {
+    let last = of.sweep.clean.filter(|clean| *clean <= now).unwrap_or(of.made);
+    (now.raw() - last.raw().saturating_add(of.rule.pause)).max(0)
+}
+
+/// The entities that have expired at a time; `None` if none can have. A property of another type
+/// than DateTime never expires: such a value compares as less than any time, so a lower bound
+/// leaves it out.
+pub(crate) fn expired(rule: &ExpiryRule, now: Ticks) -> Option<Predicate> {
+    let cutoff = Ticks::from_raw(now.raw().saturating_sub(rule.delay))?;
+    let compare = |field: Field, op, at| Predicate::Compare { field, op, literal: EdmValue::DateTime(at) };
+    Some(match &rule.property {
+        None => compare(Field::Timestamp, CompareOp::Le, cutoff),
+        Some(property) => {
+            let field = || Field::Custom(property.clone());
+            Predicate::All(vec![
+                compare(field(), CompareOp::Ge, Ticks::MIN),
+                compare(field(), CompareOp::Le, cutoff),
+            ])
+        }
+    })
+}
+
+/// What a step of the sweep has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SweepStep {
+    /// Whether as much was deleted as a step may delete.
+    pub is_full: bool,
+}
+
+/// Sweeps a table for a step: reads on from where the last step ended, and deletes what has expired
+/// and was not written meanwhile. A table whose step fails waits, so that the others get on.
+///
+/// # Errors
+/// Failures of the database.
+pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
+    let done = try_step(store, of, now).await;
+    if done.is_err() {
+        let due = later(now, SWEEP_RETRY_PAUSE);
+        // The database may be away for this too.
+        let _ = store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await;
+    }
+    done
+}
+
+async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
+    let (found, next) = find(store, of, now).await?;
+    let deleted = if found.is_empty() { 0 } else { store.delete_expired(of, &found).await? };
+    METRICS.expired.add(deleted);
+    // A clock that was ahead may have recorded a later time.
+    let began = of.sweep.began.map_or(now, |began| began.min(now));
+    let expired = of.sweep.expired.saturating_add(deleted);
+    let sweep = match next {
+        Some(next) => SweepState { due: now, began: Some(began), position: Some(next), expired, ..of.sweep },
+        None => {
+            let due = later(began, of.rule.pause).max(now);
+            SweepState { due, began: None, position: None, clean: Some(began), expired }
+        }
+    };
+    store.record_sweep(of, &sweep).await?;
+    Ok(SweepStep { is_full: found.len() >= STEP_ROWS })
+}
+
+/// Returns the next entities that have expired, with their versions, and where to continue.
+async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(Key, Ticks)>, Option<Key>)> {
+    let Some(predicate) = expired(&of.rule, now) else { return Ok((Vec::new(), None)) };
+    let table = TableName::parse(&of.table)?;
+    let lower = of.sweep.position.clone().unwrap_or_else(|| Key::new("", ""));
+    let scan = Scan {
+        spans: vec![Span { lower, upper: None }],
+        residual: Some(predicate),
+        rows: STEP_ROWS,
+        bytes: STEP_BYTES,
+        time: STEP_TIME,
+        projection: Projection::SystemOnly,
+        indexed: Vec::new(),
+    };
+    match store.own_page(&of.account, &table, &scan, Vec::<Stored>::new()).await {
+        Ok((found, end)) => {
+            Ok((found.into_iter().map(|entity| (entity.key, entity.modified)).collect(), end.next))
+        }
+        // It was deleted a moment ago, and its rule with it.
+        Err(Failure::Refused(error)) if error.code == Code::TableNotFound => Ok((Vec::new(), None)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// A time some ticks later, within the range of times.
+fn later(at: Ticks, ticks: i64) -> Ticks {
+    Ticks::from_raw(at.raw().saturating_add(ticks)).unwrap_or(Ticks::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::codec::stored;
+    use crate::protocol::plan::predicate::Prepared;
+
+    fn text(after: Option<&str>, at: Option<&str>, plus: Option<&str>, every: Option<&str>) -> RuleText {
+        let [after, at, plus, every] = [after, at, plus, every].map(|part| part.map(str::to_owned));
+        RuleText { after, at, plus, every }
+    }
+
+    #[test]
+    fn rules_are_read_as_operators_write_them() {
+        let second = TICKS_PER_SECOND;
+        let rule = text(Some("100d"), None, None, None).read().unwrap();
+        assert_eq!((rule.property, rule.delay, rule.pause), (None, 8_640_000 * second, 6 * 3600 * second));
+        let rule = text(None, Some("Expires"), None, None).read().unwrap();
+        assert_eq!((rule.property.as_deref(), rule.delay, rule.pause), (Some("Expires"), 0, 60 * second));
+        let rule = text(None, Some("Expires"), Some("5h"), Some("1s")).read().unwrap();
+        assert_eq!((rule.delay, rule.pause), (18_000 * second, second));
+        for (after, at, plus, every) in [
+            (None, None, None, None),
+            (Some("1d"), Some("Expires"), None, None),
+            (Some("1d"), None, Some("1d"), None),
+            (None, None, Some("1d"), None),
+            (Some("0s"), None, None, None),
+            (Some("soon"), None, None, None),
+            (Some("1d"), None, None, Some("0s")),
+            (None, Some("Timestamp"), None, None),
+            (None, Some("no name"), None, None),
+        ] {
+            assert!(text(after, at, plus, every).read().is_err(), "{after:?} {at:?} {plus:?} {every:?}");
+        }
+    }
+
+    #[test]
+    fn only_dates_that_have_passed_expire() {
+        let at = |text: &str| Ticks::parse(text).unwrap();
+        let rule = ExpiryRule { property: Some("E".into()), delay: 3600 * TICKS_PER_SECOND, pause: 1 };
+        let predicate = expired(&rule, at("2020-01-01T01:00:00Z")).unwrap();
+        let holds = |value: EdmValue| {
+            let entity = Stored {
+                key: Key::new("p", "r"),
+                modified: Ticks::MIN,
+                properties: stored::encode(&[("E", value)]),
+            };
+            Prepared::new(&predicate).matches((&entity).into()).unwrap()
+        };
+        assert!(holds(EdmValue::DateTime(at("2020-01-01T00:00:00Z"))));
+        assert!(holds(EdmValue::DateTime(Ticks::MIN)));
+        assert!(!holds(EdmValue::DateTime(at("2020-01-01T00:00:00.0000001Z"))));
+        for other in [
+            EdmValue::String("2019-01-01T00:00:00Z".into()),
+            EdmValue::Int64(0),
+            EdmValue::Double(f64::NAN),
+            EdmValue::Boolean(false),
+            EdmValue::Guid(uuid::Uuid::nil()),
+            EdmValue::Binary(Vec::new()),
+        ] {
+            assert!(!holds(other.clone()), "{other:?}");
+        }
+        let missing = ExpiryRule { property: Some("Other".into()), ..rule };
+        let predicate = expired(&missing, Ticks::MAX).unwrap();
+        let entity = Stored {
+            key: Key::new("p", "r"),
+            modified: Ticks::MIN,
+            properties: stored::encode(&[("E", EdmValue::Int32(1))]),
+        };
+        assert!(!Prepared::new(&predicate).matches((&entity).into()).unwrap());
+        let ages = ExpiryRule { property: None, delay: i64::MAX, pause: 1 };
+        assert_eq!(expired(&ages, Ticks::MAX), None, "nothing is that old");
+    }
+}

@@ -1,0 +1,230 @@
+//! How many entities a table has: exactly, by counting, and at once, from what is known.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::plan::{Predicate, Projection, Scan, query};
+use crate::store::{
+    CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass, Totals as _,
+};
+
+/// Matching entities of one page of a count.
+const PAGE_ROWS: usize = 100_000;
+/// Bytes of keys of such a page.
+const PAGE_BYTES: usize = 64 << 20;
+/// A stored count is renewed when it is this old, and not before counting again would take less
+/// than this part of the time.
+const STALE: i64 = 3600 * TICKS_PER_SECOND;
+const STALE_PART: i64 = 20;
+/// The rows of a step that take about as long as it should.
+const STEP_TIMES: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(160));
+const STEP_ROWS: (u32, u32) = (1000, 200_000);
+
+/// Where a total comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TotalBasis {
+    /// Counted now.
+    Exact,
+    /// Counted between two times in the past.
+    Counted { started: Ticks, ended: Ticks },
+    /// What the statistics of the database say.
+    Estimated,
+    /// There are more.
+    AtLeast,
+}
+
+/// The size of a table, found without a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableTotal {
+    pub entities: u64,
+    pub basis: TotalBasis,
+    /// Bytes of keys and properties, if the others are like those that were read.
+    pub bytes: u64,
+}
+
+impl TableTotal {
+    /// Returns it as JSON.
+    pub(crate) fn shown(&self) -> Value {
+        let (basis, times) = match self.basis {
+            TotalBasis::Exact => ("exact", None),
+            TotalBasis::Counted { started, ended } => ("counted", Some((started, ended))),
+            TotalBasis::Estimated => ("estimated", None),
+            TotalBasis::AtLeast => ("atLeast", None),
+        };
+        json!({
+            "entities": self.entities,
+            "basis": basis,
+            "bytes": self.bytes,
+            "countBegan": times.map(|(started, _)| started.to_canonical()),
+            "countEnded": times.map(|(_, ended)| ended.to_canonical()),
+        })
+    }
+}
+
+/// Returns the total of a table, from the first entities, which are all of a small table.
+/// For a larger one it is the last count, which is renewed in the background if it is old.
+///
+/// # Errors
+/// Failures of the database.
+pub(crate) async fn total(
+    store: &Store,
+    account: &str,
+    table: &TableName,
+    looked: TableSize,
+    now: Ticks,
+) -> StoreResult<TableTotal> {
+    let (entities, basis) = if looked.complete {
+        (looked.entities, TotalBasis::Exact)
+    } else {
+        let stored = store.stored_total(account, table).await?;
+        if stored.is_none_or(|stored| is_stale(stored, now)) {
+            store.want_total(account, table, now).await?;
+        }
+        match stored {
+            Some(StoredTotal { entities, started, ended }) => {
+                (entities, TotalBasis::Counted { started, ended })
+            }
+            None => match store.estimate(account, table).await? {
+                Some(estimate) if estimate > looked.entities => (estimate, TotalBasis::Estimated),
+                _ => (looked.entities, TotalBasis::AtLeast),
+            },
+        }
+    };
+    let each = looked.bytes as f64 / looked.entities.max(1) as f64;
+    Ok(TableTotal { entities, basis, bytes: (each * entities as f64).round() as u64 })
+}
+
+fn is_stale(stored: StoredTotal, now: Ticks) -> bool {
+    let took = stored.ended.raw() - stored.started.raw();
+    // Also of a count that a clock ahead has ended.
+    (now.raw() - stored.ended.raw()).abs() > STALE.max(took.saturating_mul(STALE_PART))
+}
+
+/// Counts matching entities from a key on, until the time has passed.
+///
+/// # Errors
+/// `TableNotFound`; failures of the database.
+pub(crate) async fn count_matching(
+    store: &Store,
+    account: &str,
+    table: &TableName,
+    from: &Key,
+    predicate: &Predicate,
+    time: Duration,
+) -> StoreResult<CountedPart> {
+    let begun = Instant::now();
+    let (mut entities, mut from) = (0, from.clone());
+    loop {
+        let (spans, residual) = query::narrow(Some(predicate.clone()), Some(&from));
+        let scan = Scan {
+            spans,
+            residual,
+            rows: PAGE_ROWS,
+            bytes: PAGE_BYTES,
+            time: time.saturating_sub(begun.elapsed()).max(STEP_TIMES.0),
+            projection: Projection::SystemOnly,
+            indexed: Vec::new(),
+        };
+        let ((), end) = store.own_page(account, table, &scan, ()).await?;
+        entities += end.entities as u64;
+        let Some(next) = end.next else { return Ok(CountedPart { entities, next: None }) };
+        if begun.elapsed() >= time {
+            return Ok(CountedPart { entities, next: Some(CountPosition { share: 0, key: next }) });
+        }
+        from = next;
+    }
+}
+
+/// The number of rows that a step counts, which follows the time that the last one took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountPace(u32);
+
+impl Default for CountPace {
+    fn default() -> Self {
+        Self(20_000)
+    }
+}
+
+impl CountPace {
+    /// Counts all entities of a table for a step.
+    ///
+    /// # Errors
+    /// `TableNotFound`; failures of the database, after which the next step is smaller.
+    pub(crate) async fn step(
+        &mut self,
+        store: &Store,
+        account: &str,
+        table: &TableName,
+        from: &CountPosition,
+    ) -> StoreResult<CountedPart> {
+        let begun = Instant::now();
+        let part = store.count_part(account, table, from, self.0).await;
+        let (least, most) = STEP_ROWS;
+        let rows = match &part {
+            Err(_) => self.0 / 4,
+            Ok(_) if begun.elapsed() > STEP_TIMES.1 => self.0 / 2,
+            Ok(_) if begun.elapsed() < STEP_TIMES.0 => self.0 * 2,
+            Ok(_) => self.0,
+        };
+        self.0 = rows.clamp(least, most);
+        part
+    }
+
+    /// Counts all entities of a table from a position on, until the time has passed.
+    ///
+    /// # Errors
+    /// As [`CountPace::step`].
+    pub(crate) async fn count_for(
+        &mut self,
+        store: &Store,
+        account: &str,
+        table: &TableName,
+        from: CountPosition,
+        time: Duration,
+    ) -> StoreResult<CountedPart> {
+        let begun = Instant::now();
+        let mut counted = CountedPart { entities: 0, next: Some(from) };
+        while let Some(from) = counted.next.take() {
+            let part = self.step(store, account, table, &from).await?;
+            counted = CountedPart { entities: counted.entities + part.entities, next: part.next };
+            if begun.elapsed() >= time {
+                break;
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Continues a stored total for a step.
+    ///
+    /// # Errors
+    /// As [`CountPace::step`].
+    pub(crate) async fn step_total(
+        &mut self,
+        store: &Store,
+        pass: &TotalPass,
+        now: Ticks,
+    ) -> StoreResult<()> {
+        let table = TableName::parse(&pass.table)?;
+        let part = self.step(store, &pass.account, &table, &pass.position).await?;
+        store.record_total(pass, &part, now).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_renewed_the_more_rarely_the_longer_it_takes() {
+        let at = |seconds: i64| Ticks::from_raw(Ticks::MIN.raw() + seconds * TICKS_PER_SECOND).unwrap();
+        let short = StoredTotal { entities: 1, started: at(0), ended: at(1) };
+        assert!(!is_stale(short, at(3601)) && is_stale(short, at(3602)));
+        let long = StoredTotal { entities: 1, started: at(0), ended: at(1000) };
+        assert!(!is_stale(long, at(21_000)) && is_stale(long, at(21_001)));
+        let ahead = StoredTotal { entities: 1, started: at(9000), ended: at(9001) };
+        assert!(is_stale(ahead, at(5000)) && !is_stale(ahead, at(6000)));
+    }
+}

@@ -1,0 +1,216 @@
+//! The meaning of requests: what a well-formed request does to the data. Pure functions over plain
+//! data; no I/O, no clock.
+
+pub(crate) mod decide;
+pub mod filter;
+pub mod index;
+pub(crate) mod merge_limits;
+pub mod page;
+pub mod predicate;
+pub mod query;
+pub mod scan;
+pub mod span;
+pub(crate) mod strategy;
+pub mod write;
+
+pub use decide::{Change, Write, WriteKind, Written, decide};
+pub use predicate::{Field, Predicate};
+pub use scan::{EntityPage, PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
+pub use span::Span;
+
+use std::time::Duration;
+
+use crate::error::{Code, Result};
+use crate::protocol::auth::Action;
+use crate::protocol::codec::json::write::Select;
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::{Layout, ServiceProperties};
+use crate::protocol::model::names::check_url_key;
+use crate::protocol::model::{IfMatch, Key, TableName};
+use crate::protocol::request::batch::FailedPart;
+use crate::protocol::request::{EntityWrite, Operation, Prefer};
+
+/// What the store is to do, with everything that running it and printing its outcome need. Names,
+/// keys and properties have passed every check that needs no stored state.
+#[derive(Debug, Clone)]
+pub enum Plan {
+    QueryTables {
+        scan: TableScan,
+        select: Option<Select>,
+    },
+    GetTable(TableName),
+    CreateTable(TableName),
+    DeleteTable(TableName),
+    QueryEntities {
+        table: TableName,
+        scan: Scan,
+        select: Option<Select>,
+    },
+    GetEntity {
+        table: TableName,
+        key: Key,
+        select: Option<Select>,
+    },
+    Write {
+        table: TableName,
+        write: Write,
+    },
+    GetPolicies(TableName),
+    SetPolicies {
+        table: TableName,
+        policies: Vec<Policy>,
+    },
+    GetProperties(Layout),
+    SetProperties(ServiceProperties),
+    GetStats,
+    /// An error that depends on whether the table exists, and on whether the request queries a set
+    /// below it.
+    BelowTable {
+        table: TableName,
+        is_query: bool,
+    },
+}
+
+impl Plan {
+    /// Limits the time for reading a page.
+    pub(crate) fn end_page_within(&mut self, most: Duration) {
+        match self {
+            Plan::QueryTables { scan, .. } => scan.time = scan.time.min(most),
+            Plan::QueryEntities { scan, .. } => scan.time = scan.time.min(most),
+            _ => {}
+        }
+    }
+
+    /// Returns what a query of entities reads, and of which table.
+    pub(crate) const fn entities_scan(&mut self) -> Option<(&TableName, &mut Scan)> {
+        match self {
+            Plan::QueryEntities { table, scan, .. } => Some((table, scan)),
+            _ => None,
+        }
+    }
+
+    /// Returns the permission that is needed, with the table and key.
+    pub(crate) const fn action(&self) -> (Action, Option<&TableName>, Option<&Key>) {
+        match self {
+            Plan::QueryTables { .. } => (Action::ListTables, None, None),
+            Plan::GetTable(table) => (Action::ListTables, Some(table), None),
+            Plan::CreateTable(table) => (Action::CreateTable, Some(table), None),
+            Plan::DeleteTable(table) => (Action::DeleteTable, Some(table), None),
+            Plan::QueryEntities { table, .. } | Plan::BelowTable { table, .. } => {
+                (Action::ReadEntities, Some(table), None)
+            }
+            Plan::GetEntity { table, key, .. } => (Action::ReadEntities, Some(table), Some(key)),
+            Plan::Write { table, write } => (write.kind.action(), Some(table), Some(&write.key)),
+            Plan::GetPolicies(table) => (Action::ReadPolicies, Some(table), None),
+            Plan::SetPolicies { table, .. } => (Action::WritePolicies, Some(table), None),
+            Plan::GetProperties(_) | Plan::GetStats => (Action::ReadService, None, None),
+            Plan::SetProperties(_) => (Action::WriteService, None, None),
+        }
+    }
+
+    /// Whether a success is answered with a document of the table layer.
+    pub(crate) const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
+        match self {
+            Plan::QueryTables { .. }
+            | Plan::GetTable(_)
+            | Plan::QueryEntities { .. }
+            | Plan::GetEntity { .. }
+            | Plan::BelowTable { .. } => true,
+            Plan::CreateTable(_) => wants_content(prefer),
+            Plan::Write { write, .. } => write.needs_body(prefer),
+            Plan::DeleteTable(_)
+            | Plan::GetPolicies(_)
+            | Plan::SetPolicies { .. }
+            | Plan::GetProperties(_)
+            | Plan::SetProperties(_)
+            | Plan::GetStats => false,
+        }
+    }
+}
+
+impl WriteKind {
+    /// Returns the permission that is needed.
+    pub(crate) const fn action(self) -> Action {
+        match self {
+            WriteKind::Insert => Action::InsertEntity,
+            WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent) => Action::UpsertEntity,
+            WriteKind::Replace(_) | WriteKind::Merge(_) => Action::UpdateEntity,
+            WriteKind::Delete(_) => Action::DeleteEntity,
+        }
+    }
+}
+
+impl Write {
+    /// Whether a success is answered with the entity.
+    pub(crate) const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
+        matches!(self.kind, WriteKind::Insert) && wants_content(prefer)
+    }
+}
+
+const fn wants_content(prefer: Option<Prefer>) -> bool {
+    !matches!(prefer, Some(Prefer::NoContent))
+}
+
+/// At least one write, to one partition of one table, done together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangeSet {
+    pub table: TableName,
+    pub writes: Vec<Write>,
+    /// The table's name as each write spells it, for the Location of what it inserts.
+    pub spellings: Vec<TableName>,
+}
+
+/// Plans an operation.
+///
+/// # Errors
+/// The first that its names, keys, properties, filter or tokens have.
+pub fn plan(operation: Operation) -> Result<Plan> {
+    Ok(match operation {
+        Operation::QueryTables(options) => {
+            Plan::QueryTables { scan: query::tables(&options)?, select: options.select }
+        }
+        // The service keeps its metrics in such tables; here there are none (protocol §3.1).
+        Operation::GetTable { name } if name.starts_with("$Metrics") => {
+            return Err(Code::ResourceNotFound.into());
+        }
+        Operation::GetTable { name } => Plan::GetTable(TableName::parse(&name)?),
+        Operation::CreateTable { name } => Plan::CreateTable(TableName::parse(&name)?),
+        Operation::DeleteTable { name } => Plan::DeleteTable(TableName::parse(&name)?),
+        Operation::QueryEntities { table, partition, query } => {
+            let scan = query::entities(&query, partition.as_deref())?;
+            Plan::QueryEntities { table: TableName::parse(&table)?, scan, select: query.select }
+        }
+        Operation::GetEntity { table, key, select } => {
+            check_url_key(&key.partition)?;
+            check_url_key(&key.row)?;
+            Plan::GetEntity { table: TableName::parse(&table)?, key, select }
+        }
+        Operation::Write(entity) => {
+            let (table, write) = write::single(entity)?;
+            Plan::Write { table, write }
+        }
+        Operation::GetPolicies { table } => Plan::GetPolicies(TableName::parse(&table)?),
+        Operation::SetPolicies { table, policies } => {
+            Plan::SetPolicies { table: TableName::parse(&table)?, policies }
+        }
+        Operation::GetProperties(layout) => Plan::GetProperties(layout),
+        Operation::SetProperties(properties) => Plan::SetProperties(properties),
+        Operation::GetStats => Plan::GetStats,
+        Operation::BelowTable { table, is_query } => {
+            Plan::BelowTable { table: TableName::parse(&table)?, is_query }
+        }
+    })
+}
+
+/// Plans a change set; `None` for one without operations, which succeeds without the store.
+///
+/// # Errors
+/// The error of the first wrong operation with its index: of those that were understood, else of
+/// the one that was not.
+pub fn change_set(writes: Vec<EntityWrite>, failure: Option<&FailedPart>) -> Result<Option<ChangeSet>> {
+    let planned = write::transaction(writes)?;
+    match failure {
+        Some(failed) => Err(failed.error.clone()),
+        None => Ok(planned),
+    }
+}

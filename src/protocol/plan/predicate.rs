@@ -1,0 +1,231 @@
+//! The typed predicate of a query and its evaluation, which is also the reference for tests of
+//! pushed-down SQL (protocol §6.4).
+
+use crate::error::Result;
+use crate::protocol::codec::stored::{self, PropertyFinder};
+use crate::protocol::model::edm::compare;
+use crate::protocol::model::entity::BorrowedEntity;
+use crate::protocol::model::{CompareOp, EdmValue, Ticks};
+
+/// The operand of a comparison. System properties have declared types, custom ones have their
+/// stored type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Field {
+    PartitionKey,
+    RowKey,
+    Timestamp,
+    Custom(String),
+}
+
+/// A condition on one entity. Literals of comparisons with system properties have the declared
+/// type; the planner has refused all others.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Predicate {
+    /// All parts hold; true if empty.
+    All(Vec<Predicate>),
+    /// At least one part holds; false if empty.
+    Any(Vec<Predicate>),
+    Not(Box<Predicate>),
+    Always(bool),
+    Compare {
+        field: Field,
+        op: CompareOp,
+        literal: EdmValue,
+    },
+    /// A bare property: true only for a stored Boolean `true`.
+    Flag(String),
+}
+
+/// What a predicate reads of an entity.
+pub struct EntityView<'a> {
+    pub partition: &'a str,
+    pub row: &'a str,
+    pub modified: Ticks,
+    /// The custom properties that the predicate names.
+    pub properties: Vec<(&'a str, EdmValue)>,
+}
+
+/// A predicate prepared for many entities.
+pub struct Prepared<'p> {
+    predicate: &'p Predicate,
+    wanted: Vec<PropertyFinder<'p>>,
+    is_about_properties: bool,
+}
+
+impl<'p> Prepared<'p> {
+    /// Prepares a predicate.
+    pub fn new(predicate: &'p Predicate) -> Self {
+        let (wanted, is_about_properties) = (predicate.wanted(), predicate.is_about_properties());
+        Self { predicate, wanted, is_about_properties }
+    }
+
+    /// Whether a stored entity satisfies the predicate.
+    ///
+    /// # Errors
+    /// Only for a row that is not in stored form.
+    pub fn matches(&self, entity: BorrowedEntity<'_>) -> Result<bool> {
+        let BorrowedEntity { partition, row, modified, properties, .. } = entity;
+        let properties = stored::pick(properties.as_bytes(), &self.wanted)?;
+        Ok(self.predicate.eval(&EntityView { partition, row, modified, properties }))
+    }
+
+    /// Whether an entity with these stored properties satisfies the predicate. `None` if its other
+    /// parts are needed.
+    ///
+    /// # Errors
+    /// As [`Prepared::matches`].
+    pub fn matches_properties(&self, stored: &[u8]) -> Result<Option<bool>> {
+        if !self.is_about_properties {
+            return Ok(None);
+        }
+        let properties = stored::pick(stored, &self.wanted)?;
+        Ok(Some(self.predicate.eval(&EntityView {
+            partition: "",
+            row: "",
+            modified: Ticks::MIN,
+            properties,
+        })))
+    }
+}
+
+impl Predicate {
+    /// Evaluates with the two-valued logic of protocol §6.4: comparisons of a missing property are
+    /// false, `not` is plain negation.
+    pub fn eval(&self, view: &EntityView<'_>) -> bool {
+        match self {
+            Predicate::All(parts) => parts.iter().all(|p| p.eval(view)),
+            Predicate::Any(parts) => parts.iter().any(|p| p.eval(view)),
+            Predicate::Not(inner) => !inner.eval(view),
+            Predicate::Always(value) => *value,
+            Predicate::Flag(name) => {
+                matches!(find(view, name), Some(EdmValue::Boolean(true)))
+            }
+            Predicate::Compare { field, op, literal } => match field {
+                Field::PartitionKey => text(view.partition, *op, literal),
+                Field::RowKey => text(view.row, *op, literal),
+                Field::Timestamp => compare(&EdmValue::DateTime(view.modified), *op, literal),
+                Field::Custom(name) => find(view, name).is_some_and(|stored| compare(stored, *op, literal)),
+            },
+        }
+    }
+
+    /// Whether it reads custom properties only.
+    fn is_about_properties(&self) -> bool {
+        match self {
+            Predicate::All(parts) | Predicate::Any(parts) => parts.iter().all(Self::is_about_properties),
+            Predicate::Not(inner) => inner.is_about_properties(),
+            Predicate::Compare { field, .. } => matches!(field, Field::Custom(_)),
+            Predicate::Flag(_) | Predicate::Always(_) => true,
+        }
+    }
+
+    /// Returns the custom properties that the predicate reads, each once.
+    fn wanted(&self) -> Vec<PropertyFinder<'_>> {
+        let mut names = Vec::new();
+        self.collect_names(&mut names);
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(PropertyFinder::new).collect()
+    }
+
+    fn collect_names<'a>(&'a self, names: &mut Vec<&'a str>) {
+        match self {
+            Predicate::All(parts) | Predicate::Any(parts) => {
+                parts.iter().for_each(|p| p.collect_names(names));
+            }
+            Predicate::Not(inner) => inner.collect_names(names),
+            Predicate::Flag(name) => names.push(name),
+            Predicate::Compare { field: Field::Custom(name), .. } => names.push(name),
+            Predicate::Compare { .. } | Predicate::Always(_) => {}
+        }
+    }
+}
+
+fn find<'a>(view: &'a EntityView<'_>, name: &str) -> Option<&'a EdmValue> {
+    view.properties.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+}
+
+fn text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {
+    match literal {
+        EdmValue::String(literal) => op.holds(Some(stored.cmp(literal.as_str()))),
+        _ => op.holds_on_type_mismatch(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::model::{Key, Stored};
+
+    fn entity() -> Stored {
+        Stored {
+            key: Key::new("p", "r"),
+            modified: Ticks::parse("2020-01-01T00:00:00Z").unwrap(),
+            properties: stored::encode(&[
+                ("Yes", EdmValue::Boolean(true)),
+                ("No", EdmValue::Boolean(false)),
+                ("N", EdmValue::Int32(5)),
+            ]),
+        }
+    }
+
+    fn holds(predicate: &Predicate) -> bool {
+        Prepared::new(predicate).matches((&entity()).into()).unwrap()
+    }
+
+    fn custom(name: &str, op: CompareOp, literal: EdmValue) -> Predicate {
+        Predicate::Compare { field: Field::Custom(name.into()), op, literal }
+    }
+
+    #[test]
+    fn missing_properties_compare_false_even_unequal() {
+        for op in CompareOp::ALL {
+            let missing = custom("Missing", op, EdmValue::Int32(1));
+            assert!(!holds(&missing), "{op:?}");
+            assert!(holds(&Predicate::Not(Box::new(missing))), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn bare_properties_need_a_stored_true() {
+        for (name, expected) in [("Yes", true), ("No", false), ("N", false), ("Missing", false)] {
+            assert_eq!(holds(&Predicate::Flag(name.into())), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn properties_alone_decide_where_nothing_else_is_looked_at() {
+        let entity = entity();
+        let by_properties = |predicate: &Predicate| {
+            Prepared::new(predicate).matches_properties(entity.properties.as_str().as_bytes()).unwrap()
+        };
+        let number = |op| custom("N", op, EdmValue::Int32(5));
+        let flag = |name: &str| Predicate::Flag(name.into());
+        let nested = |inner| Predicate::Any(vec![flag("No"), Predicate::Not(Box::new(inner))]);
+        for op in CompareOp::ALL {
+            for predicate in [number(op), nested(number(op)), Predicate::All(vec![flag("Yes"), number(op)])] {
+                assert_eq!(by_properties(&predicate), Some(holds(&predicate)), "{predicate:?}");
+            }
+        }
+        let key =
+            |field| Predicate::Compare { field, op: CompareOp::Eq, literal: EdmValue::String("p".into()) };
+        for field in [Field::PartitionKey, Field::RowKey, Field::Timestamp] {
+            for predicate in
+                [key(field.clone()), nested(key(field.clone())), Predicate::All(vec![flag("No"), key(field)])]
+            {
+                assert_eq!(by_properties(&predicate), None, "{predicate:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn connectives_are_plain_boolean() {
+        let yes = || Predicate::Always(true);
+        let no = || Predicate::Always(false);
+        assert!(holds(&Predicate::All(vec![])));
+        assert!(!holds(&Predicate::Any(vec![])));
+        assert!(holds(&Predicate::Any(vec![no(), yes()])));
+        assert!(!holds(&Predicate::All(vec![yes(), no()])));
+        assert!(holds(&Predicate::Not(Box::new(no()))));
+    }
+}

@@ -1,0 +1,268 @@
+//! How a query will be answered, in words, for people who wonder why it is slow.
+
+use super::predicate::{Field, Predicate};
+use super::scan::Scan;
+use super::span::Span;
+use crate::protocol::model::lexical::{format_double, format_guid};
+use crate::protocol::model::{CompareOp, EdmValue, Key};
+
+/// What is read of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyAccess {
+    /// No key can satisfy the filter.
+    Nothing,
+    /// Single entities by their keys.
+    Point,
+    /// Rows of partitions that are known.
+    Partition,
+    /// A range of partitions.
+    Range,
+    /// The whole table.
+    Scan,
+    /// Entities that an index names.
+    Index,
+}
+
+/// An end of a range of keys, as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpanBound {
+    pub partition: String,
+    /// `None`: the whole partition is meant.
+    pub row: Option<String>,
+    /// Whether the keys of the bound are in the range.
+    pub is_inclusive: bool,
+}
+
+impl KeyAccess {
+    /// Returns what a scan reads.
+    pub(crate) fn of(scan: &Scan) -> Self {
+        let all = |holds: fn(&Span) -> bool| scan.spans.iter().all(holds);
+        match scan.spans.as_slice() {
+            [] => Self::Nothing,
+            _ if all(|span| span.as_point().is_some()) => Self::Point,
+            _ if all(|span| span.partition().is_some()) => Self::Partition,
+            [span] if *span == Span::everything() => Self::Scan,
+            _ => Self::Range,
+        }
+    }
+
+    /// Returns the name for programs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Point => "point",
+            Self::Partition => "partition",
+            Self::Range => "range",
+            Self::Scan => "scan",
+            Self::Index => "index",
+        }
+    }
+
+    /// Returns a sentence about the query.
+    pub(crate) const fn summary(self, has_residual: bool) -> &'static str {
+        match (self, has_residual) {
+            (Self::Nothing, _) => "No key can match the filter, so nothing is read.",
+            (Self::Point, false) => "Entities are read by their keys.",
+            (Self::Point, true) => {
+                "Entities are read by their keys, and compared with the rest of the filter."
+            }
+            (Self::Partition, false) => "A range of rows in known partitions is read.",
+            (Self::Partition, true) => {
+                "Every row of a range in known partitions is compared with the rest of the filter."
+            }
+            (Self::Range, false) => "A range of partitions is read.",
+            (Self::Range, true) => {
+                "Every row of a range of partitions is compared with the rest of the filter."
+            }
+            (Self::Scan, false) => "The table is read from its beginning.",
+            (Self::Scan, true) => {
+                "Every entity of the table is compared with the filter: name a partition to read less."
+            }
+            (Self::Index, _) => "An index names the entities to read, which are compared with the filter.",
+        }
+    }
+}
+
+impl SpanBound {
+    fn lower(key: &Key) -> Option<Self> {
+        match (key.partition.strip_suffix('\u{1}'), key.row.strip_suffix('\u{1}')) {
+            (Some(partition), _) => {
+                Some(Self { partition: partition.into(), row: None, is_inclusive: false })
+            }
+            (None, Some(row)) => {
+                Some(Self { partition: key.partition.clone(), row: Some(row.into()), is_inclusive: false })
+            }
+            (None, None) if key.partition.is_empty() && key.row.is_empty() => None,
+            (None, None) => Some(Self {
+                partition: key.partition.clone(),
+                row: Some(key.row.clone()).filter(|row| !row.is_empty()),
+                is_inclusive: true,
+            }),
+        }
+    }
+
+    fn upper(key: &Key) -> Self {
+        match (key.partition.strip_suffix('\u{1}'), key.row.strip_suffix('\u{1}')) {
+            (Some(partition), _) => Self { partition: partition.into(), row: None, is_inclusive: true },
+            (None, Some(row)) => {
+                Self { partition: key.partition.clone(), row: Some(row.into()), is_inclusive: true }
+            }
+            (None, None) => Self {
+                partition: key.partition.clone(),
+                row: Some(key.row.clone()).filter(|row| !row.is_empty()),
+                is_inclusive: false,
+            },
+        }
+    }
+
+    fn words(&self) -> String {
+        let partition = quoted(&self.partition);
+        match &self.row {
+            None => format!("partition {partition}"),
+            Some(row) => format!("row {} of partition {partition}", quoted(row)),
+        }
+    }
+}
+
+/// Returns the bounds of a span; `None` for the start or the end of the table.
+pub(crate) fn bounds(span: &Span) -> (Option<SpanBound>, Option<SpanBound>) {
+    (SpanBound::lower(&span.lower), span.upper.as_ref().map(SpanBound::upper))
+}
+
+/// Returns a span in words.
+pub(crate) fn words(span: &Span) -> String {
+    if let Some(key) = span.as_point() {
+        return format!("row {} of partition {}", quoted(&key.row), quoted(&key.partition));
+    }
+    let (lower, upper) = bounds(span);
+    let from = match &lower {
+        None => "from the start of the table".to_owned(),
+        Some(bound) if bound.is_inclusive => format!("from {} on", bound.words()),
+        Some(bound) => format!("after {}", bound.words()),
+    };
+    match &upper {
+        None => format!("{from}, to its end"),
+        Some(bound) if bound.is_inclusive => format!("{from}, up to and including {}", bound.words()),
+        Some(bound) => format!("{from}, before {}", bound.words()),
+    }
+}
+
+/// Returns a predicate in the language of `$filter`.
+pub(crate) fn filter_text(predicate: &Predicate) -> String {
+    let joined = |parts: &[Predicate], word: &str| -> String {
+        parts.iter().map(nested).collect::<Vec<_>>().join(word)
+    };
+    match predicate {
+        Predicate::All(parts) => joined(parts, " and "),
+        Predicate::Any(parts) => joined(parts, " or "),
+        Predicate::Not(inner) => format!("not {}", nested(inner)),
+        Predicate::Always(holds) => holds.to_string(),
+        Predicate::Flag(name) => name.clone(),
+        Predicate::Compare { field, op, literal } => {
+            let field = match field {
+                Field::PartitionKey => "PartitionKey",
+                Field::RowKey => "RowKey",
+                Field::Timestamp => "Timestamp",
+                Field::Custom(name) => name,
+            };
+            format!("{field} {} {}", operator(*op), literal_text(literal))
+        }
+    }
+}
+
+/// Compound parts stand in parentheses.
+fn nested(predicate: &Predicate) -> String {
+    let text = filter_text(predicate);
+    match predicate {
+        Predicate::All(_) | Predicate::Any(_) | Predicate::Not(_) => format!("({text})"),
+        _ => text,
+    }
+}
+
+const fn operator(op: CompareOp) -> &'static str {
+    match op {
+        CompareOp::Eq => "eq",
+        CompareOp::Ne => "ne",
+        CompareOp::Lt => "lt",
+        CompareOp::Le => "le",
+        CompareOp::Gt => "gt",
+        CompareOp::Ge => "ge",
+    }
+}
+
+fn literal_text(value: &EdmValue) -> String {
+    match value {
+        EdmValue::String(text) => quoted(text),
+        EdmValue::Binary(bytes) => {
+            format!("X'{}'", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        }
+        EdmValue::Boolean(value) => value.to_string(),
+        EdmValue::DateTime(time) => format!("datetime'{}'", time.to_canonical()),
+        EdmValue::Double(value) => format_double(*value),
+        EdmValue::Guid(value) => format!("guid'{}'", format_guid(value)),
+        EdmValue::Int32(value) => value.to_string(),
+        EdmValue::Int64(value) => format!("{value}L"),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::plan::query;
+    use crate::protocol::request::options::Options;
+
+    fn scan(filter: &str) -> Scan {
+        let query = format!("$filter={}", crate::protocol::codec::uri::escape(filter));
+        query::entities(&Options::parse(&query).unwrap().query(100).unwrap(), None).unwrap()
+    }
+
+    #[test]
+    fn each_kind_of_filter_is_told_from_the_others() {
+        for (filter, access, residual, spans) in [
+            ("", KeyAccess::Scan, None, &["from the start of the table, to its end"][..]),
+            ("PartitionKey eq 'p' and RowKey eq 'r'", KeyAccess::Point, None, &["row 'r' of partition 'p'"]),
+            (
+                "PartitionKey eq 'it''s'",
+                KeyAccess::Partition,
+                None,
+                &["from partition 'it''s' on, up to and including partition 'it''s'"],
+            ),
+            (
+                "PartitionKey eq 'p' and RowKey gt 'a' and RowKey lt 'b' and N eq 5",
+                KeyAccess::Partition,
+                Some("PartitionKey eq 'p' and RowKey gt 'a' and RowKey lt 'b' and N eq 5"),
+                &["after row 'a' of partition 'p', before row 'b' of partition 'p'"],
+            ),
+            ("PartitionKey ge 'p'", KeyAccess::Range, None, &["from partition 'p' on, to its end"]),
+            ("PartitionKey gt 'p'", KeyAccess::Range, None, &["after partition 'p', to its end"]),
+            (
+                "not (N eq 1L or B) and G eq guid'00000000-0000-0000-0000-000000000001' and D gt 1.5",
+                KeyAccess::Scan,
+                Some("(not (N eq 1L or B)) and G eq guid'00000000-0000-0000-0000-000000000001' and D gt 1.5"),
+                &["from the start of the table, to its end"],
+            ),
+            ("PartitionKey eq 'a' and PartitionKey eq 'b'", KeyAccess::Nothing, None, &[]),
+        ] {
+            let scan = scan(filter);
+            assert_eq!(KeyAccess::of(&scan), access, "{filter}");
+            assert_eq!(scan.spans.iter().map(words).collect::<Vec<_>>(), spans, "{filter}");
+            let text = scan.residual.as_ref().map(filter_text);
+            assert_eq!(text.as_deref(), residual, "{filter}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_filter_means_the_same_filter() {
+        for filter in [
+            "X eq X'00ff' and T gt datetime'2020-01-01T00:00:00Z' or not (S ne 'it''s')",
+            "(A or B) and (C or not D) and E lt -5",
+        ] {
+            let predicate = scan(filter).residual.unwrap();
+            assert_eq!(scan(&filter_text(&predicate)).residual, Some(predicate), "{filter}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Converts head and body to a [`Request`]: what the client wants, syntactically valid; `plan`
+//! checks its meaning.
+
+pub mod allow;
+pub mod batch;
+pub(crate) mod format;
+pub(crate) mod head;
+pub mod operation;
+pub mod options;
+pub mod target;
+pub(crate) mod verb;
+
+pub(crate) use format::{Format, Prefer, Representation};
+pub use head::{ApiVersion, Head};
+pub(crate) use operation::{EntityWrite, Operation};
+pub use options::QueryOptions;
+pub use target::{Resource, Target};
+
+use crate::error::{Code, Result};
+use crate::observe::metrics::OperationLabel;
+use batch::Batch;
+use verb::Verb;
+
+/// The purpose of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RequestKind {
+    One(Operation),
+    Batch(Batch),
+}
+
+impl RequestKind {
+    /// Returns its name in metrics, logs and traces.
+    pub(crate) const fn label(&self) -> OperationLabel {
+        match self {
+            RequestKind::One(operation) => operation.label(),
+            RequestKind::Batch(Batch::ChangeSet { .. }) => OperationLabel::EntityGroupTransaction,
+            RequestKind::Batch(Batch::Query(_)) => OperationLabel::QueryBatch,
+        }
+    }
+}
+
+/// A request that was parsed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    pub wanted: RequestKind,
+    pub format: Format,
+    pub prefer: Option<Prefer>,
+}
+
+/// Parses a request whose head has been authenticated.
+///
+/// # Errors
+/// Those of the modules below.
+pub fn read(context: &operation::Context<'_>, target: &Target) -> Result<Request> {
+    let operation::Context { head, options, .. } = context;
+    let verb = Verb::of(head)?;
+    let format = Format::negotiate(head, options);
+    let prefer = Prefer::of(head);
+    let wanted = wanted(context, verb, target)?;
+    Ok(Request { wanted, format, prefer })
+}
+
+/// Parses the operation.
+///
+/// # Errors
+/// Those of [`operation::on_resource`] and [`batch::read`].
+fn wanted(context: &operation::Context<'_>, verb: Verb, target: &Target) -> Result<RequestKind> {
+    if verb == Verb::Options {
+        return Err(Code::NotImplemented.into());
+    }
+    match (&target.resource, verb) {
+        (Resource::Batch, Verb::Post) => batch::read(context, target).map(RequestKind::Batch),
+        (resource, verb) => operation::on_resource(context, verb, resource).map(RequestKind::One),
+    }
+}

@@ -1,0 +1,236 @@
+//! The query string (protocol §2.3, §6.1, §7.3).
+
+use std::borrow::Cow;
+
+use crate::error::{Code, Error, Result};
+use crate::protocol::codec::json::write::Select;
+use crate::protocol::codec::uri::{escape_lightly, percent_decode};
+use crate::protocol::model::names::ordinal;
+use crate::protocol::odata::{self, Expr};
+
+/// Every parameter of a request, decoded once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+/// The parameters of an empty query string.
+pub static NO_OPTIONS: Options<'static> = Options { pairs: Vec::new() };
+
+/// The options of a query, each still on its own.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct QueryOptions {
+    pub filter: Option<Expr>,
+    pub top: Option<usize>,
+    pub select: Option<Select>,
+    /// Continuation tokens as sent.
+    pub next_partition: Option<String>,
+    pub next_row: Option<String>,
+    pub next_table: Option<String>,
+}
+
+/// Maximum number of parameters.
+const MAX_PARAMETERS: usize = 64;
+
+impl<'a> Options<'a> {
+    /// Splits and decodes a query string; `+` is a space here.
+    ///
+    /// # Errors
+    /// [`Code::InvalidQueryParameterValue`] for broken escapes, bytes that are
+    /// not UTF-8 and a bad `timeout`; [`Code::InvalidInput`] for a system option
+    /// given twice or unknown; [`Code::NotImplemented`] for those of OData that
+    /// the service does not support (UNVERIFIED 10).
+    pub fn parse(query: &'a str) -> Result<Self> {
+        let (options, flaw) = Self::read(query);
+        flaw.map_or(Ok(options), Err)
+    }
+
+    /// As [`Options::parse`], but also returns what was understood before an error: a SAS and the
+    /// format of the answer do not depend on the other parameters.
+    pub(crate) fn read(query: &'a str) -> (Self, Option<Error>) {
+        let mut options = Self::default();
+        let mut flaw = None;
+        for parameter in query.split('&').filter(|p| !p.is_empty()) {
+            if options.pairs.len() == MAX_PARAMETERS {
+                flaw.get_or_insert(Code::InvalidInput.into());
+                break;
+            }
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            match decode(name).and_then(|name| Ok((name, decode(value)?))) {
+                Ok(pair) => options.pairs.push(pair),
+                Err(error) => drop(flaw.get_or_insert(error)),
+            }
+        }
+        let flaw =
+            flaw.or_else(|| options.check_system_options().err()).or_else(|| options.check_timeout().err());
+        (options, flaw)
+    }
+
+    fn check_system_options(&self) -> Result<()> {
+        for (at, (name, _)) in self.pairs.iter().enumerate() {
+            let Some(option) = name.strip_prefix('$') else { continue };
+            match option {
+                "filter" | "top" | "select" | "format" => {}
+                "orderby" | "skip" | "expand" | "inlinecount" | "count" | "skiptoken" => {
+                    return Err(Code::NotImplemented.into());
+                }
+                _ => return Err(Code::InvalidInput.into()),
+            }
+            if self.pairs[..at].iter().any(|(earlier, _)| earlier == name) {
+                return Err(Code::InvalidInput.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_timeout(&self) -> Result<()> {
+        match self.any_case("timeout") {
+            Some(text) if text.parse::<u32>().is_err() => Err(Code::InvalidQueryParameterValue.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns every parameter in the order sent.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+
+    /// Returns the value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_ref())
+    }
+
+    /// Returns the value of a parameter, ignoring the case of its name.
+    pub(crate) fn any_case(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_ref())
+    }
+
+    /// Returns the `$select` option, which point reads support too.
+    ///
+    /// # Errors
+    /// [`Code::InvalidInput`] for more names than an entity can have, or too long ones.
+    pub(crate) fn select(&self) -> Result<Option<Select>> {
+        self.get("$select").map(select).transpose()
+    }
+
+    /// Returns the options of a query.
+    ///
+    /// # Errors
+    /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, and the errors of
+    /// [`odata::parse`].
+    pub(crate) fn query(&self, max_comparisons: usize) -> Result<QueryOptions> {
+        let filter = match self.get("$filter").filter(|text| !text.trim().is_empty()) {
+            Some(text) => Some(odata::parse(text, max_comparisons)?),
+            None => None,
+        };
+        let token = |name: &str| self.get(name).filter(|t| !t.is_empty()).map(str::to_owned);
+        Ok(QueryOptions {
+            filter,
+            top: self.get("$top").map(top).transpose()?,
+            select: self.select()?,
+            next_partition: token("NextPartitionKey"),
+            next_row: token("NextRowKey"),
+            next_table: token("NextTableName"),
+        })
+    }
+}
+
+fn decode(text: &str) -> Result<Cow<'_, str>> {
+    let decoded = if text.contains('+') {
+        percent_decode(&text.replace('+', " ")).map(|text| Cow::Owned(text.into_owned()))
+    } else {
+        percent_decode(text)
+    };
+    decoded.ok_or_else(|| Code::InvalidQueryParameterValue.into())
+}
+
+fn top(text: &str) -> Result<usize> {
+    text.trim().parse().ok().filter(|top| *top <= 1000).ok_or_else(|| Code::InvalidInput.into())
+}
+
+fn select(text: &str) -> Result<Select> {
+    const MAX_NAMES: usize = 255;
+    /// Maximum bytes: each entity of a page repeats the names that it lacks.
+    const MAX_TEXT: usize = 16 * 1024;
+    if text.len() > MAX_TEXT {
+        return Err(Code::InvalidInput.into());
+    }
+    let mut names: Vec<String> =
+        text.split(',').map(|name| name.trim().to_owned()).filter(|n| !n.is_empty()).collect();
+    if names.len() > MAX_NAMES {
+        return Err(Code::InvalidInput.into());
+    }
+    if names.iter().any(|name| name == "*") {
+        names.clear();
+    }
+    names.sort_unstable_by(|a, b| ordinal(a, b));
+    names.dedup();
+    // As sent; white space at the end of an address is not part of it.
+    Ok(Select { names, shown: escape_lightly(text.trim_end()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Result<QueryOptions, Code> {
+        Options::parse(text).and_then(|o| o.query(100)).map_err(|e| e.code)
+    }
+
+    #[test]
+    fn parameters_decode_once_and_plus_is_a_space() {
+        let options = Options::parse("a=1+2&%24filter=x%2520&b&NextRowKey=").unwrap();
+        assert_eq!(options.get("a"), Some("1 2"));
+        assert_eq!(options.get("$filter"), Some("x%20"));
+        assert_eq!(options.get("b"), Some(""));
+        assert_eq!(query("NextRowKey=").unwrap().next_row, None);
+        assert!(query("$filter=PartitionKey+eq+'x'").unwrap().filter.is_some());
+        assert_eq!(query("$filter=&$select=").unwrap().filter, None);
+    }
+
+    #[test]
+    fn top_is_bounded() {
+        for (text, result) in [
+            ("$top=0", Ok(Some(0))),
+            ("$top=1000", Ok(Some(1000))),
+            ("", Ok(None)),
+            ("$top=1001", Err(Code::InvalidInput)),
+            ("$top=-1", Err(Code::InvalidInput)),
+            ("$top=x", Err(Code::InvalidInput)),
+            ("$top=", Err(Code::InvalidInput)),
+        ] {
+            assert_eq!(query(text).map(|q| q.top), result, "{text}");
+        }
+    }
+
+    #[test]
+    fn select_lists_names() {
+        let select = |text: &str| query(text).unwrap().select.unwrap();
+        assert_eq!(select("$select=b, a,B,b,_c").names, ["B", "_c", "a", "b"]);
+        assert_eq!(select("$select=b,+a,,b%22").shown, "b,%20a,,b%22");
+        assert!(select("$select=*").names.is_empty());
+        let long = "a".repeat(8 * 1024);
+        assert!(query(&format!("$select={long},{}", &long[1..])).is_ok());
+        assert_eq!(query(&format!("$select={long},{long}")), Err(Code::InvalidInput));
+        assert_eq!((select("$select=%20").names.len(), select("$select=%20").shown.as_str()), (0, ""));
+    }
+
+    #[test]
+    fn options_that_the_service_lacks_are_told_from_nonsense() {
+        for (text, code) in [
+            ("$orderby=a", Code::NotImplemented),
+            ("$skip=1", Code::NotImplemented),
+            ("$inlinecount=allpages", Code::NotImplemented),
+            ("$nonsense=1", Code::InvalidInput),
+            ("$top=1&$top=2", Code::InvalidInput),
+            ("timeout=abc", Code::InvalidQueryParameterValue),
+            ("TIMEOUT=-1", Code::InvalidQueryParameterValue),
+            ("a=%zz", Code::InvalidQueryParameterValue),
+            ("a=%ff", Code::InvalidQueryParameterValue),
+            (&"a=1&".repeat(65), Code::InvalidInput),
+        ] {
+            assert_eq!(query(text), Err(code), "{text}");
+        }
+        assert!(query("whatever=1&timeout=30&sig=x").is_ok());
+    }
+}

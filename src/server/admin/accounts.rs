@@ -1,0 +1,245 @@
+//! `/accounts`: lists and changes the accounts of the database, like `rowhouse account`.
+//!
+//! This server applies a change before it answers; other servers on the same database do so within
+//! seconds.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::call::Outcome;
+use super::{Call, Refusal, Reply};
+use crate::error::{Code, Error};
+use crate::operator::accounts::{self, AccountsError, Follower};
+use crate::protocol::auth::accounts::connection_string;
+use crate::protocol::auth::seal::{KeySlot, MasterKeys};
+use crate::protocol::model::Ticks;
+use crate::protocol::request::target::Accounts as _;
+use crate::store::{Failure, Store};
+
+/// Timeout of a call. The outcome of a later change is not reported.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Added {
+    name: String,
+    /// In base64. If absent, new keys are made.
+    keys: Option<[String; 2]>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rotated {
+    /// 1 or 2.
+    slot: u8,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct AccountLimits {
+    /// `null` removes the limit.
+    #[serde(deserialize_with = "Option::deserialize")]
+    requests_per_second: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Lists the accounts by name, without their keys.
+///
+/// # Errors
+/// 409 without a master key; errors of the database.
+pub(crate) async fn list(call: &Call<'_>) -> Outcome {
+    master(call)?;
+    let found = with_timeout(accounts::list(store(call))).await?;
+    let limits = with_timeout(accounts::limits(store(call))).await?;
+    Ok(Reply::json(200, &found.iter().map(|account| accounts::shown(account, &limits)).collect::<Value>()))
+}
+
+/// Shows one account, without its keys.
+///
+/// # Errors
+/// 404 for an unknown account; 409 for an account of the settings, or without a master key; errors
+/// of the database.
+pub(crate) async fn read(call: &Call<'_>) -> Outcome {
+    stored(call, call.parameter("name"))?;
+    let found = with_timeout(accounts::find(store(call), call.parameter("name"))).await?;
+    let limits = with_timeout(accounts::limits(store(call))).await?;
+    Ok(Reply::json(200, &accounts::shown(&found, &limits)))
+}
+
+/// Adds an account, and returns its keys, this once.
+///
+/// # Errors
+/// 400 for an invalid account; 409 for a name that is taken, in the database or in the settings,
+/// without a master key, or if it does not decrypt the stored accounts; errors of the database.
+pub(crate) async fn add(call: &Call<'_>) -> Outcome {
+    let Added { name, keys } = call.document()?;
+    call.subject.get_or_init(|| name.clone());
+    let master = stored(call, &name)?;
+    let keys = keys.map(|[first, second]| Some([decoded(&first)?, decoded(&second)?]));
+    if keys.as_ref().is_some_and(Option::is_none) {
+        return Err(Refusal::bad_request("keys: not base64"));
+    }
+    let now = Ticks::now();
+    let added = accounts::add(store(call), master, &name, keys.flatten(), now);
+    let added = changed(call, added).await?;
+    let strings = added.keys.each_ref().map(|key| connection(call, &name, key));
+    Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys, "connectionStrings": strings })))
+}
+
+/// Makes a new key in one slot, and returns it, this once. The other key keeps working.
+///
+/// # Errors
+/// As [`read`]; 400 for an invalid slot.
+pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
+    let Rotated { slot: number } = call.document()?;
+    let name = call.parameter("name");
+    let master = stored(call, name)?;
+    let slot = match number {
+        1 => KeySlot::First,
+        2 => KeySlot::Second,
+        _ => return Err(Refusal::bad_request("slot: must be 1 or 2")),
+    };
+    let now = Ticks::now();
+    let rotated = accounts::rotate(store(call), master, name, slot, now);
+    let key = changed(call, rotated).await?;
+    let string = connection(call, name, &key);
+    Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key, "connectionString": string })))
+}
+
+/// Disables or enables an account. Its keys and tables stay.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
+    nothing(call)?;
+    let name = call.parameter("name");
+    stored(call, name)?;
+    let change = accounts::set_disabled(store(call), name, disabled);
+    changed(call, change).await?;
+    Ok(Reply::json(200, &json!({ "name": name, "disabled": disabled })))
+}
+
+/// Shows the limit of an account, in requests per second on each server. The account may be one of
+/// the settings.
+///
+/// # Errors
+/// 404 for an unknown account; errors of the database.
+pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
+    let name = served(call)?;
+    let limits = with_timeout(accounts::limits(store(call))).await?;
+    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limits.get(name) })))
+}
+
+/// Sets the limit of an account, or removes it so that the limit of the settings applies.
+///
+/// # Errors
+/// As [`read_limits`]; 400 for an invalid limit.
+pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
+    let AccountLimits { requests_per_second } = call.document()?;
+    let name = served(call)?;
+    let change = accounts::limit(store(call), name, requests_per_second);
+    changed(call, change).await?;
+    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": requests_per_second })))
+}
+
+/// Returns the account that the call names, which must be one of the settings or of the database.
+fn served<'a>(call: &'a Call<'_>) -> Result<&'a str, Refusal> {
+    let name = call.parameter("name");
+    if follower(call).accounts().exists(name) {
+        return Ok(name);
+    }
+    Err(Refusal::new(404, "AccountNotFound", format!("this server serves no account {name}")))
+}
+
+/// Removes an account and its keys. Its tables stay, but are inaccessible.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
+    nothing(call)?;
+    let name = call.parameter("name");
+    stored(call, name)?;
+    changed(call, accounts::remove(store(call), name)).await?;
+    Ok(Reply::json(200, &json!({ "removed": name })))
+}
+
+/// Returns the connection string for clients on this machine.
+fn connection(call: &Call<'_>, account: &str, key: &str) -> String {
+    connection_string(&call.admin.settings.tables_endpoint, account, key)
+}
+
+fn store<'a>(call: &'a Call<'_>) -> &'a Store {
+    &call.admin.service.primary
+}
+
+fn follower<'a>(call: &'a Call<'_>) -> &'a Follower {
+    &call.admin.service.follower
+}
+
+fn master<'a>(call: &'a Call<'_>) -> Result<&'a MasterKeys, Refusal> {
+    follower(call).master().ok_or_else(|| {
+        let message = "This server has no master key, so it does not serve the accounts of the database.";
+        Refusal::new(409, "NoMasterKey", message)
+    })
+}
+
+/// Returns the master keys, unless the settings define this account.
+fn stored<'a>(call: &'a Call<'_>, name: &str) -> Result<&'a MasterKeys, Refusal> {
+    let master = master(call)?;
+    if follower(call).is_given(name) {
+        let message = "This account is one of the server's settings, and is changed there.";
+        return Err(Refusal::new(409, "AccountOfSettings", message));
+    }
+    Ok(master)
+}
+
+/// Refuses a body with members that would be ignored.
+fn nothing(call: &Call<'_>) -> Result<(), Refusal> {
+    if call.body.is_empty() { Ok(()) } else { call.document::<Nothing>().map(|_| ()) }
+}
+
+fn decoded(key: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(key.trim()).ok()
+}
+
+async fn with_timeout<T>(work: impl Future<Output = Result<T, AccountsError>>) -> Result<T, Refusal> {
+    match timeout(CALL_TIMEOUT, work).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(Error::from(Code::OperationTimedOut).into()),
+    }
+}
+
+/// Waits for a change to be stored, and loads it.
+async fn changed<T>(
+    call: &Call<'_>,
+    change: impl Future<Output = Result<T, AccountsError>>,
+) -> Result<T, Refusal> {
+    let outcome = with_timeout(change).await?;
+    follower(call).follow_own_change(store(call)).await;
+    Ok(outcome)
+}
+
+impl From<AccountsError> for Refusal {
+    fn from(error: AccountsError) -> Self {
+        let (status, code) = match error {
+            AccountsError::Name(_) => (400, "InvalidAccountName"),
+            AccountsError::KeyLength => (400, "InvalidKey"),
+            AccountsError::Limit => (400, "InvalidLimit"),
+            AccountsError::Exists(_) => (409, "AccountExists"),
+            AccountsError::Unknown(_) => (404, "AccountNotFound"),
+            AccountsError::MasterKey | AccountsError::Closed(_) => (409, "OtherMasterKey"),
+            AccountsError::Contended => (409, "Contended"),
+            AccountsError::Random => (500, "InternalError"),
+            AccountsError::Store(fault) => return Error::from(Failure::Fault(fault)).into(),
+        };
+        Self::new(status, code, error.to_string())
+    }
+}

@@ -1,0 +1,156 @@
+//! `/sas` and `/sas/inspect`: makes shared access signatures, and tells why one is refused.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use chrono::Utc;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::ConsoleMode;
+use crate::error::{Code, Error};
+use crate::protocol::auth::inspect::SasQuestion;
+use crate::protocol::auth::issue::{Grant, GrantError, SasSubject, at_or_after};
+use crate::protocol::auth::sas::Use;
+use crate::protocol::model::Ticks;
+use crate::protocol::request::target::Accounts as _;
+use crate::server::admin::call::{Call, Outcome, Refusal, Reply};
+use crate::service::stored_policies;
+
+/// Timeout for reading the stored policies of a table.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_VERSION: &str = "2019-02-02";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct SasRequest {
+    account: String,
+    /// If absent, the SAS is for the account.
+    table: Option<String>,
+    permissions: Option<String>,
+    policy: Option<String>,
+    start_partition_key: Option<String>,
+    start_row_key: Option<String>,
+    end_partition_key: Option<String>,
+    end_row_key: Option<String>,
+    services: Option<String>,
+    resource_types: Option<String>,
+    start: Option<String>,
+    expiry: Option<String>,
+    ip: Option<String>,
+    protocol: Option<String>,
+    version: Option<String>,
+    /// 1 or 2.
+    key: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InspectRequest {
+    url: Option<String>,
+    token: Option<String>,
+    account: Option<String>,
+    method: Option<String>,
+    resource: Option<String>,
+    address: Option<IpAddr>,
+    https: Option<bool>,
+}
+
+/// Signs a SAS.
+///
+/// # Errors
+/// 400 for a SAS that the server would refuse; 404 for an unknown account; 403 while the console is
+/// read-only, because a SAS may allow changes; 409 for a disabled account or a key that it lacks.
+pub(crate) async fn sign(call: &Call<'_>) -> Outcome {
+    if call.admin.settings.console == ConsoleMode::ReadOnly {
+        return Err(super::read_only());
+    }
+    let asked: SasRequest = call.document()?;
+    call.subject.get_or_init(|| asked.account.clone());
+    let (account, slot) = (asked.account.clone(), asked.key.unwrap_or(1));
+    let accounts = call.admin.service.follower.accounts();
+    let keys = accounts.keys(&account).ok_or_else(no_account)?;
+    let key = slot.checked_sub(1).and_then(|at| keys.get(at)).ok_or_else(|| {
+        Refusal::new(409, "NoSuchKey", format!("the account {account} has no key {slot}, or is disabled"))
+    })?;
+    let table = asked.table.clone();
+    let token = grant(asked)?.sign(&account, key)?;
+    let tables = &call.admin.settings.tables_endpoint;
+    let url = format!("{tables}/{account}/{}?{token}", table.unwrap_or_default());
+    Ok(Reply::json(200, &json!({ "account": account, "token": token, "url": url })))
+}
+
+fn grant(asked: SasRequest) -> Result<Grant, GrantError> {
+    let now = Utc::now();
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let subject = match asked.table {
+        Some(table) => SasSubject::Table {
+            table,
+            policy: given(asked.policy),
+            start: (given(asked.start_partition_key), given(asked.start_row_key)),
+            end: (given(asked.end_partition_key), given(asked.end_row_key)),
+        },
+        None => SasSubject::Account {
+            services: asked.services.unwrap_or_else(|| "t".to_owned()),
+            resources: asked.resource_types.unwrap_or_else(|| "sco".to_owned()),
+        },
+    };
+    let time = |text: Option<String>| given(text).map(|text| at_or_after(&text, now)).transpose();
+    Ok(Grant {
+        subject,
+        permissions: given(asked.permissions),
+        start: time(asked.start)?,
+        expiry: time(asked.expiry)?,
+        ip: given(asked.ip),
+        protocol: given(asked.protocol),
+        version: given(asked.version).unwrap_or_else(|| DEFAULT_VERSION.to_owned()),
+    })
+}
+
+/// Inspects a SAS.
+///
+/// # Errors
+/// 400 if there is none, or it cannot be read; 404 for an unknown account; errors of the database.
+pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
+    let asked: InspectRequest = call.document()?;
+    let service = &call.admin.service;
+    let accounts = service.follower.accounts();
+    let text = match (&asked.url, &asked.token) {
+        (Some(text), None) | (None, Some(text)) => text.as_str(),
+        _ => return Err(Refusal::bad_request("url, token: give one of the two")),
+    };
+    let question = SasQuestion::new(text, asked.account.as_deref(), |name| accounts.exists(name));
+    let mut question = question.ok_or_else(|| Refusal::bad_request("account: it is not in the url"))?;
+    let keys = accounts.keys(&question.account).ok_or_else(no_account)?;
+    question.method = asked.method;
+    question.resource = asked.resource.unwrap_or(question.resource);
+    let claim = question.claim().map_err(told)?;
+    let policies = match claim.policy() {
+        None => Vec::new(),
+        Some((table, _)) => {
+            let read = timeout(STORE_TIMEOUT, stored_policies(&service.primary, &question.account, table));
+            read.await.map_err(|_| Error::from(Code::OperationTimedOut))??
+        }
+    };
+    let secure = asked.https.unwrap_or_else(|| !text.starts_with("http:"));
+    let usage = Use { now: Ticks::now(), secure, peer: asked.address };
+    let inspection = question.inspect(claim, keys, &policies, &usage).map_err(told)?;
+    Ok(Reply::json(200, &inspection.shown()))
+}
+
+fn no_account() -> Refusal {
+    Refusal::new(404, "AccountNotFound", "There is no such account.")
+}
+
+/// What is wrong with the SAS is no failure of the operator's own credentials.
+fn told(error: Error) -> Refusal {
+    let why = error.why.as_deref().unwrap_or(error.text()).to_owned();
+    Refusal::new(400, error.code.facts().code, why)
+}
+
+impl From<GrantError> for Refusal {
+    fn from(error: GrantError) -> Self {
+        Self::new(400, "InvalidSas", error.to_string())
+    }
+}

@@ -1,0 +1,82 @@
+//! `/service/{account}/…`: the Table protocol, for operators. Requests pass the same checks as those
+//! of clients; only the sender is known already.
+
+use std::sync::Arc;
+
+use actix_web::http::header::{CACHE_CONTROL, HeaderValue};
+use actix_web::web::Payload;
+use actix_web::{HttpRequest, HttpResponse};
+
+use super::ConsoleMode;
+use crate::protocol::request::Head;
+use crate::server::admin::Admin;
+use crate::server::admin::call::Refusal;
+use crate::server::http::{Incoming, head_of, respond};
+use crate::service::{ObservedOperation, Served};
+
+/// The prefix of the path, which the service does not see.
+const PREFIX: &str = "/service";
+/// Headers that reach the service. Not among them: credentials, which are the admin listener's, and
+/// Origin, because CORS rules are for the Tables port.
+const PASSED: [&str; 13] = [
+    "accept",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "upgrade",
+    "if-match",
+    "if-none-match",
+    "prefer",
+    "dataserviceversion",
+    "maxdataserviceversion",
+    "x-http-method",
+    "x-ms-version",
+    "x-ms-client-request-id",
+];
+
+/// The answer of the service, and what the request was about.
+pub(crate) struct ServiceAnswer {
+    pub response: HttpResponse,
+    pub operation: ObservedOperation,
+    /// Status of the result; of a refused batch, that of the part inside.
+    pub status: u16,
+    /// The error code, or empty.
+    pub error: &'static str,
+    pub request_id: String,
+}
+
+/// Answers a request of the Table protocol with the rights of an operator.
+///
+/// # Errors
+/// 404 for a path that is not percent-encoded as it must be; 503 if too many requests wait.
+pub(crate) async fn answer(
+    admin: &Admin,
+    http: &HttpRequest,
+    body: Payload,
+) -> Result<ServiceAnswer, Refusal> {
+    let head = head(admin, http)?;
+    let _turn = admin.turn().await?;
+    let mut body = Incoming::new(body, &head);
+    let may_write = admin.settings.console == ConsoleMode::On;
+    let (served, operation) = admin.service.serve_operator(&head, &mut body, may_write).await;
+    let status = served.answer.outcome();
+    let error = served.answer.refusal.map_or("", |code| code.facts().code);
+    let request_id = served.request_id.clone();
+    // CORS rules of accounts are for the Tables port.
+    let served = Served { cors_rules: Arc::default(), ..served };
+    let mut response = body.close(respond(served, &head));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(ServiceAnswer { response, operation, status, error, request_id })
+}
+
+/// Returns the head of the request as the service sees it: at the Tables endpoint.
+fn head<'a>(admin: &'a Admin, http: &'a HttpRequest) -> Result<Head<'a>, Refusal> {
+    let mut head = head_of(http, &admin.settings.proxies);
+    let path = http.uri().path().strip_prefix(PREFIX);
+    head.path = path.ok_or_else(|| Refusal::new(404, "NotFound", "There is no such resource."))?.into();
+    head.headers.retain(|(name, _)| PASSED.contains(&name.as_ref()));
+    let (scheme, host) = admin.settings.tables_endpoint.split_once("://").unwrap_or_default();
+    head.secure = scheme == "https";
+    head.headers.push(("host".into(), host.into()));
+    Ok(head)
+}

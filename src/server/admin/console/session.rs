@@ -1,0 +1,37 @@
+//! `/console/api/session`: what the page needs to know before it shows anything.
+
+use serde_json::{Value, json};
+
+use super::ConsoleMode;
+use crate::server::admin::about::database;
+use crate::server::admin::call::{Call, Outcome, Reply};
+
+/// Maximum number of accounts that are listed.
+const MAX_ACCOUNTS: usize = 1000;
+
+/// Answers with the state of the server and the accounts that it serves.
+pub(crate) async fn session(call: &Call<'_>) -> Outcome {
+    let admin = call.admin;
+    let follower = &admin.service.follower;
+    let served = follower.accounts();
+    let accounts = served.names();
+    let shown = accounts.iter().take(MAX_ACCOUNTS).map(|name| {
+        let origin = if follower.is_given(name) { "settings" } else { "database" };
+        json!({ "name": name, "origin": origin, "disabled": served.is_disabled(name) })
+    });
+    Ok(Reply::json(
+        200,
+        &json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "database": database(&admin.service.primary),
+            "readOnly": admin.settings.console == ConsoleMode::ReadOnly,
+            "testMode": admin.settings.test_mode,
+            "tokenNeeded": admin.settings.token.is_none(),
+            // The parts of the page for what this version of the server does not have stay hidden.
+            "features": { "indexes": true, "expiry": true, "views": true },
+            "tablesEndpoint": admin.settings.tables_endpoint,
+            "accounts": shown.collect::<Vec<Value>>(),
+            "moreAccounts": accounts.len() > MAX_ACCOUNTS,
+        }),
+    ))
+}

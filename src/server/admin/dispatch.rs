@@ -1,0 +1,204 @@
+//! From a request of an operator to its answer: the route, access, the handler, the audit.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::audit::{self, Operator};
+use super::call::{Call, Outcome, Refusal, Reply};
+use super::connections::OpenConnection;
+use super::console::ConsoleMode;
+use super::console::service;
+use super::guard::{self, GuardedRequest};
+use super::routes::{Access, Handler, ListenerPart, Parameters, ROUTES, Route};
+use super::{Admin, MAX_BODY};
+use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::server::http::head_of;
+
+/// Timeout for a body to arrive.
+const BODY_TIME: Duration = Duration::from_secs(10);
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
+
+/// Answers one request.
+pub(super) async fn serve(admin: Data<Admin>, http: HttpRequest, body: Payload) -> HttpResponse {
+    let request_id = Uuid::new_v4().to_string();
+    match answer(&admin, &http, body, &request_id).await {
+        Ok(Answered::Service(response)) => response,
+        Ok(Answered::Reply(reply)) => respond(reply, &request_id),
+        Err(refusal) => refuse(&admin, &http, refusal, &request_id),
+    }
+}
+
+/// An answer of this listener, or one of the Table service.
+enum Answered {
+    Reply(Reply),
+    Service(HttpResponse),
+}
+
+async fn answer(
+    admin: &Admin,
+    http: &HttpRequest,
+    body: Payload,
+    request_id: &str,
+) -> Result<Answered, Refusal> {
+    let (route, parameters) = allowed(admin, http)?;
+    // From here on the connection is not idle: a request of the service is received by the service.
+    let busy = || http.conn_data::<Arc<OpenConnection>>().map(|seat| seat.busy());
+    let operator = operator(admin, http);
+    match route.handler {
+        Handler::Service => {
+            let _busy = busy();
+            let answer = service::answer(admin, http, body).await?;
+            audit::service(operator, &answer);
+            Ok(Answered::Service(answer.response))
+        }
+        Handler::Function(function) => {
+            let body = whole(body).await?;
+            let _busy = busy();
+            let if_none_match = text(http.headers(), header::IF_NONE_MATCH);
+            let accept_encoding = text(http.headers(), header::ACCEPT_ENCODING);
+            let query = http.query_string();
+            let (subject, account) = (OnceCell::new(), OnceCell::new());
+            let call = Call {
+                admin,
+                query,
+                parameters,
+                body: &body,
+                if_none_match,
+                accept_encoding,
+                subject,
+                account,
+            };
+            let outcome: Outcome = function(&call).await;
+            if route.is_change {
+                let action = format!("{} {}", route.method, route.path);
+                audit::call(operator, &action, &call, &outcome, request_id);
+            }
+            outcome.map(Answered::Reply)
+        }
+    }
+}
+
+/// Logs that a request was refused, at most once a second.
+fn warn_of(refusal: &Refusal, http: &HttpRequest) {
+    static REFUSED: WarningLimiter = WarningLimiter::new();
+    if let Some(DueWarning { left_out }) = REFUSED.turn() {
+        let peer = http.peer_addr();
+        tracing::warn!(?peer, code = refusal.code, left_out, "the admin listener refused a request");
+    }
+}
+
+/// Returns the route of a request with its parameters, if the sender may use it.
+fn allowed(admin: &Admin, http: &HttpRequest) -> Result<(&'static Route, Parameters), Refusal> {
+    let matching: Vec<_> =
+        routes(admin).filter_map(|route| Some((route, route.parameters(http.path())?))).collect();
+    let known = !matching.is_empty();
+    let is_open = known && matching.iter().all(|(route, _)| route.access == Access::Open);
+    // Without the token, not even the existence of other routes is revealed.
+    if !is_open {
+        let authorize = guard::authorize(admin.settings.token.as_ref(), guarded(http));
+        authorize.inspect_err(|refusal| warn_of(refusal, http))?;
+    }
+    let Some((route, parameters)) =
+        matching.into_iter().find(|(route, _)| answers(route, http.method().as_str()))
+    else {
+        return Err(match known {
+            true => Refusal::new(405, "MethodNotAllowed", "That is not a method of this resource."),
+            false => Refusal::new(404, "NotFound", "There is no such resource; see /openapi.json."),
+        });
+    };
+    if route.access == Access::AdminToken && admin.settings.token.is_none() {
+        let message = "Only a server that was given --admin-token does that.";
+        return Err(Refusal::new(403, "TokenNeeded", message));
+    }
+    if route.is_change && admin.settings.console == ConsoleMode::ReadOnly && is_of_browser(http) {
+        return Err(super::console::read_only());
+    }
+    Ok((route, parameters))
+}
+
+/// Browsers send one of these with every request that can change something, and no page can leave
+/// them out.
+fn is_of_browser(http: &HttpRequest) -> bool {
+    ["origin", "sec-fetch-site"].iter().any(|name| http.headers().contains_key(*name))
+}
+
+fn operator(admin: &Admin, http: &HttpRequest) -> Operator {
+    let peer = head_of(http, &admin.settings.proxies).peer;
+    Operator { peer, has_token: admin.settings.token.is_some() }
+}
+
+async fn whole(body: Payload) -> Result<Bytes, Refusal> {
+    match timeout(BODY_TIME, body.to_bytes_limited(MAX_BODY)).await {
+        Ok(Ok(Ok(body))) => Ok(body),
+        Ok(Ok(Err(_))) => Err(Refusal::bad_request("The body could not be read.")),
+        Ok(Err(_)) => Err(Refusal::new(413, "BodyTooLarge", format!("More than {MAX_BODY} bytes."))),
+        Err(_) => Err(Refusal::new(408, "RequestTimedOut", "The body did not arrive in time.")),
+    }
+}
+
+/// The routes that this server has.
+fn routes(admin: &Admin) -> impl Iterator<Item = &'static Route> {
+    let settings = &admin.settings;
+    ROUTES.iter().filter(move |route| match route.part {
+        ListenerPart::Always => true,
+        ListenerPart::TestMode => settings.test_mode,
+        ListenerPart::Console => settings.console != ConsoleMode::Off,
+    })
+}
+
+fn answers(route: &Route, method: &str) -> bool {
+    route.method == method || (route.method == "GET" && method == "HEAD")
+}
+
+/// Returns the methods that a path supports.
+fn methods(admin: &Admin, path: &str) -> String {
+    let methods = routes(admin).filter(|route| route.parameters(path).is_some()).map(|route| route.method);
+    methods.collect::<Vec<_>>().join(", ")
+}
+
+fn guarded(http: &HttpRequest) -> GuardedRequest<'_> {
+    let headers = http.headers();
+    GuardedRequest {
+        authorization: text(headers, header::AUTHORIZATION),
+        host: text(headers, header::HOST),
+        // What is no text is another origin too.
+        origin: headers.get(header::ORIGIN).map(|value| value.to_str().unwrap_or_default()),
+    }
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn refuse(admin: &Admin, http: &HttpRequest, refusal: Refusal, request_id: &str) -> HttpResponse {
+    let status = refusal.status;
+    let reply = Reply::from(refusal);
+    let reply = match status {
+        401 => reply.with("WWW-Authenticate", "Bearer"),
+        405 => reply.with("Allow", methods(admin, http.path())),
+        _ => reply,
+    };
+    respond(reply, request_id)
+}
+
+fn respond(reply: Reply, request_id: &str) -> HttpResponse {
+    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = HttpResponse::build(status);
+    response.content_type(reply.content_type);
+    response.insert_header((header::CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    response.insert_header((header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")));
+    response.insert_header((REQUEST_ID, request_id));
+    for (name, value) in reply.headers {
+        response.insert_header((name, value.as_ref()));
+    }
+    response.body(reply.body)
+}

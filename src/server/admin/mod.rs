@@ -1,0 +1,102 @@
+//! The admin listener: probes, metrics and account administration, on a port of their own.
+//!
+//! A route is a line in [`routes`], a handler function, and its description in `openapi.json`; a
+//! test compares routes and description. Errors are `{"error":{"code":…,"message":…}}`.
+
+mod about;
+mod accounts;
+mod audit;
+mod beyond;
+mod call;
+mod connections;
+mod console;
+mod dispatch;
+mod figures;
+mod guard;
+mod indexes;
+mod listen;
+mod probes;
+mod rewind;
+pub(crate) mod routes;
+mod tables;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub(crate) use call::{Call, Refusal, Reply};
+pub(crate) use console::ConsoleMode;
+pub(crate) use console::history::record as record_history;
+pub(crate) use guard::AdminToken;
+pub(crate) use listen::listen;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use console::history::History;
+
+use crate::error::{Code, Error};
+use crate::server::http::Proxies;
+use crate::service::Service;
+
+/// Maximum bytes of a body, except of requests to the Table service.
+pub(crate) const MAX_BODY: usize = 256 * 1024;
+
+/// Maximum number of requests to the data of tables at once. The thread that answers them also
+/// answers the probes.
+const MAX_REQUESTS: usize = 16;
+/// How long such a request waits for its turn.
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The settings of the admin listener.
+#[derive(Debug, Clone)]
+pub(crate) struct AdminSettings {
+    /// The token that operators must send, if one is configured.
+    pub token: Option<AdminToken>,
+    /// Whether the routes for test suites exist, which reset and restore all data.
+    pub test_mode: bool,
+    pub console: ConsoleMode,
+    /// Scheme, host and port by which this machine reaches the Tables port.
+    pub tables_endpoint: String,
+    /// Proxies whose reports about operators' addresses are trusted.
+    pub proxies: Proxies,
+}
+
+/// The state of the admin listener.
+pub(crate) struct Admin {
+    pub service: Arc<Service>,
+    pub settings: AdminSettings,
+    /// Limits the requests to the service at once.
+    turns: Semaphore,
+    history: History,
+    stopping: AtomicBool,
+}
+
+impl Admin {
+    /// The state for a running server.
+    pub(crate) fn new(service: Arc<Service>, settings: AdminSettings) -> Self {
+        let turns = Semaphore::new(MAX_REQUESTS);
+        Self { service, settings, turns, history: History::new(), stopping: AtomicBool::new(false) }
+    }
+
+    /// Waits until a request may access the data of tables; it holds what it gets until it is done.
+    ///
+    /// # Errors
+    /// 503 if too many are ahead.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        match timeout(TURN_TIMEOUT, self.turns.acquire()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Error::from(Code::ServerBusy).into()),
+        }
+    }
+
+    /// Makes the readiness probe fail from now on: the server is shutting down.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server is shutting down.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}

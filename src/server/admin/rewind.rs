@@ -1,0 +1,103 @@
+//! `/test/…`: reset, snapshot and restore, in test mode only.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::call::Outcome;
+use super::{Call, Refusal, Reply};
+use crate::error::Result;
+use crate::protocol::request::target::Accounts as _;
+use crate::service::Service;
+use crate::store::contract::rewind::MAX_SNAPSHOTS;
+
+/// Empties the account that the query names, or all accounts.
+///
+/// # Errors
+/// 404 for an unknown account; errors of the database.
+pub(crate) async fn reset(call: &Call<'_>) -> Outcome {
+    let account = account(call)?;
+    uncancelled(call, async move |service| service.reset(account.as_deref()).await).await?;
+    Ok(Reply::json(200, &json!({ "status": "reset" })))
+}
+
+/// Takes a snapshot of the account that the query names, or of all accounts.
+///
+/// # Errors
+/// 404 for an unknown account; 409 if there are too many snapshots; errors of the database.
+pub(crate) async fn take(call: &Call<'_>) -> Outcome {
+    let account = account(call)?;
+    let taken = uncancelled(call, async move |service| service.take_snapshot(account.as_deref()).await);
+    match taken.await? {
+        Some(name) => Ok(Reply::json(200, &json!({ "name": name }))),
+        None => {
+            let message = format!("There are {MAX_SNAPSHOTS} snapshots; delete one first.");
+            Err(Refusal::new(409, "TooManySnapshots", message))
+        }
+    }
+}
+
+/// Lists all snapshots.
+///
+/// # Errors
+/// Errors of the database.
+pub(crate) async fn list(call: &Call<'_>) -> Outcome {
+    let snapshots = uncancelled(call, async |service| service.snapshots().await).await?;
+    let shown = snapshots.iter().map(
+        |snapshot| json!({ "name": snapshot.name, "account": snapshot.account, "taken": snapshot.taken.to_canonical() }),
+    );
+    Ok(Reply::json(200, &json!({ "snapshots": shown.collect::<Vec<_>>() })))
+}
+
+/// Restores a snapshot, which stays.
+///
+/// # Errors
+/// 404 if there is no snapshot of this name; errors of the database.
+pub(crate) async fn restore(call: &Call<'_>) -> Outcome {
+    let name = call.parameter("name").to_owned();
+    let restored = uncancelled(call, async move |service| service.restore_snapshot(&name).await).await?;
+    found(restored, "restored")
+}
+
+/// Deletes a snapshot.
+///
+/// # Errors
+/// As [`restore`].
+pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
+    let name = call.parameter("name").to_owned();
+    let deleted = uncancelled(call, async move |service| service.drop_snapshot(&name).await).await?;
+    found(deleted, "deleted")
+}
+
+/// Refuses unknown parameters: a misspelt `account` must not select all accounts.
+fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
+    let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
+    let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
+    if parameters.next().is_some_and(|pair| !is_known(pair)) || parameters.next().is_some() {
+        return Err(Refusal::bad_request("account is the only parameter, given once at most"));
+    }
+    let account = call.query("account")?;
+    if account.as_ref().is_some_and(|name| !call.admin.service.follower.accounts().exists(name)) {
+        return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
+    }
+    Ok(account)
+}
+
+fn found(found: bool, status: &str) -> Outcome {
+    if found {
+        return Ok(Reply::json(200, &json!({ "status": status })));
+    }
+    Err(Refusal::new(404, "SnapshotNotFound", "There is no such snapshot."))
+}
+
+/// Completes the work even if the caller goes away. A database connection that is dropped in the
+/// middle of an operation is closed, and on PostgreSQL the snapshots end with it.
+async fn uncancelled<T: 'static, W: Future<Output = Result<T>> + 'static>(
+    call: &Call<'_>,
+    work: impl FnOnce(Arc<Service>) -> W,
+) -> std::result::Result<T, Refusal> {
+    let done = actix_web::rt::spawn(work(call.admin.service.clone())).await;
+    let done = done.map_err(|_| Refusal::new(500, "InternalError", "The work did not come to its end."))?;
+    Ok(done?)
+}

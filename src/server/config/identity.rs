@@ -1,0 +1,123 @@
+//! Settings for the address to listen on, the accounts and the master key.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ConfigError, Mistakes, address, secret};
+use crate::protocol::auth::AccountSet;
+use crate::protocol::auth::seal::{MasterKey, MasterKeys};
+
+/// The address to listen on.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ListenSettings {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, env = "ROWHOUSE_LISTEN", default_value = "127.0.0.1:10002")]
+    pub listen: String,
+}
+
+impl ListenSettings {
+    /// Returns the address. If a name has several, returns the first.
+    ///
+    /// # Errors
+    /// [`ConfigError::Listen`].
+    pub(crate) fn address(&self) -> Result<SocketAddr, ConfigError> {
+        address(&self.listen).ok_or_else(|| ConfigError::Listen(self.listen.clone()))
+    }
+}
+
+/// The keys that encrypt the account keys in the database.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MasterKeySettings {
+    /// Master key, 32 bytes in base64: encrypts the keys of the accounts in the database, which are
+    /// only served with it
+    #[arg(long, env = "ROWHOUSE_MASTER_KEY", hide_env_values = true)]
+    pub master_key: Option<String>,
+
+    /// File that holds the master key
+    #[arg(long, env = "ROWHOUSE_MASTER_KEY_FILE")]
+    pub master_key_file: Option<PathBuf>,
+
+    /// Previous master key, while it is being replaced: only decrypts
+    #[arg(long, env = "ROWHOUSE_OLD_MASTER_KEY", hide_env_values = true)]
+    pub old_master_key: Option<String>,
+
+    /// File that holds the previous master key
+    #[arg(long, env = "ROWHOUSE_OLD_MASTER_KEY_FILE")]
+    pub old_master_key_file: Option<PathBuf>,
+}
+
+impl MasterKeySettings {
+    /// Returns the master key, if there is one, and the previous one.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a file that cannot be read, an invalid key, and a previous key without a
+    /// current one.
+    pub(crate) fn read(&self) -> Result<Option<MasterKeys>, ConfigError> {
+        let now = master_key("--master-key", &self.master_key, &self.master_key_file)?;
+        let old = master_key("--old-master-key", &self.old_master_key, &self.old_master_key_file)?;
+        match (now, old) {
+            (Some(now), old) => Ok(Some(MasterKeys { now, old })),
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(ConfigError::OldMasterKey),
+        }
+    }
+}
+
+fn master_key(
+    flag: &'static str,
+    value: &Option<String>,
+    file: &Option<PathBuf>,
+) -> Result<Option<MasterKey>, ConfigError> {
+    let given = secret(flag, value, file)?;
+    given.map(|text| MasterKey::parse(&text).ok_or(ConfigError::MasterKey(flag))).transpose()
+}
+
+/// The accounts of the settings.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AccountSettings {
+    /// name:base64key[:base64key2], several separated by ';' [default: the well-known development account]
+    #[arg(long, env = "ROWHOUSE_ACCOUNTS", hide_env_values = true)]
+    pub accounts: Option<String>,
+
+    /// File that holds the accounts, separated by ';' or line ends
+    #[arg(long, env = "ROWHOUSE_ACCOUNTS_FILE")]
+    pub accounts_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub master_key: MasterKeySettings,
+}
+
+/// The accounts of the settings, and the master key.
+#[derive(Debug)]
+pub(crate) struct Identities {
+    /// The accounts of the settings. Without any, and without a master key, the development
+    /// account.
+    pub accounts: AccountSet,
+    pub is_development: bool,
+    pub master_key: Option<MasterKeys>,
+}
+
+impl AccountSettings {
+    /// Reads the settings; `None` after a mistake, which is recorded.
+    pub(crate) fn read(&self, suffixes: Vec<String>, mistakes: &mut Mistakes) -> Option<Identities> {
+        let master_key = mistakes.note(self.master_key.read());
+        let given = mistakes.note(secret("--accounts", &self.accounts, &self.accounts_file));
+        let parsed = match given? {
+            Some(text) => {
+                let parsed = AccountSet::parse(&text, suffixes.clone()).map_err(ConfigError::Accounts);
+                Some(mistakes.note(parsed)?)
+            }
+            None => None,
+        };
+        let master_key = master_key?;
+        let is_development = parsed.is_none() && master_key.is_none();
+        let accounts = match parsed {
+            Some(accounts) => accounts,
+            None if is_development => AccountSet::development(suffixes),
+            None => AccountSet::none(suffixes),
+        };
+        Some(Identities { accounts, is_development, master_key })
+    }
+}

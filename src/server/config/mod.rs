@@ -1,0 +1,632 @@
+//! Settings, from flags, environment variables and a `.env` file, in that order of precedence.
+//! Every setting can be given in any of the three.
+
+mod identity;
+mod idle;
+mod operators;
+mod secret;
+mod storage;
+mod trust;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+pub(crate) use identity::{AccountSettings, Identities, ListenSettings, MasterKeySettings};
+pub(crate) use operators::AdminAddress;
+pub(crate) use secret::secret;
+pub(crate) use storage::{Database, StorageSettings};
+use tracing_subscriber::EnvFilter;
+pub(crate) use trust::TrustSettings;
+use ureq::http::Uri;
+
+use crate::observe::trace::TraceSettings;
+use crate::protocol::auth::AccountSet;
+use crate::protocol::auth::accounts::AccountError;
+use crate::protocol::auth::bearer::{AssignmentError, Trust};
+use crate::protocol::auth::seal::MasterKeys;
+use crate::server::admin::ConsoleMode;
+use crate::server::http::{Proxies, TlsFiles};
+use crate::service::Limits;
+
+/// The settings of a server, as given.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Settings {
+    #[command(flatten)]
+    pub listen: ListenSettings,
+
+    /// PEM file with the certificate chain for HTTPS, reloaded when it changes
+    #[arg(long, env = "ROWHOUSE_TLS_CERT")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// PEM file with the certificate's key
+    #[arg(long, env = "ROWHOUSE_TLS_KEY")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Addresses and ranges of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted,
+    /// separated by ','
+    #[arg(long, env = "ROWHOUSE_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<String>,
+
+    #[command(flatten)]
+    pub storage: StorageSettings,
+
+    #[command(flatten)]
+    pub accounts: AccountSettings,
+
+    /// Serve the well-known development account on an address that others can reach
+    #[arg(long, env = "ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT")]
+    pub allow_development_account: bool,
+
+    /// Suffixes of host names whose first label is an account, separated by ','
+    #[arg(long, env = "ROWHOUSE_HOST_SUFFIX", value_delimiter = ',')]
+    pub host_suffix: Vec<String>,
+
+    /// Address and port for operators: probes, metrics, statistics [default: none]
+    #[arg(long, env = "ROWHOUSE_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
+    /// Bearer token for operators; required unless --admin-listen is a loopback address
+    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN", hide_env_values = true)]
+    pub admin_token: Option<String>,
+
+    /// A file that holds the admin token
+    #[arg(long, env = "ROWHOUSE_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
+
+    /// Allow operators to reset and restore all stored data on the admin listener: for test suites,
+    /// never for data that matters
+    #[arg(long, env = "ROWHOUSE_TEST_MODE")]
+    pub test_mode: bool,
+
+    /// The console, a page for browsers on the admin listener: off, read-only or on
+    #[arg(long, env = "ROWHOUSE_CONSOLE", value_enum, default_value_t = ConsoleMode::On)]
+    pub console: ConsoleMode,
+
+    /// Threads that serve requests [default: one per core]
+    #[arg(long, env = "ROWHOUSE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: Option<u16>,
+
+    /// Busy-poll instead of sleeping between the requests of a single client: lower latency, but up
+    /// to one processor while it sends requests
+    #[arg(long, env = "ROWHOUSE_BUSY_POLL", default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
+    pub busy_poll: bool,
+
+    /// Maximum number of client connections per thread
+    #[arg(long, env = "ROWHOUSE_MAX_CLIENTS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_clients: u32,
+
+    #[command(flatten)]
+    pub trust: TrustSettings,
+
+    /// Maximum number of comparisons in one $filter
+    #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub max_filter_comparisons: u32,
+
+    /// Seconds that the head of a request may take to arrive
+    #[arg(long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
+    pub head_seconds: u16,
+
+    /// Seconds that the body of a request may take to arrive, or that a client may take to receive
+    /// the next bytes of an answer
+    #[arg(long, env = "ROWHOUSE_BODY_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u16).range(1..=29))]
+    pub body_seconds: u16,
+
+    /// MiB that the bodies of all requests may take at once, past the first 64 KiB of each
+    #[arg(long, env = "ROWHOUSE_MAX_BODY_MEMORY", default_value_t = 256, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
+    pub max_body_memory: u32,
+
+    /// Maximum requests per second of one account, on this server [default: no limit]
+    #[arg(long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests_per_second: Option<u32>,
+
+    /// Seconds that requests in flight may take to finish at shutdown
+    #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
+    pub shutdown_seconds: u16,
+
+    /// Collector that traces are sent to, as OTLP over HTTP in JSON [default: none]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+
+    /// Headers for the collector: name=value, several separated by ','
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_HEADERS",
+        default_value = "",
+        hide_env_values = true,
+        hide_default_value = true
+    )]
+    pub otlp_headers: String,
+
+    /// Name under which traces are sent
+    #[arg(long, env = "OTEL_SERVICE_NAME", default_value = "rowhouse")]
+    pub otlp_service_name: String,
+
+    /// Share of requests to trace, 0 to 1, unless the client decides with traceparent
+    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value_t = 1.0)]
+    pub trace_ratio: f64,
+
+    /// Milliseconds after which a request is logged as slow
+    #[arg(long, env = "ROWHOUSE_SLOW_REQUEST_MS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    pub slow_request_ms: u32,
+
+    /// Log why requests are refused: which text should have been signed, which field failed
+    #[arg(long, env = "ROWHOUSE_EXPLAIN_ERRORS")]
+    pub explain_errors: bool,
+
+    /// Minimum level of log messages: error, warn, info, debug, trace, or a tracing filter
+    #[arg(long, env = "ROWHOUSE_LOG", default_value = "info")]
+    pub log: String,
+
+    /// Format of log messages
+    #[arg(long, env = "ROWHOUSE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Formats of log messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// The parsed and checked settings of a server.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub listen: SocketAddr,
+    /// The certificate and key, if connections are encrypted.
+    pub tls: Option<TlsFiles>,
+    /// Proxies whose forwarding headers are trusted.
+    pub proxies: Proxies,
+    pub database: Database,
+    /// The admin listener, if there is one.
+    pub admin: Option<AdminAddress>,
+    pub accounts: AccountSet,
+    /// Whether the only account is the well-known development account.
+    pub is_development: bool,
+    /// Decrypts the keys of the accounts in the database. Without it, these are not served.
+    pub master_key: Option<MasterKeys>,
+    /// The trusted issuer of bearer tokens, if there is one.
+    pub trust: Option<Trust>,
+    pub workers: Option<u16>,
+    /// Whether worker threads busy-poll for a single client.
+    pub busy_poll: bool,
+    pub max_clients: u32,
+    pub max_filter_comparisons: usize,
+    pub limits: Limits,
+    /// Limit of each account on this server, if there is one.
+    pub max_requests_per_second: Option<u32>,
+    pub shutdown_seconds: u16,
+    /// Requests that take longer are logged as slow.
+    pub slow_request: Duration,
+    /// The collector of traces, if there is one.
+    pub traces: Option<TraceSettings>,
+}
+
+/// An invalid setting, for the operator who starts the server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("--listen {0}: not an address with a port, such as 127.0.0.1:10002")]
+    Listen(String),
+    #[error("--tls-cert, --tls-key: give both or none")]
+    Tls,
+    #[error("--trusted-proxies: {0}")]
+    Proxies(String),
+    #[error("--host-suffix {0}: must be a name such as tables.example.com, without a port")]
+    HostSuffix(String),
+    #[error("--otlp-endpoint: must be an address that begins with http:// or https://")]
+    OtlpEndpoint,
+    #[error("--otlp-headers: must be name=value, as headers can be, several separated by ','")]
+    OtlpHeaders,
+    #[error("--trace-ratio: must be 0 to 1")]
+    TraceRatio,
+    #[error("--admin-listen {0}: not an address with a port, such as 127.0.0.1:10003")]
+    AdminListen(String),
+    #[error("--admin-listen {0}: others can reach this address, so it needs --admin-token")]
+    AdminToken(SocketAddr),
+    #[error("--admin-listen {0}: --listen has that port already")]
+    AdminPort(SocketAddr),
+    #[error("--test-mode: needs --admin-listen, where test suites ask")]
+    TestMode,
+    #[error("--admin-token: must have 16 characters or more, and no spaces; leave it out to have none")]
+    WeakToken,
+    #[error("--database-url: must begin with sqlite: or postgres:")]
+    DatabaseUrl,
+    #[error("{0}: the parameter {1} after the question mark is not known")]
+    UrlParameter(&'static str, String),
+    #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
+    SecondaryUrl,
+    #[error(
+        "--oidc-issuer: must be an address that begins with https:, or with http: together with --oidc-over-http"
+    )]
+    Issuer,
+    #[error("--oidc-roles: {0}")]
+    Roles(#[from] AssignmentError),
+    #[error("--accounts: {0}")]
+    Accounts(#[from] AccountError),
+    #[error("{0}: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
+    MasterKey(&'static str),
+    #[error("--old-master-key: needs --master-key, which replaces it")]
+    OldMasterKey,
+    #[error(
+        "--listen {0}: others can reach this address, and without accounts of your own they could use the \
+         well-known development account; set --accounts (ROWHOUSE_ACCOUNTS) or --master-key, or accept it \
+         with --allow-development-account (ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true)"
+    )]
+    Development(SocketAddr),
+    #[error("--log {0}: not a level or a tracing filter")]
+    Log(String),
+    #[error("{0} and {0}-file: give one of the two")]
+    Both(&'static str),
+    #[error("{flag}-file {}: {reason}", path.display())]
+    File { flag: &'static str, path: PathBuf, reason: String },
+}
+
+/// All invalid settings, one per line.
+#[derive(Debug, Default, thiserror::Error)]
+pub(crate) struct Mistakes(Vec<ConfigError>);
+
+impl std::fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl From<ConfigError> for Mistakes {
+    fn from(error: ConfigError) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl Mistakes {
+    /// Returns the value; `None` for a mistake, which is recorded.
+    pub(crate) fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+        result.map_err(|mistake| self.0.push(mistake)).ok()
+    }
+
+    /// Returns the value, unless mistakes were recorded.
+    ///
+    /// # Errors
+    /// The recorded mistakes.
+    pub(crate) fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
+        match value {
+            Some(value) if self.0.is_empty() => Ok(value),
+            _ => Err(self),
+        }
+    }
+}
+
+impl Settings {
+    /// Parses and checks the settings.
+    ///
+    /// # Errors
+    /// All [`Mistakes`] at once.
+    pub(crate) fn read(&self) -> Result<Config, Mistakes> {
+        let mut mistakes = Mistakes::default();
+        let listen = mistakes.note(self.listen.address());
+        let database = self.storage.read(&mut mistakes);
+        let suffixes = mistakes.note(self.suffixes()).unwrap_or_default();
+        let identities = self.accounts.read(suffixes, &mut mistakes);
+        let trust = mistakes.note(self.trust.read());
+        let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
+        mistakes.note(filter);
+        let tls = mistakes.note(self.tls());
+        let proxies = mistakes.note(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
+        let admin = mistakes.note(self.admin());
+        let traces = mistakes.note(self.traces());
+        if let Some(listen) = listen {
+            let is_development = identities.as_ref().is_some_and(|found| found.is_development);
+            mistakes.note(check_admin_port(listen, admin.as_ref().and_then(Option::as_ref)));
+            mistakes.note(self.check_reach(listen, is_development));
+        }
+        let config = || {
+            let Identities { accounts, is_development, master_key } = identities?;
+            Some(Config {
+                listen: listen?,
+                tls: tls?,
+                proxies: proxies?,
+                database: database?,
+                admin: admin?,
+                accounts,
+                is_development,
+                master_key,
+                trust: trust?,
+                workers: self.workers,
+                busy_poll: self.busy_poll,
+                max_clients: self.max_clients,
+                max_filter_comparisons: self.max_filter_comparisons as usize,
+                limits: self.limits(),
+                max_requests_per_second: self.max_requests_per_second,
+                shutdown_seconds: self.shutdown_seconds,
+                traces: traces?,
+                slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
+            })
+        };
+        let config = config();
+        mistakes.unless(config)
+    }
+
+    /// Refuses to serve the development account to other machines, unless the operator allows it.
+    fn check_reach(&self, listen: SocketAddr, is_development: bool) -> Result<(), ConfigError> {
+        if is_development && !self.allow_development_account && !listen.ip().to_canonical().is_loopback() {
+            return Err(ConfigError::Development(listen));
+        }
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            head: Duration::from_secs(self.head_seconds.into()),
+            body: Duration::from_secs(self.body_seconds.into()),
+            body_memory: self.max_body_memory as usize * 1024 * 1024,
+        }
+    }
+
+    fn suffixes(&self) -> Result<Vec<String>, ConfigError> {
+        let given = self.host_suffix.iter().map(|text| text.trim().trim_start_matches('.'));
+        let named = given.filter(|text| !text.is_empty()).map(|text| match is_host_name(text) {
+            true => Ok(text.to_owned()),
+            false => Err(ConfigError::HostSuffix(text.to_owned())),
+        });
+        named.collect()
+    }
+
+    fn tls(&self) -> Result<Option<TlsFiles>, ConfigError> {
+        let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+        match (given(&self.tls_cert), given(&self.tls_key)) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles::Pem { certificate, key })),
+            _ => Err(ConfigError::Tls),
+        }
+    }
+}
+
+/// Returns the first address of a host name or IP address with a port.
+pub(crate) fn address(text: &str) -> Option<SocketAddr> {
+    text.to_socket_addrs().ok().and_then(|mut found| found.next())
+}
+
+/// Refuses one port for both listeners.
+fn check_admin_port(listen: SocketAddr, admin: Option<&AdminAddress>) -> Result<(), ConfigError> {
+    match admin {
+        Some(admin) if collide(listen, admin.listen) => Err(ConfigError::AdminPort(admin.listen)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two listeners would conflict.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && (one.ip() == other.ip() || is_everywhere)
+}
+
+/// Whether a text can be a host name in a `Host` header.
+fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    text.split('.').all(is_label)
+}
+
+/// Whether a text is a URL with a host and one of these schemes.
+fn is_address(text: &str, schemes: &[&str]) -> bool {
+    let named = text.parse::<Uri>().ok().filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+    named.is_some_and(|uri| uri.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::request::target::Accounts as _;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn read(arguments: &[&str]) -> Result<Config, String> {
+        let line = Line::try_parse_from([&["rowhouse"], arguments].concat()).map_err(|e| e.to_string())?;
+        line.settings.read().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn databases_are_told_by_their_scheme() {
+        let shown = |url| read(&["--database-url", url]).map(|c| c.database.shown());
+        assert_eq!(shown("sqlite://a.db").as_deref(), Ok("sqlite://a.db"));
+        assert_eq!(shown("sqlite::memory:").as_deref(), Ok("sqlite::memory:"));
+        assert_eq!(shown("postgres://u:secret@h:1/d?password=secret").as_deref(), Ok("postgres://u@h:1/d"));
+        assert_eq!(shown("postgresql:///d").as_deref(), Ok("postgresql:///d"));
+        assert!(shown("mysql://x").is_err() && shown("").is_err() && shown("sqlite:").is_err());
+    }
+
+    #[test]
+    fn mistakes_are_named_by_their_flag() {
+        for (arguments, part) in [
+            (["--listen", "nonsense"], "--listen nonsense"),
+            (["--accounts", "a"], "--accounts: account number 1"),
+            (["--table-spread", "0"], "--table-spread"),
+            (["--workers", "x"], "--workers"),
+            (["--tls-cert", "x"], "--tls-cert, --tls-key"),
+            (["--tls-key", "x"], "--tls-cert, --tls-key"),
+            (["--trusted-proxies", "10.0.0.1,x"], "--trusted-proxies: x is neither"),
+            (["--trusted-proxies", "0.0.0.0/0"], "--trusted-proxies: 0.0.0.0/0 is everybody"),
+            (["--otlp-endpoint", "x"], "--otlp-endpoint"),
+            (["--otlp-endpoint", "http://"], "--otlp-endpoint"),
+            (["--otlp-endpoint", "http://a b"], "--otlp-endpoint"),
+            (["--oidc-issuer", "https://"], "--oidc-issuer"),
+            (["--oidc-issuer", "http://issuer"], "--oidc-issuer"),
+            (["--host-suffix", "a.example,*.example.com"], "--host-suffix *.example.com"),
+            (["--host-suffix", "https://example.com"], "--host-suffix https://example.com"),
+            (["--host-suffix", "example.com:10002"], "--host-suffix example.com:10002"),
+            (["--host-suffix", "example..com"], "--host-suffix example..com"),
+            (["--admin-listen", "127.0.0.1:10002"], "--admin-listen 127.0.0.1:10002"),
+        ] {
+            let message = read(&arguments).unwrap_err();
+            assert!(message.contains(part), "{message}");
+        }
+        let suffixes = read(&["--host-suffix", ".a.example, ,b_c.example"]).unwrap();
+        assert_eq!(suffixes.accounts.host_suffixes(), ["a.example", "b_c.example"]);
+        let everywhere = ["--listen", "127.0.0.1:9", "--admin-token", "0123456789abcdef", "--admin-listen"];
+        assert!(read(&[&everywhere[..], &["0.0.0.0:9"]].concat()).unwrap_err().contains("--listen has"));
+        assert!(read(&[&everywhere[..], &["127.0.0.2:9"]].concat()).is_ok());
+        assert!(read(&["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]).is_ok());
+    }
+
+    #[test]
+    fn headers_for_the_collector_are_judged() {
+        let headers = |text| read(&["--otlp-endpoint", "http://c:4318/x", "--otlp-headers", text]);
+        let sent = headers("api-key=a%20b, x=").unwrap().traces.unwrap().headers;
+        assert_eq!(sent, [("api-key".into(), "a b".into()), ("x".into(), String::new())]);
+        for wrong in ["x", "=x", "a b=x", "ä=x", "a=x%0Ay", "a=%FF"] {
+            let message = headers(wrong).unwrap_err();
+            assert!(message.starts_with("--otlp-headers: ") && !message.contains(wrong), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_others_can_reach_needs_a_token() {
+        let admin = |more: &[&str]| {
+            let listen = ["--admin-listen", more[0]];
+            read(&[&listen, &more[1..]].concat()).map(|config| config.admin.is_some())
+        };
+        let token = "0123456789abcdef";
+        assert_eq!(read(&[]).map(|config| config.admin.is_some()), Ok(false));
+        assert_eq!(admin(&[""]), Ok(false));
+        assert_eq!(admin(&["127.0.0.1:1"]), Ok(true));
+        assert_eq!(admin(&["[::1]:1", "--admin-token", token]), Ok(true));
+        assert_eq!(admin(&["0.0.0.0:1", "--admin-token", token]), Ok(true));
+        assert_eq!(admin(&["127.0.0.1:1", "--test-mode"]), Ok(true));
+        for (arguments, words) in [
+            (&["", "--test-mode"][..], "--test-mode: needs --admin-listen"),
+            (&["0.0.0.0:1"], "--admin-token"),
+            (&["0.0.0.0:1", "--admin-token", ""], "--admin-token"),
+            (&["127.0.0.1:1", "--admin-token", "short"], "16 characters"),
+            (&["nowhere"], "--admin-listen nowhere"),
+            (&["127.0.0.1:1", "--admin-token", ""], "16 characters"),
+            (&["127.0.0.1:1", "--admin-token", " \t"], "16 characters"),
+            (&["127.0.0.1:1", "--admin-token-file", "/nonexistent"], "--admin-token-file /nonexistent"),
+            (&["127.0.0.1:1", "--admin-token-file", "/dev/null"], "the file is empty"),
+            (&["127.0.0.1:1", "--admin-token", "", "--admin-token-file", "/dev/null"], "the file is empty"),
+            (&["127.0.0.1:1", "--admin-token", token, "--admin-token-file", "x"], "give one of the two"),
+        ] {
+            let message = admin(arguments).unwrap_err();
+            assert!(message.contains(words) && !message.contains(token), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_replica_stands_beside_postgres_alone() {
+        let database = |url, secondary| {
+            let config = read(&["--database-url", url, "--secondary-database-url", secondary])?;
+            match config.database {
+                Database::Postgres { replica, .. } => Ok(replica.map(|options| options.url)),
+                Database::Sqlite(_) => Ok(None),
+            }
+        };
+        let primary = "postgres://h/d";
+        assert_eq!(database(primary, "postgresql://r/d"), Ok(Some("postgresql://r/d".into())));
+        assert_eq!(database(primary, " "), Ok(None));
+        assert_eq!(database("sqlite://a.db", ""), Ok(None));
+        for (url, secondary) in [("sqlite://a.db", primary), (primary, "sqlite://a.db"), (primary, "x")] {
+            let message: String = database(url, secondary).unwrap_err();
+            assert!(message.starts_with("--secondary-database-url: "), "{message}");
+        }
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let message = read(&[
+            "--listen",
+            "x",
+            "--accounts",
+            "a",
+            "--database-url",
+            "x",
+            "--master-key",
+            "x",
+            "--log",
+            "a=b=c",
+        ]);
+        let message = message.unwrap_err();
+        let flags: Vec<&str> = message.lines().filter_map(|line| line.split([' ', ':']).next()).collect();
+        assert_eq!(flags, ["--listen", "--database-url", "--master-key", "--accounts", "--log"]);
+    }
+
+    #[test]
+    fn settings_that_do_nothing_are_told() {
+        let idle = |arguments: &[&str]| {
+            let line = Line::try_parse_from([&["rowhouse"], arguments].concat()).unwrap();
+            line.settings.idle(&line.settings.read().unwrap())
+        };
+        let token = ["--admin-token", "0123456789abcdef"];
+        let postgres = ["--database-url", "postgres://h/d"];
+        let issuer = ["--oidc-issuer", "https://i"];
+        for (setting, needed) in [
+            (&token[..], &["--admin-listen", "127.0.0.1:1"][..]),
+            (&["--admin-token-file", "/nonexistent"], &[]),
+            (&["--console", "off"], &["--admin-listen", "127.0.0.1:1"]),
+            (&["--migrate-url", "postgres://h/d"], &postgres),
+            (&["--migrate-url-file", "Cargo.toml"], &postgres),
+            (&["--table-spread", "2"], &postgres),
+            (&["--oidc-roles", "a=reader"], &issuer),
+            (&["--oidc-over-http"], &[&issuer[..], &["--oidc-roles", "a=reader"]].concat()),
+            (&["--oidc-audience", "x"], &[&issuer[..], &["--oidc-roles", "a=reader"]].concat()),
+            (&issuer, &["--oidc-roles", "a=reader"]),
+            (&["--otlp-headers", "a=b"], &["--otlp-endpoint", "http://c"]),
+        ] {
+            let told = idle(setting);
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].starts_with(setting[0].trim_end_matches("-file")), "{told:?}");
+            if !needed.is_empty() {
+                assert_eq!(idle(&[setting, needed].concat()), [""; 0], "{setting:?}");
+            }
+        }
+        let blank = ["--admin-token", " ", "--oidc-roles", "", "--otlp-headers", " ", "--migrate-url", ""];
+        assert_eq!(idle(&blank), [""; 0]);
+        assert_eq!(idle(&[&postgres[..], &["--table-spread", "1"]].concat()), [""; 0]);
+    }
+
+    #[test]
+    fn the_development_account_is_kept_from_others() {
+        for (listen, kept) in [
+            ("127.0.0.1:1", false),
+            ("[::1]:1", false),
+            ("127.9.9.9:1", false),
+            ("0.0.0.0:1", true),
+            ("[::]:1", true),
+        ] {
+            assert_eq!(read(&["--listen", listen]).is_err(), kept, "{listen}");
+            assert!(read(&["--listen", listen, "--allow-development-account"]).is_ok());
+            assert!(read(&["--listen", listen, "--accounts", "abc:AAAA"]).is_ok());
+        }
+        let master = ["--master-key", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="];
+        let config = read(&[&["--listen", "0.0.0.0:1"][..], &master].concat()).unwrap();
+        assert!(!config.is_development && config.accounts.sample().is_none());
+    }
+
+    #[test]
+    fn secrets_may_stand_in_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("accounts");
+        let file = path.to_str().unwrap();
+        assert!(read(&["--accounts-file", file]).unwrap_err().starts_with("--accounts-file"));
+        std::fs::write(&path, "\n").unwrap();
+        assert!(read(&["--accounts-file", file]).unwrap_err().contains("empty"));
+        std::fs::write(&path, "abc:AAAA\nabd:AQID\n").unwrap();
+        assert!(read(&["--accounts-file", file]).unwrap().accounts.keys("abd").is_some());
+        let endless = read(&["--accounts-file", "/dev/zero"]).unwrap_err();
+        assert_eq!(endless, "--accounts-file /dev/zero: the file has more than 4 MiB");
+        let both = read(&["--accounts-file", file, "--accounts", "abc:AAAA"]).unwrap_err();
+        assert_eq!(both, "--accounts and --accounts-file: give one of the two");
+    }
+
+    #[test]
+    fn without_accounts_there_is_the_well_known_one() {
+        assert!(read(&["--accounts", ""]).unwrap().is_development);
+        assert!(!read(&["--accounts", "abc:AAAA"]).unwrap().is_development);
+    }
+}

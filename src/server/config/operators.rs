@@ -1,0 +1,74 @@
+//! Settings of the admin listener and of traces.
+
+use std::net::SocketAddr;
+
+use ureq::http::{HeaderName, HeaderValue};
+
+use super::{ConfigError, Settings, address, is_address, secret};
+use crate::observe::trace::TraceSettings;
+use crate::protocol::codec::uri::percent_decode;
+use crate::server::admin::{AdminToken, ConsoleMode};
+
+/// The settings of the admin listener.
+#[derive(Debug, Clone)]
+pub(crate) struct AdminAddress {
+    pub listen: SocketAddr,
+    /// Always set if other machines can reach the address.
+    pub token: Option<AdminToken>,
+    /// Whether test suites may reset and restore the stored data.
+    pub test_mode: bool,
+    pub console: ConsoleMode,
+}
+
+impl Settings {
+    pub(super) fn traces(&self) -> Result<Option<TraceSettings>, ConfigError> {
+        if !(0.0..=1.0).contains(&self.trace_ratio) {
+            return Err(ConfigError::TraceRatio);
+        }
+        let Some(endpoint) = self.otlp_endpoint.as_deref().map(str::trim).filter(|text| !text.is_empty())
+        else {
+            return Ok(None);
+        };
+        if !is_address(endpoint, &["http", "https"]) {
+            return Err(ConfigError::OtlpEndpoint);
+        }
+        let pairs = self.otlp_headers.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let headers = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            let (name, value) = (name.trim(), percent_decode(value.trim())?);
+            // With an invalid header, every batch of traces would fail.
+            HeaderName::from_bytes(name.as_bytes()).ok()?;
+            HeaderValue::from_str(&value).ok()?;
+            Some((name.to_owned(), value.into_owned()))
+        });
+        Ok(Some(TraceSettings {
+            endpoint: endpoint.to_owned(),
+            headers: headers.collect::<Option<_>>().ok_or(ConfigError::OtlpHeaders)?,
+            service: self.otlp_service_name.clone(),
+            ratio: self.trace_ratio,
+        }))
+    }
+
+    pub(super) fn admin(&self) -> Result<Option<AdminAddress>, ConfigError> {
+        let Some(given) = self.admin_listen.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
+            return if self.test_mode { Err(ConfigError::TestMode) } else { Ok(None) };
+        };
+        let listen = address(given).ok_or_else(|| ConfigError::AdminListen(given.to_owned()))?;
+        let token = self.admin_token()?;
+        if token.is_none() && !listen.ip().is_loopback() {
+            return Err(ConfigError::AdminToken(listen));
+        }
+        Ok(Some(AdminAddress { listen, token, test_mode: self.test_mode, console: self.console }))
+    }
+
+    fn admin_token(&self) -> Result<Option<AdminToken>, ConfigError> {
+        let given = secret("--admin-token", &self.admin_token, &self.admin_token_file)?;
+        // A blank token is a mistake: the operator meant to protect the listener.
+        let is_blank = given.is_none() && (self.admin_token.is_some() || self.admin_token_file.is_some());
+        match given.map(|text| AdminToken::new(&text)) {
+            Some(Some(token)) => Ok(Some(token)),
+            None if !is_blank => Ok(None),
+            _ => Err(ConfigError::WeakToken),
+        }
+    }
+}

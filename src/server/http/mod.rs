@@ -1,0 +1,22 @@
+//! The service over HTTP: connections, encryption, and actix requests in, responses out.
+
+mod busy_poll;
+mod connection;
+mod forwarded;
+mod http2;
+mod listen;
+mod pfx;
+mod receive;
+mod respond;
+mod serve;
+mod timeouts;
+mod tls;
+mod workarounds;
+
+pub(crate) use forwarded::Proxies;
+pub(crate) use listen::{accept, bind, listen, reachable, reserve};
+pub(crate) use pfx::Pfx;
+pub(crate) use receive::{Incoming, head_of};
+pub(crate) use respond::respond;
+pub(crate) use serve::Edge;
+pub(crate) use tls::{Tls, TlsError, TlsFiles};

@@ -1,0 +1,148 @@
+//! Converts actix requests to plain data.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use actix_web::http::Method;
+use actix_web::http::header::HeaderValue;
+use actix_web::web::{Bytes, BytesMut, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::StreamExt as _;
+
+use super::forwarded::Proxies;
+use super::workarounds::{close_after, is_endless};
+use crate::error::{Code, Result};
+use crate::protocol::request::Head;
+use crate::service::{Body, BodyMemory, MAX_BODY, ReceiveBody, Share};
+
+/// Bytes of a body that are allocated before they arrive, and not counted: requests of usual size
+/// proceed even if others have taken all memory.
+const FREE_ROOM: usize = 64 * 1024;
+
+/// The body of a request while it is received.
+pub(crate) struct Incoming {
+    payload: Payload,
+    /// Whether a chunked body has not been read to its end.
+    is_unread: bool,
+}
+
+impl Incoming {
+    /// Nothing of it has been read.
+    pub(crate) fn new(payload: Payload, head: &Head<'_>) -> Self {
+        Self { payload, is_unread: is_endless(head) || head.header("transfer-encoding").is_some() }
+    }
+
+    /// Returns the response; the connection closes after it if the body was not read.
+    pub(crate) fn close(self, response: HttpResponse) -> HttpResponse {
+        if self.is_unread {
+            return response.map_body(|_, answer| close_after(answer, self.payload));
+        }
+        response
+    }
+}
+
+impl ReceiveBody for Incoming {
+    /// Refuses a body while it streams if it is too long, takes too long, or finds no memory.
+    async fn receive<'m>(
+        &mut self,
+        head: &Head<'_>,
+        memory: &'m BodyMemory,
+        within: Duration,
+    ) -> Result<Body<'m>> {
+        let mut share = memory.share();
+        // Nothing can have been done before the whole body was received.
+        let bytes = tokio::time::timeout(within, read_body(head, &mut self.payload, &mut share))
+            .await
+            .map_err(|_| Code::RequestTimedOut)??;
+        self.is_unread = is_endless(head);
+        Ok(Body::new(bytes, share))
+    }
+}
+
+async fn read_body(head: &Head<'_>, payload: &mut Payload, share: &mut Share<'_>) -> Result<Bytes> {
+    if is_endless(head) {
+        return Ok(Bytes::new());
+    }
+    let declared = head.header("content-length").and_then(|length| length.parse::<u64>().ok());
+    if declared.is_some_and(|length| length > MAX_BODY as u64) {
+        return Err(Code::RequestBodyTooLarge.into());
+    }
+    let Some(first) = next_piece(payload).await? else { return Ok(Bytes::new()) };
+    share.grow_to(first.len().saturating_sub(FREE_ROOM)).await?;
+    let Some(mut piece) = next_piece(payload).await? else { return limited(first) };
+    // A declared length is no reason to allocate megabytes.
+    let room = declared.map_or(0, |length| length as usize).min(FREE_ROOM);
+    let room = room.max(first.len() + piece.len());
+    share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
+    let mut body = BytesMut::with_capacity(room);
+    body.extend_from_slice(&first);
+    loop {
+        let length = body.len() + piece.len();
+        if length > MAX_BODY {
+            return Err(Code::RequestBodyTooLarge.into());
+        }
+        if length > body.capacity() {
+            let room = room_for(length, declared);
+            share.grow_to(room.saturating_sub(FREE_ROOM)).await?;
+            body.reserve(room - body.len());
+        }
+        body.extend_from_slice(&piece);
+        piece = match next_piece(payload).await? {
+            Some(piece) => piece,
+            None => return Ok(body.freeze()),
+        };
+    }
+}
+
+/// Returns the capacity for a body of which this much has arrived: the declared length, but at most
+/// four times what has arrived.
+fn room_for(length: usize, declared: Option<u64>) -> usize {
+    match declared.and_then(|declared| usize::try_from(declared).ok()) {
+        Some(declared) if declared >= length => declared.min(4 * length),
+        _ => length.next_power_of_two(),
+    }
+}
+
+async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>> {
+    match payload.next().await {
+        None => Ok(None),
+        Some(Ok(piece)) => Ok(Some(piece)),
+        Some(Err(_)) => Err(Code::InvalidInput.into()),
+    }
+}
+
+fn limited(body: Bytes) -> Result<Bytes> {
+    if body.len() > MAX_BODY { Err(Code::RequestBodyTooLarge.into()) } else { Ok(body) }
+}
+
+/// Converts the head of a request, with the client's address from the connection or from a trusted
+/// proxy.
+pub(crate) fn head_of<'a>(http: &'a HttpRequest, proxies: &Proxies) -> Head<'a> {
+    let uri = http.uri();
+    let mut headers = Vec::with_capacity(http.headers().len() + 1);
+    headers.extend(http.headers().iter().map(|(name, value)| (name.as_str().into(), text_of(value))));
+    // The host of an absolute target replaces the header.
+    if let Some(authority) = uri.authority().filter(|_| http.method() != Method::CONNECT) {
+        headers.retain(|(name, _): &(Cow<'_, str>, _)| name != "host");
+        headers.push(("host".into(), authority.as_str().into()));
+    }
+    let mut head = Head {
+        method: http.method().as_str().into(),
+        path: uri.path().into(),
+        query: uri.query().unwrap_or_default().into(),
+        headers,
+        secure: http.app_config().secure(),
+        peer: http.peer_addr().map(|address| address.ip()),
+    };
+    proxies.look_behind(&mut head);
+    head
+}
+
+/// Returns a header's value; bytes that are not UTF-8 are taken as Latin-1, so that they cannot
+/// match anything by accident.
+fn text_of(value: &HeaderValue) -> Cow<'_, str> {
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => text.into(),
+        Err(_) => value.as_bytes().iter().map(|b| char::from(*b)).collect::<String>().into(),
+    }
+}

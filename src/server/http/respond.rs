@@ -1,0 +1,107 @@
+//! Converts answers to actix responses, with the headers that all of them carry (protocol §2.2).
+
+use std::borrow::Cow;
+
+use actix_http::ConnectionType;
+use actix_web::HttpResponse;
+use actix_web::body::BoxBody;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::web::Bytes;
+
+use super::workarounds::{LENGTH_OF_NOTHING, announces_body, closes_after_upgrade};
+use crate::protocol::request::Head;
+use crate::protocol::request::head::DEFAULT;
+use crate::service::{Answer, CorsHeaders, Served, XML, cors_headers};
+
+/// Maximum characters of a client request id that are echoed.
+const MAX_CLIENT_REQUEST_ID: usize = 1024;
+
+const SERVER: &str = concat!("Windows-Azure-Table/1.0 Rowhouse/", env!("CARGO_PKG_VERSION"));
+const REQUEST_ID: &str = "x-ms-request-id";
+const CLIENT_REQUEST_ID: &str = "x-ms-client-request-id";
+const VERSION: &str = "x-ms-version";
+
+/// Converts an answer.
+pub(crate) fn respond(served: Served, head: &Head<'_>) -> HttpResponse {
+    let Served { answer, cors_rules, request_id } = served;
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let cors = if cors_rules.is_empty() {
+        CorsHeaders::new()
+    } else {
+        cors_headers(head, &cors_rules, &names_sent(&answer, head))
+    };
+    let mut response = HttpResponse::new(status).set_body(BoxBody::new(answer.body));
+    if let Some(reason) = answer.reason {
+        response.head_mut().reason = Some(reason);
+    }
+    response.head_mut().set_camel_case_headers(announces_body(&head.method));
+    if closes_after_upgrade(head) {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    let headers = response.headers_mut();
+    for (name, value) in answer.headers {
+        insert(headers, name, value);
+    }
+    for (name, value) in cors {
+        insert(headers, name, value.into());
+    }
+    if status == StatusCode::NO_CONTENT {
+        insert(headers, LENGTH_OF_NOTHING, "0".into());
+    }
+    insert(headers, REQUEST_ID, request_id.into());
+    let version = head.version();
+    let version = version.as_ref().map_or(DEFAULT, |version| version.echo());
+    insert(headers, VERSION, if version == DEFAULT { DEFAULT.into() } else { version.to_owned().into() });
+    insert(headers, "Server", SERVER.into());
+    if let Some(id) = head.header(CLIENT_REQUEST_ID).filter(|id| id.len() <= MAX_CLIENT_REQUEST_ID) {
+        insert(headers, CLIENT_REQUEST_ID, id.to_owned().into());
+    }
+    response
+}
+
+/// Returns the names of all headers of an answer; as recorded, without the type of an XML document.
+fn names_sent<'a>(answer: &'a Answer, head: &Head<'_>) -> Vec<&'a str> {
+    let client_id = head.header(CLIENT_REQUEST_ID).map(|_| CLIENT_REQUEST_ID);
+    [REQUEST_ID]
+        .into_iter()
+        .chain(client_id)
+        .chain(["Server", VERSION])
+        .chain(answer.headers.iter().filter(|(_, value)| value != XML).map(|(name, _)| *name))
+        .chain(["Content-Length", "Date"])
+        .collect()
+}
+
+/// Adds a header. An invalid value is left out rather than altered.
+fn insert(headers: &mut HeaderMap, name: &'static str, value: Cow<'static, str>) {
+    let value = HeaderValue::from_maybe_shared(match value {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => Bytes::from(text),
+    });
+    if let (Some(name), Ok(value)) = (name_of(name), value) {
+        headers.insert(name, value);
+    } else {
+        tracing::warn!(name, "a header could not be sent");
+    }
+}
+
+/// The names of most answers are static, and need no parsing.
+fn name_of(name: &str) -> Option<HeaderName> {
+    const REQUEST_ID_NAME: HeaderName = HeaderName::from_static(REQUEST_ID);
+    const CLIENT_REQUEST_ID_NAME: HeaderName = HeaderName::from_static(CLIENT_REQUEST_ID);
+    const VERSION_NAME: HeaderName = HeaderName::from_static(VERSION);
+    const LENGTH_OF_NOTHING_NAME: HeaderName = HeaderName::from_static(LENGTH_OF_NOTHING);
+    Some(match name {
+        "Cache-Control" => header::CACHE_CONTROL,
+        "Content-Type" => header::CONTENT_TYPE,
+        "ETag" => header::ETAG,
+        "Location" => header::LOCATION,
+        "Server" => header::SERVER,
+        "X-Content-Type-Options" => header::X_CONTENT_TYPE_OPTIONS,
+        REQUEST_ID => REQUEST_ID_NAME,
+        CLIENT_REQUEST_ID => CLIENT_REQUEST_ID_NAME,
+        VERSION => VERSION_NAME,
+        LENGTH_OF_NOTHING => LENGTH_OF_NOTHING_NAME,
+        _ => return HeaderName::from_bytes(name.as_bytes()).ok(),
+    })
+}

@@ -1,0 +1,247 @@
+//! TLS: certificates, and their reload while the server runs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use actix_web::rt::net::TcpStream;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{self, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+use super::pfx::{self, Pfx, PfxError};
+use crate::observe::metrics::METRICS;
+use crate::server::file::read_bytes;
+
+/// Timeout of a handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between two checks of the files.
+const LOOK: Duration = Duration::from_secs(2);
+/// The supported protocols, the preferred one first.
+pub(crate) const HTTP_2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
+/// The first byte of a TLS connection: a handshake record.
+const HANDSHAKE: u8 = 22;
+/// The answer to plain HTTP.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 29\r\n\
+                       Connection: close\r\n\r\nThis port speaks HTTPS only.\n";
+
+/// The files of a certificate chain and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TlsFiles {
+    /// PEM files; the server's own certificate is the first.
+    Pem {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+    Pfx(Pfx),
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("{0}: {1}")]
+    Read(PathBuf, io::Error),
+    #[error("{0}: no certificate in PEM form was found")]
+    Certificate(PathBuf),
+    #[error("{0}: no private key in PEM form was found")]
+    Key(PathBuf),
+    #[error("{0}: {1}")]
+    Pfx(PathBuf, PfxError),
+    #[error("the certificate and its key are of no use: {0}")]
+    Pair(rustls::Error),
+}
+
+/// Encrypts connections.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    current: Arc<Current>,
+    acceptor: TlsAcceptor,
+}
+
+/// The certificate for new connections.
+#[derive(Debug)]
+struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// What changes when the files change.
+type Stamp = [Option<(SystemTime, u64)>; 2];
+
+impl TlsFiles {
+    /// The flags that name them.
+    pub(crate) const fn flags(&self) -> &'static str {
+        match self {
+            Self::Pem { .. } => "--tls-cert, --tls-key",
+            Self::Pfx(_) => "--cert, --pwd",
+        }
+    }
+
+    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+        let (chain, key) = match self {
+            Self::Pem { certificate, key } => (chain(certificate)?, secret(key)?),
+            Self::Pfx(Pfx { file, password }) => {
+                pfx::open(&read(file)?, password).map_err(|error| TlsError::Pfx(file.clone(), error))?
+            }
+        };
+        CertifiedKey::from_der(chain, key, provider).map_err(TlsError::Pair)
+    }
+
+    fn stamp(&self) -> Stamp {
+        let facts = |path: &Path| {
+            let facts = std::fs::metadata(path).ok()?;
+            Some((facts.modified().ok()?, facts.len()))
+        };
+        match self {
+            Self::Pem { certificate, key } => [facts(certificate), facts(key)],
+            Self::Pfx(pfx) => [facts(&pfx.file), None],
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    read_bytes(path).map_err(|error| TlsError::Read(path.into(), error))
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(path)?).collect();
+    chain.ok().filter(|chain| !chain.is_empty()).ok_or_else(|| TlsError::Certificate(path.into()))
+}
+
+fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| TlsError::Key(path.into()))
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError`], to be shown to the operator.
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let current = Arc::new(Current(RwLock::new(Arc::new(files.load(&provider)?))));
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Pair)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
+        config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1.to_vec()];
+        Ok(Self { files, current, acceptor: Arc::new(config).into() })
+    }
+
+    /// Reloads changed files, as long as the server runs. Files that cannot be used change nothing;
+    /// the log says so once for each change.
+    pub(crate) async fn follow(&self) {
+        let mut known = self.files.stamp();
+        loop {
+            sleep(LOOK).await;
+            let files = self.files.clone();
+            let Ok(stamp) = tokio::task::spawn_blocking(move || files.stamp()).await else { return };
+            if stamp != known {
+                known = stamp;
+                self.take_up().await;
+            }
+        }
+    }
+
+    async fn take_up(&self) {
+        let files = self.files.clone();
+        let loaded = tokio::task::spawn_blocking(move || files.load(&ring::default_provider())).await;
+        match loaded {
+            Ok(Ok(new)) => {
+                *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                METRICS.tls.reloads.one();
+                tracing::info!("the changed certificate is shown from now on");
+            }
+            Ok(Err(error)) => {
+                METRICS.tls.failed_reloads.one();
+                tracing::error!(%error, "the changed certificate is of no use; the old one stays");
+            }
+            Err(error) => tracing::error!(%error, "reading the certificate did not finish"),
+        }
+    }
+
+    /// Encrypts a connection.
+    ///
+    /// # Errors
+    /// Those of the handshake; plain HTTP is answered with 400.
+    pub(crate) async fn accept(&self, connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let done = timeout(HANDSHAKE_TIMEOUT, self.shake_hands(connection)).await;
+        let done = done.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match &done {
+            Ok(_) => METRICS.tls.handshakes.one(),
+            Err(error) => {
+                METRICS.tls.failed_handshakes.one();
+                tracing::debug!(%error, "a connection could not be encrypted");
+            }
+        }
+        done
+    }
+
+    async fn shake_hands(&self, mut connection: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let mut first = [0];
+        let is_plain = connection.peek(&mut first).await? == 1 && first[0] != HANDSHAKE;
+        if is_plain && first[0].is_ascii_alphabetic() {
+            connection.write_all(PLAIN).await?;
+            connection.shutdown().await?;
+            drain(&mut connection).await?;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "plain HTTP"));
+        }
+        self.acceptor.accept(connection).await
+    }
+}
+
+/// Reads what the client still sends; otherwise closing could discard the answer.
+async fn drain(connection: &mut TcpStream) -> io::Result<()> {
+    let mut rest = [0; 4096];
+    for _ in 0..64 {
+        if tokio::io::AsyncReadExt::read(connection, &mut rest).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(certificate: &str, key: &str) -> TlsFiles {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls");
+        TlsFiles::Pem { certificate: folder.join(certificate), key: folder.join(key) }
+    }
+
+    #[test]
+    fn files_that_are_of_no_use_are_told_apart() {
+        assert!(Tls::load(files("first.pem", "first.key.pem")).is_ok());
+        let refusal = |certificate, key| Tls::load(files(certificate, key)).err().map(|e| e.to_string());
+        for (certificate, key, words) in [
+            ("none.pem", "first.key.pem", "none.pem: "),
+            ("first.key.pem", "first.key.pem", "no certificate in PEM form"),
+            ("first.pem", "first.pem", "no private key in PEM form"),
+            ("first.pem", "second.key.pem", "certificate and its key are of no use"),
+        ] {
+            let said = refusal(certificate, key).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_of_plain_http_announces_its_length() {
+        let text = std::str::from_utf8(PLAIN).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+    }
+}

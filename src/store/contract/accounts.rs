@@ -1,0 +1,63 @@
+//! Accounts as stored in the database: names in plain text, keys encrypted (sealed).
+
+use crate::protocol::auth::seal::KeySlot;
+use crate::protocol::model::Ticks;
+
+/// An account with its sealed keys, which this layer cannot decrypt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAccount {
+    pub name: String,
+    /// Sealed by `auth::seal::MasterKey::seal`.
+    pub keys: [Vec<u8>; 2],
+    pub disabled: bool,
+    pub created: Ticks,
+    /// When each key was made.
+    pub rotated: [Ticks; 2],
+}
+
+/// A change of accounts, which is atomic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccountChange {
+    /// Adds an account; refused if one of this name exists.
+    Add(StoredAccount),
+    /// Replaces one key, if its sealed form is still `was`.
+    Rotate { name: String, slot: KeySlot, was: Vec<u8>, sealed: Vec<u8>, now: Ticks },
+    /// Disables or enables an account.
+    Disable { name: String, disabled: bool },
+    /// Its tables stay, but are inaccessible until there is an account of this name again.
+    Remove { name: String },
+    /// Sets or removes the limit of an account, which may be one of the settings.
+    Limit { name: String, requests_per_second: Option<u32> },
+    /// Replaces the sealed forms of the keys of these accounts, but not the keys themselves, if no
+    /// account was changed since [`super::Backend::account_changes`] returned the count `seen`.
+    Reseal { seen: i64, accounts: Vec<Resealed> },
+}
+
+/// Change counters of the stored accounts and their options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangeCounts {
+    /// Counts changes of what [`super::Backend::accounts`] returns: accounts, their keys and state.
+    pub accounts: i64,
+    /// Counts changes of what [`super::Backend::account_options`] returns: limits and service
+    /// properties.
+    pub options: i64,
+    /// Counts changes of what [`super::Backend::indexes`] returns.
+    pub indexes: i64,
+}
+
+/// The stored options of an account. The account itself may be one of the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountOptions {
+    pub name: String,
+    /// Its service properties as stored JSON, if any were ever set.
+    pub properties: Option<String>,
+    /// The limit in requests per second on each server, if an operator has set one.
+    pub requests_per_second: Option<u32>,
+}
+
+/// An account's keys, sealed under another master key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resealed {
+    pub name: String,
+    pub keys: [Vec<u8>; 2],
+}

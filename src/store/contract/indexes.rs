@@ -1,0 +1,357 @@
+//! Property indexes as stored in the database, and what both stores share in reading them.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::protocol::model::{Key, Ticks};
+use crate::protocol::plan::Scan;
+use crate::protocol::plan::index::{IndexChoice, IndexRange, IndexValue, PropertyIndex};
+
+/// Maximum number of indexes of a table: each costs every write of the table.
+pub const MAX_TABLE_INDEXES: i64 = 8;
+/// Maximum number of indexes of a database: PostgreSQL opens all of them for every write.
+pub const MAX_INDEXES: i64 = 64;
+/// How long an index that is no longer used stays in the database, until every server has noticed.
+pub(crate) const REMOVAL_GRACE: Duration = Duration::from_secs(5);
+/// Entries that a page looks up in indexes at most. If a filter has more, the page is read in the order
+/// of keys.
+pub(crate) const MAX_ENTRIES: usize = 4000;
+/// So few entries that no other index is tried.
+pub(crate) const FEW_ENTRIES: usize = 64;
+
+/// The state of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexState {
+    /// Not complete: no page uses it.
+    Building,
+    /// Complete.
+    Ready,
+}
+
+/// An index of an existing table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredIndex {
+    pub account: String,
+    /// The name of the table in lower case.
+    pub table: String,
+    pub index: PropertyIndex,
+    pub state: IndexState,
+    /// When it got into this state.
+    pub changed: Ticks,
+}
+
+impl StoredIndex {
+    /// What it is over, for messages.
+    pub(crate) fn named(&self) -> String {
+        let Self { account, table, index, .. } = self;
+        format!("{account}/{table} over {} ({})", index.property, index.kind)
+    }
+}
+
+/// Result of adding an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddedIndex {
+    /// It has to be built now.
+    Added(i64),
+    /// There is one for this property and kind.
+    Exists,
+    /// The table has [`MAX_TABLE_INDEXES`], or the database [`MAX_INDEXES`].
+    TooMany,
+    /// The spread of the table is being changed.
+    Respread,
+}
+
+/// Result of an attempt to build an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuiltIndex {
+    Ready,
+    /// The database does not make it, for this reason.
+    Refused(String),
+    /// Another process builds or removes an index.
+    Elsewhere,
+    /// It was dropped, or its table deleted.
+    Gone,
+}
+
+/// What a database tells about an index; `None` where it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct IndexFigures {
+    /// Size in the database.
+    pub bytes: Option<u64>,
+    /// How many times it was read.
+    pub uses: Option<u64>,
+    /// The part that is built, from 0 to 1.
+    pub progress: Option<f64>,
+}
+
+/// In the database: 0, 1, and 2 for an index that is to be removed.
+impl IndexState {
+    pub(crate) const fn read(stored: i64) -> Option<Self> {
+        match stored {
+            0 => Some(IndexState::Building),
+            1 => Some(IndexState::Ready),
+            _ => None,
+        }
+    }
+}
+
+/// The time from which on removed indexes must stay, in raw ticks.
+pub(crate) fn removable_until(now: Ticks) -> i64 {
+    let grace = i64::try_from(REMOVAL_GRACE.as_nanos() / 100).unwrap_or(i64::MAX);
+    now.raw().saturating_sub(grace)
+}
+
+/// The choices of a scan that are about a table, with their numbers. The table may have been made anew
+/// since they were planned.
+pub(crate) fn choices_of(scan: &Scan, table_no: i64) -> impl Iterator<Item = (usize, &IndexChoice)> {
+    let is_current = move |choice: &IndexChoice| choice.ranges.iter().all(|r| r.index.table_no == table_no);
+    scan.indexed.iter().enumerate().filter(move |(_, choice)| is_current(choice))
+}
+
+/// Keys that a choice has named.
+#[derive(Debug, PartialEq)]
+pub(crate) struct NamedKeys {
+    /// The number of the choice.
+    pub choice: usize,
+    pub keys: Vec<Key>,
+}
+
+/// Compares the choices of a page: the one with the fewest entries wins.
+#[derive(Default)]
+pub(crate) struct BestChoice {
+    best: Option<NamedKeys>,
+    /// Entries that were looked up.
+    pub entries: u64,
+}
+
+impl BestChoice {
+    /// How many entries the next choice may have.
+    pub(crate) fn limit(&self) -> usize {
+        self.best.as_ref().map_or(MAX_ENTRIES, |best| best.keys.len())
+    }
+
+    /// Takes the keys of a choice, of which one more than the limit were looked up; returns whether no
+    /// other choice needs to be tried.
+    pub(crate) fn offer(&mut self, choice: usize, keys: Vec<Key>) -> bool {
+        self.entries += keys.len() as u64;
+        if keys.len() <= self.limit() {
+            self.best = Some(NamedKeys { choice, keys });
+        }
+        self.best.as_ref().is_some_and(|best| best.keys.len() <= FEW_ENTRIES)
+    }
+
+    /// Whether choices were looked up and every one has too many entries. It is not known of a filter whose
+    /// choices are all about a former table.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.best.is_none() && self.entries > 0
+    }
+
+    /// The best choice with its keys; `None` if every choice has too many.
+    pub(crate) fn into_named(self) -> Option<NamedKeys> {
+        self.best
+    }
+}
+
+/// How long it is believed that the database has an index, or has it not.
+const LOOKED: Duration = Duration::from_secs(5);
+/// How long a filter is known to have too many entries.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// Filters that are remembered at most; then all are forgotten.
+const MAX_REMEMBERED: usize = 4096;
+
+/// Remembers filters that have too many entries, so that their next pages do not look them up again.
+#[derive(Debug, Default)]
+pub(crate) struct DenseFilters(Mutex<HashMap<u64, Instant>>);
+
+impl DenseFilters {
+    /// Whether this filter had too many entries recently.
+    pub(crate) fn has(&self, filter: u64) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&filter).is_some_and(|since| since.elapsed() < REMEMBERED)
+    }
+
+    /// Remembers that this filter has too many entries.
+    pub(crate) fn put(&self, filter: u64) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert(filter, Instant::now());
+    }
+}
+
+/// Remembers how far an open range of an index must reach to have too many entries, so that a filter with
+/// another literal does not look them up again. By index, and whether the range is read from above.
+#[derive(Debug, Default)]
+pub(crate) struct DenseBounds(Mutex<HashMap<(i64, bool), (IndexValue, Instant)>>);
+
+impl DenseBounds {
+    /// Whether a choice had too many entries recently: one of its ranges reaches far enough.
+    pub(crate) fn has(&self, choice: &IndexChoice) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        choice.ranges.iter().any(|range| {
+            let Some(bound) = range.only_bound() else { return false };
+            let is_far = |(reached, since): &(IndexValue, Instant)| {
+                let reaches = if range.is_from_above() { bound <= reached } else { bound >= reached };
+                reaches && since.elapsed() < REMEMBERED
+            };
+            known.get(&(range.index.index_no, range.is_from_above())).is_some_and(is_far)
+        })
+    }
+
+    /// Remembers the entry at which this range had too many.
+    pub(crate) fn put(&self, range: &IndexRange, reached: IndexValue) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert((range.index.index_no, range.is_from_above()), (reached, Instant::now()));
+    }
+}
+
+/// The range to remember of a choice that has too many entries: its only one, if that is open.
+pub(crate) fn open_range(choice: &IndexChoice) -> Option<&IndexRange> {
+    let [only] = choice.ranges.as_slice() else { return None };
+    only.only_bound().is_some().then_some(only)
+}
+
+/// Counts how often indexes are read, since the start of this process.
+#[derive(Debug, Default)]
+pub(crate) struct IndexUses(Mutex<HashMap<i64, u64>>);
+
+impl IndexUses {
+    /// Counts a read of each index of a choice.
+    pub(crate) fn count(&self, choice: &IndexChoice) {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if uses.len() > MAX_REMEMBERED {
+            uses.clear();
+        }
+        let mut counted = 0;
+        for range in &choice.ranges {
+            if range.index.index_no != counted {
+                counted = range.index.index_no;
+                *uses.entry(counted).or_default() += 1;
+            }
+        }
+    }
+
+    /// How often this process has read an index; `None` if never.
+    pub(crate) fn of(&self, index_no: i64) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&index_no).copied()
+    }
+}
+
+/// Remembers for a moment which indexes the database has.
+#[derive(Debug, Default)]
+pub(crate) struct IndexPresence(Mutex<HashMap<i64, (bool, Instant)>>);
+
+impl IndexPresence {
+    /// Whether the database had an index when it was last looked for; `None` if that was too long ago.
+    pub(crate) fn of(&self, index_no: i64) -> Option<bool> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&index_no).filter(|(_, at)| at.elapsed() < LOOKED).map(|(is_there, _)| *is_there)
+    }
+
+    /// Remembers whether the database has an index.
+    pub(crate) fn put(&self, index_no: i64, is_there: bool) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert(index_no, (is_there, Instant::now()));
+    }
+}
+
+/// What a store remembers for narrowing pages.
+#[derive(Debug, Default)]
+pub(crate) struct NarrowingMemory {
+    pub presence: IndexPresence,
+    pub dense: DenseFilters,
+    pub bounds: DenseBounds,
+    pub uses: IndexUses,
+}
+
+/// Identifies a filter on a table. Two filters that share a number only share a memory of speed.
+pub(crate) fn filter_number(table_no: i64, scan: &Scan) -> u64 {
+    let mut hashed = HashedText(DefaultHasher::new());
+    // Hashing cannot fail.
+    let _ = write!(hashed, "{table_no} {:?}", scan.residual);
+    hashed.0.finish()
+}
+
+struct HashedText(DefaultHasher);
+
+impl std::fmt::Write for HashedText {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::protocol::plan::index::IndexKind;
+
+    fn keys(count: usize) -> Vec<Key> {
+        (0..count).map(|n| Key::new("p", n.to_string())).collect()
+    }
+
+    #[test]
+    fn the_choice_with_the_fewest_entries_wins() {
+        let mut best = BestChoice::default();
+        assert!(!best.offer(0, keys(MAX_ENTRIES + 1)), "too many");
+        assert!(!best.offer(1, keys(100)));
+        assert_eq!(best.limit(), 100);
+        assert!(!best.offer(2, keys(101)));
+        assert!(best.offer(3, keys(FEW_ENTRIES)));
+        assert_eq!(best.entries, MAX_ENTRIES as u64 + 1 + 100 + 101 + FEW_ENTRIES as u64);
+        assert!(!best.is_dense());
+        let named = best.into_named().unwrap();
+        assert_eq!((named.choice, named.keys.len()), (3, FEW_ENTRIES));
+        let mut dense = BestChoice::default();
+        assert!(!dense.is_dense(), "nothing was looked up");
+        dense.offer(0, keys(MAX_ENTRIES + 1));
+        assert!(dense.is_dense());
+        assert_eq!(dense.into_named(), None);
+    }
+
+    #[test]
+    fn a_range_that_reaches_further_is_dense_too() {
+        let index = PropertyIndex { index_no: 7, table_no: 1, property: "N".into(), kind: IndexKind::Number };
+        let index = Arc::new(index);
+        let range = |lower: Option<f64>, upper: Option<f64>| IndexRange {
+            index: Arc::clone(&index),
+            lower: lower.map(IndexValue::Number),
+            upper: upper.map(IndexValue::Number),
+        };
+        let choice = |range| IndexChoice { ranges: vec![range] };
+        let bounds = DenseBounds::default();
+        let from_above = choice(range(Some(10.0), None));
+        assert!(!bounds.has(&from_above));
+        bounds.put(open_range(&from_above).expect("it is open"), IndexValue::Number(500.0));
+        assert!(bounds.has(&from_above) && bounds.has(&choice(range(Some(500.0), None))));
+        assert!(!bounds.has(&choice(range(Some(501.0), None))), "it may have few");
+        assert!(!bounds.has(&choice(range(None, Some(600.0)))), "that is the other end");
+        assert!(!bounds.has(&choice(range(Some(10.0), Some(20.0)))), "it has two bounds");
+        let from_below = choice(range(None, Some(90.0)));
+        bounds.put(open_range(&from_below).expect("it is open"), IndexValue::Number(50.0));
+        assert!(
+            bounds.has(&choice(range(None, Some(50.0)))) && !bounds.has(&choice(range(None, Some(49.0))))
+        );
+        assert!(open_range(&choice(range(Some(1.0), Some(2.0)))).is_none());
+    }
+
+    #[test]
+    fn as_many_filters_are_remembered_as_fit() {
+        let dense = DenseFilters::default();
+        (0..2 * MAX_REMEMBERED as u64).for_each(|filter| dense.put(filter));
+        assert!(dense.has(2 * MAX_REMEMBERED as u64 - 1) && !dense.has(0));
+        assert!(dense.0.lock().unwrap().len() <= MAX_REMEMBERED);
+    }
+}

@@ -1,0 +1,54 @@
+//! Entities that a copy stores, and the record of how far it has come.
+
+use uuid::Uuid;
+
+use crate::protocol::model::{Key, Stored, Ticks};
+
+/// Seconds after which a copy that has left marks is not resumed any more.
+const STALE_COPY: i64 = 90 * 24 * 3600;
+
+/// Entities of one table that are stored in one transaction, with the versions that they have.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// In the order of their keys, none twice. They have passed the checks of `codec::validated`.
+    pub rows: Vec<Stored>,
+    /// Whether entities that exist are replaced. Their versions never go back.
+    pub replaces: bool,
+    /// What is recorded in the same transaction.
+    pub mark: Option<LoadMark>,
+}
+
+/// How far a copy has come in one of its ranges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadMark {
+    /// The copy, by a name that no other has.
+    pub copy: String,
+    /// The number of the range.
+    pub range: i64,
+    /// The last key that is done.
+    pub reached: Key,
+    /// What became of the entities of the last page: written, left as they were, and rejected.
+    pub counts: [u64; 3],
+}
+
+/// Returns a name for a copy that no other has. It begins with the time, in milliseconds since 1970.
+pub(crate) fn new_copy() -> String {
+    Uuid::now_v7().simple().to_string()
+}
+
+/// Returns the text below which the names of stale copies are, and what they have at [`COPY_VERSION_AT`].
+/// Names of another kind tell no time.
+pub(crate) fn stale_copies(now: Ticks) -> (String, &'static str) {
+    let milliseconds = now.unix_seconds().saturating_sub(STALE_COPY).max(0).saturating_mul(1000);
+    (format!("{milliseconds:012x}"), "7")
+}
+
+/// The place of the version in the name of a copy, counted from 1.
+pub(crate) const COPY_VERSION_AT: i32 = 13;
+
+impl LoadMark {
+    /// Returns the counts as the databases have them.
+    pub(in crate::store) fn stored_counts(&self) -> [i64; 3] {
+        self.counts.map(|count| i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}

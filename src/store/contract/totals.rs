@@ -1,0 +1,103 @@
+//! How many entities tables have.
+
+use std::future::Future;
+
+use super::StoreResult;
+use crate::protocol::model::{Key, TableName, Ticks};
+
+/// Where counting goes on: tables are counted bucket by bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountPosition {
+    /// The number of the bucket among those of the table.
+    pub share: u16,
+    pub key: Key,
+}
+
+impl CountPosition {
+    /// Before the first entity.
+    pub fn start() -> Self {
+        Self { share: 0, key: Key::new("", "") }
+    }
+}
+
+/// Entities counted in one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedPart {
+    pub entities: u64,
+    /// Where the next step begins; `None` at the end.
+    pub next: Option<CountPosition>,
+}
+
+/// A stored count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredTotal {
+    pub entities: u64,
+    /// Writes between these times may be included or not.
+    pub started: Ticks,
+    pub ended: Ticks,
+}
+
+/// A count that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TotalPass {
+    pub table_no: i64,
+    pub account: String,
+    pub table: String,
+    pub began: Ticks,
+    pub position: CountPosition,
+    /// Entities counted so far.
+    pub so_far: u64,
+}
+
+/// Counts of entities: of a part, exactly, and stored ones of whole tables, for a first answer
+/// without a scan.
+pub trait Totals: Send + Sync {
+    /// Counts the entities from a position on, `rows` at most.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn count_part(
+        &self,
+        account: &str,
+        table: &TableName,
+        from: &CountPosition,
+        rows: u32,
+    ) -> impl Future<Output = StoreResult<CountedPart>> + Send;
+
+    /// Returns what the statistics of the database say about the size of a table; `None` if it has
+    /// none.
+    ///
+    /// # Errors
+    /// `TableNotFound`.
+    fn estimate(
+        &self,
+        account: &str,
+        table: &TableName,
+    ) -> impl Future<Output = StoreResult<Option<u64>>> + Send;
+
+    /// Returns the last stored count.
+    fn stored_total(
+        &self,
+        account: &str,
+        table: &TableName,
+    ) -> impl Future<Output = StoreResult<Option<StoredTotal>>> + Send;
+
+    /// Asks for a new count, unless one is under way.
+    fn want_total(
+        &self,
+        account: &str,
+        table: &TableName,
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// Returns the count that has been under way for the longest.
+    fn due_total(&self) -> impl Future<Output = StoreResult<Option<TotalPass>>> + Send;
+
+    /// Stores a step of a count, and at the end its result.
+    fn record_total(
+        &self,
+        pass: &TotalPass,
+        part: &CountedPart,
+        now: Ticks,
+    ) -> impl Future<Output = StoreResult<()>> + Send;
+}

@@ -1,0 +1,156 @@
+//! Where a Table endpoint is, and the credentials for it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::connection::{ConnectionString, ConnectionStringError, Secret, is_origin};
+use crate::protocol::auth::accounts::AccountKey;
+
+/// What ends the name of an account at the endpoint of its second region.
+const SECONDARY: &str = "-secondary";
+/// The port where the emulator of Cosmos DB has its Table endpoint.
+const COSMOS_EMULATOR: &str = ":8902";
+
+/// How requests are authorized.
+#[derive(Debug, Clone)]
+pub(crate) enum EndpointCredentials {
+    /// SharedKeyLite (protocol §10.3).
+    Key(Box<AccountKey>),
+    /// The query string of a SAS.
+    Sas(String),
+    /// A bearer token.
+    Token(String),
+}
+
+/// The table endpoint of an account.
+#[derive(Debug, Clone)]
+pub(crate) struct Address {
+    pub account: String,
+    /// Scheme, host and, in path style, the account; without a trailing slash.
+    pub tables: String,
+    pub credentials: EndpointCredentials,
+}
+
+/// Why a text is not the address of a table endpoint.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AddressError {
+    #[error("the connection string {0}")]
+    ConnectionString(#[from] ConnectionStringError),
+    #[error("the account key is not base64")]
+    Key,
+    #[error("the address has no signature (sig=…); give a connection string instead")]
+    NoSignature,
+    #[error("the connection string needs a TableEndpoint")]
+    NoEndpoint,
+}
+
+impl Address {
+    /// Reads a connection string, or an `http(s)://` address with a SAS.
+    ///
+    /// # Errors
+    /// [`AddressError`].
+    pub(crate) fn parse(text: &str) -> Result<Self, AddressError> {
+        match text.split_once('?') {
+            _ if !text.starts_with("http://") && !text.starts_with("https://") => {}
+            Some((tables, sas)) if is_origin(tables) && sas.contains("sig=") => {
+                return Self::new(String::new(), Some(tables), Secret::Sas(sas.to_owned()));
+            }
+            _ => return Err(AddressError::NoSignature),
+        }
+        let ConnectionString { account, secret, tables } = ConnectionString::parse(text)?;
+        Self::new(account, tables.as_deref(), secret)
+    }
+
+    fn new(account: String, tables: Option<&str>, secret: Secret) -> Result<Self, AddressError> {
+        let tables = match tables {
+            Some(tables) => tables.trim_end_matches('/').to_owned(),
+            None if account.is_empty() => return Err(AddressError::NoEndpoint),
+            // The public cloud, as in the SDKs.
+            None => format!("https://{account}.table.core.windows.net"),
+        };
+        let account = if account.is_empty() { account_in(&tables).to_owned() } else { account };
+        let credentials = match secret {
+            Secret::Sas(sas) => EndpointCredentials::Sas(sas),
+            Secret::Token(token) => EndpointCredentials::Token(token),
+            Secret::Key(key) => {
+                let bytes = STANDARD.decode(key).ok().filter(|bytes| !bytes.is_empty());
+                let key = bytes.and_then(AccountKey::new).ok_or(AddressError::Key)?;
+                EndpointCredentials::Key(Box::new(key))
+            }
+        };
+        Ok(Self { account, tables, credentials })
+    }
+
+    /// Returns the path of the endpoint: empty, or `/account` in path style.
+    pub(crate) fn path(&self) -> &str {
+        let after_scheme = self.tables.split_once("://").map_or("", |(_, rest)| rest);
+        after_scheme.find('/').map_or("", |at| &after_scheme[at..])
+    }
+
+    /// Whether the credentials are a signature of a range of keys, which hides all others.
+    pub(crate) fn is_ranged(&self) -> bool {
+        let EndpointCredentials::Sas(sas) = &self.credentials else { return false };
+        let names = sas.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name);
+        let mut names = names.map(str::to_ascii_lowercase);
+        names.any(|name| ["spk", "srk", "epk", "erk"].contains(&name.as_str()))
+    }
+
+    /// Whether the endpoint is Cosmos DB for Table, which has no order of rows and no Timestamp
+    /// filters.
+    pub(crate) fn is_cosmos(&self) -> bool {
+        let authority = self.tables.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = authority.split('/').next().unwrap_or_default();
+        authority.contains(".table.cosmos.")
+            || authority.contains(".table.cosmosdb.")
+            || authority.ends_with(COSMOS_EMULATOR)
+    }
+}
+
+/// Returns the account in an address: its path or, without one, the first label of its host.
+fn account_in(tables: &str) -> &str {
+    let rest = tables.split_once("://").map_or(tables, |(_, rest)| rest);
+    match rest.split_once('/') {
+        Some((_, path)) => path.rsplit('/').next().unwrap_or_default(),
+        None => rest.split(['.', ':']).next().unwrap_or_default(),
+    }
+    .trim_end_matches(SECONDARY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_found_in_path_style_and_host_style() {
+        for (text, tables, account, path) in [
+            ("AccountName=abc;AccountKey=AA==", "https://abc.table.core.windows.net", "abc", ""),
+            (
+                "AccountName=abc;AccountKey=AA==;TableEndpoint=http://h:1/abc/",
+                "http://h:1/abc",
+                "abc",
+                "/abc",
+            ),
+            ("http://h:1/abc?sv=1&sig=x", "http://h:1/abc", "abc", "/abc"),
+            ("https://abc.table.cosmos.azure.com/?sig=x", "https://abc.table.cosmos.azure.com", "abc", ""),
+            ("TableEndpoint=https://a.b;SharedAccessSignature=?sig=x", "https://a.b", "a", ""),
+            (
+                "https://abc-secondary.table.core.windows.net?sig=x",
+                "https://abc-secondary.table.core.windows.net",
+                "abc",
+                "",
+            ),
+            ("http://h:1/abc-secondary?sig=x", "http://h:1/abc-secondary", "abc", "/abc-secondary"),
+            ("TableEndpoint=https://a.b;AccountName=c;BearerToken=x", "https://a.b", "c", ""),
+        ] {
+            let address = Address::parse(text).unwrap();
+            let found = (address.tables.as_str(), address.account.as_str(), address.path());
+            assert_eq!(found, (tables, account, path), "{text}");
+            assert_eq!(address.is_cosmos(), text.contains("cosmos"), "{text}");
+        }
+        let wrong = |text| Address::parse(text).unwrap_err();
+        assert_eq!(wrong("http://h/abc"), AddressError::NoSignature);
+        assert_eq!(wrong("AccountName=a;AccountKey=%"), AddressError::Key);
+        assert_eq!(wrong("BearerToken=a"), AddressError::NoEndpoint);
+        assert_eq!(wrong("nonsense"), AddressError::ConnectionString(ConnectionStringError::NoKey));
+    }
+}

@@ -1,0 +1,304 @@
+//! Sending requests: retries with back-off and jitter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ureq::Agent;
+use ureq::http::{Request, Response};
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::address::Address;
+use super::answer::{ClientAnswer, ServiceError};
+use super::call::ClientCall;
+use super::change_set::ChangeSetBody;
+use super::gate::Gate;
+use crate::protocol::model::Ticks;
+
+/// Timeout of one request, longer than any page may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum attempts of one request.
+const ATTEMPTS: u32 = 12;
+/// Attempts of a request to a server that has never answered: its address or certificate may be wrong.
+const FIRST_ATTEMPTS: u32 = 6;
+/// Attempts of a change set that fails with 500: its halves have attempts of their own.
+const SET_ATTEMPTS: u32 = 6;
+/// The pause after the first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often a pause checks whether the client was stopped.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// Maximum bytes of an answer: more than any page has.
+const MAX_ANSWER: u64 = 32 << 20;
+
+/// Why a request got no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    #[error("{0}")]
+    Refused(#[from] ServiceError),
+    #[error("{0}")]
+    Unreachable(String),
+    /// A redirect: it is not followed, because that would alter the request, and send it elsewhere.
+    #[error("{0}")]
+    Redirected(String),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The result of a request: what it returns, or the refusal of the service.
+type ClientResult<T> = Result<Result<T, ServiceError>, ClientError>;
+
+/// An answer as it was received.
+struct Received {
+    answer: ClientAnswer,
+    retry_after: Option<Duration>,
+    /// Where a redirect points to.
+    location: Option<String>,
+}
+
+/// What an answer says: what it returns, or the service's refusal; or why it is no answer, but perhaps
+/// that of a gateway.
+type Judged<T> = Result<Result<T, ServiceError>, String>;
+
+impl Received {
+    fn judged<T>(
+        &self,
+        call: &ClientCall,
+        read: impl Fn(&ClientAnswer) -> Judged<T>,
+    ) -> Result<Judged<T>, ClientError> {
+        match self.answer.status {
+            status if call.success.contains(&status) => Ok(read(&self.answer)),
+            status @ 300..400 => {
+                let location = self.location.as_deref().unwrap_or("no address");
+                // The query string may have a signature.
+                let location = location.split(['?', '#']).next().unwrap_or_default();
+                let (method, path) = (call.method, &call.path);
+                Err(ClientError::Redirected(format!(
+                    "{method} {path}: {status}, which points to {location}; nothing was sent there"
+                )))
+            }
+            400.. => Ok(Ok(Err(self.answer.refused()))),
+            status => Ok(Err(format!("{status} is no answer to this request"))),
+        }
+    }
+}
+
+/// A client of one account, shared by threads.
+pub(crate) struct Client {
+    pub address: Address,
+    agent: Agent,
+    gate: Gate,
+    stop: Arc<AtomicBool>,
+    throttled: AtomicU64,
+    retried: AtomicU64,
+    has_answered: AtomicBool,
+}
+
+impl Client {
+    /// Returns a client with at most `concurrency` requests in flight. Setting `stop` ends its
+    /// pauses.
+    pub(crate) fn new(address: Address, concurrency: usize, stop: Arc<AtomicBool>) -> Self {
+        let roots = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(REQUEST_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .max_idle_connections_per_host(concurrency)
+            .max_idle_connections(concurrency)
+            .user_agent(concat!("rowhouse/", env!("CARGO_PKG_VERSION")))
+            .tls_config(roots);
+        Self {
+            address,
+            agent: config.build().new_agent(),
+            gate: Gate::new(concurrency),
+            stop,
+            throttled: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
+            has_answered: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns how many requests may be in flight.
+    pub(crate) const fn concurrency(&self) -> usize {
+        self.gate.most()
+    }
+
+    /// Returns how many answers asked to slow down.
+    pub(crate) fn throttled(&self) -> u64 {
+        self.throttled.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many requests were retried.
+    pub(crate) fn retried(&self) -> u64 {
+        self.retried.load(Ordering::Relaxed)
+    }
+
+    /// Sends a write, of whose answer only the status is of interest.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) fn send(&self, call: &ClientCall) -> ClientResult<()> {
+        self.send_until(call, Some(ATTEMPTS), |_| Ok(Ok(())))
+    }
+
+    /// Sends a request, and reads its answer. Throttling, timeouts, server errors, lost connections and
+    /// answers that cannot be read are retried, so an earlier attempt may already have made the write
+    /// that the answer reports.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`] after the last attempt, [`ClientError::Redirected`] or
+    /// [`ClientError::Interrupted`].
+    pub(crate) fn read<T>(
+        &self,
+        call: &ClientCall,
+        read: impl Fn(&ClientAnswer) -> Result<T, String>,
+    ) -> ClientResult<T> {
+        self.send_until(call, None, |answer| read(answer).map(Ok))
+    }
+
+    /// Sends a change set, and retries all of it if it was throttled. In that case the answer is 202,
+    /// with the error inside.
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    pub(crate) fn send_change_set(&self, call: &ClientCall) -> ClientResult<()> {
+        self.send_until(call, Some(SET_ATTEMPTS), ChangeSetBody::read)
+    }
+
+    /// Repeats a request until it has an answer. With `failures`, that many of 500 are one.
+    fn send_until<T>(
+        &self,
+        call: &ClientCall,
+        failures: Option<u32>,
+        read: impl Fn(&ClientAnswer) -> Judged<T>,
+    ) -> ClientResult<T> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (problem, retry_after) = match self.attempt(call) {
+                Err(problem) => (problem, None),
+                Ok(received) => match received.judged(call, &read)? {
+                    Ok(Err(refused)) if passes(refused.status) => {
+                        let is_failure = refused.status == 500 && !is_throttling(&refused);
+                        if is_failure && failures.is_some_and(|most| attempt >= most) {
+                            return Ok(Err(refused));
+                        }
+                        self.note_refusal(&refused);
+                        (refused.to_string(), received.retry_after)
+                    }
+                    Ok(done) => {
+                        self.has_answered.store(true, Ordering::Relaxed);
+                        self.gate.succeeded();
+                        return Ok(done);
+                    }
+                    Err(problem) => (problem, received.retry_after),
+                },
+            };
+            let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
+            if attempt >= most {
+                let method = call.method;
+                return Err(ClientError::Unreachable(format!("{method} {}: {problem}", call.path)));
+            }
+            self.retried.fetch_add(1, Ordering::Relaxed);
+            self.pause(retry_after.unwrap_or_else(|| back_off(attempt)))?;
+        }
+    }
+
+    /// Notes a refusal that passes.
+    fn note_refusal(&self, refused: &ServiceError) {
+        if !refused.code.is_empty() {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+        if is_throttling(refused) {
+            self.throttled.fetch_add(1, Ordering::Relaxed);
+            self.gate.throttled();
+        }
+    }
+
+    fn attempt(&self, call: &ClientCall) -> Result<Received, String> {
+        let _place = self.gate.enter();
+        let now = Ticks::now();
+        let mut request = Request::builder().method(call.method).uri(call.url(&self.address));
+        for (name, value) in call.signed(&self.address, now) {
+            request = request.header(name, value);
+        }
+        let sent = match call.method {
+            "GET" => request.body(()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
+            _ => request.body(call.body.as_slice()).map_err(|e| e.to_string()).map(|r| self.agent.run(r))?,
+        };
+        let response = sent.map_err(|error| error.to_string())?;
+        let retry_after = retry_after(&response);
+        let header =
+            |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let location = header("location");
+        let continuation = |(name, value): (&ureq::http::HeaderName, &ureq::http::HeaderValue)| {
+            let name = name.as_str().strip_prefix("x-ms-continuation-")?.to_owned();
+            Some((name, value.to_str().ok()?.to_owned()))
+        };
+        let mut answer = ClientAnswer {
+            status: response.status().as_u16(),
+            continuation: response.headers().iter().filter_map(continuation).collect(),
+            error_code: header("x-ms-error-code"),
+            body: Vec::new(),
+        };
+        let body = response.into_body().into_with_config().limit(MAX_ANSWER).read_to_vec();
+        answer.body = body.map_err(|error| error.to_string())?;
+        Ok(Received { answer, retry_after, location })
+    }
+
+    fn pause(&self, pause: Duration) -> Result<(), ClientError> {
+        let end = Instant::now() + pause;
+        while !self.stop.load(Ordering::Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(STOP_CHECK));
+        }
+        Err(ClientError::Interrupted)
+    }
+}
+
+/// Whether a status reports a transient failure.
+const fn passes(status: u16) -> bool {
+    matches!(status, 408 | 429 | 500 | 502 | 503 | 504)
+}
+
+/// Whether an error asks to slow down.
+fn is_throttling(refused: &ServiceError) -> bool {
+    matches!(refused.status, 429 | 503) || (refused.status == 500 && refused.code == "OperationTimedOut")
+}
+
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let number =
+        |name: &str| -> Option<u64> { response.headers().get(name)?.to_str().ok()?.trim().parse().ok() };
+    let pause = number("x-ms-retry-after-ms").map(Duration::from_millis);
+    pause.or_else(|| number("retry-after").map(Duration::from_secs)).map(|pause| pause.min(LONGEST_PAUSE))
+}
+
+/// Returns the pause before the next attempt: a random part of the doubled one, at least half of
+/// it, so that threads do not retry together.
+fn back_off(attempt: u32) -> Duration {
+    let longest = FIRST_PAUSE.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_PAUSE);
+    let random = getrandom::u32().unwrap_or(u32::MAX / 2);
+    longest / 2 + (longest / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        for attempt in 1..40 {
+            let pause = back_off(attempt);
+            assert!(pause >= FIRST_PAUSE / 2 && pause <= LONGEST_PAUSE, "{attempt}: {pause:?}");
+        }
+        assert!(back_off(20) >= LONGEST_PAUSE / 2);
+    }
+}
