@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::board::{Board, Task};
-use super::checkpoint::Counts;
-use super::copy::run_workers;
-use super::endpoint::{Page, Rejected, TransferError, TransferResult, TransferSource, TransferTarget};
-use super::progress::Progress;
-use super::represent::not_in_cosmos;
-use super::row::Row;
-use super::selection::Selection;
+use crate::transfer::contract::Counts;
+use crate::transfer::contract::{
+    Page, Rejected, TransferError, TransferResult, TransferSource, TransferTarget,
+};
+use crate::transfer::locations::cosmos::not_in_cosmos;
+use crate::transfer::rows::row::Row;
+use crate::transfer::rows::selection::Selection;
+use crate::transfer::work::progress::Progress;
+use crate::transfer::work::work_queue::{Task, WorkQueue};
 
 /// Entities that a survey lists; further ones are only counted.
 const MAX_LISTED: usize = 1000;
@@ -113,25 +114,25 @@ impl PageWalk<'_> {
         keys_only: bool,
         work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
     ) -> TransferResult<BTreeMap<String, u64>> {
-        let board = Board::default();
+        let queue = WorkQueue::default();
         let mut sums = BTreeMap::new();
         let mut id = 0;
         for table in self.source.tables()?.into_iter().filter(|name| self.selection.has_table(name)) {
             for range in self.source.ranges(&table)? {
                 id += 1;
-                board.add(Task { id, table: table.clone(), range, resumed: None });
+                queue.add(Task { id, table: table.clone(), range, resumed: None });
             }
             self.progress.expect(&table, self.source.expected(&table)?);
             sums.insert(table, 0);
         }
         let sums = Mutex::new(sums);
         let splits = self.source.is_ordered().then_some(self.source);
-        run_workers(self.concurrency, &board, || {
-            while let Some(task) = board.take(splits, &|_| Ok(()))? {
-                let sum = self.sum_range(&board, &task, keys_only, work)?;
+        queue.run(self.concurrency, || {
+            while let Some(task) = queue.take(splits, &|_| Ok(()))? {
+                let sum = self.sum_range(&queue, &task, keys_only, work)?;
                 let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
                 *sums.entry(task.table.clone()).or_default() += sum;
-                board.finish(task.id);
+                queue.finish(task.id);
             }
             Ok(())
         })?;
@@ -140,7 +141,7 @@ impl PageWalk<'_> {
 
     fn sum_range(
         &self,
-        board: &Board,
+        queue: &WorkQueue,
         task: &Task,
         keys_only: bool,
         work: &(dyn Fn(&str, &Page) -> TransferResult<u64> + Sync),
@@ -151,7 +152,7 @@ impl PageWalk<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(TransferError::Interrupted);
             }
-            let is_last = board.keep_own(task, &mut page, self.source.is_ordered());
+            let is_last = queue.keep_own(task, &mut page, self.source.is_ordered());
             let part = work(&task.table, &page)?;
             self.progress.add(&task.table, Counts { written: part, ..Counts::default() });
             sum += part;
@@ -170,7 +171,7 @@ impl PageWalk<'_> {
 fn understood<'a>(table: &str, page: &'a Page) -> TransferResult<&'a [Row]> {
     match page.rejected.first() {
         None => Ok(&page.rows),
-        Some(first) => Err(TransferError::Endpoint(format!(
+        Some(first) => Err(TransferError::Failed(format!(
             "{table}: {} entities are not understood: {}",
             page.rejected.len(),
             first.reason

@@ -12,7 +12,8 @@ use super::ended::TransferEnd;
 use crate::cli::output::warn;
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
-    Connecting, FileFormat, FileOptions, PageWalk, Place, Progress, ProgressForm, Selection, TransferSource,
+    DataLocation, FileFormat, FileOptions, Opener, PageWalk, Progress, ProgressForm, Selection,
+    TransferSource,
 };
 
 /// Pages in flight: more take more than 100 MiB of memory, and gain little on one machine.
@@ -70,7 +71,7 @@ impl FileArguments {
 
 /// The accounts of databases.
 #[derive(Debug, Args)]
-pub(crate) struct PlaceAccounts {
+pub(crate) struct LocationAccounts {
     /// The account in FROM, if that is a database [default: that of TO, or devstoreaccount1]
     #[arg(long)]
     from_account: Option<String>,
@@ -79,9 +80,9 @@ pub(crate) struct PlaceAccounts {
     to_account: Option<String>,
 }
 
-impl PlaceAccounts {
+impl LocationAccounts {
     /// Returns the accounts in FROM and TO.
-    pub(super) fn of<'a>(&'a self, from: &'a Place, to: &'a Place) -> [Option<&'a str>; 2] {
+    pub(super) fn of<'a>(&'a self, from: &'a DataLocation, to: &'a DataLocation) -> [Option<&'a str>; 2] {
         let (given_from, given_to) = (self.from_account.as_deref(), self.to_account.as_deref());
         [given_from.or(to.account()).or(given_to), given_to.or(from.account()).or(given_from)]
     }
@@ -157,7 +158,7 @@ pub(super) fn refuse_unknown_renames(
 ///
 /// # Errors
 /// [`TransferEnd::Usage`].
-pub(super) fn refuse_ranged(argument: &str, places: &[&Place]) -> Result<(), TransferEnd> {
+pub(super) fn refuse_ranged(argument: &str, places: &[&DataLocation]) -> Result<(), TransferEnd> {
     if !places.iter().any(|place| place.is_ranged()) {
         return Ok(());
     }
@@ -228,12 +229,8 @@ impl TransferSession {
     }
 
     /// Returns what connecting takes.
-    pub(super) fn connecting<'a>(
-        &self,
-        selection: &'a Selection,
-        account: Option<&'a str>,
-    ) -> Connecting<'a> {
-        Connecting {
+    pub(super) fn opener<'a>(&self, selection: &'a Selection, account: Option<&'a str>) -> Opener<'a> {
+        Opener {
             selection,
             concurrency: self.concurrency,
             stop: self.stop.clone(),
@@ -246,8 +243,8 @@ impl TransferSession {
 }
 
 /// Parses FROM, TO or another place.
-pub(super) fn place(name: &str, text: &str) -> Result<Place, TransferEnd> {
-    Place::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
+pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferEnd> {
+    DataLocation::parse(text).map_err(|error| TransferEnd::Usage(format!("{name}: {error}")))
 }
 
 /// Asks for confirmation; without a terminal, `--yes` is required.

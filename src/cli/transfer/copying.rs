@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::arguments::{
-    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
-    confirmed, place, refuse_unknown_renames, rename,
+    FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
+    confirmed, location, refuse_unknown_renames, rename,
 };
 use super::ended::TransferEnd;
 use super::rejected::{list_rejected, record_unread, warn_of_rejected, warn_of_remarks};
@@ -19,8 +19,8 @@ use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;
 use crate::transfer::{
-    Checkpoint, Comparison, Connected, CopyOptions, CopySummary, Mode, Place, Progress, Rejects, Renamed,
-    Selection, SettingsRule, Survey, TransferError, TransferSource, copy, name_problems,
+    Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, Mode, OpenLocation, Progress, Rejects,
+    Renamed, Selection, SettingsRule, Survey, TransferError, TransferSource, copy, name_problems,
 };
 
 /// The arguments of `rowhouse copy`.
@@ -60,7 +60,7 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "N")]
     pub max_delete: Option<u64>,
     #[command(flatten)]
-    account: PlaceAccounts,
+    account: LocationAccounts,
     /// Count what would be copied, changed and deleted, list what cannot be copied and the types that
     /// files do not state, and change nothing
     #[arg(long)]
@@ -109,7 +109,7 @@ fn time(text: &str) -> Result<Ticks, String> {
 /// # Errors
 /// How it ended, unless everything was copied.
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
-    let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
+    let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let [from_account, to_account] = arguments.account.of(&from, &to);
     if from.shown() == to.shown() && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
     arguments.refuse_wrong_deletions(&from, &to)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    let connected = session.connecting(&selection, from_account).source(&from)?;
+    let opened = session.opener(&selection, from_account).source(&from)?;
     let mut job = CopyJob {
         arguments,
         from: &from,
@@ -136,14 +136,14 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     };
     let files = CopyFiles::of(&job);
     job.resumes = arguments.resume && files.state.as_deref().is_some_and(Checkpoint::is_begun);
-    job.check_names(connected.as_source()?)?;
-    let sorted = match (&to, connected.as_source()?.is_ordered()) {
-        (Place::Dump(_), false) => {
-            Some(session.connecting(&job.selection, None).sorted(connected.as_source()?)?)
+    job.check_names(opened.as_source()?)?;
+    let sorted = match (&to, opened.as_source()?.is_ordered()) {
+        (DataLocation::Dump(_), false) => {
+            Some(session.opener(&job.selection, None).sorted(opened.as_source()?)?)
         }
         _ => None,
     };
-    let source = sorted.as_ref().map_or(connected.as_source(), Connected::as_source)?;
+    let source = sorted.as_ref().map_or(opened.as_source(), OpenLocation::as_source)?;
     if arguments.dry_run {
         return job.rehearse(source);
     }
@@ -155,9 +155,9 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     job.refuse_what_cosmos_lacks(source)?;
     // What the target has does not depend on the selection.
     let unfiltered = Selection::default();
-    let written = session.connecting(&unfiltered, to_account).target(&to)?;
+    let written = session.opener(&unfiltered, to_account).target(&to)?;
     if let Some(master) = master {
-        let copied = connected.copy_accounts(&written, &master)?;
+        let copied = opened.copy_accounts(&written, &master)?;
         warn(&format!("{copied} accounts copied; existing ones were left as they are"));
     }
     job.confirm(source, &written)?;
@@ -179,8 +179,8 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
 /// A copy with what was found out about its arguments.
 pub(super) struct CopyJob<'a> {
     pub arguments: &'a CopyArguments,
-    from: &'a Place,
-    pub to: &'a Place,
+    from: &'a DataLocation,
+    pub to: &'a DataLocation,
     from_account: Option<&'a str>,
     pub to_account: Option<&'a str>,
     pub selection: Selection,
@@ -225,8 +225,8 @@ impl CopyJob<'_> {
     /// Returns the tables of TO, if it can be read: it may not exist yet.
     fn target_tables(&self) -> Vec<String> {
         let unfiltered = Selection::default();
-        let connected = self.session.connecting(&unfiltered, self.to_account).source(self.to);
-        connected.and_then(|connected| connected.as_source()?.tables()).unwrap_or_default()
+        let opened = self.session.opener(&unfiltered, self.to_account).source(self.to);
+        opened.and_then(|opened| opened.as_source()?.tables()).unwrap_or_default()
     }
 
     /// Returns what becomes of the target's settings.
@@ -237,10 +237,10 @@ impl CopyJob<'_> {
     /// Opens the source as a whole if only changes are copied.
     ///
     /// # Errors
-    /// As [`Connecting::source`](crate::transfer::Connecting::source).
-    pub(super) fn whole_source(&self) -> Result<Option<Connected>, TransferEnd> {
+    /// As [`Opener::source`](crate::transfer::Opener::source).
+    pub(super) fn whole_source(&self) -> Result<Option<OpenLocation>, TransferEnd> {
         let selection = &Selection { since: None, ..self.selection.clone() };
-        let open = || self.session.connecting(selection, self.from_account).source(self.from);
+        let open = || self.session.opener(selection, self.from_account).source(self.from);
         Ok(self.arguments.since.map(|_| open()).transpose()?)
     }
 
@@ -277,7 +277,7 @@ impl CopyJob<'_> {
     fn copy(
         &self,
         source: &dyn TransferSource,
-        written: &Connected,
+        written: &OpenLocation,
         files: &CopyFiles,
     ) -> Result<bool, TransferEnd> {
         let arguments = self.arguments;
@@ -350,19 +350,19 @@ impl CopyJob<'_> {
         let names = self.names(source)?;
         let whole = self.whole_source()?;
         let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
-        let connecting = session.connecting(selection, self.to_account);
-        let connected = match self.to {
-            Place::Dump(_) => connecting.source(self.to)?,
-            _ => connecting.target(self.to)?,
+        let opener = session.opener(selection, self.to_account);
+        let opened = match self.to {
+            DataLocation::Dump(_) => opener.source(self.to)?,
+            _ => opener.target(self.to)?,
         };
         let progress = Progress::start(arguments.run.progress, "compared");
-        let target = &Renamed::new(connected.as_source()?, &names);
+        let target = &Renamed::new(opened.as_source()?, &names);
         let mut comparison = Comparison {
             source,
             target,
             selection,
             with_timestamps: false,
-            delete_extra: (deletes && arguments.delete_extra).then(|| connected.as_target()).transpose()?,
+            delete_extra: (deletes && arguments.delete_extra).then(|| opened.as_target()).transpose()?,
             concurrency: session.concurrency,
             recheck_delay: Duration::from_secs(2),
             progress: &progress,
@@ -374,7 +374,7 @@ impl CopyJob<'_> {
                 None => 0,
             };
             let tables = if arguments.delete_extra_tables { comparison.extra_tables()? } else { Vec::new() };
-            tables.iter().try_for_each(|table| connected.as_target()?.delete_table(table))?;
+            tables.iter().try_for_each(|table| opened.as_target()?.delete_table(table))?;
             deleted(&arguments.form, entities, &tables)?;
         }
         if !arguments.verify {
@@ -427,7 +427,7 @@ impl CopyFiles {
         let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);
         let state = match job.to {
             to if to.is_single_dump() => None,
-            Place::Dump(folder) => Some(folder.join("copy.state")),
+            DataLocation::Dump(folder) => Some(folder.join("copy.state")),
             _ => Some(format!("{stem}.state").into()),
         };
         let rejects = PathBuf::from(format!("{stem}.rejects.jsonl"));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::arguments::{
     FileArguments, RunArguments, SelectionArguments, TransferSession, check_matches, checked, confirmed,
-    place,
+    location,
 };
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
@@ -60,13 +60,13 @@ pub(crate) struct DeleteArguments {
 /// # Errors
 /// How it ended, unless all is well.
 pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
-    let place = place("PLACE", &arguments.place)?;
+    let location = location("PLACE", &arguments.place)?;
     let selection = arguments.selection.selection(None)?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
-    let connected = session.connecting(&selection, arguments.account.as_deref()).source(&place)?;
-    check_matches(&selection, &connected.as_source()?.tables()?)?;
+    let opened = session.opener(&selection, arguments.account.as_deref()).source(&location)?;
+    check_matches(&selection, &opened.as_source()?.tables()?)?;
     let progress = Progress::start(arguments.run.progress, "counted");
-    let counts = session.walk(connected.as_source()?, &selection, &progress).count()?;
+    let counts = session.walk(opened.as_source()?, &selection, &progress).count()?;
     drop(progress);
     print(&arguments.form, &counts, "entities")
 }
@@ -76,7 +76,7 @@ pub(crate) fn count(arguments: &CountArguments) -> Result<(), TransferEnd> {
 /// # Errors
 /// How it ended, unless all is well.
 pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEnd> {
-    let place = place("PLACE", &arguments.place)?;
+    let location = location("PLACE", &arguments.place)?;
     let selection = Selection {
         include: vec![arguments.table.clone()],
         filter: Some(arguments.filter.clone()),
@@ -85,9 +85,9 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
     };
     let selection = checked("FILTER", selection)?;
     let session = TransferSession::start(&arguments.run, &FileArguments::default())?;
-    let connecting = session.connecting(&selection, arguments.account.as_deref());
-    let connected = if arguments.dry_run { connecting.source(&place)? } else { connecting.target(&place)? };
-    let source = connected.as_source()?;
+    let opener = session.opener(&selection, arguments.account.as_deref());
+    let opened = if arguments.dry_run { opener.source(&location)? } else { opener.target(&location)? };
+    let source = opened.as_source()?;
     if !source.tables()?.iter().any(|name| name.eq_ignore_ascii_case(&arguments.table)) {
         return Err(TransferEnd::Usage(format!("there is no table {}", arguments.table)));
     }
@@ -102,7 +102,7 @@ pub(crate) fn delete_where(arguments: &DeleteArguments) -> Result<(), TransferEn
         confirmed(&format!("this deletes {entities} entities of {}", arguments.table), false)?;
     }
     let progress = Progress::start(arguments.run.progress, "deleted");
-    let deleted = session.walk(source, &selection, &progress).delete(connected.as_target()?)?;
+    let deleted = session.walk(source, &selection, &progress).delete(opened.as_target()?)?;
     drop(progress);
     print(&arguments.form, &deleted, "entities deleted")
 }

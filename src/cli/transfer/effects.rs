@@ -10,7 +10,7 @@ use super::copying::{CopyArguments, CopyJob};
 use super::ended::TransferEnd;
 use super::rejected::list_rejected;
 use crate::transfer::{
-    Comparison, Connected, Inferences, Mode, Place, Progress, Renamed, Selection, SettingsStep,
+    Comparison, DataLocation, Inferences, Mode, OpenLocation, Progress, Renamed, Selection, SettingsStep,
     TransferSource,
 };
 
@@ -54,12 +54,16 @@ impl CopyArguments {
     ///
     /// # Errors
     /// [`TransferEnd::Usage`], before a place is opened.
-    pub(super) fn refuse_wrong_deletions(&self, from: &Place, to: &Place) -> Result<(), TransferEnd> {
+    pub(super) fn refuse_wrong_deletions(
+        &self,
+        from: &DataLocation,
+        to: &DataLocation,
+    ) -> Result<(), TransferEnd> {
         let deletions =
             [(self.delete_extra, "--delete-extra"), (self.delete_extra_tables, "--delete-extra-tables")];
         for (_, name) in deletions.into_iter().filter(|(is_given, _)| *is_given) {
             refuse_ranged(name, &[from, to])?;
-            if matches!(to, Place::Dump(_)) {
+            if matches!(to, DataLocation::Dump(_)) {
                 return Err(TransferEnd::Usage(format!("{name}: a new dump has nothing that is extra")));
             }
         }
@@ -156,11 +160,11 @@ impl CopyJob<'_> {
     fn rehearsed_effects(&self, source: &dyn TransferSource) -> Result<Option<Effects>, TransferEnd> {
         let arguments = self.arguments;
         let deletes = arguments.delete_extra || arguments.delete_extra_tables;
-        if arguments.mode == Mode::Insert && !deletes || matches!(self.to, Place::Dump(_)) {
+        if arguments.mode == Mode::Insert && !deletes || matches!(self.to, DataLocation::Dump(_)) {
             return Ok(None);
         }
         let unfiltered = Selection::default();
-        let target = self.session.connecting(&unfiltered, self.to_account).source(self.to)?;
+        let target = self.session.opener(&unfiltered, self.to_account).source(self.to)?;
         self.effects(source, target.as_source()?).map(Some)
     }
 
@@ -172,7 +176,7 @@ impl CopyJob<'_> {
     pub(super) fn confirm(
         &self,
         source: &dyn TransferSource,
-        written: &Connected,
+        written: &OpenLocation,
     ) -> Result<(), TransferEnd> {
         let arguments = self.arguments;
         let asks = !arguments.yes && !self.resumes;
@@ -203,7 +207,11 @@ impl CopyJob<'_> {
     }
 
     /// Returns which entities and settings of the target the copy may change.
-    fn changes(&self, source: &dyn TransferSource, written: &Connected) -> Result<Vec<String>, TransferEnd> {
+    fn changes(
+        &self,
+        source: &dyn TransferSource,
+        written: &OpenLocation,
+    ) -> Result<Vec<String>, TransferEnd> {
         let (mode, rule) = (self.arguments.mode, self.settings_rule());
         let changes = matches!(mode, Mode::Merge | Mode::Replace);
         // A new dump has nothing that could be changed.

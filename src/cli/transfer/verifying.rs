@@ -6,8 +6,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::arguments::{
-    FileArguments, PlaceAccounts, RunArguments, SelectionArguments, TransferSession, check_matches, place,
-    refuse_ranged, refuse_unknown_renames, rename,
+    FileArguments, LocationAccounts, RunArguments, SelectionArguments, TransferSession, check_matches,
+    location, refuse_ranged, refuse_unknown_renames, rename,
 };
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
@@ -26,7 +26,7 @@ pub(crate) struct VerifyArguments {
     #[command(flatten)]
     selection: SelectionArguments,
     #[command(flatten)]
-    accounts: PlaceAccounts,
+    accounts: LocationAccounts,
     /// Name that a table of FROM has in TO: People=People2; several separated by ','
     #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
     rename: Vec<(String, String)>,
@@ -49,13 +49,13 @@ pub(crate) struct VerifyArguments {
 /// # Errors
 /// How it ended, unless they are equal.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
-    let (from, to) = (place("FROM", &arguments.from)?, place("TO", &arguments.to)?);
+    let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let selection = arguments.selection.selection(None)?;
     refuse_ranged("verify", &[&from, &to])?;
     let session = TransferSession::start(&arguments.run, &arguments.files)?;
     let [from_account, to_account] = arguments.accounts.of(&from, &to);
-    let source = session.connecting(&selection, from_account).source(&from)?;
-    let target = session.connecting(&selection, to_account).source(&to)?;
+    let source = session.opener(&selection, from_account).source(&from)?;
+    let target = session.opener(&selection, to_account).source(&to)?;
     let (source, target) = (source.as_source()?, target.as_source()?);
     let target = Renamed::new(target, &arguments.rename);
     let ours = source.tables()?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Names in `src`, and the modules inside some of them, from the leaves up: each may import what
 /// stands before it.
-const ORDERS: [(&str, &[&str]); 5] = [
+const ORDERS: [(&str, &[&str]); 6] = [
     (
         "",
         &[
@@ -22,6 +22,10 @@ const ORDERS: [(&str, &[&str]); 5] = [
     ("protocol", &["model", "odata", "codec", "request", "auth", "plan"]),
     ("operator", &["error", "indexes", "accounts", "durations", "expiry", "totals", "views", "upkeep"]),
     ("server", &["file", "http", "admin", "config", "start"]),
+    (
+        "transfer",
+        &["client", "rows", "contract", "work", "locations", "formats", "opener", "copy", "verify", "count"],
+    ),
 ];
 
 /// Crates that only some modules may name.

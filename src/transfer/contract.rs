@@ -1,0 +1,285 @@
+//! What copies read from and write to.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::Key;
+use crate::store::LoadMark;
+use crate::transfer::client::{AddressError, ClientError, ServiceError};
+use crate::transfer::rows::range::RowRange;
+use crate::transfer::rows::row::{Row, Version};
+use crate::transfer::rows::type_inference::Inferences;
+
+/// Why a transfer failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransferError {
+    /// The arguments contradict each other, or do not suit the endpoints.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Failed(String),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The result of a step of a transfer.
+pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
+
+impl TransferError {
+    /// Names the file or folder that the error is about, unless the text names it.
+    pub(super) fn at(self, path: &Path) -> Self {
+        let path = path.display().to_string();
+        match self {
+            TransferError::Failed(text) if !text.contains(&path) => {
+                TransferError::Failed(format!("{path}: {text}"))
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<ClientError> for TransferError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Interrupted => TransferError::Interrupted,
+            other => TransferError::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<ServiceError> for TransferError {
+    fn from(error: ServiceError) -> Self {
+        TransferError::Failed(error.to_string())
+    }
+}
+
+impl From<AddressError> for TransferError {
+    fn from(error: AddressError) -> Self {
+        TransferError::Usage(error.to_string())
+    }
+}
+
+impl From<rusqlite::Error> for TransferError {
+    fn from(error: rusqlite::Error) -> Self {
+        TransferError::Failed(format!("the state file: {error}"))
+    }
+}
+
+impl From<std::io::Error> for TransferError {
+    fn from(error: std::io::Error) -> Self {
+        TransferError::Failed(error.to_string())
+    }
+}
+
+/// What a copy does with an entity whose key exists in the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// Refuse it, unless it is equal
+    Insert,
+    /// Leave the existing one
+    Skip,
+    /// Merge into the existing one
+    Merge,
+    /// Replace the existing one
+    Replace,
+}
+
+/// An entity that cannot be copied, and why.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Rejected {
+    /// The entity as JSON, as far as it could be read.
+    pub entity: String,
+    pub reason: String,
+}
+
+impl Rejected {
+    /// Returns an entity, of which the text may not be UTF-8.
+    pub(crate) fn of(entity: &[u8], reason: String) -> Self {
+        Self { entity: String::from_utf8_lossy(entity).into_owned(), reason }
+    }
+}
+
+/// Entities of a source, in the order of their keys if the source has one.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub rows: Vec<Row>,
+    pub rejected: Vec<Rejected>,
+}
+
+/// How many entities had each outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub written: u64,
+    /// Already there, and left as they are.
+    pub unchanged: u64,
+    /// Passed to [`WritePage::reject`].
+    pub rejected: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.written += other.written;
+        self.unchanged += other.unchanged;
+        self.rejected += other.rejected;
+    }
+}
+
+/// A page to write.
+pub(crate) struct WritePage<'a> {
+    pub table: &'a str,
+    /// The number of the range that the page is part of.
+    pub range: i64,
+    pub rows: Vec<Row>,
+    pub mode: Mode,
+    /// In the first page after an interruption, how many entities of the range were written before.
+    pub resumed: Option<u64>,
+    /// The copy, by a name that no other has.
+    pub copy: &'a str,
+    /// The last key of the page, in a source with an order.
+    pub last: Option<Key>,
+    /// How many entities of the page were rejected when they were read.
+    pub rejected: u64,
+    /// Records an entity that cannot be copied.
+    pub reject: &'a (dyn Fn(Rejected) -> TransferResult<()> + Sync),
+}
+
+/// Reads a range of a table page by page.
+pub(crate) trait RowReader: Send {
+    /// Returns the next page, which may be empty; `None` at the end.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the source cannot be read.
+    fn next(&mut self) -> TransferResult<Option<Page>>;
+}
+
+/// What entities are read from.
+pub(crate) trait TransferSource: Send + Sync {
+    /// Returns the names of all tables, in their original case.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the source cannot be read, as all methods.
+    fn tables(&self) -> TransferResult<Vec<String>>;
+
+    /// Whether pages are in key order.
+    fn is_ordered(&self) -> bool {
+        true
+    }
+
+    /// Returns disjoint ranges, in ascending order, that may be read concurrently. Together they cover
+    /// the whole table.
+    fn ranges(&self, _table: &str) -> TransferResult<Vec<RowRange>> {
+        Ok(vec![RowRange::everything()])
+    }
+
+    /// Returns how many entities a table has, if that is cheap to find out.
+    fn expected(&self, _table: &str) -> TransferResult<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Counts the selected entities of a table, if that takes less than reading their keys; `None` if it
+    /// does not. `counted` is called for each part, and may end the count.
+    fn count(
+        &self,
+        _table: &str,
+        _counted: &mut dyn FnMut(u64) -> TransferResult<()>,
+    ) -> TransferResult<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Opens a range of a table. `keys_only`: properties are not needed.
+    fn open<'a>(
+        &'a self,
+        table: &str,
+        range: &RowRange,
+        keys_only: bool,
+    ) -> TransferResult<Box<dyn RowReader + 'a>>;
+
+    /// Returns some key in a range, preferably the first; `None` if the range is empty.
+    fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>>;
+
+    /// Reads one entity.
+    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>>;
+
+    /// Reads the stored access policies of a table; `None` if the source has none.
+    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>>;
+
+    /// Reads the service properties; `None` if the source has none.
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>>;
+
+    /// Passes on the entities that were rejected when the source was opened, with their tables.
+    fn each_rejected(
+        &self,
+        _take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        Ok(())
+    }
+
+    /// Returns the types of properties that the source does not tell.
+    fn inferences(&self) -> Option<&Inferences> {
+        None
+    }
+
+    /// Returns how many answers asked to slow down, and how many requests were retried.
+    fn retries(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+/// What entities are written to.
+pub(crate) trait TransferTarget: Send + Sync {
+    /// Whether pages are written one after another, in the order of the source.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
+    /// Begins a copy that no earlier run has begun.
+    ///
+    /// # Errors
+    /// [`TransferError`] if the target cannot be read or written, as all methods.
+    fn begin(&self) -> TransferResult<()> {
+        Ok(())
+    }
+
+    /// Returns whether a table has entities; `None` if there is no such table.
+    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>>;
+
+    /// Creates a table, unless it exists.
+    fn create(&self, table: &str) -> TransferResult<()>;
+
+    /// Deletes a table with all its entities, if it exists.
+    fn delete_table(&self, _table: &str) -> TransferResult<()> {
+        Err(TransferError::Usage("a dump or file cannot be changed".into()))
+    }
+
+    /// Writes the next page of a range; it is durable when this returns.
+    fn write(&self, page: WritePage<'_>) -> TransferResult<Counts>;
+
+    /// Returns the pages that the target has recorded itself, in the transactions that stored them:
+    /// the last one of each range of a copy.
+    fn marks(&self, _copy: &str) -> TransferResult<Vec<LoadMark>> {
+        Ok(Vec::new())
+    }
+
+    /// Deletes versions of entities; returns how many there were. An entity that has changed since
+    /// stays.
+    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64>;
+
+    /// Replaces the stored access policies of a table.
+    fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()>;
+
+    /// Replaces the given service properties; others stay.
+    fn set_properties(&self, properties: &ServiceProperties) -> TransferResult<()>;
+
+    /// Completes the target after the last write of a copy, which has written so many entities.
+    fn finish(&self, _copy: &str, _written: u64) -> TransferResult<()> {
+        Ok(())
+    }
+
+    /// Returns how many answers asked to slow down, and how many requests were retried.
+    fn retries(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}

@@ -1,0 +1,257 @@
+//! What a copy has done so far, in a SQLite file without secrets, so that it can be resumed.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
+
+use crate::protocol::model::Key;
+use crate::store::LoadMark;
+use crate::store::contract::load::new_copy;
+use crate::transfer::contract::{Counts, TransferError, TransferResult};
+use crate::transfer::rows::range::{Lower, RowRange};
+use crate::transfer::work::work_queue::{Cut, Task};
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS copy (fingerprint TEXT NOT NULL, name TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS tables (name TEXT PRIMARY KEY, prepared INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS ranges (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL,
+        pk TEXT NOT NULL, rk TEXT NOT NULL, is_after INTEGER NOT NULL, upper_pk TEXT, upper_rk TEXT,
+        done INTEGER NOT NULL DEFAULT 0,
+        written INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
+        rejected INTEGER NOT NULL DEFAULT 0);";
+
+/// The state file of a copy.
+pub(crate) struct Checkpoint {
+    /// `None` in memory.
+    file: Option<PathBuf>,
+    /// The copy, by a name that no other has.
+    copy: String,
+    connection: Mutex<Connection>,
+}
+
+impl Checkpoint {
+    /// Whether there is a state of a copy: a full disk may have left an empty file.
+    pub(crate) fn is_begun(file: &Path) -> bool {
+        std::fs::metadata(file).is_ok_and(|found| found.len() > 0)
+    }
+
+    /// Opens the state of a copy: a new one, or with `resume` that of an interrupted run, if there is one.
+    ///
+    /// # Errors
+    /// [`TransferError::Usage`] if there is a state and `resume` is not given, or the state belongs to
+    /// another copy.
+    pub(crate) fn open(file: &Path, fingerprint: &str, resume: bool) -> TransferResult<Self> {
+        if Self::is_begun(file) && !resume {
+            let text = format!(
+                "{} is of an interrupted copy; continue it with --resume, or remove it, and what is with it in the folder of a dump",
+                file.display()
+            );
+            return Err(TransferError::Usage(text));
+        }
+        Self::begin(Connection::open(file)?, Some(file), fingerprint)
+    }
+
+    /// Begins the state of a copy that cannot be resumed.
+    ///
+    /// # Errors
+    /// [`TransferError`] if there is no memory.
+    pub(crate) fn in_memory() -> TransferResult<Self> {
+        Self::begin(Connection::open_in_memory()?, None, "")
+    }
+
+    fn begin(connection: Connection, file: Option<&Path>, fingerprint: &str) -> TransferResult<Self> {
+        connection.busy_timeout(std::time::Duration::ZERO)?;
+        // One process at a time. Pages whose record a power failure loses are copied again.
+        connection.execute_batch(
+            "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        )?;
+        connection.execute_batch(SCHEMA)?;
+        let known: Option<(String, String)> = connection
+            .query_row("SELECT fingerprint, name FROM copy", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let copy = match known {
+            Some((known, copy)) if known == fingerprint => copy,
+            Some(_) => {
+                let shown = file.unwrap_or(Path::new("the state")).display();
+                let text = format!("{shown} is of a copy with another FROM, TO or selection");
+                return Err(TransferError::Usage(text));
+            }
+            None => {
+                let copy = new_copy();
+                connection.execute("INSERT INTO copy VALUES (?1, ?2)", [fingerprint, copy.as_str()])?;
+                copy
+            }
+        };
+        Ok(Self { file: file.map(Path::to_owned), copy, connection: Mutex::new(connection) })
+    }
+
+    /// Returns the copy, by a name that no other has.
+    pub(crate) fn copy(&self) -> &str {
+        &self.copy
+    }
+
+    /// Takes over pages that the target has recorded with their entities, and this file has not.
+    pub(crate) fn catch_up(&self, marks: Vec<LoadMark>) -> TransferResult<()> {
+        let open = self.open_ranges()?;
+        for LoadMark { range, reached, counts: [written, unchanged, rejected], .. } in marks {
+            if open.iter().any(|task| task.id == range && !task.range.lower.is_beyond(&reached)) {
+                self.advance(range, Some(&reached), Counts { written, unchanged, rejected })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins ranges again that are not done, for a source without an order.
+    pub(crate) fn restart(&self) -> TransferResult<()> {
+        let restart = "UPDATE ranges SET written = 0, unchanged = 0, rejected = 0 WHERE NOT done";
+        self.lock().execute(restart, [])?;
+        Ok(())
+    }
+
+    /// Returns the tables that an earlier run has prepared, in order.
+    pub(crate) fn tables(&self) -> TransferResult<Vec<String>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare("SELECT name FROM tables WHERE prepared ORDER BY rowid")?;
+        let names = statement.query_map([], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Records that a table is about to be created: it is new, even if this run ends before it is prepared.
+    pub(crate) fn begin_table(&self, table: &str) -> TransferResult<()> {
+        for_good(&mut self.lock(), |connection| {
+            connection.execute("INSERT OR IGNORE INTO tables VALUES (?1, 0)", [table])?;
+            Ok(())
+        })
+    }
+
+    /// Returns whether a table was about to be created, and is not prepared.
+    pub(crate) fn has_begun(&self, table: &str) -> TransferResult<bool> {
+        let select = "SELECT count(*) FROM tables WHERE name = ?1 AND NOT prepared";
+        Ok(self.lock().query_row(select, [table], |row| row.get::<_, i64>(0))? > 0)
+    }
+
+    /// Records that a table was prepared, and its ranges; returns them with their numbers.
+    pub(crate) fn add_table(&self, table: &str, ranges: Vec<RowRange>) -> TransferResult<Vec<Task>> {
+        for_good(&mut self.lock(), |connection| {
+            let mut tasks = Vec::with_capacity(ranges.len());
+            for range in ranges {
+                let next = "SELECT coalesce(max(id), 0) + 1 FROM ranges";
+                let id: i64 = connection.query_row(next, [], |row| row.get(0))?;
+                let task = Task { id, table: table.to_owned(), range, resumed: None };
+                insert(connection, &task)?;
+                tasks.push(task);
+            }
+            let prepare = "INSERT INTO tables VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET prepared = 1";
+            connection.execute(prepare, [table])?;
+            Ok(tasks)
+        })
+    }
+
+    /// Returns the highest number of a range, done or not; 0 if there is none.
+    pub(crate) fn last_id(&self) -> TransferResult<i64> {
+        Ok(self.lock().query_row("SELECT coalesce(max(id), 0) FROM ranges", [], |row| row.get(0))?)
+    }
+
+    /// Returns the ranges that are not done.
+    pub(crate) fn open_ranges(&self) -> TransferResult<Vec<Task>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT id, name, pk, rk, is_after, upper_pk, upper_rk, written FROM ranges WHERE NOT done ORDER BY id",
+        )?;
+        let tasks = statement.query_map([], read)?;
+        Ok(tasks.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Returns the counts of each table.
+    pub(crate) fn counts(&self) -> TransferResult<Vec<(String, Counts)>> {
+        let connection = self.lock();
+        let mut statement = connection.prepare(
+            "SELECT t.name, coalesce(sum(written), 0), coalesce(sum(unchanged), 0), coalesce(sum(rejected), 0)
+             FROM tables t LEFT JOIN ranges r ON r.name = t.name GROUP BY t.name ORDER BY t.rowid",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let count = |at| row.get::<_, i64>(at).map(|n| u64::try_from(n).unwrap_or(0));
+            Ok((row.get(0)?, Counts { written: count(1)?, unchanged: count(2)?, rejected: count(3)? }))
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Records a page that was written, up to and including `last`.
+    pub(crate) fn advance(&self, id: i64, last: Option<&Key>, counts: Counts) -> TransferResult<()> {
+        let [written, unchanged, rejected] =
+            [counts.written, counts.unchanged, counts.rejected].map(|n| i64::try_from(n).unwrap_or(i64::MAX));
+        let connection = self.lock();
+        let mut statement = connection.prepare_cached(
+            "UPDATE ranges SET pk = coalesce(?2, pk), rk = coalesce(?3, rk), is_after = is_after OR ?2 IS NOT NULL,
+                 written = written + ?4, unchanged = unchanged + ?5, rejected = rejected + ?6 WHERE id = ?1",
+        )?;
+        let (pk, rk) = (last.map(|key| &key.partition), last.map(|key| &key.row));
+        statement.execute(params![id, pk, rk, written, unchanged, rejected])?;
+        Ok(())
+    }
+
+    /// Records that a range was split.
+    pub(crate) fn cut(&self, cut: &Cut) -> TransferResult<()> {
+        for_good(&mut self.lock(), |connection| {
+            let at = cut.behind.range.lower.key();
+            let update = "UPDATE ranges SET upper_pk = ?2, upper_rk = ?3 WHERE id = ?1";
+            connection.execute(update, params![cut.id, at.partition, at.row])?;
+            insert(connection, &cut.behind)
+        })
+    }
+
+    /// Records that a range is done.
+    pub(crate) fn finish(&self, id: i64) -> TransferResult<()> {
+        self.lock().execute("UPDATE ranges SET done = 1 WHERE id = ?1", [id])?;
+        Ok(())
+    }
+
+    /// Removes the state of a copy that is complete.
+    pub(crate) fn remove(self) {
+        drop(self.connection);
+        let Some(file) = self.file else { return };
+        for suffix in ["", "-wal", "-shm"] {
+            // If this fails, the next run reports that the state file exists.
+            let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Changes ranges so that not even a power failure loses them: the target may have marks of them.
+fn for_good<T>(
+    connection: &mut Connection,
+    change: impl FnOnce(&Connection) -> TransferResult<T>,
+) -> TransferResult<T> {
+    connection.execute_batch("PRAGMA synchronous=FULL")?;
+    let transaction = connection.transaction()?;
+    let changed = change(&transaction)?;
+    transaction.commit()?;
+    connection.execute_batch("PRAGMA synchronous=NORMAL")?;
+    Ok(changed)
+}
+
+fn insert(connection: &Connection, task: &Task) -> TransferResult<()> {
+    let RowRange { lower, upper } = &task.range;
+    let (key, is_after) = (lower.key(), matches!(lower, Lower::After(_)));
+    let (upper_pk, upper_rk) = (upper.as_ref().map(|key| &key.partition), upper.as_ref().map(|key| &key.row));
+    connection.execute(
+        "INSERT INTO ranges (id, name, pk, rk, is_after, upper_pk, upper_rk) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        params![task.id, task.table, key.partition, key.row, is_after, upper_pk, upper_rk],
+    )?;
+    Ok(())
+}
+
+fn read(row: &SqliteRow<'_>) -> rusqlite::Result<Task> {
+    let key = Key { partition: row.get(2)?, row: row.get(3)? };
+    let lower = if row.get(4)? { Lower::After(key) } else { Lower::From(key) };
+    let upper: (Option<String>, Option<String>) = (row.get(5)?, row.get(6)?);
+    let upper = upper.0.zip(upper.1).map(|(partition, row)| Key { partition, row });
+    let resumed = Some(u64::try_from(row.get::<_, i64>(7)?).unwrap_or(0));
+    Ok(Task { id: row.get(0)?, table: row.get(1)?, range: RowRange { lower, upper }, resumed })
+}

@@ -1,0 +1,344 @@
+//! Copying tables from a source to a target.
+
+pub(super) mod checkpoint;
+pub(super) mod rejects;
+pub(super) mod settings;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::transfer::contract::{
+    Counts, Mode, Page, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
+};
+use crate::transfer::rows::selection::Selection;
+use crate::transfer::work::progress::Progress;
+use crate::transfer::work::work_queue::{Task, WorkQueue};
+use checkpoint::Checkpoint;
+use rejects::Rejects;
+use settings::{SettingsRule, SettingsStep};
+
+/// How to copy.
+pub(crate) struct CopyOptions<'a> {
+    pub selection: &'a Selection,
+    pub mode: Mode,
+    /// Maximum pages in progress at once.
+    pub concurrency: usize,
+    /// Whether to continue with the other tables if one fails.
+    pub keep_going: bool,
+    /// The target as it is, for its settings; `None` for a new dump.
+    pub existing: Option<&'a dyn TransferSource>,
+    pub settings: SettingsRule,
+    /// Maximum entities a second.
+    pub rate_limit: Option<u32>,
+    /// Names that tables have in the target, by their names in the source as they are spelled.
+    pub renames: &'a [(String, String)],
+    pub stop: &'a AtomicBool,
+}
+
+impl CopyOptions<'_> {
+    /// Returns the name that a table has in the target.
+    fn target_table<'t>(&'t self, table: &'t str) -> &'t str {
+        let renamed = self.renames.iter().find(|(from, _)| from == table);
+        renamed.map_or(table, |(_, to)| to)
+    }
+}
+
+/// What was copied.
+#[derive(Debug, Default)]
+pub(crate) struct CopySummary {
+    pub tables: BTreeMap<String, Counts>,
+    /// Settings that differ, and stay as they are in the target.
+    pub left: Vec<String>,
+    /// Tables that failed, with the reasons.
+    pub failed: BTreeMap<String, String>,
+    /// Answers that asked to slow down.
+    pub throttled: u64,
+    /// Requests that were repeated.
+    pub retried: u64,
+}
+
+impl CopySummary {
+    /// Returns the sum of all tables.
+    pub(crate) fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.tables.values().for_each(|counts| sum += *counts);
+        sum
+    }
+}
+
+/// A copy in progress.
+struct CopyRun<'a> {
+    source: &'a dyn TransferSource,
+    target: &'a dyn TransferTarget,
+    options: &'a CopyOptions<'a>,
+    checkpoint: &'a Checkpoint,
+    rejects: &'a Rejects,
+    progress: &'a Progress,
+    queue: WorkQueue,
+    failed: Mutex<BTreeMap<String, String>>,
+    left: Mutex<Vec<String>>,
+    /// When the maximum rate allows the next entity.
+    due: Mutex<Instant>,
+}
+
+/// Copies the tables that are selected. A run that is interrupted, or fails, can be resumed with its
+/// checkpoint.
+///
+/// # Errors
+/// [`TransferError`]; without `keep_going` the first.
+pub(crate) fn copy(
+    source: &dyn TransferSource,
+    target: &dyn TransferTarget,
+    options: &CopyOptions<'_>,
+    checkpoint: &Checkpoint,
+    rejects: &Rejects,
+    progress: &Progress,
+) -> TransferResult<CopySummary> {
+    let (failed, due) = (Mutex::default(), Mutex::new(Instant::now()));
+    let run = CopyRun {
+        source,
+        target,
+        options,
+        checkpoint,
+        rejects,
+        progress,
+        queue: WorkQueue::default(),
+        failed,
+        left: Mutex::default(),
+        due,
+    };
+    run.prepare()?;
+    for (table, counts) in checkpoint.counts()? {
+        progress.add(&table, counts);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| run.measure());
+        run.work()
+    })?;
+    let (from, to) = (source.retries(), target.retries());
+    let copied = CopySummary {
+        throttled: from.0 + to.0,
+        retried: from.1 + to.1,
+        tables: checkpoint.counts()?.into_iter().collect(),
+        left: run.left.into_inner().unwrap_or_else(PoisonError::into_inner),
+        failed: run.failed.into_inner().unwrap_or_else(PoisonError::into_inner),
+    };
+    if options.stop.load(Ordering::Relaxed) {
+        return Err(TransferError::Interrupted);
+    }
+    if copied.failed.is_empty() {
+        target.finish(checkpoint.copy(), copied.sum().written)?;
+    }
+    Ok(copied)
+}
+
+impl CopyRun<'_> {
+    /// Creates the tables, with their settings, and finds the ranges to read.
+    fn prepare(&self) -> TransferResult<()> {
+        self.checkpoint.catch_up(self.target.marks(self.checkpoint.copy())?)?;
+        if !self.source.is_ordered() {
+            self.checkpoint.restart()?;
+        }
+        let prepared = self.checkpoint.tables()?;
+        if prepared.is_empty() {
+            self.target.begin()?;
+        }
+        self.queue.number_above(self.checkpoint.last_id()?);
+        for task in self.checkpoint.open_ranges()? {
+            self.queue.add(task);
+        }
+        let tables: Vec<String> =
+            self.source.tables()?.into_iter().filter(|name| self.options.selection.has_table(name)).collect();
+        if self.options.selection.is_everything() {
+            self.copy_properties()?;
+        }
+        for table in tables {
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            match self.prepare_table(&table, prepared.contains(&table)) {
+                Err(TransferError::Failed(reason)) if self.options.keep_going => self.fail(&table, reason),
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the service properties; an account that has neither tables nor CORS rules is new.
+    fn copy_properties(&self) -> TransferResult<()> {
+        let Some(mut ours) = self.source.properties()? else { return Ok(()) };
+        let step = match self.options.existing {
+            None => SettingsStep::Set,
+            Some(existing) => match existing.properties()? {
+                Some(theirs) => {
+                    let has_rules = theirs.cors.as_ref().is_some_and(|rules| !rules.is_empty());
+                    // Credentials that may not list tables do not tell.
+                    let is_new = !has_rules && existing.tables().is_ok_and(|tables| tables.is_empty());
+                    self.options.settings.of_properties(&ours, &theirs, is_new)
+                }
+                None => SettingsStep::Left,
+            },
+        };
+        match step {
+            SettingsStep::Nothing => Ok(()),
+            SettingsStep::Left => self.leave("service properties".into()),
+            SettingsStep::Set => {
+                // What is not mentioned stays.
+                ours.cors.get_or_insert_default();
+                self.target.set_properties(&ours)
+            }
+        }
+    }
+
+    fn copy_policies(&self, table: &str, is_new: bool) -> TransferResult<()> {
+        let Some(ours) = self.source.policies(table)? else { return Ok(()) };
+        let named = self.options.target_table(table);
+        let step = match self.options.existing {
+            None => SettingsStep::Set,
+            Some(_) if is_new && ours.is_empty() => SettingsStep::Nothing,
+            Some(existing) => match existing.policies(named)? {
+                Some(theirs) => self.options.settings.of_policies(&ours, &theirs, is_new),
+                None if ours.is_empty() => SettingsStep::Nothing,
+                None => SettingsStep::Left,
+            },
+        };
+        match step {
+            SettingsStep::Nothing => Ok(()),
+            SettingsStep::Left => self.leave(format!("policies of {named}")),
+            SettingsStep::Set => self.target.set_policies(named, &ours),
+        }
+    }
+
+    fn leave(&self, setting: String) -> TransferResult<()> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).push(setting);
+        Ok(())
+    }
+
+    fn prepare_table(&self, table: &str, is_prepared: bool) -> TransferResult<()> {
+        let named = self.options.target_table(table);
+        let is_new = self.options.existing.is_none()
+            || self.checkpoint.has_begun(table)?
+            || (!is_prepared && self.target.has_entities(named)?.is_none());
+        if is_new && !is_prepared {
+            self.checkpoint.begin_table(table)?;
+        }
+        self.target.create(named)?;
+        self.copy_policies(table, is_new)?;
+        self.progress.expect(table, self.source.expected(table)?);
+        if !is_prepared {
+            let ranges = self.source.ranges(table)?;
+            self.checkpoint.add_table(table, ranges)?.into_iter().for_each(|task| self.queue.add(task));
+        }
+        Ok(())
+    }
+
+    /// Counts the tables of a source that can do so at little cost, for the time that is left. To count what
+    /// matches a filter costs as much as to copy it.
+    fn measure(&self) {
+        if self.options.selection.filter_text().is_some() {
+            return;
+        }
+        let go_on = || if self.queue.is_idle() { Err(TransferError::Interrupted) } else { Ok(()) };
+        for table in self.progress.unexpected() {
+            if go_on().is_err() {
+                return;
+            }
+            // A table that cannot be counted has no time left.
+            if let Ok(Some(entities)) = self.source.count(&table, &mut |_| go_on()) {
+                self.progress.expect(&table, Some(entities));
+            }
+        }
+    }
+
+    /// Waits until the limit allows so many entities; a stop ends the wait.
+    fn wait_for_rate(&self, entities: usize) {
+        let Some(limit) = self.options.rate_limit else { return };
+        let now = Instant::now();
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = (*due).max(now);
+        *due = until + Duration::from_secs_f64(entities as f64 / f64::from(limit));
+        drop(due);
+        while !self.options.stop.load(Ordering::Relaxed) && Instant::now() < until {
+            std::thread::sleep(
+                until.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)),
+            );
+        }
+    }
+
+    fn fail(&self, table: &str, reason: String) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(table.to_owned(), reason);
+    }
+
+    fn work(&self) -> TransferResult<()> {
+        let splits = self.source.is_ordered().then_some(self.source);
+        let worker = || -> TransferResult<()> {
+            while let Some(task) = self.queue.take(splits, &|cut| self.checkpoint.cut(cut))? {
+                match self.copy_range(&task) {
+                    Ok(true) => self.checkpoint.finish(task.id)?,
+                    Ok(false) => return Ok(()),
+                    Err(TransferError::Failed(reason)) if self.options.keep_going => {
+                        self.fail(&task.table, reason);
+                    }
+                    Err(error) => return Err(error),
+                }
+                self.queue.finish(task.id);
+            }
+            Ok(())
+        };
+        let workers = if self.target.is_sequential() { 1 } else { self.options.concurrency };
+        self.queue.run(workers, worker)
+    }
+
+    /// Copies a range; `false` if it was stopped before the end.
+    fn copy_range(&self, task: &Task) -> TransferResult<bool> {
+        let mut reader = self.source.open(&task.table, &task.range, false)?;
+        let mut resumed = task.resumed;
+        loop {
+            if self.options.stop.load(Ordering::Relaxed) || self.queue.is_stopped() {
+                self.queue.stop();
+                return Ok(false);
+            }
+            let Some(mut page) = reader.next()? else { return Ok(true) };
+            let is_last = self.queue.keep_own(task, &mut page, self.source.is_ordered());
+            let has_rows = !page.rows.is_empty();
+            self.copy_page(task, page, resumed)?;
+            if has_rows {
+                resumed = None;
+            }
+            if is_last {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn copy_page(&self, task: &Task, page: Page, resumed: Option<u64>) -> TransferResult<()> {
+        // Cosmos has no order: a range is read again as a whole.
+        let last = page.rows.last().map(|row| row.key.clone()).filter(|_| self.source.is_ordered());
+        let mut counts = Counts { rejected: page.rejected.len() as u64, ..Counts::default() };
+        self.rejects.add(&task.table, &page.rejected)?;
+        if !page.rows.is_empty() {
+            self.wait_for_rate(page.rows.len());
+            let written = self.target.write(WritePage {
+                table: self.options.target_table(&task.table),
+                range: task.id,
+                rows: page.rows,
+                mode: self.options.mode,
+                resumed,
+                copy: self.checkpoint.copy(),
+                last: last.clone(),
+                rejected: counts.rejected,
+                reject: &|rejected| self.rejects.add(&task.table, &[rejected]),
+            })?;
+            counts.written += written.written;
+            counts.unchanged += written.unchanged;
+            counts.rejected += written.rejected;
+        }
+        self.checkpoint.advance(task.id, last.as_ref(), counts)?;
+        self.progress.add(&task.table, counts);
+        self.progress.throttled(self.source.retries().0 + self.target.retries().0);
+        Ok(())
+    }
+}

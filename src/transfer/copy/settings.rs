@@ -1,0 +1,116 @@
+//! Settings beside the entities: stored access policies, and service properties with their CORS rules.
+
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::transfer::contract::{Mode, TransferResult, TransferSource};
+
+/// What a copy does with the settings of a target.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SettingsRule {
+    pub mode: Mode,
+    /// Whether what the source lacks is removed.
+    pub delete_extra: bool,
+}
+
+/// What a copy does with one setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SettingsStep {
+    /// It is as in the source.
+    Nothing,
+    Set,
+    /// It differs, and stays: a copy does not bring back what was revoked.
+    Left,
+}
+
+impl SettingsRule {
+    /// Returns what becomes of the policies of a table.
+    pub(crate) fn of_policies(self, ours: &[Policy], theirs: &[Policy], is_new: bool) -> SettingsStep {
+        self.step(same_policies(ours, theirs), ours.is_empty(), is_new)
+    }
+
+    /// Returns what becomes of the service properties.
+    pub(crate) fn of_properties(
+        self,
+        ours: &ServiceProperties,
+        theirs: &ServiceProperties,
+        is_new: bool,
+    ) -> SettingsStep {
+        self.step(same_properties(ours, theirs), ours.cors.as_ref().is_none_or(Vec::is_empty), is_new)
+    }
+
+    fn step(self, is_same: bool, is_empty: bool, is_new: bool) -> SettingsStep {
+        let changes = matches!(self.mode, Mode::Merge | Mode::Replace);
+        match is_same {
+            true => SettingsStep::Nothing,
+            false if is_new || (is_empty && self.delete_extra) => SettingsStep::Set,
+            false if changes && !is_empty => SettingsStep::Set,
+            false => SettingsStep::Left,
+        }
+    }
+}
+
+/// Whether lists of policies say the same, in whichever order.
+fn same_policies(a: &[Policy], b: &[Policy]) -> bool {
+    a.len() == b.len() && a.iter().all(|policy| b.contains(policy))
+}
+
+/// Whether service properties are the same, as far as both places tell them.
+fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
+    fn same<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+        a.is_none() || b.is_none() || a == b
+    }
+    a.cors.clone().unwrap_or_default() == b.cors.clone().unwrap_or_default()
+        && same(&a.logging, &b.logging)
+        && same(&a.hour_metrics, &b.hour_metrics)
+        && same(&a.minute_metrics, &b.minute_metrics)
+}
+
+/// Returns which settings differ, as far as both places tell them.
+///
+/// # Errors
+/// Those of both places.
+pub(crate) fn differing_settings(
+    source: &dyn TransferSource,
+    target: &dyn TransferSource,
+    tables: impl Iterator<Item = String>,
+    with_properties: bool,
+) -> TransferResult<Vec<String>> {
+    let mut found = Vec::new();
+    for table in tables {
+        if let (Some(ours), Some(theirs)) = (source.policies(&table)?, target.policies(&table)?)
+            && !same_policies(&ours, &theirs)
+        {
+            found.push(format!("policies of {table}"));
+        }
+    }
+    if with_properties
+        && let (Some(ours), Some(theirs)) = (source.properties()?, target.properties()?)
+        && !same_properties(&ours, &theirs)
+    {
+        found.push("service properties".into());
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_changed_as_entities_are() {
+        let step = |mode, delete_extra, is_empty, is_new| {
+            SettingsRule { mode, delete_extra }.step(false, is_empty, is_new)
+        };
+        for mode in [Mode::Insert, Mode::Skip] {
+            assert_eq!(step(mode, false, false, false), SettingsStep::Left);
+            assert_eq!(step(mode, true, false, false), SettingsStep::Left);
+            assert_eq!(step(mode, false, false, true), SettingsStep::Set);
+            assert_eq!(step(mode, true, true, false), SettingsStep::Set);
+        }
+        for mode in [Mode::Merge, Mode::Replace] {
+            assert_eq!(step(mode, false, false, false), SettingsStep::Set);
+            assert_eq!(step(mode, false, true, false), SettingsStep::Left);
+            assert_eq!(step(mode, true, true, false), SettingsStep::Set);
+        }
+    }
+}

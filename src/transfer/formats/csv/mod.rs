@@ -1,0 +1,141 @@
+//! CSV of Storage Explorer and AzCopy: columns of values, and perhaps of their types.
+
+mod records;
+mod schema;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::assembly::Assembly;
+use super::opening::named;
+use super::staging::Staging;
+use super::{FileOptions, opening};
+use crate::protocol::model::EdmType;
+use crate::transfer::contract::{Rejected, TransferResult};
+use crate::transfer::rows::row::Row;
+use crate::transfer::rows::type_inference::TableNotes;
+use records::{CsvForm, Record, Records};
+
+/// What follows a column's name in the name of the column with its types.
+const TYPE: &str = "@type";
+
+/// A column of values.
+struct Column {
+    name: String,
+    at: usize,
+    /// The index of the column with the types.
+    types: Option<usize>,
+    /// The first type in the column: some files have a type in some rows only.
+    first: Option<String>,
+}
+
+/// Reads the entities of a file.
+///
+/// # Errors
+/// [`TransferError`](crate::transfer::TransferError) if it is not CSV with the keys among its columns, or ends
+/// within a value.
+pub(super) fn import(
+    path: &Path,
+    table: &str,
+    options: &FileOptions,
+    staging: &mut Staging,
+) -> TransferResult<()> {
+    let no_keys = || named(path, &"it has no columns PartitionKey and RowKey");
+    staging.begin(table)?;
+    let form = CsvForm::of(&opening::beginning(path)?).ok_or_else(no_keys)?;
+    let mut records = Records::open(path, form)?;
+    let mut record = Record::default();
+    records.next(&mut record)?;
+    let names: Vec<String> = record.values().map(str::to_owned).collect();
+    if !names.iter().any(|name| name == "PartitionKey") || !names.iter().any(|name| name == "RowKey") {
+        return Err(no_keys());
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(name) = names.iter().find(|name| !name.is_empty() && !seen.insert(*name)) {
+        return Err(named(path, &format!("the column {name} stands twice")));
+    }
+    let mut columns = columns(&names, &schema::types_beside(path, &names)?);
+    find_types(&mut columns, Records::open(path, form)?)?;
+    let mut short = 0_u64;
+    while records.next(&mut record)? {
+        let (has, wanted) = (record.len(), names.len());
+        let row = if has > wanted {
+            Err(format!("it has {has} values for {wanted} columns"))
+        } else if has < wanted && !record.is_terminated {
+            Err(format!("the file ends within it: it has {has} values for {wanted} columns, and no line end"))
+        } else {
+            short += u64::from(has < wanted);
+            row(&record, &columns, options, staging.notes())
+        };
+        let text = || record.values().collect::<Vec<_>>().join(",");
+        staging.add(row.map_err(|reason| Rejected { entity: text(), reason }))?;
+    }
+    if short > 0 {
+        let text = "rows have fewer values than there are columns; what they lack is no property";
+        staging.remark(format!("{}: {short} {text}", path.display()));
+    }
+    Ok(())
+}
+
+/// Returns the columns of values. `told`: types from the file beside it.
+fn columns(names: &[String], told: &[Option<String>]) -> Vec<Column> {
+    let types = |name: &str| names.iter().position(|other| other.strip_suffix(TYPE) == Some(name));
+    let is_value =
+        |name: &&String| !name.ends_with(TYPE) || !names.iter().any(|n| name.strip_suffix(TYPE) == Some(n));
+    let column = |(at, name): (usize, &String)| Column {
+        name: name.clone(),
+        at,
+        types: types(name),
+        first: told.get(at).cloned().flatten(),
+    };
+    (0..).zip(names).filter(|(_, name)| is_value(name)).map(column).collect()
+}
+
+/// Finds the first type of each column that has some, wherever it stands.
+fn find_types(columns: &mut [Column], mut records: Records) -> TransferResult<()> {
+    let mut record = Record::default();
+    records.next(&mut record)?;
+    let lacks_type = |column: &Column| column.types.is_some() && column.first.is_none();
+    while columns.iter().any(lacks_type) && records.next(&mut record)? {
+        for column in columns.iter_mut().filter(|column| lacks_type(column)) {
+            let told = column.types.and_then(|at| record.get(at)).filter(|told| !told.is_empty());
+            column.first = told.map(str::to_owned);
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    record: &Record,
+    columns: &[Column],
+    options: &FileOptions,
+    notes: TableNotes<'_>,
+) -> Result<Row, String> {
+    let mut entity = Assembly::new(notes);
+    for column in columns {
+        let name = column.name.as_str();
+        let text = record.get(column.at).unwrap_or_default();
+        let told = column.types.and_then(|at| record.get(at)).filter(|told| !told.is_empty());
+        let is_key = matches!(name, "PartitionKey" | "RowKey");
+        // No value without a type is no property; a string may be empty.
+        if text.is_empty() && told.is_none() && !is_key {
+            continue;
+        }
+        if is_key || name == "Timestamp" {
+            entity.text(name, None, text)?;
+            continue;
+        }
+        let wanted = options.types.iter().find(|(wanted, _)| wanted == name);
+        let wanted = wanted.map(|(_, edm_type)| edm_type.name());
+        match told.or(column.first.as_deref()).or(wanted) {
+            Some("Null" | "Edm.Null") => {}
+            Some(known) => entity.text(name, Some(known), text)?,
+            None => {
+                entity.notes().value(name, EdmType::String, false);
+                entity.notes().string(name, text);
+                entity.text(name, None, text)?;
+            }
+        }
+    }
+    entity.row()
+}

@@ -1,0 +1,136 @@
+//! Reads one entity of a JSON file, in any of the ways to write its types.
+
+use serde_json::value::RawValue;
+
+use super::FileOptions;
+use super::assembly::{Assembly, known_type};
+use super::object::Object;
+use crate::protocol::codec::members;
+use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::model::EdmType;
+use crate::transfer::rows::row::Row;
+use crate::transfer::rows::type_inference::TableNotes;
+
+/// The names of types in azure-table-archiver, by their numbers.
+const ARCHIVER: [&str; 8] = ["String", "Binary", "Boolean", "DateTime", "Double", "Guid", "Int32", "Int64"];
+
+/// Reads an entity: plain members with type annotations, or values as objects with their type.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn entity(
+    object: &Object<'_>,
+    options: &FileOptions,
+    notes: TableNotes<'_>,
+) -> Result<Row, String> {
+    // Whoever annotates some values means the others to be what they are.
+    let has_types = object.iter().any(|(name, _)| name.ends_with(ANNOTATION));
+    let mut reading = EntityReading { object, options, has_types, entity: Assembly::new(notes) };
+    for (name, raw) in object.iter() {
+        // az lists the ETag as `etag`, which may be the name of a property too.
+        let is_tag = name == "etag" && raw.starts_with("\"W/\\\"");
+        if !is_tag && !name.starts_with("odata.") {
+            reading.member(name, raw)?;
+        }
+    }
+    reading.entity.row()
+}
+
+/// An entity that is being read.
+struct EntityReading<'a> {
+    object: &'a Object<'a>,
+    options: &'a FileOptions,
+    has_types: bool,
+    entity: Assembly<'a>,
+}
+
+impl EntityReading<'_> {
+    fn member(&mut self, name: &str, raw: &str) -> Result<(), String> {
+        match raw.as_bytes() {
+            [b'{', ..] => {
+                let (edm_type, value) = typed(name, raw)?;
+                self.entity.typed(name, &edm_type, value)
+            }
+            [b'[', ..] if name == "Properties" && !is_list_of_bytes(raw) => self.listed(raw),
+            [b'[', ..] => {
+                let bytes: Vec<u8> =
+                    serde_json::from_str(raw).map_err(|_| format!("{name}: a list, but not of bytes"))?;
+                let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes);
+                self.entity.text(name, Some("Binary"), &text)
+            }
+            _ => self.scalar(name, raw),
+        }
+    }
+
+    /// `[{"PropertyName", "PropertyType", "PropertyValue"}]`.
+    fn listed(&mut self, raw: &str) -> Result<(), String> {
+        let properties: Vec<&RawValue> = serde_json::from_str(raw).map_err(|error| error.to_string())?;
+        for property in properties {
+            let property = Object::of(property.get().as_bytes())?;
+            let name = property.string("PropertyName").ok_or("a property has no name")?;
+            let told = property.get("PropertyType").and_then(|number| number.parse::<usize>().ok());
+            let edm_type = told.and_then(|number| ARCHIVER.get(number));
+            let edm_type = edm_type.ok_or_else(|| format!("{name}: its type is unknown"))?;
+            self.entity.typed(&name, edm_type, property.get("PropertyValue").unwrap_or("null"))?;
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, name: &str, raw: &str) -> Result<(), String> {
+        let is_system = matches!(name, "PartitionKey" | "RowKey" | "Timestamp") || name.contains('@');
+        let wanted = self.options.types.iter().find(|(wanted, _)| wanted == name);
+        if is_system {
+            self.entity.untyped(name, raw);
+        } else if let Some(told) = self.object.get(&format!("{name}{ANNOTATION}")) {
+            let told = members::string(told).and_then(|told| known_type(&told));
+            return self.entity.annotated(name, told, raw);
+        } else if let Some((_, wanted)) = wanted {
+            return self.entity.typed(name, wanted.name(), raw);
+        } else if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+            let inferred = inferred(raw).ok_or_else(|| {
+                format!("{name}: {raw} is beyond Int64; say which type it has, such as --type {name}=Double")
+            })?;
+            self.entity.notes().value(name, inferred, false);
+            return self.entity.typed(name, inferred.name(), raw);
+        } else {
+            if let Some(text) = members::string(raw).filter(|_| !self.has_types) {
+                self.entity.notes().string(name, &text);
+            }
+            self.entity.untyped(name, raw);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a list has bytes: a Binary that may have any name.
+pub(super) fn is_list_of_bytes(raw: &str) -> bool {
+    raw.strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The type that a number without one most likely has.
+fn inferred(number: &str) -> Option<EdmType> {
+    match number.parse::<i64>() {
+        Ok(small) if i32::try_from(small).is_ok() => Some(EdmType::Int32),
+        Ok(_) => Some(EdmType::Int64),
+        Err(_) => number.contains(['.', 'e', 'E']).then_some(EdmType::Double),
+    }
+}
+
+/// Returns the type and value of `{name: v, "EdmType": "Int32"}`, `{"EdmType": 6, "Int32Value": v}` or
+/// `{"value": v, "edm_type": "Edm.Int64"}`.
+fn typed<'a>(name: &str, raw: &'a str) -> Result<(String, &'a str), String> {
+    let object = Object::of(raw.as_bytes()).map_err(|reason| format!("{name}: {reason}"))?;
+    let of = || {
+        if let Some(edm_type) = object.string("edm_type").or_else(|| object.string("edmType")) {
+            return Some((edm_type.into_owned(), object.get("value")?));
+        }
+        let told = object.get("EdmType")?;
+        if let Ok(number) = told.parse::<usize>() {
+            let edm_type = *ARCHIVER.get(number)?;
+            let value = object.iter().find(|(member, _)| member.ends_with("Value"))?.1;
+            return Some((edm_type.to_owned(), value));
+        }
+        Some((members::string(told)?.into_owned(), object.get(name)?))
+    };
+    of().ok_or_else(|| format!("{name}: an object without a type and a value"))
+}

@@ -1,0 +1,253 @@
+//! Files of other programs. They are first imported into a temporary database, which sorts their
+//! entities, and copied from there. So unreadable content is found before anything is written.
+
+mod archive;
+mod assembly;
+mod azurite;
+mod csv;
+mod folder;
+mod json;
+mod manifest;
+mod members;
+mod object;
+mod opening;
+mod splitter;
+mod spool;
+mod staging;
+
+use std::path::Path;
+
+use crate::protocol::model::{EdmType, TableName};
+use crate::transfer::contract::{TransferError, TransferResult};
+use manifest::AzCopyManifest;
+use staging::Staging;
+pub(super) use staging::{Staged, StagingOptions, stage, stage_source};
+
+/// Extensions of files that are read in a folder.
+const EXTENSIONS: [&str; 10] =
+    ["json", "csv", "tsv", "txt", "ndjson", "jsonl", "manifest", "7z", "gz", "zst"];
+
+/// Why other files of a folder are not read.
+const NO_EXTENSION: &str = "its name has no extension of a format that is known";
+
+/// The format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FileFormat {
+    /// By the content
+    Auto,
+    /// Azurite's workspace file, __azurite_db_table__.json
+    Azurite,
+    /// Arrays, lists or lines of entities: AzCopy, Storage Explorer, az, parts of dumps, and others
+    Json,
+    /// CSV of Storage Explorer or AzCopy, with or without types
+    Csv,
+}
+
+/// How to read files.
+#[derive(Debug, Clone)]
+pub(crate) struct FileOptions {
+    pub format: FileFormat,
+    /// The table of files whose names do not contain it.
+    pub table: Option<String>,
+    /// Types of properties for which the file has none.
+    pub types: Vec<(String, EdmType)>,
+}
+
+/// The kind of a file, recognized by its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recognized {
+    Format(FileFormat),
+    Manifest,
+    ArchivedEntity,
+}
+
+/// Reads a file, or all files of a folder, into the staging database.
+fn import(path: &Path, options: &FileOptions, staging: &mut Staging) -> TransferResult<()> {
+    if path.is_dir() {
+        return import_folder(path, options, None, staging);
+    }
+    match (recognized(path)?, path.parent()) {
+        // The data files are beside it.
+        (Recognized::Manifest, Some(folder)) => {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            import_folder(folder, options, Some(AzCopyManifest::read(path)?), staging)
+        }
+        _ => import_file(path, options, None, staging),
+    }
+}
+
+/// Reads the files of a folder; with `only`, those of a manifest.
+fn import_folder(
+    folder: &Path,
+    options: &FileOptions,
+    only: Option<AzCopyManifest>,
+    staging: &mut Staging,
+) -> TransferResult<()> {
+    let is_only = only.is_some();
+    let (mut manifests, mut files, mut folders) = (Vec::from_iter(only), Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let extension = extension(&path);
+        if path.is_dir() {
+            folders.push(path);
+        } else if path.to_string_lossy().ends_with(".schema.csv") {
+            // AzCopy's CSV has its types in a file beside it.
+        } else if !EXTENSIONS.contains(&extension.as_str()) {
+            if !is_only {
+                staging.remark(format!("{}: not read: {NO_EXTENSION}", path.display()));
+            }
+        } else if recognized(&path)? != Recognized::Manifest {
+            files.push(path);
+        } else if !is_only {
+            manifests.push(AzCopyManifest::read(&path)?);
+        }
+    }
+    files.sort();
+    for manifest in &manifests {
+        manifest.check(files.iter().filter(|file| manifest.has(file)).count())?;
+        // A table without entities has no data file.
+        staging.begin(&manifest.table_name)?;
+    }
+    let mut found = !manifests.is_empty();
+    for file in &files {
+        let manifest = manifests.iter().find(|manifest| manifest.has(file));
+        if !is_only || manifest.is_some() {
+            found = true;
+            import_file(file, options, manifest.map(|manifest| manifest.table_name.as_str()), staging)?;
+        }
+    }
+    for path in folders.iter().filter(|_| !is_only) {
+        found |= import_archive(folder, path, options, staging)?;
+    }
+    if found {
+        return Ok(());
+    }
+    Err(TransferError::Usage(format!("{} has no files to read", folder.display())))
+}
+
+/// Reads a folder of archived entities: of a table, or of a partition if `root` is one of a table.
+/// Returns whether there are any.
+fn import_archive(
+    root: &Path,
+    folder: &Path,
+    options: &FileOptions,
+    staging: &mut Staging,
+) -> TransferResult<bool> {
+    let mut found = false;
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if !path.is_dir() {
+            found |= import_archived(&path, root, options, staging)?;
+            continue;
+        }
+        for entry in std::fs::read_dir(path)? {
+            found |= import_archived(&entry?.path(), folder, options, staging)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a file of an archive, if it is one, into the table that `folder` is called by.
+fn import_archived(
+    path: &Path,
+    folder: &Path,
+    options: &FileOptions,
+    staging: &mut Staging,
+) -> TransferResult<bool> {
+    if path.is_dir() || extension(path) != "json" || recognized(path)? != Recognized::ArchivedEntity {
+        staging.remark(format!("{}: not read: it is no entity of an archive", path.display()));
+        return Ok(false);
+    }
+    let table = table_of(&std::path::absolute(folder)?, options)?;
+    archive::import(path, &table, options, staging)?;
+    Ok(true)
+}
+
+/// Reads a file, of a table that its name or a manifest tells.
+fn import_file(
+    path: &Path,
+    options: &FileOptions,
+    table: Option<&str>,
+    staging: &mut Staging,
+) -> TransferResult<()> {
+    let format = match options.format {
+        FileFormat::Auto => recognized(path)?,
+        given => Recognized::Format(given),
+    };
+    let table = || match (table, &options.table) {
+        (Some(table), None) => Ok(table.to_owned()),
+        _ => table_of(path, options),
+    };
+    match format {
+        Recognized::Format(FileFormat::Azurite) => azurite::import(path, staging),
+        Recognized::Format(FileFormat::Csv) => csv::import(path, &table()?, options, staging),
+        Recognized::Format(FileFormat::Json | FileFormat::Auto) | Recognized::Manifest => {
+            json::import(path, &table()?, options, staging)
+        }
+        Recognized::ArchivedEntity => archive::import(path, &table()?, options, staging),
+    }
+}
+
+/// Recognizes a file by its beginning.
+fn recognized(path: &Path) -> TransferResult<Recognized> {
+    let beginning = opening::beginning(path)?;
+    let text = beginning.trim_start();
+    Ok(match text.chars().next() {
+        Some('{') if text.contains("\"$TABLES_COLLECTION$\"") || text.contains("\"databaseVersion\"") => {
+            Recognized::Format(FileFormat::Azurite)
+        }
+        Some('{') if path.ends_with("__azurite_db_table__.json") => Recognized::Format(FileFormat::Azurite),
+        Some('{') if manifest::is_manifest(text) => Recognized::Manifest,
+        Some('{') if archive::is_entity(text) => Recognized::ArchivedEntity,
+        Some('{' | '[') => Recognized::Format(FileFormat::Json),
+        _ => Recognized::Format(FileFormat::Csv),
+    })
+}
+
+/// Returns the table that a file's name contains: `{account}_{table}_{time}…`, `{table}_Backup_…` or
+/// `{table}.…`.
+fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = file.split('.').next().unwrap_or_default();
+    // A part of a dump is in a folder with the table's name.
+    let is_part = file.ends_with(".ndjson.zst");
+    let folder = path.parent().and_then(Path::file_name).filter(|_| is_part);
+    let folder = folder.map(|folder| folder.to_string_lossy().into_owned());
+    let stem = folder.as_deref().unwrap_or(stem);
+    let parts: Vec<&str> = stem.split('_').collect();
+    let told = match parts.as_slice() {
+        [table, "Backup", ..] => *table,
+        [_, table, time, ..] if time.len() > 8 && time.starts_with(|c: char| c.is_ascii_digit()) => *table,
+        _ => stem,
+    };
+    let name = options.table.as_deref().unwrap_or(told);
+    match TableName::parse(name) {
+        Ok(_) => Ok(name.to_owned()),
+        Err(_) => {
+            let text = format!("{}: its name contains no table name; give one with --table", path.display());
+            Err(TransferError::Usage(text))
+        }
+    }
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_tell_tables() {
+        let options = FileOptions { format: FileFormat::Auto, table: None, types: Vec::new() };
+        let table = |name: &str| table_of(Path::new(name), &options).ok();
+        assert_eq!(table("acct_People_20140903T051850.8128447Z_0_1_00.json").as_deref(), Some("People"));
+        assert_eq!(table("People_Backup_20200102030405.txt").as_deref(), Some("People"));
+        assert_eq!(table("dir/People.typed.csv").as_deref(), Some("People"));
+        assert_eq!(table("dump/People/000001-0001.ndjson.zst").as_deref(), Some("People"));
+        assert_eq!(table("my people.csv"), None);
+        let named = FileOptions { table: Some("Other".into()), ..options };
+        assert_eq!(table_of(Path::new("my people.csv"), &named).ok().as_deref(), Some("Other"));
+    }
+}

@@ -1,0 +1,313 @@
+//! The temporary database that files are read into.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::runtime::Runtime;
+
+use super::folder::{DATABASE, StagingFolder, failed};
+use super::spool::{RejectedSpool, SpooledRejects};
+use super::{FileOptions, import};
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::Key;
+use crate::protocol::plan::Predicate;
+use crate::store::Store;
+use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
+use crate::transfer::contract::Counts;
+use crate::transfer::contract::{
+    Mode, Rejected, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
+};
+use crate::transfer::locations::database::LocalDatabase;
+use crate::transfer::rows::range::RowRange;
+use crate::transfer::rows::row::Row;
+use crate::transfer::rows::selection::Selection;
+use crate::transfer::rows::type_inference::{Inferences, TableNotes};
+use crate::transfer::work::progress::{Progress, ProgressForm};
+
+/// Maximum entities of a transaction.
+const PAGE: usize = 500;
+/// Bytes of properties from which on a transaction is full.
+const PAGE_BYTES: usize = 1 << 20;
+/// Documents that may be no entities: each is kept as a text.
+const MAX_NO_ENTITIES: u64 = 1000;
+/// The account in the temporary database.
+const ACCOUNT: &str = "staged";
+
+/// The database that importers write to.
+pub(super) struct Staging {
+    database: LocalDatabase,
+    /// The account to import from files with several.
+    pub account: Option<String>,
+    table: String,
+    waiting: Vec<Row>,
+    /// Bytes of the properties of those that wait.
+    waiting_bytes: usize,
+    rejected: RejectedSpool,
+    inferences: Inferences,
+    entities: BTreeMap<String, u64>,
+    taken: u64,
+    folder: PathBuf,
+    /// Documents that are no entities.
+    no_entities: u64,
+    progress: Progress,
+    stop: Arc<AtomicBool>,
+    tells_settings: bool,
+}
+
+impl Staging {
+    /// Returns how many entities were added so far.
+    pub(super) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Returns what notes the values of the table.
+    pub(super) fn notes(&mut self) -> TableNotes<'_> {
+        self.inferences.of(&self.table)
+    }
+
+    /// Notes something about the files that is to be told before anything is written.
+    pub(super) fn remark(&mut self, text: String) {
+        self.inferences.remark(text);
+    }
+
+    /// Begins a table.
+    pub(super) fn begin(&mut self, table: &str) -> TransferResult<()> {
+        self.flush()?;
+        if self.table != table {
+            self.database.create(table)?;
+            table.clone_into(&mut self.table);
+        }
+        Ok(())
+    }
+
+    /// Adds an entity of the table.
+    pub(super) fn add(&mut self, row: Result<Row, Rejected>) -> TransferResult<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
+        self.taken += 1;
+        let rejected = u64::from(row.is_err());
+        self.progress.add(&self.table, Counts { written: 1 - rejected, rejected, ..Counts::default() });
+        match row {
+            Err(rejected) => {
+                let kept = self.rejected.push(&self.table, rejected);
+                kept.map_err(|error| failed(&self.folder, &error))?;
+            }
+            Ok(row) => {
+                self.waiting_bytes += row.properties.as_str().len();
+                self.waiting.push(row);
+            }
+        }
+        let is_full = self.waiting.len() >= PAGE || self.waiting_bytes >= PAGE_BYTES;
+        if is_full { self.flush() } else { Ok(()) }
+    }
+
+    /// Adds a document that has no keys or is no object. A file with many has something else than entities.
+    pub(super) fn add_no_entity(&mut self, document: Rejected) -> TransferResult<()> {
+        self.no_entities += 1;
+        if self.no_entities > MAX_NO_ENTITIES {
+            let text =
+                format!("{}: more than {MAX_NO_ENTITIES} documents in its files are no entities", self.table);
+            return Err(TransferError::Failed(text));
+        }
+        self.add(Err(document))
+    }
+
+    /// Notes that the file has policies and service properties, perhaps empty ones.
+    pub(super) fn tells_settings(&mut self) {
+        self.tells_settings = true;
+    }
+
+    /// Sets the policies of the table.
+    pub(super) fn policies(&mut self, policies: &[Policy]) -> TransferResult<()> {
+        self.database.set_policies(&self.table, policies)
+    }
+
+    /// Sets the service properties.
+    pub(super) fn properties(&mut self, properties: &ServiceProperties) -> TransferResult<()> {
+        self.database.set_properties(properties)
+    }
+
+    fn flush(&mut self) -> TransferResult<()> {
+        let rows = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let rejected = Mutex::new(&mut self.rejected);
+        let staged = self.database.write(WritePage {
+            table: &self.table,
+            range: 0,
+            rows,
+            mode: Mode::Insert,
+            resumed: None,
+            copy: "",
+            last: None,
+            rejected: 0,
+            reject: &|entity| {
+                rejected.lock().unwrap_or_else(PoisonError::into_inner).push(&self.table, entity)
+            },
+        });
+        let staged = staged.map_err(|error| failed(&self.folder, &error))?;
+        *self.entities.entry(self.table.clone()).or_default() += staged.written;
+        Ok(())
+    }
+}
+
+/// Imported files. The temporary database is removed when this is dropped.
+pub(crate) struct Staged {
+    database: LocalDatabase,
+    rejected: SpooledRejects,
+    inferences: Inferences,
+    /// Whether the files have policies and service properties.
+    tells_settings: bool,
+    /// How many entities each table has, unless a filter selects some.
+    entities: Option<BTreeMap<String, u64>>,
+    /// Dropped last.
+    _folder: StagingFolder,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.database.close();
+    }
+}
+
+/// What reading into a temporary database takes.
+pub(crate) struct StagingOptions {
+    /// The account to import from files with several.
+    pub account: Option<String>,
+    pub runtime: Arc<Runtime>,
+    /// Selects entities.
+    pub filter: Option<Predicate>,
+    pub progress: ProgressForm,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Reads files into a temporary database.
+///
+/// # Errors
+/// [`TransferError`] if a file cannot be read or its format is unknown, or if it is interrupted.
+pub(crate) fn stage(path: &Path, files: &FileOptions, options: StagingOptions) -> TransferResult<Staged> {
+    staged(options, |staging| import(path, files, staging))
+}
+
+/// Reads the tables of another source, which has no order, into a temporary database.
+///
+/// # Errors
+/// [`TransferError`] if it cannot be read, or is interrupted.
+pub(crate) fn stage_source(
+    source: &dyn TransferSource,
+    selection: &Selection,
+    options: StagingOptions,
+) -> TransferResult<Staged> {
+    staged(options, |staging| {
+        for table in source.tables()?.into_iter().filter(|name| selection.has_table(name)) {
+            staging.begin(&table)?;
+            let mut reader = source.open(&table, &RowRange::everything(), false)?;
+            while let Some(page) = reader.next()? {
+                page.rejected.into_iter().try_for_each(|rejected| staging.add(Err(rejected)))?;
+                page.rows.into_iter().try_for_each(|row| staging.add(Ok(row)))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn staged(
+    options: StagingOptions,
+    read: impl FnOnce(&mut Staging) -> TransferResult<()>,
+) -> TransferResult<Staged> {
+    let StagingOptions { account, runtime, filter, progress, stop } = options;
+    let folder = StagingFolder::create()?;
+    let path = folder.path().to_owned();
+    let location = Location::File(path.join(DATABASE));
+    let opened = runtime
+        .block_on(async { SqliteStore::open(&SqliteOptions { map_mib: 0, ..SqliteOptions::new(location) }) });
+    let store = Arc::new(Store::Sqlite(opened.map_err(|error| failed(&path, &error))?));
+    let database =
+        |filter| LocalDatabase::new(store.clone(), ACCOUNT.to_owned(), runtime.clone(), filter).temporary();
+    let is_whole = filter.is_none();
+    let (rejected, inferences) = (RejectedSpool::new(&path).finish()?, Inferences::default());
+    let mut staged = Staged {
+        database: database(filter),
+        rejected,
+        inferences,
+        tells_settings: false,
+        entities: None,
+        _folder: folder,
+    };
+    let mut staging = Staging {
+        database: database(None),
+        account,
+        table: String::new(),
+        waiting: Vec::new(),
+        waiting_bytes: 0,
+        rejected: RejectedSpool::new(&path),
+        inferences: Inferences::default(),
+        entities: BTreeMap::new(),
+        taken: 0,
+        folder: path.clone(),
+        no_entities: 0,
+        progress: Progress::start(progress, "read"),
+        stop,
+        tells_settings: false,
+    };
+    read(&mut staging)?;
+    staging.flush()?;
+    staged.rejected = staging.rejected.finish().map_err(|error| failed(&path, &error))?;
+    staged.inferences = staging.inferences;
+    staged.tells_settings = staging.tells_settings;
+    staged.entities = is_whole.then_some(staging.entities);
+    Ok(staged)
+}
+
+impl TransferSource for Staged {
+    fn tables(&self) -> TransferResult<Vec<String>> {
+        self.database.tables()
+    }
+
+    fn open<'a>(
+        &'a self,
+        table: &str,
+        range: &RowRange,
+        keys_only: bool,
+    ) -> TransferResult<Box<dyn RowReader + 'a>> {
+        self.database.open(table, range, keys_only)
+    }
+
+    fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
+        self.database.probe(table, range)
+    }
+
+    fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
+        self.database.get(table, key)
+    }
+
+    fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
+        if self.tells_settings { self.database.policies(table) } else { Ok(None) }
+    }
+
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
+        if self.tells_settings { TransferSource::properties(&self.database) } else { Ok(None) }
+    }
+
+    fn expected(&self, table: &str) -> TransferResult<Option<u64>> {
+        Ok(self.entities.as_ref().map(|entities| entities.get(table).copied().unwrap_or(0)))
+    }
+
+    fn each_rejected(
+        &self,
+        take: &mut dyn FnMut(&str, Rejected) -> TransferResult<()>,
+    ) -> TransferResult<()> {
+        self.rejected.each(take)
+    }
+
+    fn inferences(&self) -> Option<&Inferences> {
+        Some(&self.inferences)
+    }
+}

@@ -1,0 +1,185 @@
+//! Reading pages of entities.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::{Continuation, Endpoint, Page, Rejected, Row, RowReader, TransferError, TransferResult, next};
+use crate::protocol::model::Key;
+use crate::transfer::client::ClientAnswer;
+use crate::transfer::locations::no_entities::NoEntities;
+use crate::transfer::rows::range::{Lower, RowRange, order_in_both};
+
+/// Entities of the first page, and of each after a page whose entities were large.
+const SOME_ROWS: usize = 500;
+/// The most entities that the service returns at once.
+const MOST_ROWS: usize = 1000;
+/// Bytes up to which as many entities are asked for at once as there may be. Several pages are in memory.
+const BYTES: usize = 1 << 20;
+/// Entities of a page that are read: more than any server sends.
+const MAX_ROWS: usize = 10_000;
+
+/// The pages of a range: all pages of each of its filters, in order.
+pub(super) struct EndpointPages<'a> {
+    remote: &'a Endpoint,
+    table: String,
+    keys_only: bool,
+    pages: Continuation,
+    lower: Lower,
+    /// The key of the last row.
+    last: Option<Key>,
+    no_entities: NoEntities,
+}
+
+#[derive(Deserialize)]
+struct PageBody<'a> {
+    #[serde(borrow)]
+    value: FirstRows<'a>,
+}
+
+/// The rows of a page: no more than one too many.
+struct FirstRows<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for FirstRows<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Rows;
+        impl<'de> Visitor<'de> for Rows {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of entities")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut rows = Vec::new();
+                while rows.len() <= MAX_ROWS {
+                    let Some(row) = list.next_element()? else { return Ok(rows) };
+                    rows.push(row);
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(rows)
+            }
+        }
+        deserializer.deserialize_seq(Rows).map(FirstRows)
+    }
+}
+
+impl<'a> EndpointPages<'a> {
+    pub(super) fn new(remote: &'a Endpoint, table: &str, range: &RowRange, keys_only: bool) -> Self {
+        let calls = range.filters().into_iter().map(|filter| {
+            let call = remote.query(table, &filter, remote.filter.as_deref());
+            if keys_only {
+                call.query("$select", "PartitionKey,RowKey,Timestamp")
+            } else {
+                call.query("$top", SOME_ROWS.to_string())
+            }
+        });
+        let pages = Continuation::of(calls.collect());
+        let (table, lower, no_entities) = (table.to_owned(), range.lower.clone(), NoEntities::default());
+        Self { remote, table, keys_only, pages, lower, last: None, no_entities }
+    }
+
+    /// Checks that a page has entities and not too many, and that they come after those before.
+    fn check(&mut self, page: &Page) -> TransferResult<()> {
+        let wrong = |reason: String| Err(TransferError::Failed(format!("{}: {reason}", self.table)));
+        if page.rows.len() + page.rejected.len() > MAX_ROWS {
+            return wrong(format!("the endpoint sends pages of more than {MAX_ROWS} entities"));
+        }
+        self.no_entities.check(&self.table, page)?;
+        if self.remote.client.address.is_cosmos() {
+            return Ok(());
+        }
+        let has_begun = self.last.is_some();
+        if let Some(first) = page.rows.first().filter(|_| !has_begun) {
+            let order = order_in_both(&first.key, self.lower.key());
+            let is_after = matches!(self.lower, Lower::After(_));
+            if order == Some(Ordering::Less) || (is_after && order == Some(Ordering::Equal)) {
+                return wrong(format!("the endpoint sends {:?}, which was not asked for", first.key));
+            }
+        }
+        let keys = || page.rows.iter().map(|row| &row.key);
+        for (before, key) in self.last.iter().chain(keys()).zip(keys().skip(usize::from(!has_begun))) {
+            if matches!(order_in_both(before, key), Some(Ordering::Equal | Ordering::Greater)) {
+                return wrong(format!(
+                    "the endpoint sends {key:?} after {before:?}, and not in the order of keys"
+                ));
+            }
+        }
+        if let Some(row) = page.rows.last() {
+            self.last = Some(row.key.clone());
+        }
+        Ok(())
+    }
+}
+
+impl EndpointPages<'_> {
+    /// Sets how many entities the next pages have at most.
+    fn ask_for(&mut self, rows: usize) {
+        let parameters = self.pages.calls.iter_mut().flat_map(|call| &mut call.query);
+        parameters.filter(|(name, _)| *name == "$top").for_each(|(_, value)| *value = rows.to_string());
+    }
+}
+
+/// Returns how many entities to ask for after a page of so many with so many bytes.
+const fn rows_after(rows: usize, bytes: usize) -> usize {
+    if bytes * MOST_ROWS <= BYTES * rows { MOST_ROWS } else { SOME_ROWS }
+}
+
+impl RowReader for EndpointPages<'_> {
+    fn next(&mut self) -> TransferResult<Option<Page>> {
+        let Some(call) = self.pages.take() else { return Ok(None) };
+        let read = |answer: &ClientAnswer| {
+            let mut page = read(&answer.body)?;
+            if self.keys_only {
+                page.rows = tagged(&answer.body, page.rows)?;
+            }
+            Ok((page, next(&call, answer), answer.body.len()))
+        };
+        let (page, following, bytes) = self.remote.client.read(&call, read)??;
+        self.pages.follow(following, page.rows.is_empty())?;
+        self.ask_for(rows_after(page.rows.len() + page.rejected.len(), bytes));
+        self.check(&page)?;
+        Ok(Some(page))
+    }
+}
+
+#[derive(Deserialize)]
+struct TagMember<'a> {
+    #[serde(rename = "odata.etag", borrow)]
+    tag: Option<Cow<'a, str>>,
+}
+
+/// Adds the ETags of a page to its rows, as long as all of them were understood.
+fn tagged(body: &[u8], mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
+    let wrong = |error| format!("a page of entities: {error}");
+    let read: PageBody<'_> = serde_json::from_slice(body).map_err(wrong)?;
+    if read.value.0.len() == rows.len() {
+        for (row, raw) in rows.iter_mut().zip(read.value.0) {
+            let member: TagMember<'_> = serde_json::from_str(raw.get()).map_err(wrong)?;
+            // Cosmos DB doubles the quotes of tags in bodies.
+            row.tag = member.tag.map(|tag| tag.replace("''", "'"));
+        }
+    }
+    Ok(rows)
+}
+
+/// Reads the body of a page.
+///
+/// # Errors
+/// If it is not a page. Entities that cannot be read are returned as rejected.
+pub(super) fn read(body: &[u8]) -> Result<Page, String> {
+    let read: PageBody<'_> =
+        serde_json::from_slice(body).map_err(|error| format!("a page of entities: {error}"))?;
+    let mut page = Page::default();
+    for raw in read.value.0 {
+        match Row::from_json(raw.get()) {
+            Ok(row) => page.rows.push(row),
+            Err(reason) => page.rejected.push(Rejected { entity: raw.get().to_owned(), reason }),
+        }
+    }
+    Ok(page)
+}

@@ -1,0 +1,121 @@
+//! The FROM and TO of the command line.
+
+use std::path::{Path, PathBuf};
+
+use super::dump::{MANIFEST, names_single};
+use crate::server::config::{Database, StorageSettings};
+use crate::transfer::client::{Address, AddressError};
+
+/// Maximum bytes of a file that holds a connection string.
+const MAX_SECRET: u64 = 64 << 10;
+
+/// Where entities are copied from or to.
+#[derive(Debug, Clone)]
+pub(crate) enum DataLocation {
+    /// A Table endpoint.
+    Endpoint(Box<Address>),
+    /// Rowhouse's own database.
+    Database(Box<Database>),
+    /// A folder with a dump, or a file.
+    Dump(PathBuf),
+    /// A file of another program, or a folder of such files: read-only.
+    File(PathBuf),
+}
+
+/// Why a text is not a valid place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LocationError {
+    #[error("{0} is not set")]
+    Variable(String),
+    #[error("{0}: {1}")]
+    File(String, std::io::Error),
+    #[error("{0}")]
+    Address(#[from] AddressError),
+    #[error("{0}")]
+    Database(String),
+    #[error(
+        "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
+         a dump (dump:PATH or PATH.ndjson.zst), a file that exists, env:NAME nor file:PATH"
+    )]
+    Unknown,
+}
+
+impl DataLocation {
+    /// Parses an argument. `env:NAME` and `file:PATH` name a variable and a file with the actual text, so
+    /// that secrets do not show in the list of processes.
+    ///
+    /// # Errors
+    /// [`LocationError`].
+    pub(crate) fn parse(text: &str) -> std::result::Result<Self, LocationError> {
+        if let Some(name) = text.strip_prefix("env:") {
+            let value = std::env::var(name).map_err(|_| LocationError::Variable(text.to_owned()))?;
+            return Self::of(value.trim());
+        }
+        if let Some(path) = text.strip_prefix("file:") {
+            let failed = |error| LocationError::File(text.to_owned(), error);
+            let size = std::fs::metadata(path).map_err(failed)?.len();
+            if size > MAX_SECRET {
+                return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
+            }
+            return Self::of(std::fs::read_to_string(path).map_err(failed)?.trim());
+        }
+        Self::of(text)
+    }
+
+    fn of(text: &str) -> std::result::Result<Self, LocationError> {
+        if let Some(path) = text.strip_prefix("dump:") {
+            return Ok(DataLocation::Dump(path.into()));
+        }
+        if ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            let database = StorageSettings::of_url(text).map_err(LocationError::Database)?;
+            return Ok(DataLocation::Database(Box::new(database)));
+        }
+        if text.starts_with("http://") || text.starts_with("https://") || text.contains('=') {
+            return Ok(DataLocation::Endpoint(Box::new(Address::parse(text)?)));
+        }
+        let path = Path::new(text);
+        if path.join(MANIFEST).is_file() || names_single(path) {
+            return Ok(DataLocation::Dump(path.to_owned()));
+        }
+        if path.exists() { Ok(DataLocation::File(path.to_owned())) } else { Err(LocationError::Unknown) }
+    }
+
+    /// Returns the place without secrets, for messages and for comparing places.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            DataLocation::Endpoint(address) => address.tables.clone(),
+            DataLocation::Database(database) => database.shown(),
+            DataLocation::Dump(path) => format!("dump:{}", path.display()),
+            DataLocation::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// Whether the place is a dump in one file, by its name.
+    pub(crate) fn is_single_dump(&self) -> bool {
+        matches!(self, DataLocation::Dump(path) if names_single(path))
+    }
+
+    /// Whether the place is a folder with a complete dump.
+    pub(crate) fn is_complete_dump(&self) -> bool {
+        matches!(self, DataLocation::Dump(path) if path.join(MANIFEST).is_file())
+    }
+
+    /// Whether the place is Cosmos DB for Table.
+    pub(crate) fn is_cosmos(&self) -> bool {
+        matches!(self, DataLocation::Endpoint(address) if address.is_cosmos())
+    }
+
+    /// Whether only a range of keys can be seen there, so that nothing there is known to be absent.
+    pub(crate) fn is_ranged(&self) -> bool {
+        matches!(self, DataLocation::Endpoint(address) if address.is_ranged())
+    }
+
+    /// Returns the account of an address, which a database on the other side has too unless another
+    /// is named.
+    pub(crate) fn account(&self) -> Option<&str> {
+        match self {
+            DataLocation::Endpoint(address) => Some(&address.account),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A place in memory for tests, which sorts as a server does and counts what it is asked.
+
+use std::cmp::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering as Memory};
+
+use crate::protocol::codec::policies::Policy;
+use crate::protocol::codec::properties::ServiceProperties;
+use crate::protocol::model::Key;
+use crate::transfer::contract::{Page, RowReader, TransferResult, TransferSource};
+use crate::transfer::rows::range::{Lower, RowRange};
+use crate::transfer::rows::row::Row;
+
+/// The order of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyOrder {
+    CodePoints,
+    Utf16Units,
+}
+
+impl KeyOrder {
+    fn of(self, a: &Key, b: &Key) -> Ordering {
+        let units = |text: &str| text.encode_utf16().collect::<Vec<_>>();
+        match self {
+            KeyOrder::CodePoints => a.cmp(b),
+            KeyOrder::Utf16Units => {
+                (units(&a.partition), units(&a.row)).cmp(&(units(&b.partition), units(&b.row)))
+            }
+        }
+    }
+}
+
+/// A place with one table.
+pub(crate) struct SortedSource {
+    order: KeyOrder,
+    pub rows: Vec<Row>,
+    rows_of_page: usize,
+    pub pages: AtomicUsize,
+    pub gets: AtomicUsize,
+    pub probes: AtomicUsize,
+}
+
+impl SortedSource {
+    pub(crate) fn new(order: KeyOrder, mut rows: Vec<Row>, rows_of_page: usize) -> Self {
+        rows.sort_by(|a, b| order.of(&a.key, &b.key));
+        let [pages, gets, probes] = std::array::from_fn(|_| AtomicUsize::new(0));
+        Self { order, rows, rows_of_page, pages, gets, probes }
+    }
+
+    fn of_range<'a>(&'a self, range: &'a RowRange) -> impl Iterator<Item = &'a Row> {
+        let is_within = |row: &&Row| {
+            let lower = match &range.lower {
+                Lower::From(key) => self.order.of(&row.key, key).is_ge(),
+                Lower::After(key) => self.order.of(&row.key, key).is_gt(),
+            };
+            lower && range.upper.as_ref().is_none_or(|upper| self.order.of(&row.key, upper).is_lt())
+        };
+        self.rows.iter().filter(is_within)
+    }
+}
+
+struct Pages<'a> {
+    place: &'a SortedSource,
+    left: Vec<Row>,
+}
+
+impl RowReader for Pages<'_> {
+    fn next(&mut self) -> TransferResult<Option<Page>> {
+        self.place.pages.fetch_add(1, Memory::Relaxed);
+        let rows = self.left.len().min(self.place.rows_of_page);
+        let rows: Vec<Row> = self.left.drain(..rows).collect();
+        Ok((!rows.is_empty()).then_some(Page { rows, rejected: Vec::new() }))
+    }
+}
+
+impl TransferSource for SortedSource {
+    fn tables(&self) -> TransferResult<Vec<String>> {
+        Ok(vec!["People".into()])
+    }
+
+    fn open<'a>(&'a self, _: &str, range: &RowRange, _: bool) -> TransferResult<Box<dyn RowReader + 'a>> {
+        Ok(Box::new(Pages { place: self, left: self.of_range(range).cloned().collect() }))
+    }
+
+    fn probe(&self, _: &str, range: &RowRange) -> TransferResult<Option<Key>> {
+        self.probes.fetch_add(1, Memory::Relaxed);
+        Ok(self.of_range(range).next().map(|row| row.key.clone()))
+    }
+
+    fn get(&self, _: &str, key: &Key) -> TransferResult<Option<Row>> {
+        self.gets.fetch_add(1, Memory::Relaxed);
+        Ok(self.rows.iter().find(|row| row.key == *key).cloned())
+    }
+
+    fn policies(&self, _: &str) -> TransferResult<Option<Vec<Policy>>> {
+        Ok(None)
+    }
+
+    fn properties(&self) -> TransferResult<Option<ServiceProperties>> {
+        Ok(None)
+    }
+}
