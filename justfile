@@ -29,7 +29,7 @@ lint:
 ci:
     .ci/run
 
-# Write docs/compatibility.md from its page.
+# Write docs/reference/compatibility.md from its page.
 compatibility:
     scripts/compatibility
 

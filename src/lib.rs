@@ -8,7 +8,7 @@
 //! - `transfer`: copies between endpoints, databases and dumps
 //! - `cli`, `testing`, `observe`: commands, a server inside a test, metrics and traces
 //!
-//! `docs/architecture.md` has the way of a request, what may import what, and where a change goes.
+//! `docs/internals/architecture.md` has the way of a request, what may import what, and where a change goes.
 
 #![warn(missing_docs, unreachable_pub)]
 

@@ -1,4 +1,4 @@
-// Makes the pictures of docs/console.md, or with `paint` only prints the time to the first paint.
+// Makes the pictures of docs/how-to/console.md, or with `paint` only prints the time to the first paint.
 // ROWHOUSE_BIN names the server. The activity takes five minutes to become a picture.
 
 import { mkdirSync } from "node:fs";

@@ -13,7 +13,7 @@ import (
 
 // The first program that a reader runs does what its comments say, and again.
 func TestTheFirstProgramPrintsWhatItSays(t *testing.T) {
-	page := string(must(os.ReadFile("../../../docs/first-steps.md"))(t))
+	page := string(must(os.ReadFile("../../../docs/tutorials/first-steps.md"))(t))
 	program := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(page)[1]
 	key := regexp.MustCompile("AccountKey=([^;]+)").FindStringSubmatch(program)[1]
 	var expected []string

@@ -1,5 +1,5 @@
 """Testcontainers in each language: its module for Azurite starts `rowhouse-azurite`, and
-what docs/test-suites.md writes of containers starts `rowhouse`."""
+what docs/how-to/test-suites.md writes of containers starts `rowhouse`."""
 
 import os
 import pathlib
@@ -66,7 +66,7 @@ def test_go(name):
 @pytest.mark.parametrize("way", WAYS)
 def test_java(way):
     folder = prepared("java")
-    recipe = (REPOSITORY / "docs" / "testing.md").read_text()
+    recipe = (REPOSITORY / "docs" / "how-to" / "testing.md").read_text()
     [substituted] = re.findall(r'asCompatibleSubstituteFor\("([^"]*)"\)', recipe)
     succeeds("java", "-cp", f"{folder}/classes:{folder}/dependency/*", "Containers", way, substituted)
 

@@ -1,4 +1,4 @@
-//! The files that a new operation touches are those that docs/architecture.md lists.
+//! The files that a new operation touches are those that docs/internals/architecture.md lists.
 
 use std::collections::BTreeSet;
 
@@ -30,9 +30,9 @@ fn named(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// The paths in the row of docs/architecture.md that starts with these words.
+/// The paths in the row of docs/internals/architecture.md that starts with these words.
 fn documented(row: &str) -> Vec<String> {
-    let page = include_str!("../../../docs/architecture.md");
+    let page = include_str!("../../../docs/internals/architecture.md");
     let line = page.lines().find(|line| line.starts_with(&format!("| {row} |"))).expect("the row is there");
     line.split('`').skip(1).step_by(2).filter(|text| text.ends_with(".rs")).map(str::to_owned).collect()
 }

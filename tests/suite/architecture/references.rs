@@ -1,12 +1,12 @@
 //! What the code refers to is there: sections of docs/reference/protocol.md, and the numbered
-//! choices of docs/compatibility.md.
+//! choices of docs/reference/compatibility.md.
 
 use std::collections::BTreeSet;
 
 use super::files;
 
 const PROTOCOL: &str = include_str!("../../../docs/reference/protocol.md");
-const COMPATIBILITY: &str = include_str!("../../../docs/compatibility.md");
+const COMPATIBILITY: &str = include_str!("../../../docs/reference/compatibility.md");
 /// What stands before the number of a section.
 const SECTION: &str = "§";
 /// What stands before the number of a choice.

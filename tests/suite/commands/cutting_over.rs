@@ -1,4 +1,4 @@
-//! The cut-over of docs/migration.md with its settings, and what a copy may change and delete.
+//! The cut-over of docs/how-to/migrate.md with its settings, and what a copy may change and delete.
 
 use std::process::Command;
 

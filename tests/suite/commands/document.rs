@@ -1,11 +1,11 @@
-//! The commands of docs/operations.md, run as they are written.
+//! The commands of docs/how-to/operations.md, run as they are written.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::postgres::fresh_database;
 
-const DOCUMENT: &str = include_str!("../../../docs/operations.md");
+const DOCUMENT: &str = include_str!("../../../docs/how-to/operations.md");
 
 /// Ends at the first command that fails. The server runs beside the commands, as
 /// in another terminal, and ends in good order.

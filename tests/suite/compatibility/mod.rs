@@ -1,4 +1,4 @@
-//! `docs/compatibility.md`, made from `page.md` beside this file: the same text,
+//! `docs/reference/compatibility.md`, made from `page.md` beside this file: the same text,
 //! but that proofs become links, the codes are those of the server, and what a
 //! row does not say of the service or of Azurite is filled in.
 //!
@@ -15,7 +15,7 @@ use proofs::{Proof, read, root};
 use rowhouse::error::Code;
 
 const SOURCE: &str = "tests/suite/compatibility/page.md";
-const PAGE: &str = "docs/compatibility.md";
+const PAGE: &str = "docs/reference/compatibility.md";
 /// Set by `scripts/compatibility`.
 const WRITE: &str = "ROWHOUSE_WRITE_COMPATIBILITY";
 /// The last column of tables whose rows are proved.
@@ -127,7 +127,7 @@ fn links(proofs: &[Proof]) -> String {
     }
     let link = |(label, file, tests): (&str, &str, Vec<&str>)| {
         let title = if tests.is_empty() { String::new() } else { format!(" \"{}\"", tests.join(", ")) };
-        format!("[{label}](../{file}{title})")
+        format!("[{label}](../../{file}{title})")
     };
     files.into_iter().map(link).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! What the pages under `docs/patterns` rely on, at the level of the protocol.
+//! What the pages under `docs/how-to/patterns` rely on, at the level of the protocol.
 //! Those that frameworks rely on too are in `access_patterns`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

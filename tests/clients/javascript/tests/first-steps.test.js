@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { Server } from "./server.js";
 
-const PAGE = readFileSync(new URL("../../../../docs/first-steps.md", import.meta.url), "utf8");
+const PAGE = readFileSync(new URL("../../../../docs/tutorials/first-steps.md", import.meta.url), "utf8");
 const PROGRAM = /```javascript\n(.*?)```/s.exec(PAGE)[1];
 const FOLDER = fileURLToPath(new URL("..", import.meta.url));
 

@@ -1,4 +1,4 @@
-"""The pages under docs/patterns: each is run as it stands, prints what it says it prints, and leaves in
+"""The pages under docs/how-to/patterns: each is run as it stands, prints what it says it prints, and leaves in
 the tables, and asks of the server, what it promises."""
 
 import ast
@@ -15,7 +15,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.data.tables import TableServiceClient, TableTransactionError, UpdateMode
 from rowhouse import REPOSITORY, Server, code_of
 
-FOLDER = REPOSITORY / "docs" / "patterns"
+FOLDER = REPOSITORY / "docs" / "how-to" / "patterns"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 PAGES = sorted(page.stem for page in FOLDER.glob("*.md") if page.stem != "README")
 CHECKS = {}

@@ -42,7 +42,7 @@ class FirstStepsTest {
 
     @Test
     void theProgramPrintsWhatItSaysAndDoesSoAgain() throws Exception {
-        String page = Files.readString(Path.of("../../../docs/first-steps.md"));
+        String page = Files.readString(Path.of("../../../docs/tutorials/first-steps.md"));
         String program = found("```java\n(.*?)```", page);
         List<String> expected = Pattern.compile("\\); // (.*)").matcher(program).results().map(one -> one.group(1)).toList();
         assertEquals(2, expected.size());
