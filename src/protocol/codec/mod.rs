@@ -4,7 +4,7 @@ pub mod atom;
 pub mod failure;
 pub mod feed;
 pub mod json;
-pub(crate) mod members;
+pub(crate) mod json_object;
 pub mod multipart;
 pub mod policies;
 pub mod properties;

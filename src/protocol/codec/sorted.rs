@@ -3,7 +3,7 @@
 //! PostgreSQL sorts members that come in another order, at a twentieth of the cost of a change set
 //! of inserts. Here it costs less, because the names are compared in place.
 
-use super::members::{Member, each_member};
+use super::json_object::{Member, each_stored_member};
 
 /// Initial capacity for members.
 const ROOM: usize = 32;
@@ -24,7 +24,7 @@ pub(crate) fn push_sorted(out: &mut Vec<u8>, text: &str) {
 
 fn members(text: &str) -> Option<Vec<Member<'_>>> {
     let mut members = Vec::with_capacity(ROOM);
-    each_member(text, |member| {
+    each_stored_member(text, |member| {
         members.push(member);
         Some(())
     })?;
@@ -91,7 +91,7 @@ mod tests {
             let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
             prop_assert_eq!(value(&sorted), value(&text));
             let mut names: Vec<(usize, String)> = Vec::new();
-            each_member(&sorted, |m| {
+            each_stored_member(&sorted, |m| {
                 names.push((m.name.len(), m.name.to_owned()));
                 Some(())
             }).unwrap();

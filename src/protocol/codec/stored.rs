@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 use memchr::memmem::Finder;
 
-use super::members::{self, Member, each_member, string, value_after};
+use super::json_object::{Member, each_stored_member, string, value_after, without_suffix};
 use super::strings::{push_plain, push_string};
 use crate::error::{Code, Result};
 use crate::protocol::model::entity::{BorrowedValue, Properties, StoredProperties, Value};
@@ -61,20 +61,22 @@ fn push_member(out: &mut String, name: &str, value: BorrowedValue<'_>) {
         }
         BorrowedValue::Text { text, .. } => {
             push_annotation(out, name, EdmType::String);
+            push_name(out, name);
             push_string(out, &escape(text));
         }
         BorrowedValue::Other(value) => {
-            match value.edm_type() {
-                plain if is_told_by_json(plain) => push_name(out, name),
-                other => push_annotation(out, name, other),
+            let edm_type = value.edm_type();
+            if !has_type_of_json(edm_type) {
+                push_annotation(out, name, edm_type);
             }
+            push_name(out, name);
             push_value(out, value);
         }
     }
 }
 
 /// Whether JSON alone tells the type. A string may still have an annotation, see [`escape`].
-const fn is_told_by_json(edm_type: EdmType) -> bool {
+const fn has_type_of_json(edm_type: EdmType) -> bool {
     matches!(edm_type, EdmType::String | EdmType::Boolean | EdmType::Int32)
 }
 
@@ -83,15 +85,14 @@ fn push_name(out: &mut String, name: &str) {
     out.push(':');
 }
 
-/// Appends the name, after its annotation.
-fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
+/// Appends a property's annotation and a comma. `name` needs no escapes, or has them.
+pub(crate) fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
     out.push('"');
     out.push_str(name);
     out.push_str(ANNOTATION);
     out.push_str("\":\"");
     out.push_str(edm_type.name());
     out.push_str("\",");
-    push_name(out, name);
 }
 
 /// Returns the names of annotations that these properties could have with other values, but do not
@@ -100,7 +101,7 @@ fn push_annotation(out: &mut String, name: &str, edm_type: EdmType) {
 /// # Errors
 /// As [`fields`].
 pub(crate) fn lacking_annotations(properties: &StoredProperties) -> Result<Vec<String>> {
-    let is_plain = |field: &StoredField<'_>| is_told_by_json(field.edm_type) && !field.escaped;
+    let is_plain = |field: &StoredField<'_>| has_type_of_json(field.edm_type) && !field.escaped;
     let fields = fields(properties.as_str())?;
     Ok(fields.iter().filter(|f| is_plain(f)).map(|f| format!("{}{ANNOTATION}", f.name)).collect())
 }
@@ -169,10 +170,10 @@ pub(crate) fn fields(stored: &str) -> Result<Vec<StoredField<'_>>> {
 fn read_fields(text: &str) -> Option<Vec<StoredField<'_>>> {
     let mut types = Vec::with_capacity(16);
     let mut fields = Vec::with_capacity(16);
-    each_member(text, |member| {
+    each_stored_member(text, |member| {
         let Member { name: quoted, value: raw, .. } = member;
         let name = member.decoded_name()?;
-        if let Some(base) = members::without_suffix(&name, ANNOTATION) {
+        if let Some(base) = without_suffix(&name, ANNOTATION) {
             types.push((base, EdmType::from_name(&string(raw)?)?));
         } else {
             let edm_type = plain_type(raw)?;

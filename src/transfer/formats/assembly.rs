@@ -1,6 +1,6 @@
 //! Puts an entity together as JSON with type annotations, from values whose text is kept as it is.
 
-use crate::protocol::codec::members;
+use crate::protocol::codec::json_object;
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::codec::strings::push_string;
 use crate::protocol::model::{EdmType, Ticks};
@@ -86,7 +86,7 @@ impl<'a> Assembly<'a> {
 
     /// Notes a date without a zone, and refuses one that is more exact than the service's.
     fn date(&mut self, name: &str, raw: &str) -> Result<(), String> {
-        let Some(text) = members::string(raw) else { return Ok(()) };
+        let Some(text) = json_object::string(raw) else { return Ok(()) };
         let (_, time) = text.split_once('T').unwrap_or((&text, ""));
         let fraction = time.split_once('.').map_or("", |(_, fraction)| fraction);
         let mut beyond = fraction.bytes().take_while(u8::is_ascii_digit).skip(7);

@@ -13,7 +13,7 @@ use super::opening;
 use super::splitter::Splitter;
 use super::staging::Staging;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
-use crate::protocol::codec::members;
+use crate::protocol::codec::json_object;
 use crate::protocol::codec::policies::{Policy, read_time};
 use crate::protocol::codec::properties::{CorsRule, Logging, ServiceProperties};
 use crate::protocol::codec::stored::ANNOTATION;
@@ -270,7 +270,7 @@ fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
     };
     for (name, raw) in properties.iter().filter(|(name, _)| !is_key(name)) {
         let told = properties.string(&format!("{name}{ANNOTATION}"));
-        match (told.as_deref(), members::string(raw)) {
+        match (told.as_deref(), json_object::string(raw)) {
             (Some("Edm.Guid"), Some(text)) => {
                 let text =
                     guid(&text).map_err(|reason| format!("{name}: '{text}' is not a GUID: {reason}"))?;

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::FileOptions;
 use super::assembly::{Assembly, known_type};
 use super::object::Object;
-use crate::protocol::codec::members;
+use crate::protocol::codec::json_object;
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::model::EdmType;
 use crate::transfer::rows::row::Row;
@@ -82,7 +82,7 @@ impl EntityReading<'_> {
         if is_system {
             self.entity.untyped(name, raw);
         } else if let Some(told) = self.object.get(&format!("{name}{ANNOTATION}")) {
-            let told = members::string(told).and_then(|told| known_type(&told));
+            let told = json_object::string(told).and_then(|told| known_type(&told));
             return self.entity.annotated(name, told, raw);
         } else if let Some((_, wanted)) = wanted {
             return self.entity.typed(name, wanted.name(), raw);
@@ -93,7 +93,7 @@ impl EntityReading<'_> {
             self.entity.notes().value(name, inferred, false);
             return self.entity.typed(name, inferred.name(), raw);
         } else {
-            if let Some(text) = members::string(raw).filter(|_| !self.has_types) {
+            if let Some(text) = json_object::string(raw).filter(|_| !self.has_types) {
                 self.entity.notes().string(name, &text);
             }
             self.entity.untyped(name, raw);
@@ -130,7 +130,7 @@ fn typed<'a>(name: &str, raw: &'a str) -> Result<(String, &'a str), String> {
             let value = object.iter().find(|(member, _)| member.ends_with("Value"))?.1;
             return Some((edm_type.to_owned(), value));
         }
-        Some((members::string(told)?.into_owned(), object.get(name)?))
+        Some((json_object::string(told)?.into_owned(), object.get(name)?))
     };
     of().ok_or_else(|| format!("{name}: an object without a type and a value"))
 }

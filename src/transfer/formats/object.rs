@@ -2,13 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::value::RawValue;
-
-use crate::protocol::codec::json::read::Name;
-use crate::protocol::codec::members;
+use crate::protocol::codec::json_object;
 
 /// Maximum members of an object: more than any entity has, with annotations.
 const MAX_MEMBERS: usize = 2048;
@@ -26,7 +21,15 @@ impl<'a> Object<'a> {
         if !json.trim_start().starts_with('{') {
             return Err("it is not a JSON object".into());
         }
-        let object: Self = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let mut object = Self(Vec::new());
+        let add = |name, raw| {
+            if object.0.len() == MAX_MEMBERS {
+                return Err(format!("it has more than {MAX_MEMBERS} members"));
+            }
+            object.0.push((name, raw));
+            Ok(())
+        };
+        json_object::each_member(json, add).map_err(|error| error.to_string())?;
         let mut names = BTreeSet::new();
         match object.0.iter().find(|(name, _)| !names.insert(name.as_ref())) {
             Some((name, _)) => Err(format!("{name} stands twice")),
@@ -41,7 +44,7 @@ impl<'a> Object<'a> {
 
     /// Returns the content of a member that is a string.
     pub(super) fn string(&self, name: &str) -> Option<Cow<'a, str>> {
-        self.get(name).and_then(members::string)
+        self.get(name).and_then(json_object::string)
     }
 
     /// Adds a member.
@@ -57,33 +60,5 @@ impl<'a> Object<'a> {
     /// Whether it has a key, and so is an entity.
     pub(super) fn has_key(&self) -> bool {
         self.get("PartitionKey").is_some() || self.get("RowKey").is_some()
-    }
-}
-
-impl<'de> Deserialize<'de> for Object<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(ObjectVisitor)
-    }
-}
-
-struct ObjectVisitor;
-
-impl<'de> Visitor<'de> for ObjectVisitor {
-    type Value = Object<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
-        let mut members = Vec::new();
-        while let Some(Name(name)) = map.next_key()? {
-            if members.len() == MAX_MEMBERS {
-                return Err(A::Error::custom(format!("it has more than {MAX_MEMBERS} members")));
-            }
-            let raw: &RawValue = map.next_value()?;
-            members.push((name, raw.get()));
-        }
-        Ok(Object(members))
     }
 }

@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 
 use crate::error::{Code, Error};
-use crate::protocol::codec::json::read::{self as json_read};
+use crate::protocol::codec::json::property::{Annotations, push_property};
+use crate::protocol::codec::json::read as json_read;
 use crate::protocol::codec::property_order;
 use crate::protocol::codec::stored::{self, StoredField};
 use crate::protocol::codec::strings::push_string;
 use crate::protocol::codec::validated::{Given, GivenProperties, ValidatedProperties};
 use crate::protocol::model::entity::{Properties, PropertyOrder, StoredProperties};
 use crate::protocol::model::names::{KeyPart, check_body_key};
-use crate::protocol::model::{EdmType, EdmValue, Key, Ticks};
+use crate::protocol::model::{EdmValue, Key, Ticks};
 
 /// The version of an entity that a deletion is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,38 +76,25 @@ impl Row {
             out.push_str(&modified.to_seven_digits());
             out.push('"');
         }
-        if let Some(members) = self.members_as_sent() {
-            if !members.is_empty() {
-                out.push(',');
-                out.push_str(members);
-            }
-            out.push('}');
-            return Ok(());
+        out.push(',');
+        match self.members_as_sent() {
+            Some(members) => out.push_str(members),
+            None => self.push_properties(out).map_err(|error| error.text().to_owned())?,
         }
-        let fields = property_order::fields(self.properties.as_str(), self.properties.order());
-        let fields = fields.map_err(|error| error.text().to_owned())?;
-        for field in fields {
-            out.push(',');
-            let text = match field.escaped {
-                true => text_of(field.value().map_err(|error| error.text().to_owned())?),
-                false => None,
-            };
-            if !matches!(field.edm_type, EdmType::String | EdmType::Boolean | EdmType::Int32) {
-                out.push_str(&field.quoted[..field.quoted.len() - 1]);
-                out.push_str(stored::ANNOTATION);
-                out.push_str("\":\"");
-                out.push_str(field.edm_type.name());
-                out.push_str("\",");
-            }
-            out.push_str(field.quoted);
-            out.push(':');
-            match text {
-                Some(text) => push_string(out, &text),
-                None if field.edm_type == EdmType::Double => push_double(out, field.raw),
-                None => out.push_str(field.raw),
-            }
-        }
+        out.truncate(out.trim_end_matches(',').len());
         out.push('}');
+        Ok(())
+    }
+
+    /// Appends the properties, each with a comma.
+    fn push_properties(&self, out: &mut String) -> crate::error::Result<()> {
+        for field in property_order::fields(self.properties.as_str(), self.properties.order())? {
+            if field.escaped {
+                // It is decoded once more to be printed; this finds one that is not in stored form.
+                field.value()?;
+            }
+            push_property(out, Annotations::WithDoubles, &field);
+        }
         Ok(())
     }
 
@@ -216,12 +204,6 @@ fn timestamp(json: &str) -> Result<Ticks, String> {
     Ticks::parse(&text).map_err(|_| "its Timestamp is not a date".to_owned())
 }
 
-/// Doubles that JSON has no number for are stored as strings, and exponents too.
-fn push_double(out: &mut String, raw: &str) {
-    let is_number = raw.trim_matches('"').bytes().last().is_some_and(|byte| byte.is_ascii_digit());
-    out.push_str(if is_number { raw.trim_matches('"') } else { raw });
-}
-
 /// Whether two properties are equal. Databases print some texts in other ways.
 fn is_equal(a: &StoredField<'_>, b: &StoredField<'_>) -> bool {
     let has_same_text = || a.raw == b.raw && a.edm_type == b.edm_type && a.escaped == b.escaped;
@@ -236,14 +218,6 @@ fn is_same(a: &EdmValue, b: &EdmValue) -> bool {
             a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
         }
         _ => a == b,
-    }
-}
-
-/// Returns the text of a string.
-fn text_of(value: EdmValue) -> Option<String> {
-    match value {
-        EdmValue::String(text) => Some(text),
-        _ => None,
     }
 }
 

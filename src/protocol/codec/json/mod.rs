@@ -1,7 +1,6 @@
 //! JSON entities: reading and printing (protocol §4.2 to §4.5).
 
-mod plain;
-mod property;
+pub(crate) mod property;
 pub mod read;
 mod shape;
 pub mod write;

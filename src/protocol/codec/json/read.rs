@@ -1,15 +1,9 @@
 //! Reads entities and table names from JSON bodies (protocol §4.5).
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-
-use super::plain;
 use crate::error::{Code, Error, Result};
-use crate::protocol::codec::members;
+use crate::protocol::codec::json_object;
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::codec::validated::{Given, GivenProperties};
 use crate::protocol::model::entity::{Properties, counted_keys};
@@ -100,18 +94,19 @@ pub fn table_name(body: &[u8]) -> Result<String> {
     let named = members.values.iter().find(|(name, _)| name == "TableName");
     match named.map(|(_, raw)| *raw) {
         Some(nested) if nested.starts_with(['{', '[']) => Err(Code::BodyNotUnderstood.into()),
-        raw => {
-            raw.and_then(members::string).map(Cow::into_owned).ok_or_else(|| Code::PropertiesNeedValue.into())
-        }
+        raw => raw
+            .and_then(json_object::string)
+            .map(Cow::into_owned)
+            .ok_or_else(|| Code::PropertiesNeedValue.into()),
     }
 }
 
 fn key(raw: &str) -> Result<Option<String>> {
     match raw {
         "null" => Ok(None),
-        text => {
-            members::string(text).map(|key| Some(key.into_owned())).ok_or_else(|| Code::InvalidInput.into())
-        }
+        text => json_object::string(text)
+            .map(|key| Some(key.into_owned()))
+            .ok_or_else(|| Code::InvalidInput.into()),
     }
 }
 
@@ -222,7 +217,7 @@ pub(crate) fn misfit(body: &[u8]) -> Option<String> {
 impl Members<'_> {
     fn misfit(&self, name: &str, raw: &str) -> Option<String> {
         let not_of = |edm_type: EdmType| {
-            let shown = members::string(raw).unwrap_or_else(|| raw.trim_matches('"').into());
+            let shown = json_object::string(raw).unwrap_or_else(|| raw.trim_matches('"').into());
             let shown: String = shown.chars().take(MAX_SHOWN).collect();
             let edm_type = edm_type.name().trim_start_matches("Edm.");
             let article = if edm_type.starts_with('I') { "an" } else { "a" };
@@ -237,13 +232,15 @@ impl Members<'_> {
         let mut told = self.types.iter().filter(|(of, _)| of == name).map(|(_, raw)| *raw);
         let annotated = match (told.next(), told.next()) {
             (Some(_), Some(_)) => return Some(format!("{name}{ANNOTATION} stands twice")),
-            (Some(told), None) => match members::string(told).and_then(|told| EdmType::from_name(&told)) {
-                None => return Some(format!("{name}: {told} is not a type")),
-                known => known,
-            },
+            (Some(told), None) => {
+                match json_object::string(told).and_then(|told| EdmType::from_name(&told)) {
+                    None => return Some(format!("{name}: {told} is not a type")),
+                    known => known,
+                }
+            }
             _ => None,
         };
-        match value(name, raw, members::string(raw), annotated) {
+        match value(name, raw, json_object::string(raw), annotated) {
             Ok(_) => None,
             Err(error) if error.code == Code::OutOfRangeInput => Some(error.text().to_owned()),
             Err(_) if raw.starts_with('"') => not_of(annotated.unwrap_or(EdmType::String)),
@@ -267,9 +264,18 @@ impl<'a> Members<'a> {
         // One allocation costs less than one for each member.
         let body = std::str::from_utf8(body).map_err(|_| misunderstood())?;
         let mut members = Members::with_room_for(16);
-        members.is_plain = plain::each_member(body, |name, raw| members.place(name.into(), raw)).is_some();
+        let plain = json_object::each_plain_member(body, |member| {
+            members.add(member.decoded_name()?, member.value);
+            Some(())
+        });
+        members.is_plain = plain.is_some();
         if !members.is_plain {
-            members = serde_json::from_str(body).map_err(|_| misunderstood())?;
+            members = Members::with_room_for(0);
+            let add = |name, raw| {
+                members.add(name, raw);
+                Ok(())
+            };
+            json_object::each_member(body, add).map_err(|_| misunderstood())?;
         }
         Ok(members)
     }
@@ -310,7 +316,7 @@ impl<'a> Members<'a> {
         if self.is_plain {
             raw.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed)
         } else {
-            members::string(raw)
+            json_object::string(raw)
         }
     }
 
@@ -333,73 +339,23 @@ impl<'a> Members<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Members::with_room_for(0);
-                while let Some(Name(name)) = map.next_key()? {
-                    let raw: &RawValue = map.next_value()?;
-                    members.place(name, raw.get());
-                }
-                Ok(members)
-            }
-        }
-        deserializer.deserialize_map(MembersVisitor)
-    }
-}
-
 impl<'a> Members<'a> {
     /// `X@odata.type` is an annotation; `X@odata.type@odata.type` and every other `odata.` member
     /// is ignored: clients send back what they have read.
-    fn place(&mut self, name: Cow<'a, str>, raw: &'a str) {
+    fn add(&mut self, name: Cow<'a, str>, raw: &'a str) {
         if name.starts_with("odata.") {
             return;
         }
         // Most names have none: one search suffices.
         if memchr::memchr(b'@', name.as_bytes()).is_none() {
             self.values.push((name, raw));
-        } else if let Some(base) = members::without_suffix(&name, ANNOTATION) {
+        } else if let Some(base) = json_object::without_suffix(&name, ANNOTATION) {
             if !base.contains('@') {
                 self.types.push((base, raw));
             }
         } else if !name.contains("@odata.") {
             self.values.push((name, raw));
         }
-    }
-}
-
-/// A member name that borrows from the input if it has no escapes; serde's own `Cow` never borrows.
-pub(crate) struct Name<'a>(pub Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(NameVisitor)
-    }
-}
-
-struct NameVisitor;
-
-impl<'de> Visitor<'de> for NameVisitor {
-    type Value = Name<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a member name")
-    }
-
-    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
-        Ok(Name(Cow::Borrowed(name)))
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(Name(Cow::Owned(name.to_owned())))
     }
 }
 

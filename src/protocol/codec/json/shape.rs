@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use super::property::{push_name, push_property};
+use super::property::{Annotations, push_name, push_property};
 use crate::error::Result;
-use crate::protocol::codec::members::value_at;
+use crate::protocol::codec::json_object::value_at;
 use crate::protocol::codec::property_order;
 use crate::protocol::codec::stored::StoredField;
 use crate::protocol::model::EdmType;
@@ -23,7 +23,7 @@ const MISSES: usize = 16;
 
 /// Prints the custom properties of entities one after the other.
 pub(crate) struct Shapes {
-    annotations: bool,
+    annotations: Annotations,
     most: usize,
     /// The shape of the last entity is the first.
     known: Vec<Shape>,
@@ -32,14 +32,13 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    /// Returns a printer that knows no shape yet. `annotations`: whether to print types that JSON
-    /// cannot tell.
-    pub(crate) const fn new(annotations: bool) -> Self {
+    /// Returns a printer that knows no shape yet.
+    pub(crate) const fn new(annotations: Annotations) -> Self {
         Self { annotations, most: MOST, known: Vec::new(), hits: 0, misses: 0 }
     }
 
     /// Returns a printer for a single entity.
-    pub(crate) fn of_one(annotations: bool) -> Self {
+    pub(crate) fn of_one(annotations: Annotations) -> Self {
         Self { most: 0, ..Self::new(annotations) }
     }
 
@@ -101,7 +100,7 @@ struct ShapePart {
 impl Shape {
     /// Returns the shape of an entity, given its fields in printing order; `None` if a value is not
     /// copied unchanged.
-    fn of(text: &str, fields: &[StoredField<'_>], annotations: bool) -> Option<Self> {
+    fn of(text: &str, fields: &[StoredField<'_>], annotations: Annotations) -> Option<Self> {
         let start = |field: &StoredField<'_>| field.raw.as_ptr().addr().checked_sub(text.as_ptr().addr());
         let mut by_place = fields.iter().enumerate().collect::<Vec<_>>();
         by_place.sort_unstable_by_key(|(_, field)| start(field));
@@ -181,14 +180,14 @@ mod tests {
     const ORDERS: [PropertyOrder; 2] = [PropertyOrder::AsStored, PropertyOrder::Ordinal];
 
     /// The text if no other entity has been printed.
-    fn alone(text: &str, annotations: bool, order: PropertyOrder) -> Result<String> {
+    fn alone(text: &str, annotations: Annotations, order: PropertyOrder) -> Result<String> {
         let mut out = String::new();
         let fields = property_order::fields(text, order)?;
         fields.iter().for_each(|field| push_property(&mut out, annotations, field));
         Ok(out)
     }
 
-    fn together(texts: &[String], annotations: bool, order: PropertyOrder) -> Vec<Result<String>> {
+    fn together(texts: &[String], annotations: Annotations, order: PropertyOrder) -> Vec<Result<String>> {
         let mut shapes = Shapes::new(annotations);
         let print = |text: &String| {
             let mut out = String::from("before");
@@ -210,7 +209,7 @@ mod tests {
     #[test]
     fn a_shape_is_known_from_the_second_entity_on() {
         let text = |n: i32| format!(r#"{{"A":{n},"L@odata.type":"Edm.Int64","L":"{n}"}}"#);
-        let mut shapes = Shapes::new(true);
+        let mut shapes = Shapes::new(Annotations::Needed);
         let mut out = String::new();
         (0..5).for_each(|n| shapes.push(&mut out, &text(n), PropertyOrder::AsStored).unwrap());
         assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (1, 4, 1));
@@ -221,7 +220,7 @@ mod tests {
     fn properties_are_shown_in_the_order_of_their_names() {
         let text =
             |n: i32| as_jsonb(&format!(r#"{{"b":{n},"Ab":"x","AAA@odata.type":"Edm.Int64","AAA":"{n}"}}"#));
-        let mut shapes = Shapes::new(true);
+        let mut shapes = Shapes::new(Annotations::Needed);
         for n in 0..3 {
             let mut out = String::new();
             shapes.push(&mut out, &text(n), PropertyOrder::Ordinal).unwrap();
@@ -232,7 +231,7 @@ mod tests {
 
     #[test]
     fn entities_without_anything_in_common_are_soon_not_compared() {
-        let mut shapes = Shapes::new(true);
+        let mut shapes = Shapes::new(Annotations::Needed);
         let mut push = |text: &str| shapes.push(&mut String::new(), text, PropertyOrder::AsStored).unwrap();
         (0..100).for_each(|n| push(&format!(r#"{{"A{n}":1}}"#)));
         assert_eq!((shapes.known.len(), shapes.hits, shapes.misses), (MOST, 0, MISSES + 1));
@@ -270,7 +269,9 @@ mod tests {
         for first in like {
             for second in like {
                 let texts = [first.to_owned(), first.to_owned(), second.to_owned()];
-                for (annotations, order) in [false, true].into_iter().flat_map(|a| ORDERS.map(|o| (a, o))) {
+                for (annotations, order) in
+                    [Annotations::None, Annotations::Needed].into_iter().flat_map(|a| ORDERS.map(|o| (a, o)))
+                {
                     let expected: Vec<_> = texts.iter().map(|text| alone(text, annotations, order)).collect();
                     assert_eq!(together(&texts, annotations, order), expected, "{texts:?}");
                 }
@@ -284,7 +285,7 @@ mod tests {
             entities in prop::collection::vec(
                 prop::collection::hash_map("[AB]{1,2}", any_value(), 0..4), 0..12,
             ),
-            annotations: bool,
+            annotations in prop::sample::select(vec![Annotations::None, Annotations::Needed]),
             jsonb: bool,
         ) {
             let stored = |properties: std::collections::HashMap<String, EdmValue>| {

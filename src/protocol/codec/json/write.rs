@@ -1,6 +1,6 @@
 //! Prints entities, tables and feeds as JSON (protocol §4.2 to §4.4).
 
-use super::property::push_property;
+use super::property::{Annotations, push_property};
 use super::shape::Shapes;
 use crate::error::Result;
 use crate::protocol::codec::stored;
@@ -22,9 +22,12 @@ pub enum Metadata {
 }
 
 impl Metadata {
-    /// Whether to print types that JSON cannot tell.
-    pub(crate) const fn annotates(self) -> bool {
-        !matches!(self, Metadata::None)
+    /// Returns which values have their types beside them.
+    pub(crate) const fn annotations(self) -> Annotations {
+        match self {
+            Metadata::None => Annotations::None,
+            _ => Annotations::Needed,
+        }
     }
 
     /// Returns the Content-Type of bodies at this level.
@@ -98,12 +101,12 @@ pub(crate) struct PageContext {
 impl PageContext {
     /// Returns it for the entities of this context.
     pub(crate) fn of(context: &MetadataContext<'_>) -> Self {
-        Self { address: address_of(context), shapes: Shapes::new(context.metadata.annotates()) }
+        Self { address: address_of(context), shapes: Shapes::new(context.metadata.annotations()) }
     }
 
     /// Returns it for one entity of this context.
     fn of_one(context: &MetadataContext<'_>) -> Self {
-        Self { address: address_of(context), shapes: Shapes::of_one(context.metadata.annotates()) }
+        Self { address: address_of(context), shapes: Shapes::of_one(context.metadata.annotations()) }
     }
 }
 
@@ -302,7 +305,7 @@ fn push_selected(
     let fields = stored::fields(entity.properties)?;
     for name in select.custom_names() {
         match fields.iter().find(|field| field.name == name) {
-            Some(field) => push_property(out, context.metadata.annotates(), field),
+            Some(field) => push_property(out, context.metadata.annotations(), field),
             // The metadata level decides about the protocol's own members.
             None if name.starts_with("odata.") || name.contains("@odata.") => {}
             None => {
