@@ -13,8 +13,8 @@ use crate::operator::accounts;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
 use crate::server::config::{Database, MasterKeySettings, Mistakes, StorageSettings};
+use crate::server::database;
 use crate::server::file::read_text;
-use crate::server::start;
 use crate::store::{Store, StoredAccount};
 
 const ADD_EXAMPLES: &str = "Examples:
@@ -192,12 +192,12 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
 impl AccountsPlace {
     /// Opens the database, which must exist.
     async fn open(&self) -> Done<Store> {
-        Ok(start::open_existing(&self.database()?).await?)
+        Ok(database::open_existing(&self.database()?).await?)
     }
 
     /// Opens the database, and creates it if it does not exist.
     async fn open_or_make(&self) -> Done<Store> {
-        Ok(start::open_primary(&self.database()?).await?)
+        Ok(database::open_primary(&self.database()?).await?)
     }
 
     fn database(&self) -> Done<Database> {
@@ -300,7 +300,7 @@ fn reseal(arguments: &ResealArguments) -> Done {
 
 fn list(place: &AccountsPlace) -> Done {
     let (found, limits) = block_on(async {
-        let store = start::open_to_read(&place.database()?).await?;
+        let store = database::open_to_read(&place.database()?).await?;
         Ok((accounts::list(&store).await?, accounts::limits(&store).await?))
     })?;
     let lines: Vec<String> = found.iter().map(|account| line(account, &limits)).collect();

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::server::config::{Database, Mistakes, StorageSettings};
-use crate::server::start::AppError;
+use crate::server::database::DatabaseError;
 use crate::store::sqlite::{Backup, Copied, Location};
 
 /// Pause between two progress messages.
@@ -56,7 +56,7 @@ fn source(database: &Database) -> Done<&Path> {
             (Location::Memory, _) => {
                 Err(Problem("--database-url: a database in memory has no backup".into()))
             }
-            (_, Some(path)) => Err(AppError::Missing(path.display().to_string()).into()),
+            (_, Some(path)) => Err(DatabaseError::Missing(path.display().to_string()).into()),
             (Location::File(path), None) => Ok(path),
         },
     }

@@ -11,8 +11,8 @@ use super::finding::{CheckResult, Finding, doubtful, fine, wrong};
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::operator::accounts;
 use crate::server::config::{Config, Database, Settings};
+use crate::server::database;
 use crate::server::http::{self, Tls};
-use crate::server::start;
 use crate::store::postgres::ConnectionDemand;
 use crate::store::{Inspection, MigrationObstacle};
 
@@ -125,7 +125,7 @@ fn of_addresses(config: &Config) -> Vec<Finding> {
 async fn of_storage(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let shown = config.database.shown();
-    match start::inspect_primary(&config.database).await {
+    match database::inspect_primary(&config.database).await {
         Err(error) => {
             let advice = match &config.database {
                 Database::Postgres { .. } => error.advice().map(str::to_owned).unwrap_or_else(|| {
@@ -202,7 +202,7 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
 }
 
 fn demand_of(config: &Config, found: &Inspection) -> Option<ConnectionDemand> {
-    start::connection_demand(config, found.allowed_connections?)
+    database::connection_demand(config, found.allowed_connections?)
 }
 
 fn of_connections(demand: &ConnectionDemand) -> Finding {
@@ -291,7 +291,7 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
 }
 
 async fn of_replica(database: &Database) -> Option<Finding> {
-    Some(match start::inspect_replica(database).await? {
+    Some(match database::inspect_replica(database).await? {
         Err(error) => {
             wrong("secondary", error.to_string(), "servers start without it, and answer 503 for it")
         }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::server::config::{Database, Mistakes, StorageSettings};
-use crate::server::start::AppError;
+use crate::server::database::DatabaseError;
 use crate::store::postgres::{self, DistributionEvent, DistributionRequest, DistributionStep};
 
 /// Shards that Citus accepts at most.
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     let began = Instant::now();
     let steps = block_on(async {
         let distributed = postgres::distribute(options, request, &mut tell).await;
-        Ok(distributed.map_err(AppError::Distribution)?)
+        Ok(distributed.map_err(DatabaseError::Distribution)?)
     })?;
     let text = summary(&steps, arguments.dry_run, began.elapsed().as_secs_f64());
     let listed: Vec<String> = steps.iter().map(ToString::to_string).collect();

@@ -9,7 +9,7 @@ use super::output::{Done, OutputForm, Problem, block_on};
 use crate::error::Error;
 use crate::operator::indexes::IndexCatalog;
 use crate::server::config::{AccountSettings, Mistakes, StorageSettings};
-use crate::server::start;
+use crate::server::database;
 use crate::service::{AskedQuery, explain_query};
 use crate::store::{Backend as _, Store};
 
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
     let account = given.or_else(|| holders.accounts.sample().map(|(name, _)| name.to_owned()));
     let account = account.ok_or_else(|| Problem("--account is needed".into()))?;
     let explained = block_on(async {
-        let store = start::open_to_read(&database).await?;
+        let store = database::open_to_read(&database).await?;
         let explained = explain(&store, arguments, &account).await;
         store.close().await;
         explained.map_err(|error| Problem(error.why.as_deref().unwrap_or(error.text()).to_owned()))

@@ -13,7 +13,7 @@ use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::IndexKind;
 use crate::server::config::{Database, Mistakes, StorageSettings};
-use crate::server::start::{self, AppError};
+use crate::server::database::{self, DatabaseError};
 use crate::store::sqlite::OpenError;
 use crate::store::{Backend as _, BuiltIndex, IndexFigures, IndexState, Store, StoredIndex};
 
@@ -135,8 +135,8 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     let index = &arguments.index;
     let database = database(&index.storage)?;
     // Held while this process builds in a file: no server starts on it meanwhile.
-    let lock = match start::lock(&database) {
-        Err(AppError::Sqlite(OpenError::Served(..))) => None,
+    let lock = match database::lock(&database) {
+        Err(DatabaseError::Sqlite(OpenError::Served(..))) => None,
         lock => Some(lock?),
     };
     let is_served = lock.is_none();
@@ -145,7 +145,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     }
     let begun = Instant::now();
     let (stored, figures) = block_on(async {
-        let store = start::open_existing(&database).await?;
+        let store = database::open_existing(&database).await?;
         let stored = indexes::add(&store, index.place(), Ticks::now()).await?;
         let index_no = stored.index.index_no;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -234,7 +234,7 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
 fn drop_index(arguments: &IndexArguments) -> Done {
     let database = database(&arguments.storage)?;
     let (stored, is_removed) = block_on(async {
-        let store = start::open_existing(&database).await?;
+        let store = database::open_existing(&database).await?;
         let stored = indexes::find(&store, arguments.place()).await?;
         indexes::drop(&store, stored.index.index_no, Ticks::now()).await?;
         let is_removed = remove(&store, &stored).await?;
@@ -263,7 +263,7 @@ async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
 fn list(arguments: &ListIndexArguments) -> Done {
     let database = database(&arguments.storage)?;
     let found = block_on(async {
-        let store = start::open_to_read(&database).await?;
+        let store = database::open_to_read(&database).await?;
         Ok(indexes::list(&store, arguments.account.as_deref(), arguments.table.as_deref()).await?)
     })?;
     let lines: Vec<String> = found.iter().map(|(stored, figures)| line(stored, *figures)).collect();

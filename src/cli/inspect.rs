@@ -13,7 +13,7 @@ use crate::protocol::auth::inspect::SasQuestion;
 use crate::protocol::auth::sas::Use;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::model::{TableName, Ticks};
-use crate::server::start;
+use crate::server::database;
 use crate::service::stored_policies;
 
 /// The arguments of `rowhouse sas inspect`.
@@ -69,7 +69,7 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
 }
 
 async fn policies(arguments: &InspectArguments, account: &str, table: &TableName) -> Done<Vec<Policy>> {
-    let store = start::open_to_read(&arguments.key.database()?).await?;
+    let store = database::open_to_read(&arguments.key.database()?).await?;
     let policies = stored_policies(&store, account, table).await;
     store.close().await;
     policies.map_err(told)

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::server::config::{Mistakes, StorageSettings};
-use crate::server::start;
+use crate::server::database;
 
 /// The arguments of `rowhouse migrate`.
 #[derive(Debug, Args)]
@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Done {
         ));
     }
     let found = block_on(async {
-        drop(start::open_primary(&database).await?);
-        Ok(start::inspect_primary(&database).await?)
+        drop(database::open_primary(&database).await?);
+        Ok(database::inspect_primary(&database).await?)
     })?;
     let (shown, schema) = (database.shown(), found.schema.unwrap_or_default());
     arguments.form.print(

@@ -7,21 +7,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::protocol::auth::accounts::connection_string;
 use crate::server::config::{Config, ConfigError, LogFormat, Mistakes, Settings};
-use crate::server::start::{self, AppError, READY};
+use crate::server::start::{self, READY, ServeError};
 use crate::service::EXPLANATIONS;
-
-/// Why the server did not start or failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ServeError {
-    #[error("{0}")]
-    Config(#[from] Mistakes),
-    #[error("{0}")]
-    App(#[from] AppError),
-    #[error("cannot listen on {0}: {1}")]
-    Listen(String, std::io::Error),
-    #[error("cannot make the folder {0}: {1}")]
-    Folder(String, String),
-}
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -31,10 +18,10 @@ pub(crate) fn run(settings: &Settings) -> Result<(), ServeError> {
     let config = settings.read()?;
     start_logging(settings)?;
     warn_of_idle(settings, &config);
-    Ok(start::run(&config, |address| {
+    start::run(&config, |address| {
         announce(&config, address);
         Ok(())
-    })?)
+    })
 }
 
 /// Starts logging as configured.

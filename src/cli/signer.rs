@@ -12,7 +12,7 @@ use crate::operator::accounts;
 use crate::protocol::auth::accounts::AccountKey;
 use crate::protocol::auth::seal::KeySlot;
 use crate::server::config::{AccountSettings, Database, Mistakes, StorageSettings, secret};
-use crate::server::start;
+use crate::server::database;
 use crate::transfer::client::connection::{ConnectionString, ConnectionStringError, Secret};
 
 /// The source of the key: given directly, or taken from the server's settings or its database.
@@ -115,7 +115,7 @@ impl KeyArguments {
         let Some(master) = &holders.master_key else {
             return Err(Problem(format!("the settings have no account {name}; {none}")));
         };
-        let keys = accounts::keys(&start::open_to_read(&database).await?, master, &name).await?;
+        let keys = accounts::keys(&database::open_to_read(&database).await?, master, &name).await?;
         let [first, second] = keys;
         let bytes = if slot == 0 { first } else { second };
         let key = AccountKey::new(bytes).ok_or_else(|| Problem("the key cannot be used".into()))?;

@@ -11,7 +11,7 @@ use super::transfer::TransferEnd;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};
 use crate::server::config::{Database, Mistakes, StorageSettings};
-use crate::server::start::AppError;
+use crate::server::database::DatabaseError;
 use crate::store::postgres::{PgOptions, RespreadEvent, RespreadRequest, RespreadSummary, respread};
 
 const RESPREAD_EXAMPLES: &str = "Examples:
@@ -91,7 +91,7 @@ fn change(
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             done = respread::respread(options, request, Ticks::now, &mut tell) => {
-                Ok(Some(done.map_err(AppError::Respread)?))
+                Ok(Some(done.map_err(DatabaseError::Respread)?))
             }
             _ = interrupt.recv() => Ok(None),
             _ = terminate.recv() => Ok(None),
@@ -131,7 +131,7 @@ fn described(table: &str, spread: u16, summary: &RespreadSummary, took: Duration
 fn cancel(arguments: &RespreadArguments, options: &PgOptions, table: &TableName) -> Result<(), TransferEnd> {
     block_on(async {
         let done = respread::cancel(options, &arguments.account, table, Ticks::now()).await;
-        Ok(done.map_err(AppError::Respread)?)
+        Ok(done.map_err(DatabaseError::Respread)?)
     })?;
     let text = format!("{} keeps its buckets; a server removes the copy.", arguments.table);
     Ok(arguments.form.print(&text, &json!({ "table": arguments.table, "cancelled": true }))?)

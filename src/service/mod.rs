@@ -10,7 +10,6 @@ pub(crate) mod clock;
 mod cors;
 mod explain;
 mod explain_query;
-pub(crate) mod index_builds;
 mod issuer;
 mod limits;
 mod observe;
@@ -39,8 +38,7 @@ pub(crate) use recent::{KEPT, RecentRequest, RecentRequests};
 pub(crate) use throttle::Throttle;
 
 use crate::observe::trace::Tracer;
-use crate::operator::accounts::{Follower, ReplicaRules};
-use crate::operator::indexes::IndexCatalog;
+use crate::operator::accounts::Follower;
 use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::request::Target;
 use crate::store::Store;
@@ -52,8 +50,8 @@ pub(crate) struct Service {
     pub secondary: Option<Store>,
     /// The accounts with their keys, CORS rules and limits.
     pub follower: Follower,
-    /// The CORS rules of the secondary.
-    pub replica_rules: ReplicaRules,
+    /// The CORS rules and indexes of the secondary.
+    pub replica: Follower,
     /// The clock of Timestamps and ETags.
     pub version_clock: VersionClock,
     /// The issuer whose tokens are trusted, if any.
@@ -82,11 +80,11 @@ pub(crate) struct Served {
 }
 
 impl Service {
-    /// Returns the indexes that the store of an address has.
-    fn indexes_of(&self, target: &Target) -> Arc<IndexCatalog> {
+    /// Returns the follower of the store that serves an address.
+    fn follower_of(&self, target: &Target) -> &Follower {
         match &self.secondary {
-            Some(_) if target.secondary => self.replica_rules.indexes(),
-            _ => self.follower.indexes(),
+            Some(_) if target.secondary => &self.replica,
+            _ => &self.follower,
         }
     }
 

@@ -140,11 +140,7 @@ impl Pipeline<'_> {
     }
 
     fn rules_of(&self, target: &Target) -> Arc<[CorsRule]> {
-        let service = self.service;
-        match &service.secondary {
-            Some(_) if target.secondary => service.replica_rules.of(&target.account),
-            _ => service.follower.accounts().cors(&target.account),
-        }
+        self.service.follower_of(target).accounts().cors(&target.account)
     }
 
     fn preflight(&self, target: &Target) -> Answer {
@@ -238,7 +234,7 @@ impl Pipeline<'_> {
         let mut plan = permit(identity, target, planned)?;
         plan.end_page_within(self.page_time());
         if let Some((table, scan)) = plan.entities_scan() {
-            self.service.indexes_of(target).narrow(&target.account, table, scan);
+            self.service.follower_of(target).indexes().narrow(&target.account, table, scan);
         }
         Ok((Planned::One(plan), printer))
     }
@@ -317,7 +313,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::operator::accounts::{Follower, ReplicaRules};
+    use crate::operator::accounts::Follower;
     use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
     use crate::protocol::auth::issue::{Grant, SasSubject};
     use crate::protocol::model::Ticks;
@@ -333,7 +329,7 @@ mod tests {
         let accounts = AccountSet::development(Vec::new());
         Arc::new(Service {
             follower: Follower::start(&store, None, accounts).await.unwrap(),
-            replica_rules: ReplicaRules::default(),
+            replica: Follower::of_replica(),
             primary: Store::Sqlite(store),
             secondary: None,
             version_clock: VersionClock::ahead(HOUR),

@@ -13,7 +13,7 @@ use super::Account;
 use crate::error;
 use crate::protocol::auth::accounts::{AccountError, connection_string};
 use crate::server::config::{Config, Mistakes};
-use crate::server::start::{self, AppError, ListeningServer};
+use crate::server::start::{self, ListeningServer, ServeError};
 use crate::store::contract::rewind::MAX_SNAPSHOTS;
 
 /// Timeout for starting, and for reset, snapshot and restore.
@@ -87,8 +87,8 @@ impl From<Mistakes> for ServerError {
     }
 }
 
-impl From<AppError> for ServerError {
-    fn from(error: AppError) -> Self {
+impl From<ServeError> for ServerError {
+    fn from(error: ServeError) -> Self {
         Self::Start(error.into())
     }
 }

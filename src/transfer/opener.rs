@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::plan::Predicate;
-use crate::server::start;
+use crate::server::database::{self, DatabaseError};
 use crate::store::Store;
 use crate::store::sqlite::ServerLock;
 use crate::transfer::client::{Address, Client};
@@ -58,7 +58,7 @@ impl Opener<'_> {
         Ok(match place {
             DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
             DataLocation::Database(database) => {
-                let store = self.runtime.block_on(start::open_to_read(database));
+                let store = self.runtime.block_on(database::open_to_read(database));
                 self.database(store, None)?
             }
             DataLocation::Dump(path) | DataLocation::File(path) if is_single(path) => {
@@ -82,8 +82,9 @@ impl Opener<'_> {
         Ok(match place {
             DataLocation::Endpoint(address) => OpenLocation::Endpoint(Box::new(self.remote(address)?)),
             DataLocation::Database(database) => {
-                let lock = start::lock(database).map_err(|error| TransferError::Failed(error.to_string()))?;
-                let store = self.runtime.block_on(start::open_primary(database));
+                let lock =
+                    database::lock(database).map_err(|error| TransferError::Failed(error.to_string()))?;
+                let store = self.runtime.block_on(database::open_primary(database));
                 self.database(store, lock)?
             }
             DataLocation::Dump(path) if names_single(path) => {
@@ -122,7 +123,7 @@ impl Opener<'_> {
 
     fn database(
         &self,
-        store: std::result::Result<Store, start::AppError>,
+        store: std::result::Result<Store, DatabaseError>,
         lock: Option<ServerLock>,
     ) -> TransferResult<OpenLocation> {
         let store = store.map_err(|error| TransferError::Failed(error.to_string()))?;

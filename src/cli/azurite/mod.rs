@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use super::parse::parse_by_precedence;
-use super::serve::{ServeError, start_logging, warn_of_idle};
+use super::serve::{start_logging, warn_of_idle};
 use placeholder::{Placeholder, PlaceholderService};
 
 use crate::server::config::Settings;
 use crate::server::http::{Pfx, TlsFiles};
-use crate::server::start::{self, AppError};
+use crate::server::start::{self, ServeError};
 use crate::store::sqlite::obstacle;
 
 /// Takes Azurite's command line. Tables are served in full; for blobs and queues, a placeholder
@@ -161,7 +161,7 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
         let mut lines = String::new();
         for (host, placeholder) in placeholders {
             let (service, address) = (format!("{:?}", placeholder.service), placeholder.address);
-            placeholder.answer().map_err(|error| AppError::Listen(address, error))?;
+            placeholder.answer().map_err(|error| ServeError::Listen(address.to_string(), error))?;
             lines.push_str(&named.ready(&service, "http", host, address.port()));
         }
         let scheme = if line.cert.is_some() { "https" } else { "http" };
@@ -170,8 +170,7 @@ pub(crate) fn run(named: Named, arguments: impl Iterator<Item = OsString>) -> Re
         let _ = out.write_all(lines.as_bytes());
         let _ = out.flush();
         Ok(())
-    })
-    .map_err(ServeError::from)?;
+    })?;
     Ok(())
 }
 

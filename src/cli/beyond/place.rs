@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::output::{Done, OutputForm, Problem};
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::server::config::{Database, Mistakes, StorageSettings};
-use crate::server::start;
+use crate::server::database;
 use crate::store::Store;
 
 /// The database and the account of a table.
@@ -30,12 +30,12 @@ pub(crate) struct TablesDatabase {
 impl TablesDatabase {
     /// Opens the database, which must exist.
     pub(super) async fn open(&self) -> Done<Store> {
-        Ok(start::open_existing(&self.database()?).await?)
+        Ok(database::open_existing(&self.database()?).await?)
     }
 
     /// Opens the database to read what is there.
     pub(super) async fn open_to_read(&self) -> Done<Store> {
-        Ok(start::open_to_read(&self.database()?).await?)
+        Ok(database::open_to_read(&self.database()?).await?)
     }
 
     fn database(&self) -> Done<Database> {

@@ -1,5 +1,6 @@
 //! The accounts that a server serves: keys and state, CORS rules and limits, in one snapshot, and the
 //! property indexes of tables. A change counter in the database is polled, and the snapshot reloaded when it changes.
+//! The read replica has its own rules and indexes: it may lag behind.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -60,8 +61,9 @@ const FOLLOW_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Follower {
     /// `None`: only the accounts of the settings are served.
     master: Option<MasterKeys>,
-    /// The accounts of the settings. They win over stored accounts of the same name.
-    given: AccountSet,
+    /// The accounts of the settings. They win over stored accounts of the same name. `None` for a replica:
+    /// its accounts are those that have CORS rules or limits there.
+    given: Option<AccountSet>,
     /// The snapshot for requests. A request keeps the one that it began with.
     served: ArcSwap<AccountSet>,
     /// The property indexes of all tables.
@@ -72,26 +74,23 @@ pub(crate) struct Follower {
 }
 
 /// The result of the last read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct LastRead {
-    count: LastCount,
+    /// `None` before the first read.
+    count: Option<LastCount>,
     known: KnownAccounts,
 }
 
 /// The change counters at the last read, and the time of that read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct LastCount {
+struct LastCount {
     changes: ChangeCounts,
     at: Instant,
 }
 
 impl LastCount {
-    pub(super) fn now(changes: ChangeCounts) -> Self {
-        Self { changes, at: Instant::now() }
-    }
-
     /// Whether the last read is still fresh.
-    pub(super) fn is_current(self, changes: ChangeCounts) -> bool {
+    fn is_current(self, changes: ChangeCounts) -> bool {
         changes == self.changes && self.at.elapsed() < MAX_AGE
     }
 }
@@ -119,25 +118,22 @@ impl Follower {
         master: Option<MasterKeys>,
         given: AccountSet,
     ) -> Result<Self, LoadError> {
-        // The counters first: a change between the two reads is then noticed by the next poll.
-        let changes = store.account_changes().await?;
-        let nothing = LastRead { count: LastCount::now(changes), known: KnownAccounts::new() };
-        let mut follower = Self {
-            master,
-            served: ArcSwap::from_pointee(given.clone()),
-            given,
-            indexes: ArcSwap::from_pointee(IndexCatalog::new(store.indexes().await?)),
-            last: Mutex::new(nothing),
-        };
-        let mut known = KnownAccounts::new();
-        if let Some(master) = &follower.master {
-            let stored = store.accounts().await?;
-            check(master, &stored)?;
-            known = opened(master, &known, &stored);
+        if let Some(master) = &master {
+            check(master, &store.accounts().await?)?;
         }
-        follower.served.store(Arc::new(follower.set(&known, &store.account_options().await?)));
-        follower.last.get_mut().known = known;
+        let follower = Self::new(master, Some(given));
+        follower.follow(store).await?;
         Ok(follower)
+    }
+
+    /// Follows the read replica, which is not read yet.
+    pub(crate) fn of_replica() -> Self {
+        Self::new(None, None)
+    }
+
+    fn new(master: Option<MasterKeys>, given: Option<AccountSet>) -> Self {
+        let served = ArcSwap::from_pointee(given.clone().unwrap_or_default());
+        Self { master, given, served, indexes: ArcSwap::default(), last: Mutex::default() }
     }
 
     /// The accounts as last read.
@@ -157,7 +153,7 @@ impl Follower {
 
     /// Whether the settings define an account of this name. It wins over a stored one.
     pub(crate) fn is_given(&self, name: &str) -> bool {
-        self.given.keys(name).is_some()
+        self.given.as_ref().is_some_and(|given| given.keys(name).is_some())
     }
 
     /// Reloads the snapshot if it is stale, and returns whether the counters have changed. A key
@@ -167,21 +163,23 @@ impl Follower {
     /// Errors of the store. The snapshot stays in use.
     pub(crate) async fn follow<B: Backend>(&self, store: &B) -> Result<bool, Failure> {
         let mut last = self.last.lock().await;
+        // The counters first: a change between the two reads is then noticed by the next poll.
         let changes = store.account_changes().await?;
-        if last.count.is_current(changes) {
+        if last.count.is_some_and(|count| count.is_current(changes)) {
             return Ok(false);
         }
-        let before = last.count.changes;
-        if changes.indexes != before.indexes {
+        let before = last.count.map(|count| count.changes);
+        if before.is_none_or(|before| changes.indexes != before.indexes) {
             self.indexes.store(Arc::new(IndexCatalog::new(store.indexes().await?)));
         }
-        if let Some(master) = self.master.as_ref().filter(|_| changes.accounts != before.accounts) {
+        let has_changed = before.is_none_or(|before| changes.accounts != before.accounts);
+        if let Some(master) = self.master.as_ref().filter(|_| has_changed) {
             last.known = opened(master, &last.known, &store.accounts().await?);
         }
         let set = self.set(&last.known, &store.account_options().await?);
         self.served.store(Arc::new(set));
-        last.count = LastCount::now(changes);
-        Ok(changes != before)
+        last.count = Some(LastCount { changes, at: Instant::now() });
+        Ok(before.is_some_and(|before| changes != before))
     }
 
     /// Loads a change that this server has made. If that fails, the next poll loads it: the change
@@ -194,11 +192,15 @@ impl Follower {
 
     /// Builds the snapshot: all accounts with their options.
     fn set(&self, known: &KnownAccounts, options: &[AccountOptions]) -> AccountSet {
-        let stored = known.iter().map(|(name, opened)| {
-            let keys = opened.keys.iter().flatten().filter(|_| !opened.disabled);
-            (name.clone(), keys.cloned().collect())
-        });
-        let mut set = self.given.beside(stored);
+        let mut set = match &self.given {
+            Some(given) => given.beside(known.iter().map(|(name, opened)| {
+                let keys = opened.keys.iter().flatten().filter(|_| !opened.disabled);
+                (name.clone(), keys.cloned().collect())
+            })),
+            None => {
+                AccountSet::default().beside(options.iter().map(|account| (account.name.clone(), Vec::new())))
+            }
+        };
         for account in options {
             let limit = account.requests_per_second.and_then(NonZeroU32::new);
             set.set_options(&account.name, rules_of(account), limit);
@@ -208,7 +210,7 @@ impl Follower {
 }
 
 /// Returns the CORS rules of an account; none if its properties cannot be parsed.
-pub(super) fn rules_of(account: &AccountOptions) -> Arc<[CorsRule]> {
+fn rules_of(account: &AccountOptions) -> Arc<[CorsRule]> {
     let read = account.properties.as_ref().and_then(|text| properties::from_stored(text).ok());
     read.and_then(|read| read.cors).unwrap_or_default().into()
 }

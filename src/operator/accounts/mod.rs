@@ -5,7 +5,6 @@
 //! when they are created, and never again.
 
 mod follow;
-mod replica;
 
 use std::collections::HashMap;
 
@@ -14,7 +13,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 pub(crate) use follow::{Follower, LoadError, check};
-pub(crate) use replica::ReplicaRules;
 
 use crate::protocol::auth::accounts::is_account_name;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};

@@ -21,7 +21,7 @@ const ORDERS: [(&str, &[&str]); 6] = [
     ("observe", &["metrics", "trace"]),
     ("protocol", &["model", "odata", "codec", "request", "auth", "plan"]),
     ("operator", &["error", "indexes", "accounts", "durations", "expiry", "totals", "views", "upkeep"]),
-    ("server", &["file", "http", "admin", "config", "start"]),
+    ("server", &["file", "http", "admin", "config", "database", "start"]),
     (
         "transfer",
         &["client", "rows", "contract", "work", "locations", "formats", "opener", "copy", "verify", "count"],

@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use actix_web::web::Data;
 use serde::Serialize;
 use serde_json::json;
 
@@ -13,7 +12,7 @@ use crate::observe::metrics::requests::RequestTotals;
 use crate::protocol::model::Ticks;
 use crate::server::admin::Admin;
 use crate::server::admin::call::{Call, Outcome, Reply};
-use crate::store::TableSize;
+use crate::store::{Failure, TableSize};
 
 /// Time between two points.
 const STEP: Duration = Duration::from_secs(10);
@@ -135,14 +134,14 @@ fn point(before: &RequestTotals, now: &RequestTotals) -> HistoryPoint {
     }
 }
 
-/// Adds a point for each step, for as long as the server runs.
-pub(crate) async fn record(admin: Data<Admin>) {
-    let mut steps = tokio::time::interval(STEP);
-    steps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    steps.tick().await;
-    loop {
-        steps.tick().await;
-        admin.history.step(METRICS.requests.totals());
+/// The job that adds a point at the end of each step.
+pub(crate) fn record() -> impl AsyncFnMut(&Admin) -> Result<Duration, Failure> + 'static {
+    let mut has_begun = false;
+    async move |admin: &Admin| {
+        if std::mem::replace(&mut has_begun, true) {
+            admin.history.step(METRICS.requests.totals());
+        }
+        Ok(STEP)
     }
 }
 

@@ -1,0 +1,85 @@
+//! Building the property indexes that were asked for, and removing those that nothing uses any more.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::{IDLE, LONGEST_PAUSE, POLL_PAUSE};
+use crate::operator::accounts::Follower;
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
+use crate::store::{Backend as _, BuiltIndex, Store};
+
+/// Builds the indexes that operators have asked for, or that a server has left incomplete. Several servers
+/// may try to; one of them does.
+#[derive(Default)]
+pub(crate) struct IndexBuilds {
+    /// When an index could not be built; it delays no other one.
+    failed: BTreeMap<i64, Instant>,
+}
+
+impl IndexBuilds {
+    /// Builds what is not built yet, and returns the pause after it.
+    pub(crate) async fn step(&mut self, store: &Store, follower: &Follower) -> Duration {
+        self.failed.retain(|_, at| at.elapsed() < LONGEST_PAUSE);
+        let catalog = follower.indexes();
+        for index in catalog.unbuilt() {
+            if !self.failed.contains_key(&index.index_no) && !build(store, follower, index).await {
+                self.failed.insert(index.index_no, Instant::now());
+            }
+        }
+        POLL_PAUSE
+    }
+}
+
+/// Builds one index, unless another process does; returns whether all is well.
+async fn build(store: &Store, follower: &Follower, index: &PropertyIndex) -> bool {
+    let begun = Instant::now();
+    let (number, property) = (index.index_no, index.property.as_str());
+    match store.build_index(index, Ticks::now()).await {
+        Ok(BuiltIndex::Ready) => {
+            let seconds = begun.elapsed().as_secs_f64();
+            tracing::info!(index = number, property, seconds, "built an index");
+            follower.follow_own_change(store).await;
+            true
+        }
+        Ok(BuiltIndex::Elsewhere | BuiltIndex::Gone) => true,
+        Ok(BuiltIndex::Refused(reason)) => {
+            tracing::warn!(index = number, property, reason, "the database refuses an index; will retry");
+            false
+        }
+        Err(failure) => {
+            tracing::warn!(index = number, property, ?failure, "an index could not be built; will retry");
+            false
+        }
+    }
+}
+
+/// Removes the indexes that nothing uses any more.
+pub(crate) struct IndexRemoval {
+    pause: Duration,
+}
+
+impl Default for IndexRemoval {
+    fn default() -> Self {
+        Self { pause: IDLE }
+    }
+}
+
+impl IndexRemoval {
+    /// Removes one index, and returns the pause after it. Failures double the pause, and are no news: an
+    /// index may be in use.
+    pub(crate) async fn step(&mut self, store: &Store) -> Duration {
+        match store.remove_index(Ticks::now()).await {
+            Ok(true) => {
+                tracing::info!("removed an index that was dropped, or whose table was deleted");
+                return Duration::ZERO;
+            }
+            Ok(false) => self.pause = IDLE,
+            Err(failure) => {
+                tracing::debug!(?failure, "an index could not be removed; will retry");
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+        self.pause
+    }
+}

@@ -1,0 +1,144 @@
+//! Upkeep of tables: sweeping what has expired, counting tables whose totals are wanted, and removing what
+//! belonged to deleted tables.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::{IDLE, LONGEST_PAUSE, OnFailure, PAUSE_FACTOR, PAUSES, is_due, pause_after};
+use crate::observe::metrics::METRICS;
+use crate::operator::expiry;
+use crate::operator::totals::CountPace;
+use crate::protocol::model::Ticks;
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::store::{Backend as _, Expiry as _, Failure, SqlViews as _, Store, Totals as _, UntidyView};
+
+/// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
+/// they are written, so the work takes a fifth of one connection.
+const FULL_PAUSE_FACTOR: u32 = 4;
+/// Interval at which what belongs to deleted tables is forgotten.
+const FORGET: Duration = Duration::from_secs(10);
+/// How long this server leads after a step; longer than any pause but that after failures.
+const LEAD: i64 = 15 * TICKS_PER_SECOND;
+
+/// Purges the entities of deleted tables. Several servers may do so at once.
+#[derive(Default)]
+pub(crate) struct Purge {
+    /// When the tables that are to be purged were counted last.
+    counted: Option<Instant>,
+}
+
+impl Purge {
+    pub(crate) const ON_FAILURE: OnFailure =
+        OnFailure { message: "purging deleted tables failed; will retry", pauses: (IDLE, IDLE) };
+
+    /// Purges some entities, and returns the pause after it.
+    ///
+    /// # Errors
+    /// Failures of the database.
+    pub(crate) async fn step(&mut self, store: &Store) -> Result<Duration, Failure> {
+        if is_due(self.counted, IDLE) {
+            if let Ok(tables) = store.backlog().await {
+                METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
+            }
+            self.counted = Some(Instant::now());
+        }
+        let begun = Instant::now();
+        let has_purged = store.purge(Ticks::now()).await?;
+        Ok(if has_purged { pause_after(begun, PAUSE_FACTOR).min(IDLE) } else { IDLE })
+    }
+}
+
+/// Sweeps what has expired, and counts tables. Of several servers, one works at a time.
+pub(crate) struct TableUpkeep {
+    /// Distinguishes this server from the others.
+    holder: i64,
+    pace: CountPace,
+    summarized: Option<Instant>,
+    forgotten: Option<Instant>,
+}
+
+impl Default for TableUpkeep {
+    fn default() -> Self {
+        let holder = Uuid::new_v4().as_u64_pair().0.cast_signed();
+        Self { holder, pace: CountPace::default(), summarized: None, forgotten: None }
+    }
+}
+
+impl TableUpkeep {
+    pub(crate) const ON_FAILURE: OnFailure = OnFailure {
+        message: "expiry and counting wait: the database failed",
+        pauses: (Duration::from_secs(10), LONGEST_PAUSE),
+    };
+
+    /// Does what is due, and returns the pause after it.
+    ///
+    /// # Errors
+    /// Failures of the database.
+    pub(crate) async fn step(&mut self, store: &Store, now: Ticks) -> Result<Duration, Failure> {
+        if is_due(self.summarized, IDLE) {
+            summarize(store, now).await?;
+            self.summarized = Some(Instant::now());
+        }
+        let (expiry, total) = (store.due_expiry(now).await?, store.due_total().await?);
+        if is_due(self.forgotten, FORGET) {
+            store.forget_stale(now).await?;
+            self.forgotten = Some(Instant::now());
+            return Ok(PAUSES.0);
+        }
+        if expiry.is_none() && total.is_none() {
+            return Ok(IDLE);
+        }
+        let until = Ticks::from_raw(now.raw().saturating_add(LEAD)).unwrap_or(Ticks::MAX);
+        if !store.leads_upkeep(self.holder, now, until).await? {
+            return Ok(IDLE);
+        }
+        let begun = Instant::now();
+        let mut is_full = false;
+        if let Some(of) = expiry {
+            is_full = expiry::step(store, &of, now).await?.is_full;
+        }
+        if let Some(pass) = total {
+            self.pace.step_total(store, &pass, now).await?;
+        }
+        Ok(pause_after(begun, if is_full { FULL_PAUSE_FACTOR } else { PAUSE_FACTOR }))
+    }
+}
+
+async fn summarize(store: &Store, now: Ticks) -> Result<(), Failure> {
+    let summary = store.expiry_summary(now).await?;
+    let lag = summary.behind_since.map_or(0, |since| (now.raw() - since.raw()).max(0));
+    METRICS.expiry_tables.set(i64::try_from(summary.tables).unwrap_or(i64::MAX));
+    METRICS.expiry_lag.set(lag / TICKS_PER_SECOND);
+    Ok(())
+}
+
+/// Tidies views. It is a job of its own, because a query that reads a view keeps it locked as long as its
+/// transaction is open.
+#[derive(Default)]
+pub(crate) struct ViewUpkeep {
+    /// The views that the log has named.
+    logged: HashSet<String>,
+}
+
+impl ViewUpkeep {
+    /// Tidies all views, and returns the pause after it.
+    pub(crate) async fn step(&mut self, store: &Store) -> Duration {
+        let left = match store.tidy_views().await {
+            Ok(left) => left,
+            Err(failure) => {
+                tracing::debug!(?failure, "the views could not be read; will retry");
+                Vec::new()
+            }
+        };
+        self.logged.retain(|view| left.iter().any(|other| other.view == *view));
+        for UntidyView { view, is_orphaned, reason } in &left {
+            if self.logged.insert(view.clone()) {
+                let what = if *is_orphaned { "dropped with its table" } else { "given its security barrier" };
+                tracing::warn!(view, reason, "a view cannot be {what} yet; will retry");
+            }
+        }
+        if left.is_empty() { FORGET } else { LONGEST_PAUSE }
+    }
+}
