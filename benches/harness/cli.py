@@ -57,7 +57,7 @@ def options():
     parser.add_argument("--azurite", action="store_true", help="also against Azurite in memory, which npm installs")
     parser.add_argument("--large", action="store_true", help="also with a table of a million entities")
     parser.add_argument("--entities", type=int, default=1_000_000, metavar="N", help="of the large table [1000000]")
-    parser.add_argument("--markdown", metavar="FILE", help="put the table between the marks in this file")
+    parser.add_argument("--markdown", metavar="FILE", help="put a summary of the table between the marks in this file")
     parser.add_argument("--json", metavar="FILE", help="write every figure here")
     parser.add_argument("--profiled", action="store_true", help="measure the program that scripts/release builds")
     parser.add_argument("--before", type=program, metavar="PROGRAM",
@@ -162,10 +162,10 @@ def main():
             say(f"scripts/bench: {problem}")
             status = 1
         end_all()
-        text = f"{report.facts(bed, others.share())}\n\n{report.table(lines)}"
-        print(text)
+        facts = report.facts(bed, others.share())
+        print(f"{facts}\n\n{report.table(lines)}")
         if chosen.markdown and status == 0:
-            report.write_into(chosen.markdown, text)
+            report.write_into(chosen.markdown, f"{facts}\n\n{report.summary(lines)}")
         if chosen.json:
             Path(chosen.json).write_text(json.dumps([asdict(line) for line in lines], indent=1))
     except (Failure, subprocess.SubprocessError) as problem:

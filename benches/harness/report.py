@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from compare import title
+from goals import TITLES
 from processes import Failure, ROOT, run
 
 START, END = "<!-- bench:start -->", "<!-- bench:end -->"
@@ -38,6 +39,24 @@ def table(lines):
             micros(ours.get("p50")), micros(ours.get("p99")), micros(peer.get("p99")), micros(ours.get("server")),
         ]
         shown.append("| " + " | ".join(map(str, cells)) + " |")
+    judged = [line.reached for line in lines if line.reached is not None]
+    return "\n".join(shown) + f"\n\n{sum(judged)} of {len(judged)} goals reached."
+
+
+def summary(lines):
+    """A row for each thing measured, with all numbers of clients; a missed goal is bold."""
+    stores = [store for store in TITLES if any(line.store == store for line in lines)] or list(TITLES)
+    rows = {}
+    for line in lines:
+        store = line.store if line.store in stores else stores[0]
+        clients, cells = rows.setdefault(line.what, ([], {}))
+        if line.clients not in clients:
+            clients.append(line.clients)
+        cells.setdefault(store, []).append(f"**{line.measured}**" if line.reached is False else line.measured)
+    shown = ["| " + " | ".join(["what", "clients", *map(title, stores)]) + " |", "|---|---|" + "---|" * len(stores)]
+    for what, (clients, cells) in rows.items():
+        columns = [clients, *(cells.get(store, []) for store in stores)]
+        shown.append(f"| {what} | " + " | ".join(", ".join(map(str, column)) for column in columns) + " |")
     judged = [line.reached for line in lines if line.reached is not None]
     return "\n".join(shown) + f"\n\n{sum(judged)} of {len(judged)} goals reached."
 

@@ -96,8 +96,8 @@ def test_sqlite_keeps_its_volume(project):
 
 
 def recipe():
-    """The compose file that docs/how-to/testing.md shows."""
-    page = (REPOSITORY / "docs" / "how-to" / "testing.md").read_text()
+    """The compose file that docs/how-to/test-suites.md shows."""
+    page = (REPOSITORY / "docs" / "how-to" / "test-suites.md").read_text()
     _, section = page.split("### Docker Compose\n", 1)
     return section.split("```yaml\n", 1)[1].split("```", 1)[0]
 

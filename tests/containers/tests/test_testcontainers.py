@@ -66,7 +66,7 @@ def test_go(name):
 @pytest.mark.parametrize("way", WAYS)
 def test_java(way):
     folder = prepared("java")
-    recipe = (REPOSITORY / "docs" / "how-to" / "testing.md").read_text()
+    recipe = (REPOSITORY / "docs" / "how-to" / "test-suites.md").read_text()
     [substituted] = re.findall(r'asCompatibleSubstituteFor\("([^"]*)"\)', recipe)
     succeeds("java", "-cp", f"{folder}/classes:{folder}/dependency/*", "Containers", way, substituted)
 

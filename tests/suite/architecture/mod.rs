@@ -1,6 +1,7 @@
 //! Who may import whom, and how long a file may be.
 
 mod circles;
+mod links;
 mod names;
 mod operations;
 mod references;

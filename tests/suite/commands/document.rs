@@ -1,11 +1,17 @@
-//! The commands of docs/how-to/operations.md, run as they are written.
+//! The commands of the pages on servers in docs/how-to, run as they are written.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::postgres::fresh_database;
 
-const DOCUMENT: &str = include_str!("../../../docs/how-to/operations.md");
+/// In the order in which their commands make sense.
+const DOCUMENT: &str = concat!(
+    include_str!("../../../docs/how-to/configure.md"),
+    include_str!("../../../docs/how-to/run.md"),
+    include_str!("../../../docs/how-to/observe.md"),
+    include_str!("../../../docs/how-to/recover.md"),
+);
 
 /// Ends at the first command that fails. The server runs beside the commands, as
 /// in another terminal, and ends in good order.

@@ -404,7 +404,7 @@ fn alerts_dashboard_and_manual_name_what_is_exported() {
     let metrics = metrics(&admin);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files =
-        ["deploy/prometheus/rowhouse.rules.yml", "deploy/grafana/rowhouse.json", "docs/how-to/operations.md"];
+        ["deploy/prometheus/rowhouse.rules.yml", "deploy/grafana/rowhouse.json", "docs/how-to/observe.md"];
     for file in files {
         let text = std::fs::read_to_string(root.join(file)).expect("the file is there");
         let (named, exported) = (named(&text), exported(&metrics, file.ends_with(".md")));
@@ -416,7 +416,7 @@ fn alerts_dashboard_and_manual_name_what_is_exported() {
             assert!(document["panels"].as_array().is_some_and(|panels| !panels.is_empty()));
         }
     }
-    let manual = named(&std::fs::read_to_string(root.join("docs/how-to/operations.md")).expect("the manual"));
+    let manual = named(&std::fs::read_to_string(root.join("docs/how-to/observe.md")).expect("the manual"));
     let exported = exported(&metrics, true);
     let forgotten: Vec<_> = exported.difference(&manual).collect();
     assert!(forgotten.is_empty(), "the manual does not explain {forgotten:?}");
