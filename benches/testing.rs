@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use rowhouse::protocol::codec::validated::ValidatedProperties;
 use rowhouse::protocol::model::{EdmValue, Key, TableName, Ticks};
 use rowhouse::protocol::plan::{Write, WriteKind};
+use rowhouse::store::Rewind;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
-use rowhouse::store::{Backend, Rewind};
+use rowhouse::store::{Entities, Tables, Upkeep};
 use rowhouse::testing::Server;
 
 const ACCOUNT: &str = "rowhousebench";
@@ -59,7 +60,7 @@ fn timed<T>(times: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
     done
 }
 
-async fn store<B: Backend + Rewind>(name: &str, store: &B) {
+async fn store<B: Entities + Tables + Rewind + Upkeep>(name: &str, store: &B) {
     store.reset(Some(ACCOUNT), now()).await.expect("a reset");
     fill(store).await;
     let [mut takes, mut restores, mut drops, mut resets] = [const { Vec::new() }; 4];
@@ -86,10 +87,10 @@ async fn store<B: Backend + Rewind>(name: &str, store: &B) {
     store.reset(Some(ACCOUNT), now()).await.expect("a reset");
 }
 
-async fn fill<B: Backend>(store: &B) {
+async fn fill<B: Entities + Tables>(store: &B) {
     for table in 0..TABLES {
         let table = TableName::parse(&format!("Table{table}")).expect("a name");
-        store.create_table(ACCOUNT, &table, now()).await.expect("a table");
+        store.create_table(table.in_account(ACCOUNT), now()).await.expect("a table");
         let text = vec![("Text", EdmValue::String("x".repeat(200)))];
         let properties = ValidatedProperties::new(0, &text, None).expect("properties");
         let write = |row: usize| Write {
@@ -98,7 +99,7 @@ async fn fill<B: Backend>(store: &B) {
             properties: properties.clone(),
         };
         let writes: Vec<Write> = (0..ENTITIES).map(write).collect();
-        store.transact(ACCOUNT, &table, &writes, now()).await.expect("entities");
+        store.transact(table.in_account(ACCOUNT), &writes, now()).await.expect("entities");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::operator::indexes::IndexCatalog;
 use crate::server::config::{AccountSettings, Mistakes, StorageSettings};
 use crate::server::database;
 use crate::service::{AskedQuery, explain_query};
-use crate::store::{Backend as _, Store};
+use crate::store::Store;
 
 /// The arguments of `rowhouse explain`.
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ use crate::protocol::plan::index::IndexKind;
 use crate::server::config::{Database, Mistakes, StorageSettings};
 use crate::server::database::{self, DatabaseError};
 use crate::store::sqlite::OpenError;
-use crate::store::{Backend as _, BuiltIndex, IndexFigures, IndexState, Store, StoredIndex};
+use crate::store::{BuiltIndex, IndexFigures, IndexState, Store, StoredIndex};
 
 use super::suggest::{SuggestArguments, suggest};
 

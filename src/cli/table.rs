@@ -85,7 +85,7 @@ fn change(
     let began = Instant::now();
     let mut shown = None;
     let mut tell = |event: RespreadEvent| show(event, &mut shown);
-    let request = RespreadRequest { account: &arguments.account, table, spread };
+    let request = RespreadRequest { table: table.in_account(&arguments.account), spread };
     let summary = block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -130,7 +130,7 @@ fn described(table: &str, spread: u16, summary: &RespreadSummary, took: Duration
 
 fn cancel(arguments: &RespreadArguments, options: &PgOptions, table: &TableName) -> Result<(), TransferEnd> {
     block_on(async {
-        let done = respread::cancel(options, &arguments.account, table, Ticks::now()).await;
+        let done = respread::cancel(options, table.in_account(&arguments.account), Ticks::now()).await;
         Ok(done.map_err(DatabaseError::Respread)?)
     })?;
     let text = format!("{} keeps its buckets; a server removes the copy.", arguments.table);

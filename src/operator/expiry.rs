@@ -12,9 +12,7 @@ use crate::protocol::model::names::check_property_name;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
 use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span};
-use crate::store::{
-    Expiry as _, ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry,
-};
+use crate::store::{ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry};
 
 /// Entities that one step deletes at most: few, since writes to SQLite wait for it.
 const STEP_ROWS: usize = 500;
@@ -91,7 +89,7 @@ pub(crate) async fn set(
     now: Ticks,
 ) -> Result<Value, BeyondError> {
     let (table, rule) = (name(table)?, rule.read()?);
-    store.set_expiry(account, &table, &rule, now).await?;
+    store.set_expiry(table.in_account(account), &rule, now).await?;
     let rules = store.expiries(Some(account)).await?;
     let set = rules.iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
     set.map(|found| shown(found, now)).ok_or(BeyondError::TableNotFound)
@@ -102,7 +100,7 @@ pub(crate) async fn set(
 /// # Errors
 /// [`BeyondError`].
 pub(crate) async fn clear(store: &Store, account: &str, table: &str) -> Result<(), BeyondError> {
-    if store.clear_expiry(account, &name(table)?).await? {
+    if store.clear_expiry(name(table)?.in_account(account)).await? {
         return Ok(());
     }
     Err(BeyondError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
@@ -216,7 +214,7 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
         projection: Projection::SystemOnly,
         indexed: Vec::new(),
     };
-    match store.own_page(&of.account, &table, &scan, Vec::<Stored>::new()).await {
+    match store.page(table.in_account(&of.account), &scan, Vec::<Stored>::new()).await {
         Ok((found, end)) => {
             Ok((found.into_iter().map(|entity| (entity.key, entity.modified)).collect(), end.next))
         }

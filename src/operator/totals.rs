@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{Key, TableName, Ticks};
 use crate::protocol::plan::{Predicate, Projection, Scan, query};
-use crate::store::{
-    CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass, Totals as _,
-};
+use crate::store::{CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass};
 
 /// Matching entities of one page of a count.
 const PAGE_ROWS: usize = 100_000;
@@ -79,15 +77,15 @@ pub(crate) async fn total(
     let (entities, basis) = if looked.complete {
         (looked.entities, TotalBasis::Exact)
     } else {
-        let stored = store.stored_total(account, table).await?;
+        let stored = store.stored_total(table.in_account(account)).await?;
         if stored.is_none_or(|stored| is_stale(stored, now)) {
-            store.want_total(account, table, now).await?;
+            store.want_total(table.in_account(account), now).await?;
         }
         match stored {
             Some(StoredTotal { entities, started, ended }) => {
                 (entities, TotalBasis::Counted { started, ended })
             }
-            None => match store.estimate(account, table).await? {
+            None => match store.estimate(table.in_account(account)).await? {
                 Some(estimate) if estimate > looked.entities => (estimate, TotalBasis::Estimated),
                 _ => (looked.entities, TotalBasis::AtLeast),
             },
@@ -128,7 +126,7 @@ pub(crate) async fn count_matching(
             projection: Projection::SystemOnly,
             indexed: Vec::new(),
         };
-        let ((), end) = store.own_page(account, table, &scan, ()).await?;
+        let ((), end) = store.page(table.in_account(account), &scan, ()).await?;
         entities += end.entities as u64;
         let Some(next) = end.next else { return Ok(CountedPart { entities, next: None }) };
         if begun.elapsed() >= time {
@@ -161,7 +159,7 @@ impl CountPace {
         from: &CountPosition,
     ) -> StoreResult<CountedPart> {
         let begun = Instant::now();
-        let part = store.count_part(account, table, from, self.0).await;
+        let part = store.count_part(table.in_account(account), from, self.0).await;
         let (least, most) = STEP_ROWS;
         let rows = match &part {
             Err(_) => self.0 / 4,

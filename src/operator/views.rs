@@ -13,7 +13,7 @@ use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
 use crate::protocol::plan::{Projection, Scan, Span};
 use crate::store::contract::views::{MAX_COLUMN_NAME, MAX_COLUMNS, SYSTEM_COLUMNS};
 use crate::store::quoting::column_names;
-use crate::store::{Collect, ColumnKind, SqlView, SqlViews as _, Store, ViewColumn, ViewDefinition};
+use crate::store::{Collect, ColumnKind, SqlView, Store, ViewColumn, ViewDefinition};
 
 /// A sample is the first entities of a table, and after them steps of a few entities. A step whose
 /// entities are all of one partition is followed by the start of the next partition.
@@ -80,7 +80,7 @@ pub(crate) async fn put(
         seen: seen.entities,
         is_full: request.is_full,
     };
-    store.put_view(account, &table, &view, now).await?;
+    store.put_view(table.in_account(account), &view, now).await?;
     let made = find(store, account, &table).await?.ok_or(BeyondError::TableNotFound)?;
     let mut shown = shown(&made);
     shown["leftOut"] = json!(left_out);
@@ -105,8 +105,7 @@ fn check(store: &Store, request: &ViewRequest) -> Result<(), BeyondError> {
 
 /// Returns the table's name as created.
 async fn store_entry(store: &Store, account: &str, table: &TableName) -> Result<String, BeyondError> {
-    use crate::store::Backend as _;
-    let entry = store.get_table(account, table).await?;
+    let entry = store.get_table(table.in_account(account)).await?;
     entry.map(|entry| entry.name).ok_or(BeyondError::TableNotFound)
 }
 
@@ -145,7 +144,7 @@ pub(crate) async fn refresh(
 /// # Errors
 /// [`BeyondError`].
 pub(crate) async fn drop(store: &Store, account: &str, table: &str) -> Result<(), BeyondError> {
-    if store.drop_view(account, &name(table)?).await? { Ok(()) } else { Err(none(account, table)) }
+    if store.drop_view(name(table)?.in_account(account)).await? { Ok(()) } else { Err(none(account, table)) }
 }
 
 fn none(account: &str, table: &str) -> BeyondError {
@@ -230,7 +229,7 @@ async fn page(
         projection: Projection::Full,
         indexed: Vec::new(),
     };
-    let (page, end) = store.own_page(account, table, &scan, PageProperties::default()).await?;
+    let (page, end) = store.page(table.in_account(account), &scan, PageProperties::default()).await?;
     page.entities.iter().for_each(|properties| seen.add(properties));
     Ok((page.partitions, end.next))
 }

@@ -8,7 +8,7 @@ use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::model::{TableName, Ticks};
 use crate::protocol::request::options::Options;
 use crate::protocol::request::{Head, Target};
-use crate::store::Backend;
+use crate::store::Store;
 
 impl Service {
     /// Authenticates the sender of a request.
@@ -66,12 +66,8 @@ impl Service {
 ///
 /// # Errors
 /// Those of the database.
-pub(crate) async fn stored_policies<B: Backend>(
-    store: &B,
-    account: &str,
-    table: &TableName,
-) -> Result<Vec<Policy>> {
-    match store.policies(account, table).await.map_err(Error::from) {
+pub(crate) async fn stored_policies(store: &Store, account: &str, table: &TableName) -> Result<Vec<Policy>> {
+    match store.policies(table.in_account(account)).await.map_err(Error::from) {
         Ok(stored) => stored.map_or(Ok(Vec::new()), |text| policies::from_stored(&text)),
         Err(error) if error.code == Code::TableNotFound => Ok(Vec::new()),
         Err(error) => Err(error),

@@ -19,15 +19,15 @@ use crate::protocol::plan::{self, ChangeSet, WriteKind, Written};
 use crate::protocol::request::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
 use crate::protocol::request::{EntityWrite, Operation, Representation, Target};
-use crate::store::{Backend, Failure, Fault, StoreResult};
+use crate::store::{Failure, Fault, Store, StoreResult};
 
 /// The data service versions in the parts of a batch.
 const VERSION_3: &str = "3.0;";
 const VERSION_1: &str = "1.0;";
 
 /// What is needed to run a batch.
-pub(crate) struct Run<'a, S> {
-    pub store: &'a S,
+pub(crate) struct Run<'a> {
+    pub store: &'a Store,
     pub target: &'a Target,
     pub identity: &'a Identity,
     pub version: ApiVersion,
@@ -38,7 +38,7 @@ pub(crate) struct Run<'a, S> {
     pub now: Ticks,
 }
 
-impl<S: Backend> Run<'_, S> {
+impl Run<'_> {
     /// Runs a batch. The answer is 202, with the results inside, errors included.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl<S: Backend> Run<'_, S> {
         // The new versions are known in advance unless clocks differ, so the answer is printed
         // while the database works; the database is asked first.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
-        let writing = self.store.transact(&self.target.account, &set.table, &set.writes, self.now);
+        let writing = self.store.transact(set.table.in_account(&self.target.account), &set.writes, self.now);
         let (written, ahead) = join(writing, async { self.written(&set, printings, &expected) }).await;
         let written = written.map_err(of_an_operation)?;
         let answer = if written == expected { ahead } else { self.written(&set, printings, &written) };

@@ -112,7 +112,7 @@ async fn narrowed_by(store: &Store, account: &str, table: &TableName, scan: &Sca
         return Ok(None);
     }
     let lookup = Scan { spans: Vec::new(), ..scan.clone() };
-    let ((), end) = store.own_page(account, table, &lookup, ()).await?;
+    let ((), end) = store.page(table.in_account(account), &lookup, ()).await?;
     Ok(end.narrowed_by)
 }
 
@@ -138,7 +138,7 @@ fn scan(asked: &AskedQuery<'_>, table: &TableName, max_comparisons: usize) -> Re
 /// Reads one page, and counts the rows that were examined for it.
 async fn measure(store: &Store, account: &str, table: &TableName, scan: &Scan) -> Result<QueryCost> {
     let begun = Instant::now();
-    let ((), end) = store.own_page(account, table, scan, ()).await?;
+    let ((), end) = store.page(table.in_account(account), scan, ()).await?;
     let (returned, took) = (end.entities as u64, begun.elapsed());
     let more = end.next.is_some();
     let (looked_at, is_exact) = match &scan.residual {
@@ -186,7 +186,7 @@ async fn count(
             indexed: Vec::new(),
             ..scan.clone()
         };
-        let ((), end) = store.own_page(account, table, &page, ()).await?;
+        let ((), end) = store.page(table.in_account(account), &page, ()).await?;
         rows += end.entities as u64;
         match end.next {
             Some(next) => from = next,

@@ -28,7 +28,7 @@ use crate::protocol::request::operation::Context;
 use crate::protocol::request::options::Options;
 use crate::protocol::request::target::{self, Resource, Target};
 use crate::protocol::request::{self, Format, Head, Prefer, RequestKind};
-use crate::store::{Backend, Store};
+use crate::store::Store;
 
 /// Maximum time of an operation (protocol §2.3).
 pub(crate) const MAX_OPERATION_TIME: Duration = Duration::from_secs(30);
@@ -288,7 +288,7 @@ async fn below_missing_table(
 ) -> Result<Error> {
     let table = TableName::parse(target.resource.table().unwrap_or_default())?;
     auth::allows(identity, auth::Action::InsertEntity, Some(&table), None)?;
-    Ok(match store.get_table(&target.account, &table).await? {
+    Ok(match store.get_table(table.in_account(&target.account)).await? {
         None => Code::TableNotFound.into(),
         Some(_) => error,
     })
@@ -325,12 +325,12 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     async fn service_whose_clock_was_ahead() -> Arc<Service> {
-        let store = SqliteStore::open(&SqliteOptions::new(Location::Memory)).unwrap();
+        let store = Store::Sqlite(SqliteStore::open(&SqliteOptions::new(Location::Memory)).unwrap());
         let accounts = AccountSet::development(Vec::new());
         Arc::new(Service {
             follower: Follower::start(&store, None, accounts).await.unwrap(),
             replica: Follower::of_replica(),
-            primary: Store::Sqlite(store),
+            primary: store,
             secondary: None,
             version_clock: VersionClock::ahead(HOUR),
             issuer: None,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::Service;
 use crate::error::{Error, Result};
 use crate::protocol::model::Ticks;
-use crate::store::{Rewind as _, StoreSnapshot};
+use crate::store::StoreSnapshot;
 
 impl Service {
     /// Empties an account, or all of them.

@@ -1,6 +1,6 @@
 //! The storage interface, and the only module that accesses databases.
 //!
-//! Both backends implement [`Backend`] and make no protocol decisions: the semantics of writes are
+//! Both stores implement the traits of [`contract`] and make no protocol decisions: the semantics of writes are
 //! in `plan::decide`, those of pages in `plan::scan`. The contract:
 //!
 //! 1. A method returns `Ok` for a write only once the write is durable.
@@ -9,7 +9,7 @@
 //!    its `next` key. Where Citus spreads the table over several servers, each bucket is read
 //!    at its own moment.
 //! 4. A deleted table is inaccessible at once, and its name reusable at once; its
-//!    rows are purged later by [`Backend::purge`].
+//!    rows are purged later by [`Upkeep::purge`].
 //! 5. Failures of the database are [`Fault`]s; their causes are logged here and
 //!    not passed on.
 
@@ -22,11 +22,12 @@ pub mod quoting;
 pub mod sqlite;
 
 pub use contract::{
-    AccountChange, AccountOptions, AddedIndex, Backend, BuiltIndex, ChangeCounts, Collect, ColumnKind,
-    CountPosition, CountedPart, Expiry, ExpiryRule, ExpirySummary, Failure, Fault, IndexFigures, IndexState,
-    Load, LoadMark, MAX_INDEXES, MAX_TABLE_INDEXES, Resealed, Rewind, SqlView, SqlViews, StoreResult,
-    StoreSnapshot, StoredAccount, StoredIndex, StoredTotal, SweepState, TableExpiry, TableSize, TotalPass,
-    Totals, UntidyView, ViewColumn, ViewDefinition, ViewFailure,
+    AccountChange, AccountOptions, AddedIndex, BuiltIndex, ChangeCounts, Collect, ColumnKind, CountPosition,
+    CountedPart, Entities, Expiry, ExpiryRule, ExpirySummary, Failure, Fault, IndexFigures, IndexState,
+    Indexes, Load, LoadMark, Loads, MAX_INDEXES, MAX_TABLE_INDEXES, Resealed, Rewind, SqlView, SqlViews,
+    StoreResult, StoreSnapshot, StoredAccount, StoredAccounts, StoredIndex, StoredTotal, SweepState,
+    TableExpiry, TableSize, Tables, TotalPass, Totals, UntidyView, Upkeep, ViewColumn, ViewDefinition,
+    ViewFailure,
 };
 pub(crate) use contract::{Inspection, MigrationObstacle, SWEEP_RETRY_PAUSE};
 pub(crate) use either::Store;

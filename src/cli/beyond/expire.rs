@@ -7,7 +7,7 @@ use super::place::{TablesDatabase, TablesPlace};
 use crate::cli::output::{Done, block_on};
 use crate::operator::expiry::{self, RuleText};
 use crate::protocol::model::Ticks;
-use crate::store::{Expiry as _, TableExpiry};
+use crate::store::TableExpiry;
 
 const SET_EXAMPLES: &str = "Examples:
   rowhouse expire set Logs --after 30d               # 30 days after they were last written

@@ -11,7 +11,6 @@ use crate::cli::output::{Done, block_on};
 use crate::operator::BeyondError;
 use crate::operator::views::{self, ViewRequest};
 use crate::protocol::model::Ticks;
-use crate::store::SqlViews as _;
 
 /// Interval of lines of progress.
 const LINE_PAUSE: Duration = Duration::from_secs(5);

@@ -18,7 +18,7 @@ use crate::protocol::auth::accounts::AccountKey;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::codec::properties::{self, CorsRule};
 use crate::protocol::model::Ticks;
-use crate::store::{AccountOptions, Backend, ChangeCounts, Failure, Fault, StoredAccount};
+use crate::store::{AccountOptions, ChangeCounts, Failure, Fault, Store, StoredAccount};
 
 /// Why the stored accounts cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -113,8 +113,8 @@ impl Follower {
     ///
     /// # Errors
     /// [`LoadError`]: a server that cannot open its accounts must not start.
-    pub(crate) async fn start<B: Backend>(
-        store: &B,
+    pub(crate) async fn start(
+        store: &Store,
         master: Option<MasterKeys>,
         given: AccountSet,
     ) -> Result<Self, LoadError> {
@@ -161,7 +161,7 @@ impl Follower {
     ///
     /// # Errors
     /// Errors of the store. The snapshot stays in use.
-    pub(crate) async fn follow<B: Backend>(&self, store: &B) -> Result<bool, Failure> {
+    pub(crate) async fn follow(&self, store: &Store) -> Result<bool, Failure> {
         let mut last = self.last.lock().await;
         // The counters first: a change between the two reads is then noticed by the next poll.
         let changes = store.account_changes().await?;
@@ -184,7 +184,7 @@ impl Follower {
 
     /// Loads a change that this server has made. If that fails, the next poll loads it: the change
     /// itself is already stored.
-    pub(crate) async fn follow_own_change<B: Backend>(&self, store: &B) {
+    pub(crate) async fn follow_own_change(&self, store: &Store) {
         if !matches!(timeout(FOLLOW_TIMEOUT, self.follow(store)).await, Ok(Ok(_))) {
             tracing::warn!("a change of an account or an index is not served yet");
         }

@@ -17,7 +17,7 @@ pub(crate) use follow::{Follower, LoadError, check};
 use crate::protocol::auth::accounts::is_account_name;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};
 use crate::protocol::model::Ticks;
-use crate::store::{AccountChange, Backend, Failure, Fault, Resealed, StoredAccount};
+use crate::store::{AccountChange, Failure, Fault, Resealed, Store, StoredAccount};
 
 /// Bytes of a new key, the same as those of the Azure service.
 const KEY: usize = 64;
@@ -79,8 +79,8 @@ pub(crate) struct NewAccount {
 /// # Errors
 /// [`AccountsError`] for an invalid or taken name, and if the master key does not decrypt the
 /// existing accounts.
-pub(crate) async fn add<B: Backend>(
-    store: &B,
+pub(crate) async fn add(
+    store: &Store,
     master: &MasterKeys,
     name: &str,
     keys: Option<[Vec<u8>; 2]>,
@@ -119,7 +119,7 @@ pub(crate) async fn add<B: Backend>(
 ///
 /// # Errors
 /// [`AccountsError::Store`].
-pub(crate) async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, AccountsError> {
+pub(crate) async fn list(store: &Store) -> Result<Vec<StoredAccount>, AccountsError> {
     Ok(store.accounts().await?)
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn list<B: Backend>(store: &B) -> Result<Vec<StoredAccount>, Ac
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
-pub(crate) async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAccount, AccountsError> {
+pub(crate) async fn find(store: &Store, name: &str) -> Result<StoredAccount, AccountsError> {
     let found = store.accounts().await?.into_iter().find(|account| account.name == name);
     found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
 }
@@ -136,7 +136,7 @@ pub(crate) async fn find<B: Backend>(store: &B, name: &str) -> Result<StoredAcco
 ///
 /// # Errors
 /// [`AccountsError::Store`].
-pub(crate) async fn limits<B: Backend>(store: &B) -> Result<HashMap<String, u32>, AccountsError> {
+pub(crate) async fn limits(store: &Store) -> Result<HashMap<String, u32>, AccountsError> {
     let options = store.account_options().await?;
     Ok(options.into_iter().filter_map(|options| Some((options.name, options.requests_per_second?))).collect())
 }
@@ -146,8 +146,8 @@ pub(crate) async fn limits<B: Backend>(store: &B) -> Result<HashMap<String, u32>
 ///
 /// # Errors
 /// [`AccountsError::Name`] for a name that no account can have, [`AccountsError::Limit`].
-pub(crate) async fn limit<B: Backend>(
-    store: &B,
+pub(crate) async fn limit(
+    store: &Store,
     name: &str,
     requests_per_second: Option<u32>,
 ) -> Result<(), AccountsError> {
@@ -176,8 +176,8 @@ pub(crate) fn shown(account: &StoredAccount, limits: &HashMap<String, u32>) -> V
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
-pub(crate) async fn rotate<B: Backend>(
-    store: &B,
+pub(crate) async fn rotate(
+    store: &Store,
     master: &MasterKeys,
     name: &str,
     slot: KeySlot,
@@ -203,11 +203,7 @@ pub(crate) async fn rotate<B: Backend>(
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
-pub(crate) async fn set_disabled<B: Backend>(
-    store: &B,
-    name: &str,
-    disabled: bool,
-) -> Result<(), AccountsError> {
+pub(crate) async fn set_disabled(store: &Store, name: &str, disabled: bool) -> Result<(), AccountsError> {
     change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
 }
 
@@ -216,7 +212,7 @@ pub(crate) async fn set_disabled<B: Backend>(
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account.
-pub(crate) async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), AccountsError> {
+pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), AccountsError> {
     change(store, name, AccountChange::Remove { name: name.to_owned() }).await
 }
 
@@ -225,7 +221,7 @@ pub(crate) async fn remove<B: Backend>(store: &B, name: &str) -> Result<(), Acco
 ///
 /// # Errors
 /// [`AccountsError::Closed`] if neither master key decrypts a key; then nothing is changed.
-pub(crate) async fn reseal<B: Backend>(store: &B, master: &MasterKeys) -> Result<usize, AccountsError> {
+pub(crate) async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, AccountsError> {
     for _ in 0..ATTEMPTS {
         // The counter first: the store refuses the change if it has moved on since.
         let seen = store.account_changes().await?.accounts;
@@ -258,15 +254,15 @@ fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resea
 ///
 /// # Errors
 /// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
-pub(crate) async fn keys<B: Backend>(
-    store: &B,
+pub(crate) async fn keys(
+    store: &Store,
     master: &MasterKeys,
     name: &str,
 ) -> Result<[Vec<u8>; 2], AccountsError> {
     open(master, &find(store, name).await?).ok_or(AccountsError::MasterKey)
 }
 
-async fn change<B: Backend>(store: &B, name: &str, change: AccountChange) -> Result<(), AccountsError> {
+async fn change(store: &Store, name: &str, change: AccountChange) -> Result<(), AccountsError> {
     let done = store.change_account(&change).await?;
     if done { Ok(()) } else { Err(AccountsError::Unknown(name.to_owned())) }
 }

@@ -15,8 +15,7 @@ use crate::protocol::plan::index::IndexKind;
 use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
 use crate::protocol::plan::{Projection, Scan, Span};
 use crate::store::{
-    AddedIndex, Backend, Failure, Fault, IndexFigures, IndexState, MAX_INDEXES, MAX_TABLE_INDEXES,
-    StoredIndex,
+    AddedIndex, Failure, Fault, IndexFigures, IndexState, MAX_INDEXES, MAX_TABLE_INDEXES, Store, StoredIndex,
 };
 
 /// Entities that are read to find the type of a property.
@@ -78,11 +77,7 @@ pub(crate) struct IndexPlace<'a> {
 ///
 /// # Errors
 /// [`IndexError`] for invalid names, an unknown table, an index that exists, and too many indexes.
-pub(crate) async fn add<B: Backend>(
-    store: &B,
-    place: IndexPlace<'_>,
-    now: Ticks,
-) -> Result<StoredIndex, IndexError> {
+pub(crate) async fn add(store: &Store, place: IndexPlace<'_>, now: Ticks) -> Result<StoredIndex, IndexError> {
     let IndexPlace { account, table, property, kind } = place;
     let name = TableName::parse(table).map_err(|_| IndexError::TableName(table.to_owned()))?;
     check_property(property)?;
@@ -96,7 +91,7 @@ pub(crate) async fn add<B: Backend>(
         Some(kind) => kind,
         None => kind_of(&sample(store, account, &name).await.map_err(missing)?, property)?,
     };
-    match store.add_index(account, &name, property, kind, now).await.map_err(missing)? {
+    match store.add_index(name.in_account(account), property, kind, now).await.map_err(missing)? {
         AddedIndex::Added(index_no) => find_by_number(store, index_no).await,
         AddedIndex::Exists => Err(IndexError::Exists),
         AddedIndex::TooMany => Err(IndexError::TooMany),
@@ -112,8 +107,8 @@ fn check_property(property: &str) -> Result<(), IndexError> {
     }
 }
 
-async fn sample<B: Backend>(
-    store: &B,
+async fn sample(
+    store: &Store,
     account: &str,
     table: &TableName,
 ) -> Result<Vec<crate::protocol::model::Stored>, Failure> {
@@ -126,7 +121,7 @@ async fn sample<B: Backend>(
         projection: Projection::Full,
         indexed: Vec::new(),
     };
-    Ok(store.query(account, table, &scan).await?.entities)
+    Ok(store.page(table.in_account(account), &scan, Vec::new()).await?.0)
 }
 
 /// The kind of index for the values that a property has.
@@ -161,8 +156,8 @@ const fn kind_of_type(edm_type: EdmType) -> Option<IndexKind> {
 ///
 /// # Errors
 /// [`IndexError::Store`].
-pub(crate) async fn list<B: Backend>(
-    store: &B,
+pub(crate) async fn list(
+    store: &Store,
     account: Option<&str>,
     table: Option<&str>,
 ) -> Result<Vec<(StoredIndex, IndexFigures)>, IndexError> {
@@ -183,7 +178,7 @@ pub(crate) async fn list<B: Backend>(
 ///
 /// # Errors
 /// [`IndexError::Unknown`].
-pub(crate) async fn find_by_number<B: Backend>(store: &B, index_no: i64) -> Result<StoredIndex, IndexError> {
+pub(crate) async fn find_by_number(store: &Store, index_no: i64) -> Result<StoredIndex, IndexError> {
     let found = store.indexes().await?.into_iter().find(|stored| stored.index.index_no == index_no);
     found.ok_or(IndexError::Unknown)
 }
@@ -192,7 +187,7 @@ pub(crate) async fn find_by_number<B: Backend>(store: &B, index_no: i64) -> Resu
 ///
 /// # Errors
 /// [`IndexError::Unknown`] without one, [`IndexError::Ambiguous`] if there are several kinds.
-pub(crate) async fn find<B: Backend>(store: &B, place: IndexPlace<'_>) -> Result<StoredIndex, IndexError> {
+pub(crate) async fn find(store: &Store, place: IndexPlace<'_>) -> Result<StoredIndex, IndexError> {
     let table = place.table.to_ascii_lowercase();
     let mut found: Vec<StoredIndex> = store.indexes().await?;
     found.retain(|stored| {
@@ -212,7 +207,7 @@ pub(crate) async fn find<B: Backend>(store: &B, place: IndexPlace<'_>) -> Result
 ///
 /// # Errors
 /// [`IndexError::Unknown`].
-pub(crate) async fn drop<B: Backend>(store: &B, index_no: i64, now: Ticks) -> Result<(), IndexError> {
+pub(crate) async fn drop(store: &Store, index_no: i64, now: Ticks) -> Result<(), IndexError> {
     match store.drop_index(index_no, now).await? {
         true => Ok(()),
         false => Err(IndexError::Unknown),

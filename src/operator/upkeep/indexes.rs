@@ -7,7 +7,7 @@ use super::{IDLE, LONGEST_PAUSE, POLL_PAUSE};
 use crate::operator::accounts::Follower;
 use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
-use crate::store::{Backend as _, BuiltIndex, Store};
+use crate::store::{BuiltIndex, Store};
 
 /// Builds the indexes that operators have asked for, or that a server has left incomplete. Several servers
 /// may try to; one of them does.

@@ -12,7 +12,7 @@ use crate::operator::expiry;
 use crate::operator::totals::CountPace;
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::store::{Backend as _, Expiry as _, Failure, SqlViews as _, Store, Totals as _, UntidyView};
+use crate::store::{Failure, Store, UntidyView};
 
 /// As [`PAUSE_FACTOR`], while every entity that is read has expired: entities must be deleted as fast as
 /// they are written, so the work takes a fifth of one connection.

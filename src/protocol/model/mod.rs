@@ -9,6 +9,6 @@ pub mod version;
 
 pub use edm::{CompareOp, EdmType, EdmValue};
 pub use entity::{Entity, Key, Stored};
-pub use names::TableName;
+pub use names::{TableName, TableRef};
 pub use ticks::Ticks;
 pub use version::IfMatch;

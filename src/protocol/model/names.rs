@@ -56,6 +56,38 @@ impl TableName {
     pub(crate) fn lower(&self) -> &str {
         &self.lower
     }
+
+    /// The table of this name in an account.
+    pub const fn in_account<'a>(&'a self, account: &'a str) -> TableRef<'a> {
+        TableRef { account, name: self }
+    }
+}
+
+/// A table of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableRef<'a> {
+    pub account: &'a str,
+    pub name: &'a TableName,
+}
+
+impl TableRef<'_> {
+    /// A copy that outlives the request.
+    pub(crate) fn into_owned(self) -> OwnedTable {
+        OwnedTable { account: self.account.to_owned(), name: self.name.clone() }
+    }
+}
+
+/// As [`TableRef`], for work on another thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OwnedTable {
+    pub account: String,
+    pub name: TableName,
+}
+
+impl OwnedTable {
+    pub(crate) const fn as_ref(&self) -> TableRef<'_> {
+        TableRef { account: self.account.as_str(), name: &self.name }
+    }
 }
 
 /// One of the two keys; the names appear in messages.

@@ -15,7 +15,7 @@ pub mod write;
 
 pub use decide::{Change, Write, WriteKind, Written, decide};
 pub use predicate::{Field, Predicate};
-pub use scan::{EntityPage, PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
+pub use scan::{PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::index::IndexChoice;
 use super::predicate::Predicate;
 use super::span::Span;
-use crate::protocol::model::{Key, Stored, Ticks};
+use crate::protocol::model::{Key, Ticks};
 
 /// Rows of a page unless `$top` asks for fewer.
 pub(crate) const MAX_ROWS: usize = 1000;
@@ -41,14 +41,6 @@ pub enum Projection {
     Full,
     /// Keys and Timestamp only: rows have empty properties.
     SystemOnly,
-}
-
-/// Entities of one snapshot, in key order.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct EntityPage {
-    pub entities: Vec<Stored>,
-    /// Where the next page starts, inclusive; `None` at the end.
-    pub next: Option<Key>,
 }
 
 /// The end of a page whose entities were passed on.

@@ -20,7 +20,7 @@ use crate::protocol::odata;
 use crate::protocol::plan::Predicate;
 use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::request::target::Accounts as _;
-use crate::store::{CountPosition, CountedPart, Expiry as _, Failure, SqlViews as _, Store};
+use crate::store::{CountPosition, CountedPart, Failure, Store};
 
 /// Timeout of a call. The outcome of a later change is not reported.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);

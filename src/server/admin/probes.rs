@@ -7,7 +7,6 @@ use tokio::time::timeout;
 
 use super::call::Outcome;
 use super::{Call, Refusal, Reply};
-use crate::store::Backend as _;
 
 /// Timeout for the database to answer.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(2);

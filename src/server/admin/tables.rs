@@ -14,7 +14,7 @@ use crate::protocol::plan::TableScan;
 use crate::protocol::plan::scan::MAX_TIME;
 use crate::protocol::plan::span::Span;
 use crate::protocol::request::target::Accounts as _;
-use crate::store::{Backend as _, Failure, Store, TableSize};
+use crate::store::{Failure, Store, TableSize};
 
 /// Maximum and default number of tables of one answer.
 const TABLES: usize = 25;
@@ -103,7 +103,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
 async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableSize, TableTotal)>, Refusal> {
     let name = TableName::parse(name)?;
     let measure = async {
-        let size = store.size(account, &name, SAMPLE).await?;
+        let size = store.size(name.in_account(account), SAMPLE).await?;
         Ok((size, totals::total(store, account, &name, size, Ticks::now()).await?))
     };
     match measure.await.map_err(|failure: Failure| Error::from(failure)) {

@@ -4,9 +4,9 @@ use super::printer::Printer;
 use crate::error::Result;
 use crate::protocol::codec::properties::{self, Layout};
 use crate::service::Answer;
-use crate::store::Backend;
+use crate::store::Store;
 
-pub(super) async fn run(store: &impl Backend, layout: Layout, printer: &Printer<'_>) -> Result<Answer> {
+pub(super) async fn run(store: &Store, layout: Layout, printer: &Printer<'_>) -> Result<Answer> {
     let stored = store.properties(printer.account()).await?;
     let found = stored.map(|text| properties::from_stored(&text)).transpose()?.unwrap_or_default();
     Ok(Answer::xml(200, properties::write(&found, layout)))

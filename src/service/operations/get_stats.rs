@@ -5,10 +5,10 @@ use crate::error::{Code, Result};
 use crate::protocol::codec::properties::{self, Replication};
 use crate::protocol::model::Ticks;
 use crate::service::Answer;
-use crate::store::Backend;
+use crate::store::Store;
 
 /// The primary has no stats. If the secondary cannot be reached, its stats say so.
-pub(super) async fn run(store: &impl Backend, printer: &Printer<'_>) -> Result<Answer> {
+pub(super) async fn run(store: &Store, printer: &Printer<'_>) -> Result<Answer> {
     if !printer.target.secondary {
         return Err(Code::InvalidQueryParameterValue.into());
     }

@@ -4,10 +4,10 @@ use super::printer::Printer;
 use crate::error::{Code, Result};
 use crate::protocol::model::TableName;
 use crate::service::Answer;
-use crate::store::Backend;
+use crate::store::Store;
 
-pub(super) async fn run(store: &impl Backend, table: &TableName, printer: &Printer<'_>) -> Result<Answer> {
-    match store.get_table(printer.account(), table).await? {
+pub(super) async fn run(store: &Store, table: &TableName, printer: &Printer<'_>) -> Result<Answer> {
+    match store.get_table(table.in_account(printer.account())).await? {
         Some(entry) => printer.table_document(200, &entry.name),
         None => Err(Code::ResourceNotFound.into()),
     }

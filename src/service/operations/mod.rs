@@ -21,13 +21,13 @@ pub(crate) use write::print as print_write;
 use super::answer::Answer;
 use crate::error::Result;
 use crate::protocol::plan::Plan;
-use crate::store::Backend;
+use crate::store::Store;
 
 /// Runs a plan and prints its outcome.
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn run(store: &impl Backend, plan: &Plan, printer: Printer<'_>) -> Result<Answer> {
+pub(crate) async fn run(store: &Store, plan: &Plan, printer: Printer<'_>) -> Result<Answer> {
     // A request whose answer cannot be printed must not change anything.
     if plan.needs_body(printer.prefer) {
         printer.format.for_body()?;

@@ -2,15 +2,18 @@
 
 use super::printer::{Printer, in_atom};
 use crate::error::{Code, Error, Result};
+use crate::observe::metrics::METRICS;
+use crate::observe::metrics::scans::{ScannedProperty, is_costly};
 use crate::protocol::codec::atom::write::AtomDocument;
 use crate::protocol::codec::feed::{Feed, FeedForm};
 use crate::protocol::codec::json::write::Select;
-use crate::protocol::model::TableName;
 use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::plan::{PageEnd, Scan, page};
+use crate::protocol::model::{TableName, TableRef};
+use crate::protocol::plan::index::indexable;
+use crate::protocol::plan::{PageEnd, Predicate, Scan, page};
 use crate::protocol::request::Representation;
 use crate::service::Answer;
-use crate::store::{Backend, Collect, Failure};
+use crate::store::{Collect, Failure, Store};
 
 /// A page of entities, printed while it is read.
 struct EntityFeed {
@@ -33,7 +36,7 @@ impl Collect for EntityFeed {
 }
 
 pub(super) async fn run(
-    store: &impl Backend,
+    store: &Store,
     table: &TableName,
     scan: &Scan,
     select: Option<&Select>,
@@ -47,18 +50,38 @@ pub(super) async fn run(
 /// A page with `$top=0` still needs a table, and has no continuation token: a client that followed
 /// it would never end.
 async fn read<C: Collect>(
-    store: &impl Backend,
+    store: &Store,
     account: &str,
     table: &TableName,
     scan: &Scan,
     into: C,
 ) -> Result<(C, PageEnd), Failure> {
     if scan.rows > 0 {
-        return store.page(account, table, scan, into).await;
+        let table = table.in_account(account);
+        let (into, end) = store.page(table, scan, into).await?;
+        METRICS.requests.page(end.entities);
+        if let Some(filter) = &scan.residual {
+            count_filtered(table, filter, &end);
+        }
+        return Ok((into, end));
     }
-    match store.get_table(account, table).await? {
+    match store.get_table(table.in_account(account)).await? {
         Some(_) => Ok((into, PageEnd::default())),
         None => Err(Code::TableNotFound.into()),
+    }
+}
+
+/// Counts a filtered page, and remembers what an index could have saved.
+fn count_filtered(table: TableRef<'_>, filter: &Predicate, end: &PageEnd) {
+    let by_index = end.narrowed_by.is_some();
+    METRICS.filters.page(end.examined, end.entities, by_index);
+    if by_index || !is_costly(end.examined, end.entities) {
+        return;
+    }
+    for (property, kind) in indexable(filter) {
+        let (account, table) = (table.account.to_owned(), table.name.lower().to_owned());
+        let scanned = ScannedProperty { account, table, property: property.to_owned(), kind: kind.name() };
+        METRICS.scan_costs.add(scanned, end.examined, end.entities);
     }
 }
 

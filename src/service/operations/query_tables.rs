@@ -7,10 +7,10 @@ use crate::protocol::codec::json::write::{self as json, Select};
 use crate::protocol::plan::{TablePage, TableScan, page};
 use crate::protocol::request::Representation;
 use crate::service::Answer;
-use crate::store::Backend;
+use crate::store::Store;
 
 pub(super) async fn run(
-    store: &impl Backend,
+    store: &Store,
     scan: &TableScan,
     select: Option<&Select>,
     printer: &Printer<'_>,

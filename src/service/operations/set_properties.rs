@@ -4,13 +4,9 @@ use super::printer::Printer;
 use crate::error::Result;
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::service::Answer;
-use crate::store::Backend;
+use crate::store::Store;
 
-pub(super) async fn run(
-    store: &impl Backend,
-    members: &ServiceProperties,
-    printer: &Printer<'_>,
-) -> Result<Answer> {
+pub(super) async fn run(store: &Store, members: &ServiceProperties, printer: &Printer<'_>) -> Result<Answer> {
     store.set_properties(printer.account(), &properties::to_stored(members)?).await?;
     Ok(Answer::bare(202))
 }

@@ -10,15 +10,15 @@ use crate::protocol::model::version::etag;
 use crate::protocol::plan::{Write, WriteKind, Written};
 use crate::service::Answer;
 use crate::service::answer::ETAG;
-use crate::store::Backend;
+use crate::store::Store;
 
 pub(super) async fn run(
-    store: &impl Backend,
+    store: &Store,
     table: &TableName,
     write: &Write,
     printer: &Printer<'_>,
 ) -> Result<Answer> {
-    let written = store.write(printer.account(), table, write, printer.now).await?;
+    let written = store.write(table.in_account(printer.account()), write, printer.now).await?;
     print(table, write, written, printer)
 }
 

@@ -1,5 +1,6 @@
-//! Accounts as stored in the database: names in plain text, keys encrypted (sealed).
+//! StoredAccounts as stored in the database: names in plain text, keys encrypted (sealed).
 
+use super::StoreResult;
 use crate::protocol::auth::seal::KeySlot;
 use crate::protocol::model::Ticks;
 
@@ -29,19 +30,19 @@ pub enum AccountChange {
     /// Sets or removes the limit of an account, which may be one of the settings.
     Limit { name: String, requests_per_second: Option<u32> },
     /// Replaces the sealed forms of the keys of these accounts, but not the keys themselves, if no
-    /// account was changed since [`super::Backend::account_changes`] returned the count `seen`.
+    /// account was changed since [`super::account_changes`] returned the count `seen`.
     Reseal { seen: i64, accounts: Vec<Resealed> },
 }
 
 /// Change counters of the stored accounts and their options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeCounts {
-    /// Counts changes of what [`super::Backend::accounts`] returns: accounts, their keys and state.
+    /// Counts changes of what [`super::accounts`] returns: accounts, their keys and state.
     pub accounts: i64,
-    /// Counts changes of what [`super::Backend::account_options`] returns: limits and service
+    /// Counts changes of what [`super::account_options`] returns: limits and service
     /// properties.
     pub options: i64,
-    /// Counts changes of what [`super::Backend::indexes`] returns.
+    /// Counts changes of what [`super::indexes`] returns.
     pub indexes: i64,
 }
 
@@ -61,3 +62,29 @@ pub struct Resealed {
     pub name: String,
     pub keys: [Vec<u8>; 2],
 }
+
+store_trait! {
+/// StoredAccounts in the database, and their options: limits and service properties.
+pub trait StoredAccounts {
+    /// Returns the change counters of accounts, of their options and of indexes. If a counter differs
+    /// from the last read, [`accounts`], [`account_options`] or [`indexes`]
+    /// has changed.
+    async fn account_changes(&self) -> StoreResult<ChangeCounts>;
+
+    /// Reads the stored accounts, in the order of their names, without those of the settings.
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>>;
+
+    /// Reads the limits and service properties of all accounts that have any.
+    async fn account_options(&self) -> StoreResult<Vec<AccountOptions>>;
+
+    /// Changes stored accounts; `false` if the condition of the change does not hold, and nothing
+    /// was done.
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool>;
+
+    /// Reads the account's service properties as stored JSON; `None` if none were ever set.
+    async fn properties(&self, account: &str) -> StoreResult<Option<String>>;
+
+    /// Replaces the given members of the account's service properties, and keeps the others. Counts
+    /// as a change of the account's options.
+    async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()>;
+}}

@@ -1,11 +1,9 @@
 //! Expiry: rules by which the entities of a table are deleted some time after they were written, or
 //! after a date that they carry.
 
-use std::future::Future;
-
 use super::StoreResult;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableRef, Ticks};
 
 /// Ticks for which a table whose step failed is left alone.
 pub(crate) const SWEEP_RETRY_PAUSE: i64 = 60 * TICKS_PER_SECOND;
@@ -59,66 +57,49 @@ pub struct ExpirySummary {
     pub behind_since: Option<Ticks>,
 }
 
+store_trait! {
 /// The rules of a database, and the deletion of what has expired. Rules belong to the number of a
 /// table, so they end with it.
-pub trait Expiry: Send + Sync {
+pub trait Expiry {
     /// Sets or replaces the rule of a table.
     ///
     /// # Errors
     /// `TableNotFound`.
-    fn set_expiry(
+    async fn set_expiry(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         rule: &ExpiryRule,
         now: Ticks,
-    ) -> impl Future<Output = StoreResult<()>> + Send;
+    ) -> StoreResult<()>;
 
     /// Removes the rule of a table; `false` if there is none.
-    fn clear_expiry(
-        &self,
-        account: &str,
-        table: &TableName,
-    ) -> impl Future<Output = StoreResult<bool>> + Send;
+    async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool>;
 
     /// Returns the rules of an account, or of all accounts, by account and table.
-    fn expiries(&self, account: Option<&str>) -> impl Future<Output = StoreResult<Vec<TableExpiry>>> + Send;
+    async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>>;
 
     /// Summarizes all rules. A pass that ended later than `now`, by a clock that was ahead, does not
     /// count.
-    fn expiry_summary(&self, now: Ticks) -> impl Future<Output = StoreResult<ExpirySummary>> + Send;
+    async fn expiry_summary(&self, now: Ticks) -> StoreResult<ExpirySummary>;
 
     /// Returns the table whose step has been due for the longest. A step is also due if it is due
     /// later than any pause from `now` on allows: a clock that was ahead has recorded it.
-    fn due_expiry(&self, now: Ticks) -> impl Future<Output = StoreResult<Option<TableExpiry>>> + Send;
+    async fn due_expiry(&self, now: Ticks) -> StoreResult<Option<TableExpiry>>;
 
     /// Deletes those of these entities that still have the given version, if the table still has
     /// the rule; returns how many.
-    fn delete_expired(
-        &self,
-        of: &TableExpiry,
-        entities: &[(Key, Ticks)],
-    ) -> impl Future<Output = StoreResult<u64>> + Send;
+    async fn delete_expired(&self, of: &TableExpiry, entities: &[(Key, Ticks)]) -> StoreResult<u64>;
 
     /// Stores how far the passes have come, if the table still has the rule.
-    fn record_sweep(
-        &self,
-        of: &TableExpiry,
-        sweep: &SweepState,
-    ) -> impl Future<Output = StoreResult<()>> + Send;
+    async fn record_sweep(&self, of: &TableExpiry, sweep: &SweepState) -> StoreResult<()>;
 
     /// Removes what is stored here, in [`Totals`](super::Totals) and in
     /// [`SqlViews`](super::SqlViews) about tables that no longer exist, and the marks of copies that began
     /// 90 days before `now`.
-    fn forget_stale(&self, now: Ticks) -> impl Future<Output = StoreResult<()>> + Send;
+    async fn forget_stale(&self, now: Ticks) -> StoreResult<()>;
 
     /// Whether this server is the one that works on expiry, totals and views, until `until`. At any
     /// time one server is; another takes over once the time of the last one has run out, or if it ends
     /// later than twice the time from `now` until `until`: a clock that was ahead has recorded it.
-    fn leads_upkeep(
-        &self,
-        holder: i64,
-        now: Ticks,
-        until: Ticks,
-    ) -> impl Future<Output = StoreResult<bool>> + Send;
-}
+    async fn leads_upkeep(&self, holder: i64, now: Ticks, until: Ticks) -> StoreResult<bool>;
+}}

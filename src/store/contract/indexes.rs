@@ -6,9 +6,10 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::protocol::model::{Key, Ticks};
+use super::StoreResult;
+use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::protocol::plan::Scan;
-use crate::protocol::plan::index::{IndexChoice, IndexRange, IndexValue, PropertyIndex};
+use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue, PropertyIndex};
 
 /// Maximum number of indexes of a table: each costs every write of the table.
 pub const MAX_TABLE_INDEXES: i64 = 8;
@@ -290,6 +291,39 @@ impl std::fmt::Write for HashedText {
         Ok(())
     }
 }
+
+store_trait! {
+/// Property indexes.
+pub trait Indexes {
+    /// Lists the property indexes of existing tables.
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>>;
+
+    /// Adds an index, to be built by [`build_index`]. The property has a valid name.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    async fn add_index(
+        &self,
+        table: TableRef<'_>,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> StoreResult<AddedIndex>;
+
+    /// Builds an index, for as long as that takes; what a former attempt has left is made again. Pages
+    /// use it once the servers have read the list. On SQLite, writes wait meanwhile.
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex>;
+
+    /// Has servers no longer use an index, and cancels its build; `false` if there is none.
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool>;
+
+    /// Removes one index from the database that was dropped a while ago, or whose table is gone. Returns
+    /// whether it did.
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool>;
+
+    /// Measures an index.
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures>;
+}}
 
 #[cfg(test)]
 mod tests {

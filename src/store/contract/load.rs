@@ -1,8 +1,11 @@
 //! Entities that a copy stores, and the record of how far it has come.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
-use crate::protocol::model::{Key, Stored, Ticks};
+use super::StoreResult;
+use crate::protocol::model::{Key, Stored, TableRef, Ticks};
 
 /// Seconds after which a copy that has left marks is not resumed any more.
 const STALE_COPY: i64 = 90 * 24 * 3600;
@@ -52,3 +55,21 @@ impl LoadMark {
         self.counts.map(|count| i64::try_from(count).unwrap_or(i64::MAX))
     }
 }
+
+store_trait! {
+/// Entities that copies store, and how far each copy has come.
+pub trait Loads {
+    /// Stores entities with the versions that they have, and the mark of the copy that they are part
+    /// of, all in one transaction. `false` if some exist that may not be replaced: then nothing was
+    /// done.
+    ///
+    /// # Errors
+    /// [`Code::TableNotFound`].
+    async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool>;
+
+    /// Reads the marks of a copy.
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>>;
+
+    /// Removes the marks of a copy that is complete.
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()>;
+}}

@@ -1,7 +1,5 @@
 //! Reset, snapshot and restore, for test suites.
 
-use std::future::Future;
-
 use super::StoreResult;
 use crate::protocol::model::Ticks;
 
@@ -18,6 +16,7 @@ pub struct StoreSnapshot {
     pub taken: Ticks,
 }
 
+store_trait! {
 /// Resets, takes and restores the stored data: tables, entities, policies and service properties,
 /// but not accounts. Each change is one transaction: concurrent readers see the state before it or
 /// after it.
@@ -25,26 +24,26 @@ pub struct StoreSnapshot {
 /// Restored data has its former ETags and timestamps, in tables with new table numbers, so that a
 /// write that began before cannot reach it. Snapshots end with the store that took them, and are
 /// never in the schema that it serves.
-pub trait Rewind: Send + Sync {
+pub trait Rewind {
     /// Empties an account, or all accounts.
-    fn reset(&self, account: Option<&str>, now: Ticks) -> impl Future<Output = StoreResult<()>> + Send;
+    async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()>;
 
     /// Takes a snapshot of an account, or of all accounts, under a unique name; `false` if there
     /// are [`MAX_SNAPSHOTS`] already.
-    fn take_snapshot(
+    async fn take_snapshot(
         &self,
         name: &str,
         account: Option<&str>,
         now: Ticks,
-    ) -> impl Future<Output = StoreResult<bool>> + Send;
+    ) -> StoreResult<bool>;
 
     /// Restores a snapshot, and keeps it; `false` if there is none of this name. Does not change
     /// accounts that are not in it.
-    fn restore_snapshot(&self, name: &str, now: Ticks) -> impl Future<Output = StoreResult<bool>> + Send;
+    async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool>;
 
     /// Deletes a snapshot; `false` if there is none of this name.
-    fn drop_snapshot(&self, name: &str) -> impl Future<Output = StoreResult<bool>> + Send;
+    async fn drop_snapshot(&self, name: &str) -> StoreResult<bool>;
 
     /// Lists all snapshots, the oldest first.
-    fn snapshots(&self) -> impl Future<Output = StoreResult<Vec<StoreSnapshot>>> + Send;
-}
+    async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>>;
+}}

@@ -1,9 +1,7 @@
 //! How many entities tables have.
 
-use std::future::Future;
-
 use super::StoreResult;
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableRef, Ticks};
 
 /// Where counting goes on: tables are counted bucket by bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,55 +47,42 @@ pub struct TotalPass {
     pub so_far: u64,
 }
 
+store_trait! {
 /// Counts of entities: of a part, exactly, and stored ones of whole tables, for a first answer
 /// without a scan.
-pub trait Totals: Send + Sync {
+pub trait Totals {
     /// Counts the entities from a position on, `rows` at most.
     ///
     /// # Errors
     /// `TableNotFound`.
-    fn count_part(
+    async fn count_part(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         from: &CountPosition,
         rows: u32,
-    ) -> impl Future<Output = StoreResult<CountedPart>> + Send;
+    ) -> StoreResult<CountedPart>;
 
     /// Returns what the statistics of the database say about the size of a table; `None` if it has
     /// none.
     ///
     /// # Errors
     /// `TableNotFound`.
-    fn estimate(
-        &self,
-        account: &str,
-        table: &TableName,
-    ) -> impl Future<Output = StoreResult<Option<u64>>> + Send;
+    async fn estimate(&self, table: TableRef<'_>) -> StoreResult<Option<u64>>;
 
     /// Returns the last stored count.
-    fn stored_total(
-        &self,
-        account: &str,
-        table: &TableName,
-    ) -> impl Future<Output = StoreResult<Option<StoredTotal>>> + Send;
+    async fn stored_total(&self, table: TableRef<'_>) -> StoreResult<Option<StoredTotal>>;
 
     /// Asks for a new count, unless one is under way.
-    fn want_total(
-        &self,
-        account: &str,
-        table: &TableName,
-        now: Ticks,
-    ) -> impl Future<Output = StoreResult<()>> + Send;
+    async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()>;
 
     /// Returns the count that has been under way for the longest.
-    fn due_total(&self) -> impl Future<Output = StoreResult<Option<TotalPass>>> + Send;
+    async fn due_total(&self) -> StoreResult<Option<TotalPass>>;
 
     /// Stores a step of a count, and at the end its result.
-    fn record_total(
+    async fn record_total(
         &self,
         pass: &TotalPass,
         part: &CountedPart,
         now: Ticks,
-    ) -> impl Future<Output = StoreResult<()>> + Send;
-}
+    ) -> StoreResult<()>;
+}}

@@ -1,11 +1,9 @@
 //! SQL views of tables, so that programs that speak SQL read entities as rows with typed columns.
 
-use std::future::Future;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, StoreResult};
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{TableRef, Ticks};
 
 /// Maximum bytes of a column's name, which is PostgreSQL's limit.
 pub const MAX_COLUMN_NAME: usize = 63;
@@ -93,38 +91,31 @@ impl<F: Into<Failure>> From<F> for ViewFailure {
     }
 }
 
+store_trait! {
 /// The views of a database. They are recorded under the numbers of their tables; a view shows
 /// nothing from the moment on in which its table is deleted.
-pub trait SqlViews: Send + Sync {
-    /// Whether views are in schemas, and roles may be granted to read them.
-    fn has_schemas(&self) -> bool;
-
+pub trait SqlViews {
     /// Creates or replaces the view of a table, in one transaction.
     ///
     /// # Errors
     /// [`ViewFailure`]; `TableNotFound`.
-    fn put_view(
+    async fn put_view(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         view: &ViewDefinition,
         now: Ticks,
-    ) -> impl Future<Output = Result<(), ViewFailure>> + Send;
+    ) -> Result<(), ViewFailure>;
 
     /// Drops the view of a table; `false` if there is none.
     ///
     /// # Errors
     /// [`ViewFailure`]; `TableNotFound`.
-    fn drop_view(
-        &self,
-        account: &str,
-        table: &TableName,
-    ) -> impl Future<Output = Result<bool, ViewFailure>> + Send;
+    async fn drop_view(&self, table: TableRef<'_>) -> Result<bool, ViewFailure>;
 
     /// Returns the views of an account, or of all accounts, by account and table.
-    fn views(&self, account: Option<&str>) -> impl Future<Output = StoreResult<Vec<SqlView>>> + Send;
+    async fn views(&self, account: Option<&str>) -> StoreResult<Vec<SqlView>>;
 
     /// Drops the views of tables that no longer exist, and mends those of older versions. Returns those that
     /// are left as they are; one does not keep the others from being tidied.
-    fn tidy_views(&self) -> impl Future<Output = StoreResult<Vec<UntidyView>>> + Send;
-}
+    async fn tidy_views(&self) -> StoreResult<Vec<UntidyView>>;
+}}

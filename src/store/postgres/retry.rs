@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::protocol::model::TableName;
+use crate::protocol::model::TableRef;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::not_begun;
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::{Failure, Fault, StoreResult};
 
 /// Maximum attempts of an operation that conflicts with other transactions. The limit is high: a reader
@@ -113,19 +113,18 @@ impl PgStore {
     /// Runs an attempt with the cached id of the table, and again with a fresh one if that was stale.
     pub(crate) async fn with_table<A: Attempt>(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         work: &mut A,
     ) -> StoreResult<A::Done> {
         let mut attempts = Attempts::with_reconnect();
         loop {
-            let table_id = self.table_id(account, table).await;
+            let table_id = self.table_id(table).await;
             let has_begun = table_id.is_ok();
             let failure = match table_id {
                 Ok(table_id) => match work.run(self, table_id).await {
                     Ok(Some(done)) => return Ok(done),
                     Ok(None) => {
-                        self.forget(account, table, table_id);
+                        self.forget(table, table_id);
                         Fault::Serialization.into()
                     }
                     Err(failure) => failure,

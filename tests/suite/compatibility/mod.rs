@@ -1,5 +1,6 @@
 //! `docs/reference/compatibility.md`, made from `page.md` beside this file: the same text,
-//! but that proofs become links.
+//! but that proofs become links, the codes are those of the server, and what a
+//! row does not say of the service or of Azurite is filled in.
 //!
 //! A table whose last column is `proved by` claims something, so each row of it
 //! names proofs, or `-` where nothing but the words is there. `scripts/compatibility`
@@ -7,6 +8,8 @@
 
 mod errors;
 mod proofs;
+
+use std::collections::BTreeMap;
 
 use proofs::{Proof, read, root};
 use rowhouse::error::Code;
@@ -46,17 +49,20 @@ impl Page {
     }
 
     fn line(&mut self, line: &str) {
-        let made = match cells(line) {
-            None => {
+        let made = match (cells(line), line) {
+            (_, "{codes}") => codes(),
+            (None, _) => {
                 self.header.clear();
                 line.to_owned()
             }
-            Some(cells) if self.header.is_empty() => {
+            (Some(cells), _) if self.header.is_empty() => {
                 self.header = cells.iter().map(|cell| (*cell).to_owned()).collect();
                 line.to_owned()
             }
-            Some(cells) if cells.iter().all(|cell| cell.starts_with("---")) => line.to_owned(),
-            Some(cells) if self.header.last().is_some_and(|last| last == PROVED) => self.row(line, &cells),
+            (Some(cells), _) if cells.iter().all(|cell| cell.starts_with("---")) => line.to_owned(),
+            (Some(cells), _) if self.header.last().is_some_and(|last| last == PROVED) => {
+                self.row(line, &cells)
+            }
             _ => line.to_owned(),
         };
         self.text.push_str(&made);
@@ -75,8 +81,11 @@ impl Page {
             self.mistakes
                 .extend(uncalled(said[0], &proofs).map(|name| format!("{line}: nothing calls {name}")));
         }
-        let filled: Vec<String> =
-            said.iter().map(|cell| (*cell).to_owned()).chain([links(&proofs)]).collect();
+        let filled = self.header.iter().zip(said).map(|(column, cell)| match (column.as_str(), *cell) {
+            ("Azure", "") => "the same".to_owned(),
+            (_, cell) => cell.to_owned(),
+        });
+        let filled: Vec<String> = filled.chain([links(&proofs)]).collect();
         self.proofs.extend(proofs);
         format!("| {} |", filled.join(" | ")).replace("|  |", "| |")
     }
@@ -121,6 +130,26 @@ fn links(proofs: &[Proof]) -> String {
         format!("[{label}](../../{file}{title})")
     };
     files.into_iter().map(link).collect::<Vec<_>>().join(", ")
+}
+
+/// The codes that the server answers with, by status.
+fn codes() -> String {
+    let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+    for code in Code::ALL {
+        let facts = code.facts();
+        let codes = by_status.entry(facts.status).or_default();
+        codes.push(format!("`{}`", facts.code));
+    }
+    let rows = by_status.into_iter().map(|(status, mut codes)| {
+        codes.sort();
+        codes.dedup();
+        format!("| {status} | {} |", codes.join(", "))
+    });
+    ["| status | codes |".to_owned(), "|---|---|".to_owned()]
+        .into_iter()
+        .chain(rows)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn made() -> Page {

@@ -1,11 +1,12 @@
 //! Accounts: changes of all of them at once.
 
-use rowhouse::store::{AccountChange, Backend, Resealed, StoredAccount};
+use crate::support::store::AnyStore;
+use rowhouse::store::{AccountChange, Resealed, StoredAccount};
 
 use super::contract::{account, now};
 
 /// The only case that changes accounts, of which there is one count.
-pub async fn sealed_anew_together<B: Backend>(store: &B) {
+pub async fn sealed_anew_together<B: AnyStore>(store: &B) {
     let add = |keys: [&[u8]; 2]| {
         let now = now();
         let keys = keys.map(<[u8]>::to_vec);
@@ -42,7 +43,7 @@ pub async fn sealed_anew_together<B: Backend>(store: &B) {
 }
 
 /// Limits and service properties by account, and that each change of one is counted.
-pub async fn options_by_account<B: Backend>(store: &B) {
+pub async fn options_by_account<B: AnyStore>(store: &B) {
     let (limited, both, none) = (account(), account(), account());
     let limit =
         |name: &str, requests_per_second| AccountChange::Limit { name: name.to_owned(), requests_per_second };

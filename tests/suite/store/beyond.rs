@@ -1,11 +1,12 @@
 //! Expiry, totals and views. Other cases share the database, so each keeps to an account of its own.
 
+use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::{IfMatch, Key, Ticks};
 use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::{
-    Backend, ColumnKind, CountPosition, CountedPart, Expiry, ExpiryRule, Failure, Rewind, SqlViews,
-    SweepState, TableExpiry, TotalPass, Totals, ViewColumn, ViewDefinition, ViewFailure,
+    ColumnKind, CountPosition, CountedPart, Expiry, ExpiryRule, Failure, SqlViews, SweepState, TableExpiry,
+    TotalPass, Totals, ViewColumn, ViewDefinition, ViewFailure,
 };
 
 use super::contract::{fill, insert, name, now, number, refusal, table, write};
@@ -20,15 +21,15 @@ async fn rule<B: Expiry>(store: &B, account: &str) -> Option<TableExpiry> {
     rules.pop()
 }
 
-pub async fn rules_belong_to_tables<B: Backend + Expiry>(store: &B) {
+pub async fn rules_belong_to_tables<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     assert_eq!(
-        refusal(store.set_expiry(&account, &name("Nowhere"), &by_age(1), now()).await),
+        refusal(store.set_expiry(name("Nowhere").in_account(&account), &by_age(1), now()).await),
         Code::TableNotFound
     );
     assert_eq!(rule(store, &account).await, None);
     let first = now();
-    store.set_expiry(&account, &table, &by_age(5), first).await.expect("a rule");
+    store.set_expiry(table.in_account(&account), &by_age(5), first).await.expect("a rule");
     let set = rule(store, &account).await.expect("a rule");
     assert_eq!((set.table.as_str(), &set.rule, set.made), ("People", &by_age(5), first));
     let sweep = SweepState { due: first, began: None, position: None, clean: None, expired: 0 };
@@ -39,22 +40,22 @@ pub async fn rules_belong_to_tables<B: Backend + Expiry>(store: &B) {
     assert_eq!(rule(store, &account).await.expect("a rule").sweep, moved);
     // A rule in its place begins anew, and is not told what the former one has done.
     let property = ExpiryRule { property: Some("it's".into()), ..by_age(0) };
-    store.set_expiry(&account, &name("PEOPLE"), &property, now()).await.expect("a rule");
+    store.set_expiry(name("PEOPLE").in_account(&account), &property, now()).await.expect("a rule");
     store.record_sweep(&set, &moved).await.expect("nothing to record");
     let replaced = rule(store, &account).await.expect("a rule");
     assert_eq!((&replaced.rule, replaced.sweep.expired, replaced.sweep.clean), (&property, 0, None));
     // A table that is made anew has none.
-    store.delete_table(&account, &table, now()).await.expect("it is there");
-    store.create_table(&account, &table, now()).await.expect("the name is free");
+    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
+    store.create_table(table.in_account(&account), now()).await.expect("the name is free");
     assert_eq!(rule(store, &account).await, None);
-    assert!(!store.clear_expiry(&account, &table).await.expect("an answer"));
-    store.set_expiry(&account, &table, &by_age(1), now()).await.expect("a rule");
+    assert!(!store.clear_expiry(table.in_account(&account)).await.expect("an answer"));
+    store.set_expiry(table.in_account(&account), &by_age(1), now()).await.expect("a rule");
     store.forget_stale(now()).await.expect("nothing of this table");
-    assert!(store.clear_expiry(&account, &table).await.expect("an answer"));
+    assert!(store.clear_expiry(table.in_account(&account)).await.expect("an answer"));
     assert_eq!(rule(store, &account).await, None);
 }
 
-pub async fn what_was_written_meanwhile_stays<B: Backend + Expiry>(store: &B) {
+pub async fn what_was_written_meanwhile_stays<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let rows: Vec<_> = (0..40).map(|n| insert(&format!("p{}", n % 7), &format!("{n:02}"))).collect();
     let keys: Vec<Key> = rows.iter().map(|row| row.key.clone()).collect();
@@ -63,39 +64,40 @@ pub async fn what_was_written_meanwhile_stays<B: Backend + Expiry>(store: &B) {
     for key in &keys {
         found.push((
             key.clone(),
-            store.get(&account, &table, key).await.expect("a read").expect("it").modified,
+            store.get(table.in_account(&account), key).await.expect("a read").expect("it").modified,
         ));
     }
-    store.set_expiry(&account, &table, &by_age(1), now()).await.expect("a rule");
+    store.set_expiry(table.in_account(&account), &by_age(1), now()).await.expect("a rule");
     let set = rule(store, &account).await.expect("a rule");
     let again = write(WriteKind::Merge(IfMatch::Any), &keys[3].partition, &keys[3].row, number("N", 2));
-    store.write(&account, &table, &again, now()).await.expect("a write");
+    store.write(table.in_account(&account), &again, now()).await.expect("a write");
     assert_eq!(store.delete_expired(&set, &found[..20]).await.expect("deletions"), 19);
-    assert!(store.get(&account, &table, &keys[3]).await.expect("a read").is_some());
-    assert!(store.get(&account, &table, &keys[4]).await.expect("a read").is_none());
+    assert!(store.get(table.in_account(&account), &keys[3]).await.expect("a read").is_some());
+    assert!(store.get(table.in_account(&account), &keys[4]).await.expect("a read").is_none());
     // Nothing is deleted for a rule that was replaced or removed, or in a table that was deleted.
-    store.set_expiry(&account, &table, &by_age(2), now()).await.expect("a rule");
+    store.set_expiry(table.in_account(&account), &by_age(2), now()).await.expect("a rule");
     assert_eq!(store.delete_expired(&set, &found).await.expect("deletions"), 0);
     let set = rule(store, &account).await.expect("a rule");
-    assert!(store.clear_expiry(&account, &table).await.expect("an answer"));
+    assert!(store.clear_expiry(table.in_account(&account)).await.expect("an answer"));
     assert_eq!(store.delete_expired(&set, &found).await.expect("deletions"), 0);
-    store.set_expiry(&account, &table, &by_age(2), now()).await.expect("a rule");
+    store.set_expiry(table.in_account(&account), &by_age(2), now()).await.expect("a rule");
     let set = rule(store, &account).await.expect("a rule");
-    store.delete_table(&account, &table, now()).await.expect("it is there");
+    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
     assert_eq!(store.delete_expired(&set, &found).await.expect("deletions"), 0);
 }
 
 async fn counted<B: Totals>(store: &B, account: &str, rows: u32) -> (u64, usize) {
     let (mut sum, mut steps, mut from) = (0, 0, Some(CountPosition::start()));
     while let Some(position) = from {
-        let part = store.count_part(account, &name("People"), &position, rows).await.expect("a part");
+        let part =
+            store.count_part(name("People").in_account(account), &position, rows).await.expect("a part");
         (sum, steps, from) = (sum + part.entities, steps + 1, part.next);
         assert!(steps < 10_000, "counting makes no progress");
     }
     (sum, steps)
 }
 
-pub async fn every_entity_is_counted_once<B: Backend + Totals>(store: &B) {
+pub async fn every_entity_is_counted_once<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     assert_eq!(counted(store, &account, 10).await.0, 0);
     let mut rows: Vec<_> = (0..333).map(|n| insert(&format!("p{:02}", n % 23), &format!("{n:03}"))).collect();
@@ -104,20 +106,20 @@ pub async fn every_entity_is_counted_once<B: Backend + Totals>(store: &B) {
     for step in [1, 7, 64, 1000] {
         assert_eq!(counted(store, &account, step).await.0, 337, "steps of {step}");
     }
-    let estimate = store.estimate(&account, &table).await.expect("an answer");
+    let estimate = store.estimate(table.in_account(&account)).await.expect("an answer");
     assert!(estimate.is_none_or(|rows| rows < 1_000_000), "{estimate:?}");
-    let missing = store.count_part(&account, &name("Nowhere"), &CountPosition::start(), 1).await;
+    let missing = store.count_part(name("Nowhere").in_account(&account), &CountPosition::start(), 1).await;
     assert_eq!(refusal(missing), Code::TableNotFound);
 }
 
-pub async fn counts_are_stored_until_the_table_goes<B: Backend + Expiry + Totals>(store: &B) {
+pub async fn counts_are_stored_until_the_table_goes<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let began = now();
-    assert_eq!(store.stored_total(&account, &table).await.expect("an answer"), None);
-    store.want_total(&account, &table, began).await.expect("a wish");
+    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), None);
+    store.want_total(table.in_account(&account), began).await.expect("a wish");
     // A second wish does not disturb the first.
-    store.want_total(&account, &table, now()).await.expect("a wish");
-    assert_eq!(store.stored_total(&account, &table).await.expect("an answer"), None);
+    store.want_total(table.in_account(&account), now()).await.expect("a wish");
+    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), None);
     let pass = pass(store, &account, began).await;
     assert_eq!((&pass.position, pass.so_far, pass.table.as_str()), (&CountPosition::start(), 0, "People"));
     let position = CountPosition { share: 3, key: Key::new("p", "r") };
@@ -125,15 +127,15 @@ pub async fn counts_are_stored_until_the_table_goes<B: Backend + Expiry + Totals
     store.record_total(&pass, &part, now()).await.expect("a record");
     let later = TotalPass { so_far: 40, position, ..pass.clone() };
     store.record_total(&later, &CountedPart { entities: 2, next: None }, now()).await.expect("a record");
-    let stored = store.stored_total(&account, &table).await.expect("an answer").expect("a total");
+    let stored = store.stored_total(table.in_account(&account)).await.expect("an answer").expect("a total");
     assert_eq!((stored.entities, stored.started), (42, began));
     assert!(stored.ended > began);
     // What comes late of an ended count is not recorded.
     store.record_total(&pass, &CountedPart { entities: 7, next: None }, now()).await.expect("nothing");
-    assert_eq!(store.stored_total(&account, &table).await.expect("an answer"), Some(stored));
-    store.delete_table(&account, &table, now()).await.expect("it is there");
-    store.create_table(&account, &table, now()).await.expect("the name is free");
-    assert_eq!(store.stored_total(&account, &table).await.expect("an answer"), None);
+    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), Some(stored));
+    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
+    store.create_table(table.in_account(&account), now()).await.expect("the name is free");
+    assert_eq!(store.stored_total(table.in_account(&account)).await.expect("an answer"), None);
     store.forget_stale(now()).await.expect("the former table's count");
 }
 
@@ -148,7 +150,7 @@ async fn pass<B: Totals>(store: &B, account: &str, began: Ticks) -> TotalPass {
     }
 }
 
-fn view<B: SqlViews>(store: &B, account: &str, columns: &[(&str, &str, ColumnKind)]) -> ViewDefinition {
+fn view<B: AnyStore>(account: &str, columns: &[(&str, &str, ColumnKind)]) -> ViewDefinition {
     let column = |(property, name, kind): &(&str, &str, ColumnKind)| ViewColumn {
         property: (*property).into(),
         name: (*name).into(),
@@ -156,7 +158,7 @@ fn view<B: SqlViews>(store: &B, account: &str, columns: &[(&str, &str, ColumnKin
         types: "Edm.String in 1".into(),
     };
     ViewDefinition {
-        schema: store.has_schemas().then(|| format!("schema\"of' {account}")),
+        schema: B::HAS_SCHEMAS.then(|| format!("schema\"of' {account}")),
         name: format!("{account}\"'; DROP TABLE entities; --").chars().take(60).collect(),
         columns: columns.iter().map(column).collect(),
         grants: Vec::new(),
@@ -170,7 +172,7 @@ async fn names<B: SqlViews>(store: &B, account: &str) -> Vec<String> {
     views.into_iter().map(|view| view.definition.name).collect()
 }
 
-pub async fn views_follow_their_tables<B: Backend + Expiry + SqlViews>(store: &B) {
+pub async fn views_follow_their_tables<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     fill(store, &account, &table, vec![insert("p", "r")]).await;
     let hostile = "x\" FROM entities; DROP TABLE entities; --";
@@ -180,48 +182,51 @@ pub async fn views_follow_their_tables<B: Backend + Expiry + SqlViews>(store: &B
         ("\\'", hostile, ColumnKind::Int64),
         ("D", "D", ColumnKind::Double),
     ];
-    let first = view(store, &account, &kinds);
-    let missing = store.put_view(&account, &name("Nowhere"), &first, now()).await;
+    let first = view::<B>(&account, &kinds);
+    let missing = store.put_view(name("Nowhere").in_account(&account), &first, now()).await;
     assert!(
         matches!(missing, Err(ViewFailure::Store(Failure::Refused(error))) if error.code == Code::TableNotFound)
     );
-    assert_eq!(store.drop_view(&account, &table).await, Ok(false));
-    store.put_view(&account, &table, &first, now()).await.expect("a view");
+    assert_eq!(store.drop_view(table.in_account(&account)).await, Ok(false));
+    store.put_view(table.in_account(&account), &first, now()).await.expect("a view");
     let views = store.views(Some(&account)).await.expect("views");
     assert_eq!((views[0].table.as_str(), &views[0].definition), ("People", &first));
     // With a column more, and then with one of another type and one less.
-    let more = view(store, &account, &[&kinds[..], &[("E", "E", ColumnKind::DateTime)]].concat());
-    store.put_view(&account, &table, &more, now()).await.expect("a view");
-    let other = view(store, &account, &[("A", "A", ColumnKind::Int32)]);
-    store.put_view(&account, &table, &other, now()).await.expect("a view");
+    let more = view::<B>(&account, &[&kinds[..], &[("E", "E", ColumnKind::DateTime)]].concat());
+    store.put_view(table.in_account(&account), &more, now()).await.expect("a view");
+    let other = view::<B>(&account, &[("A", "A", ColumnKind::Int32)]);
+    store.put_view(table.in_account(&account), &other, now()).await.expect("a view");
     assert_eq!(store.views(Some(&account)).await.expect("views")[0].definition, other);
-    assert_eq!(store.drop_view(&account, &table).await, Ok(true));
+    assert_eq!(store.drop_view(table.in_account(&account)).await, Ok(true));
     assert_eq!(names(store, &account).await, Vec::<String>::new());
     // What is there already is not replaced by a view.
     let taken = ViewDefinition {
         name: "entities".into(),
-        schema: store.has_schemas().then(|| "public".into()),
+        schema: B::HAS_SCHEMAS.then(|| "public".into()),
         ..first.clone()
     };
-    assert!(matches!(store.put_view(&account, &table, &taken, now()).await, Err(ViewFailure::Told(_))));
+    assert!(matches!(
+        store.put_view(table.in_account(&account), &taken, now()).await,
+        Err(ViewFailure::Told(_))
+    ));
     assert_eq!(names(store, &account).await, Vec::<String>::new());
     // The view of a deleted table goes, and one of the new table may have its name.
-    store.put_view(&account, &table, &first, now()).await.expect("a view");
-    store.delete_table(&account, &table, now()).await.expect("it is there");
+    store.put_view(table.in_account(&account), &first, now()).await.expect("a view");
+    store.delete_table(table.in_account(&account), now()).await.expect("it is there");
     assert_eq!(names(store, &account).await, Vec::<String>::new());
-    store.create_table(&account, &table, now()).await.expect("the name is free");
+    store.create_table(table.in_account(&account), now()).await.expect("the name is free");
     assert_eq!(names(store, &account).await, Vec::<String>::new());
     assert_eq!(store.tidy_views().await.expect("the view of the deleted table"), []);
-    store.put_view(&account, &table, &first, now()).await.expect("a view");
+    store.put_view(table.in_account(&account), &first, now()).await.expect("a view");
     assert_eq!(names(store, &account).await, std::slice::from_ref(&first.name));
-    let found = store.get(&account, &table, &Key::new("p", "r")).await.expect("entities are there");
+    let found = store.get(table.in_account(&account), &Key::new("p", "r")).await.expect("entities are there");
     assert_eq!(found, None);
 }
 
-pub async fn rules_come_back_with_snapshots<B: Backend + Expiry + Rewind>(store: &B) {
+pub async fn rules_come_back_with_snapshots<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let kept = ExpiryRule { property: Some("Expires".into()), delay: 3, pause: 50 };
-    store.set_expiry(&account, &table, &kept, now()).await.expect("a rule");
+    store.set_expiry(table.in_account(&account), &kept, now()).await.expect("a rule");
     let snapshot = uuid::Uuid::new_v4().simple().to_string();
     assert!(store.take_snapshot(&snapshot, Some(&account), now()).await.expect("a snapshot"));
     store.reset(Some(&account), now()).await.expect("a reset");
@@ -230,7 +235,7 @@ pub async fn rules_come_back_with_snapshots<B: Backend + Expiry + Rewind>(store:
     for _ in 0..2 {
         assert!(store.restore_snapshot(&snapshot, now()).await.expect("a snapshot"));
         assert_eq!(rule(store, &account).await.expect("a rule").rule, kept);
-        store.set_expiry(&account, &table, &by_age(1), now()).await.expect("a rule");
+        store.set_expiry(table.in_account(&account), &by_age(1), now()).await.expect("a rule");
     }
     assert!(store.drop_snapshot(&snapshot).await.expect("an answer"));
 }

@@ -5,7 +5,7 @@ use rowhouse::error::Code;
 use rowhouse::protocol::model::{IfMatch, Key, Ticks};
 use rowhouse::protocol::plan::{Projection, Span, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore, statements};
-use rowhouse::store::{Backend, StoreResult};
+use rowhouse::store::{Entities, StoreResult, Tables, Upkeep};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 use super::contract::{account, contract, insert, name, now, number, refusal, scan, table, walk, write};
@@ -161,17 +161,17 @@ async fn store_new_rows(store: &PgStore, account: &str, mark: &str) -> Vec<Store
     let mut results = Vec::new();
     for kind in [WriteKind::Insert, WriteKind::Replace(IfMatch::Absent), WriteKind::Merge(IfMatch::Absent)] {
         let row = |n: usize| write(kind, "p", &format!("{mark}{kind:?}{n}"), number("N", 1));
-        results.push(store.write(account, &table, &row(0), now()).await.map(drop));
+        results.push(store.write(table.in_account(account), &row(0), now()).await.map(drop));
         let together = [1, 2, 3].map(row);
-        let together = together.each_ref().map(|write| store.write(account, &table, write, now()));
+        let together = together.each_ref().map(|write| store.write(table.in_account(account), write, now()));
         results.extend(join_all(together).await.into_iter().map(|result| result.map(drop)));
-        results.push(store.transact(account, &table, &[row(4), row(5)], now()).await.map(drop));
+        results.push(store.transact(table.in_account(account), &[row(4), row(5)], now()).await.map(drop));
     }
     let mixed = [
         insert("p", &format!("{mark}mixed")),
         write(WriteKind::Replace(IfMatch::Absent), "p", &format!("{mark}x"), number("N", 1)),
     ];
-    results.push(store.transact(account, &table, &mixed, now()).await.map(drop));
+    results.push(store.transact(table.in_account(account), &mixed, now()).await.map(drop));
     results
 }
 
@@ -191,9 +191,12 @@ async fn tables_that_an_older_server_creates_and_deletes_are_there_and_gone_for_
             for refused in store_new_rows(store, &account, "b").await {
                 assert_eq!(refusal(refused), Code::TableNotFound);
             }
-            assert_eq!(refusal(store.get(&account, &table, &Key::new("p", "r")).await), Code::TableNotFound);
+            assert_eq!(
+                refusal(store.get(table.in_account(&account), &Key::new("p", "r")).await),
+                Code::TableNotFound
+            );
         }
-        stores[0].create_table(&account, &table, now()).await.unwrap();
+        stores[0].create_table(table.in_account(&account), now()).await.unwrap();
         for store in &stores {
             assert!(walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat().is_empty());
         }
@@ -215,7 +218,7 @@ async fn tables_that_an_older_server_creates_and_deletes_are_there_and_gone_for_
 async fn rows_of_buckets_go_with_the_last_trace_of_their_table() {
     let store = open(distributed_url(), 4).await;
     let (account, table) = table(&store).await;
-    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     let mut connection = PgConnection::connect(distributed_url()).await.unwrap();
     let text = "SELECT table_no FROM tables WHERE account = $1";
     let table_no: i64 = sqlx::query_scalar(text).bind(&account).fetch_one(&mut connection).await.unwrap();
@@ -225,7 +228,7 @@ async fn rows_of_buckets_go_with_the_last_trace_of_their_table() {
     };
     assert_eq!(of(&mut connection).await, 1);
     let deleted = now();
-    store.delete_table(&account, &table, deleted).await.unwrap();
+    store.delete_table(table.in_account(&account), deleted).await.unwrap();
     let later = Ticks::from_raw(deleted.raw() + 3 * 3600 * 10_000_000).unwrap();
     while store.purge(later).await.unwrap() {}
     assert_eq!(of(&mut connection).await, 0);
@@ -239,9 +242,9 @@ async fn a_listed_server_that_is_away_is_passed_over() {
     let store = PgStore::connect(options).await.expect("a store by the second server");
     let (account, table) = table(&store).await;
     assert!(store_new_rows(&store, &account, "a").await.iter().all(Result::is_ok));
-    assert!(store.get(&account, &table, &Key::new("p", "amixed")).await.unwrap().is_some());
+    assert!(store.get(table.in_account(&account), &Key::new("p", "amixed")).await.unwrap().is_some());
     assert_eq!(walk(&store, &account, &table, &scan(vec![Span::everything()])).await.concat().len(), 20);
-    store.delete_table(&account, &table, now()).await.unwrap();
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
     let empty = PgOptions::new(format!("{away},{}", fresh_database()));
     assert!(PgStore::connect(empty).await.is_err(), "its schema is not current");
 }
@@ -273,12 +276,12 @@ async fn a_server_that_the_others_have_replaced_gets_nothing() {
         for n in 0..16 {
             // Some of the buckets are those of the first server.
             let more = name(&format!("More{n}"));
-            store.create_table(&account, &more, now()).await.unwrap();
-            store.write(&account, &more, &insert("p", "r"), now()).await.unwrap();
-            assert!(store.get(&account, &more, &Key::new("p", "r")).await.unwrap().is_some());
+            store.create_table(more.in_account(&account), now()).await.unwrap();
+            store.write(more.in_account(&account), &insert("p", "r"), now()).await.unwrap();
+            assert!(store.get(more.in_account(&account), &Key::new("p", "r")).await.unwrap().is_some());
         }
         assert!(store_new_rows(&store, &account, "a").await.iter().all(Result::is_ok));
-        store.delete_table(&account, &table, now()).await.unwrap();
+        store.delete_table(table.in_account(&account), now()).await.unwrap();
     }
     for table in ["tables", "buckets", "entities"] {
         let count = format!("SELECT count(*)::text FROM {table}");
@@ -303,12 +306,15 @@ async fn every_write_works_while_only_entities_are_known_to_the_cluster() {
     let kinds = [WriteKind::Replace(IfMatch::Absent), WriteKind::Merge(IfMatch::Absent)];
     for kind in kinds {
         let again = [1, 2, 3].map(|n| write(kind, "p", &format!("a{kind:?}{n}"), number("M", n)));
-        let done = join_all(again.each_ref().map(|write| store.write(&account, &table, write, now()))).await;
+        let done =
+            join_all(again.each_ref().map(|write| store.write(table.in_account(&account), write, now())))
+                .await;
         assert!(done.iter().all(Result::is_ok), "{done:?}");
-        store.transact(&account, &table, &again, now()).await.expect("a group");
+        store.transact(table.in_account(&account), &again, now()).await.expect("a group");
     }
     let merged = format!("a{:?}1", WriteKind::Merge(IfMatch::Absent));
-    let found = store.get(&account, &table, &Key::new("p", &*merged)).await.unwrap().expect("an entity");
+    let found =
+        store.get(table.in_account(&account), &Key::new("p", &*merged)).await.unwrap().expect("an entity");
     let kept = found.properties.as_str();
     assert!(kept.contains("\"N\"") && kept.contains("\"M\""), "{kept}");
     assert_eq!(walk(&store, &account, &table, &scan(vec![Span::everything()])).await.concat().len(), 40);
@@ -321,12 +327,12 @@ async fn a_running_server_notices_that_entities_are_distributed() {
     let store = open(&url, 4).await;
     let (account, table) = table(&store).await;
     execute(&url, CATALOGUES);
-    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     assert_eq!(
         text(&url, "SELECT count(*)::text FROM buckets"),
         "1",
         "as only statements for Citus need them"
     );
-    store.transact(&account, &table, &[insert("q", "1"), insert("q", "2")], now()).await.unwrap();
+    store.transact(table.in_account(&account), &[insert("q", "1"), insert("q", "2")], now()).await.unwrap();
     assert_eq!(walk(&store, &account, &table, &scan(vec![Span::everything()])).await.concat().len(), 3);
 }

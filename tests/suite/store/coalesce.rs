@@ -10,7 +10,7 @@ use rowhouse::error::Code;
 use rowhouse::protocol::model::{IfMatch, Key, TableName, Ticks};
 use rowhouse::protocol::plan::{WriteKind, Written};
 use rowhouse::store::postgres::PgStore;
-use rowhouse::store::{Backend, Failure, Fault, StoreResult};
+use rowhouse::store::{Entities, Failure, Fault, StoreResult, Tables};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, table, write};
@@ -49,7 +49,7 @@ async fn insert_all(
     rows: impl Iterator<Item = usize>,
 ) -> Vec<StoreResult<Written>> {
     let writes: Vec<_> = rows.map(|row| insert("p", &key(row).row)).collect();
-    join_all(writes.iter().map(|write| store.write(account, table, write, now()))).await
+    join_all(writes.iter().map(|write| store.write(table.in_account(account), write, now()))).await
 }
 
 /// How many statements of the lanes a server has seen, told by their text.
@@ -67,7 +67,7 @@ async fn requests_of_one_moment_share_a_statement() {
     assert!(inserted.iter().all(Result::is_ok), "{inserted:?}");
     assert_eq!(statements_seen(&url, "INSERT INTO entities%unnest%").await, 1);
     let keys: Vec<Key> = (0..MANY).map(key).collect();
-    let found = join_all(keys.iter().map(|key| store.get(&account, &table, key))).await;
+    let found = join_all(keys.iter().map(|key| store.get(table.in_account(&account), key))).await;
     for (found, (written, key)) in found.into_iter().zip(inserted.into_iter().zip(keys)) {
         let found = found.unwrap().unwrap();
         assert_eq!((found.key, Some(found.modified)), (key, written.unwrap().modified));
@@ -115,9 +115,9 @@ async fn each_guard_is_its_own() {
             }
         })
         .collect();
-    let outcomes = join_all(writes.iter().map(|w| store.write(&account, &table, w, now()))).await;
+    let outcomes = join_all(writes.iter().map(|w| store.write(table.in_account(&account), w, now()))).await;
     for (n, outcome) in outcomes.iter().enumerate() {
-        let found = store.get(&account, &table, &key(n)).await.unwrap();
+        let found = store.get(table.in_account(&account), &key(n)).await.unwrap();
         match n % 3 {
             0 => {
                 let modified = outcome.as_ref().unwrap().modified;
@@ -139,9 +139,10 @@ async fn upserts_and_merges_of_one_round_each_learn_their_version() {
     insert_all(&store, &account, &table, 0..MANY / 2).await;
     for kind in [WriteKind::Replace(IfMatch::Absent), WriteKind::Merge(IfMatch::Absent)] {
         let writes: Vec<_> = (0..MANY).map(|n| write(kind, "p", &key(n).row, number("M", 3))).collect();
-        let outcomes = join_all(writes.iter().map(|w| store.write(&account, &table, w, now()))).await;
+        let outcomes =
+            join_all(writes.iter().map(|w| store.write(table.in_account(&account), w, now()))).await;
         for (n, outcome) in outcomes.into_iter().enumerate() {
-            let found = store.get(&account, &table, &key(n)).await.unwrap();
+            let found = store.get(table.in_account(&account), &key(n)).await.unwrap();
             assert_eq!(found.map(|f| f.modified), outcome.unwrap().modified, "{n}");
         }
     }
@@ -151,16 +152,16 @@ async fn upserts_and_merges_of_one_round_each_learn_their_version() {
 async fn tables_do_not_mix() {
     let (_, store, account, table) = fixture().await;
     let (other, gone) = (name("Other"), name("Gone"));
-    store.create_table(&account, &other, now()).await.unwrap();
-    store.create_table(&account, &gone, now()).await.unwrap();
+    store.create_table(other.in_account(&account), now()).await.unwrap();
+    store.create_table(gone.in_account(&account), now()).await.unwrap();
     // Remembered by this store, removed by another.
-    store.get(&account, &gone, &key(0)).await.unwrap();
+    store.get(gone.in_account(&account), &key(0)).await.unwrap();
     let write = insert("p", "r");
     let tables = [&table, &other, &gone, &name("Never")];
-    store.delete_table(&account, &gone, now()).await.unwrap();
-    let written = join_all(tables.iter().map(|t| store.write(&account, t, &write, now()))).await;
+    store.delete_table(gone.in_account(&account), now()).await.unwrap();
+    let written = join_all(tables.iter().map(|t| store.write(t.in_account(&account), &write, now()))).await;
     let found = Key::new("p", "r");
-    let found = join_all(tables.iter().map(|t| store.get(&account, t, &found))).await;
+    let found = join_all(tables.iter().map(|t| store.get(t.in_account(&account), &found))).await;
     for at in 0..2 {
         let version = written[at].as_ref().unwrap().modified;
         assert_eq!(found[at].as_ref().unwrap().as_ref().map(|f| f.modified), version);
@@ -195,8 +196,8 @@ async fn a_row_that_somebody_holds_keeps_nobody_else_waiting() {
     let upsert = |n: usize| write(WriteKind::Replace(IfMatch::Absent), "p", &key(n).row, number("N", 1));
     let held = upsert(3);
     let others: Vec<_> = (0..MANY).filter(|n| *n != 3).map(upsert).collect();
-    let mut waiting = pin!(store.write(&account, &table, &held, now()));
-    let others = others.iter().map(|write| store.write(&account, &table, write, now()));
+    let mut waiting = pin!(store.write(table.in_account(&account), &held, now()));
+    let others = others.iter().map(|write| store.write(table.in_account(&account), write, now()));
     tokio::select! {
         biased;
         outcome = &mut waiting => panic!("the row is held, but {outcome:?}"),
@@ -212,8 +213,10 @@ async fn a_cancelled_request_harms_nobody() {
     for round in 0..20_usize {
         let rows: Vec<usize> = (0..MANY).map(|n| round * MANY + n).collect();
         let writes: Vec<_> = rows.iter().map(|row| insert("p", &key(*row).row)).collect();
-        let mut asked: Vec<_> =
-            writes.iter().map(|write| Box::pin(store.write(&account, &table, write, now()))).collect();
+        let mut asked: Vec<_> = writes
+            .iter()
+            .map(|write| Box::pin(store.write(table.in_account(&account), write, now())))
+            .collect();
         // All are in the queue; then every other one gives up, at another moment
         // of the statement's life in each round.
         std::future::poll_fn(|context| {
@@ -249,7 +252,7 @@ async fn a_lost_connection_is_never_reported_as_success_or_as_nothing_done() {
         };
         let (outcomes, ()) = futures_util::future::join(writing, killing).await;
         for (row, outcome) in rows.zip(outcomes) {
-            let found = store.get(&account, &table, &key(row)).await.unwrap();
+            let found = store.get(table.in_account(&account), &key(row)).await.unwrap();
             match outcome {
                 Ok(written) => assert_eq!(found.map(|f| f.modified), written.modified, "{row}"),
                 Err(Failure::Fault(Fault::Timeout)) => unknown += 1,
@@ -268,6 +271,7 @@ fn a_lane_that_went_with_its_runtime_is_made_again() {
     for row in 0..3 {
         let outcome = runtime().block_on(insert_all(&store, &account, &table, row..row + 1));
         assert!(outcome[0].is_ok(), "{outcome:?}");
-        runtime().block_on(async { store.get(&account, &table, &key(row)).await.unwrap().unwrap() });
+        runtime()
+            .block_on(async { store.get(table.in_account(&account), &key(row)).await.unwrap().unwrap() });
     }
 }

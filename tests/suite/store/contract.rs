@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::validated::ValidatedProperties;
 use rowhouse::protocol::model::entity::Properties;
 use rowhouse::protocol::model::{EdmValue, Key, Stored, TableName, Ticks};
 use rowhouse::protocol::plan::{Projection, Scan, Span, Write, WriteKind};
-use rowhouse::store::{Backend, Failure};
+use rowhouse::store::Failure;
 
 /// Stamps every case of the contract for one store. `$open` is an async
 /// function without arguments that opens it; stores of one process may share
@@ -56,9 +57,9 @@ pub fn account() -> String {
 }
 
 /// A table of an account of its own.
-pub async fn table<B: Backend>(store: &B) -> (String, TableName) {
+pub async fn table<B: AnyStore>(store: &B) -> (String, TableName) {
     let (account, table) = (account(), name("People"));
-    store.create_table(&account, &table, now()).await.expect("a new table");
+    store.create_table(table.in_account(&account), now()).await.expect("a new table");
     (account, table)
 }
 
@@ -90,11 +91,11 @@ pub fn number(name: &str, value: i32) -> Properties {
 }
 
 /// Inserts entities, group by group.
-pub async fn fill<B: Backend>(store: &B, account: &str, table: &TableName, mut writes: Vec<Write>) {
+pub async fn fill<B: AnyStore>(store: &B, account: &str, table: &TableName, mut writes: Vec<Write>) {
     writes.sort_by(|a, b| a.key.cmp(&b.key));
     for partition in writes.chunk_by(|a, b| a.key.partition == b.key.partition) {
         for group in partition.chunks(100) {
-            store.transact(account, table, group, now()).await.expect("a group of inserts");
+            store.transact(table.in_account(account), group, now()).await.expect("a group of inserts");
         }
     }
 }
@@ -113,11 +114,11 @@ pub fn scan(spans: Vec<Span>) -> Scan {
 }
 
 /// Follows `next` to the end; the pages in order.
-pub async fn walk<B: Backend>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Vec<Vec<Stored>> {
+pub async fn walk<B: AnyStore>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Vec<Vec<Stored>> {
     let mut scan = scan.clone();
     let mut pages = Vec::new();
     loop {
-        let page = store.query(account, table, &scan).await.expect("a page");
+        let page = store.query(table.in_account(account), &scan).await.expect("a page");
         pages.push(page.entities);
         assert!(pages.len() < 10_000, "the walk makes no progress");
         let Some(next) = page.next else { return pages };

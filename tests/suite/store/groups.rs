@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 
+use crate::support::store::AnyStore;
 use futures_util::future::join_all;
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::stored::decode;
 use rowhouse::protocol::model::entity::Properties;
 use rowhouse::protocol::model::{EdmValue, IfMatch, Key};
 use rowhouse::protocol::plan::{Change, Span, Write, WriteKind, decide};
-use rowhouse::store::{Backend, Failure};
+use rowhouse::store::Failure;
 
 use super::contract::{fill, insert, now, number, scan, table, walk, write};
 
@@ -16,9 +17,9 @@ const UPSERT: WriteKind = WriteKind::Replace(IfMatch::Absent);
 const MERGE: WriteKind = WriteKind::Merge(IfMatch::Absent);
 const DELETE: WriteKind = WriteKind::Delete(IfMatch::Any);
 
-pub async fn all_or_nothing<B: Backend>(store: &B) {
+pub async fn all_or_nothing<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
-    store.write(&account, &table, &insert("p", "050"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "050"), now()).await.unwrap();
     for others in [WriteKind::Insert, UPSERT] {
         let group: Vec<Write> = (0..100)
             .map(|i| {
@@ -26,7 +27,8 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
                 write(kind, "p", &format!("{i:03}"), number("N", i))
             })
             .collect();
-        let Err(Failure::Refused(error)) = store.transact(&account, &table, &group, now()).await else {
+        let Err(Failure::Refused(error)) = store.transact(table.in_account(&account), &group, now()).await
+        else {
             panic!("a group with a conflict went through")
         };
         assert_eq!((error.code, error.index), (Code::EntityAlreadyExists, Some(50)));
@@ -37,7 +39,7 @@ pub async fn all_or_nothing<B: Backend>(store: &B) {
 
 /// Such a group finds other rows there than those that it has just locked, again
 /// and again, but nothing that is stored can be against it.
-pub async fn upserts_beside_deletes<B: Backend>(store: &B) {
+pub async fn upserts_beside_deletes<B: AnyStore>(store: &B) {
     const ROWS: usize = 100;
     let (account, table) = table(store).await;
     let groups_left = Cell::new(12);
@@ -50,7 +52,7 @@ pub async fn upserts_beside_deletes<B: Backend>(store: &B) {
                 let kind = if writer % 2 == 0 { UPSERT } else { MERGE };
                 let group: Vec<Write> =
                     (0..ROWS).map(|i| write(kind, "p", &format!("{i:03}"), number("N", value))).collect();
-                store.transact(account, table, &group, now()).await.unwrap();
+                store.transact(table.in_account(account), &group, now()).await.unwrap();
             }
             groups_left.set(groups_left.get() - 1);
         }
@@ -62,7 +64,7 @@ pub async fn upserts_beside_deletes<B: Backend>(store: &B) {
             while groups_left.get() > 0 {
                 row = (row + 11) % ROWS;
                 let delete = write(DELETE, "p", &format!("{row:03}"), vec![]);
-                match store.write(account, table, &delete, now()).await {
+                match store.write(table.in_account(account), &delete, now()).await {
                     Err(Failure::Refused(error)) => assert_eq!(error.code, Code::ResourceNotFound),
                     done => drop(done.unwrap()),
                 }
@@ -72,7 +74,7 @@ pub async fn upserts_beside_deletes<B: Backend>(store: &B) {
     tokio::join!(join_all(upserts), join_all(deletes));
 }
 
-pub async fn mixed_group<B: Backend>(store: &B) {
+pub async fn mixed_group<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     fill(store, &account, &table, ["b", "d", "f"].map(|rk| insert("p", rk)).to_vec()).await;
     let group = [
@@ -82,7 +84,7 @@ pub async fn mixed_group<B: Backend>(store: &B) {
         write(UPSERT, "p", "b", number("N", 2)),
         write(WriteKind::Merge(IfMatch::Absent), "p", "a", number("N", 1)),
     ];
-    let written = store.transact(&account, &table, &group, now()).await.unwrap();
+    let written = store.transact(table.in_account(&account), &group, now()).await.unwrap();
     assert_eq!(
         written.iter().map(|w| w.modified.is_some()).collect::<Vec<_>>(),
         [true, true, false, true, true]
@@ -98,7 +100,7 @@ pub async fn mixed_group<B: Backend>(store: &B) {
     assert_eq!(decode(merged).unwrap().len(), 2);
 }
 
-pub async fn group_errors<B: Backend>(store: &B) {
+pub async fn group_errors<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     fill(store, &account, &table, vec![insert("p", "a")]).await;
     let stale = WriteKind::Merge(IfMatch::Version(Some(now())));
@@ -110,16 +112,17 @@ pub async fn group_errors<B: Backend>(store: &B) {
         (insert("p", "a"), Code::EntityAlreadyExists),
     ] {
         let group = [insert("p", "n"), failing, write(DELETE, "p", "missing", vec![])];
-        let Err(Failure::Refused(error)) = store.transact(&account, &table, &group, now()).await else {
+        let Err(Failure::Refused(error)) = store.transact(table.in_account(&account), &group, now()).await
+        else {
             panic!("a failing group went through")
         };
         assert_eq!((error.code, error.index), (code, Some(1)));
-        assert_eq!(store.get(&account, &table, &Key::new("p", "n")).await.unwrap(), None);
+        assert_eq!(store.get(table.in_account(&account), &Key::new("p", "n")).await.unwrap(), None);
     }
 }
 
 /// Groups that name the same rows in opposite orders wait, but not in a circle.
-pub async fn crossing_groups<B: Backend>(store: &B) {
+pub async fn crossing_groups<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let rks = ["a", "b", "c", "d", "e"];
     let tasks = (0..8).map(|task| {
@@ -130,7 +133,7 @@ pub async fn crossing_groups<B: Backend>(store: &B) {
                 if task % 2 == 1 {
                     group.reverse();
                 }
-                store.transact(account, table, &group, now()).await.expect("a crossing group");
+                store.transact(table.in_account(account), &group, now()).await.expect("a crossing group");
             }
         }
     });
@@ -140,14 +143,14 @@ pub async fn crossing_groups<B: Backend>(store: &B) {
     assert!(rows.iter().all(|row| row.properties == rows[0].properties), "two groups were mixed");
 }
 
-pub async fn groups_of_upserts<B: Backend>(store: &B) {
+pub async fn groups_of_upserts<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let group = |task: usize| -> Vec<Write> {
         (0..20).map(|i| write(UPSERT, "p", &format!("{:02}", (i * 7 + task) % 20), number("N", 1))).collect()
     };
     for result in join_all((0..6).map(|task| {
         let (account, table, group) = (&account, &table, group(task));
-        async move { store.transact(account, table, &group, now()).await }
+        async move { store.transact(table.in_account(account), &group, now()).await }
     }))
     .await
     {
@@ -156,17 +159,17 @@ pub async fn groups_of_upserts<B: Backend>(store: &B) {
 }
 
 /// Some rows are there, in versions that clocks have not come to, and some are not.
-pub async fn upserts_tell_what_they_made<B: Backend>(store: &B) {
+pub async fn upserts_tell_what_they_made<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let early = now();
     for rk in ["b", "d"] {
-        store.write(&account, &table, &insert("p", rk), now()).await.unwrap();
+        store.write(table.in_account(&account), &insert("p", rk), now()).await.unwrap();
     }
     let older = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
     let group: Vec<Write> = [("c", 1), ("b", 2), ("d", 3), ("a", 4)]
         .map(|(rk, n)| write(UPSERT, "p", rk, number("N", n)))
         .to_vec();
-    let written = store.transact(&account, &table, &group, early).await.unwrap();
+    let written = store.transact(table.in_account(&account), &group, early).await.unwrap();
     let rows = walk(store, &account, &table, &scan(vec![Span::everything()])).await.concat();
     assert_eq!(rows.len(), group.len());
     for (one, written) in group.iter().zip(&written) {
@@ -175,14 +178,14 @@ pub async fn upserts_tell_what_they_made<B: Backend>(store: &B) {
         assert_eq!(decode(&stored.properties), decode(one.properties.stored()));
         assert!(older.iter().all(|old| old.key != one.key || old.modified < stored.modified));
     }
-    store.delete_table(&account, &table, now()).await.unwrap();
-    let failure = store.transact(&account, &table, &group[..1], now()).await;
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+    let failure = store.transact(table.in_account(&account), &group[..1], now()).await;
     let Err(Failure::Refused(error)) = failure else { panic!("{failure:?}") };
     assert_eq!(error.code, Code::TableNotFound);
 }
 
 /// Of some of these a database may say that what is stored has to be looked at.
-pub async fn groups_of_merges<B: Backend>(store: &B) {
+pub async fn groups_of_merges<B: AnyStore>(store: &B) {
     let numbers =
         |prefix: &str, n: i32| (0..n).map(|i| (format!("{prefix}{i}"), EdmValue::Int32(i))).collect();
     let text = |name: &str| (name.to_owned(), EdmValue::String("x".repeat(30 * 1024)));
@@ -194,12 +197,17 @@ pub async fn groups_of_merges<B: Backend>(store: &B) {
     ];
     let (account, table) = table(store).await;
     for (pk, stored, sent) in cases {
-        store.write(&account, &table, &write(WriteKind::Insert, pk, "b", stored), now()).await.unwrap();
+        store
+            .write(table.in_account(&account), &write(WriteKind::Insert, pk, "b", stored), now())
+            .await
+            .unwrap();
         let group = ["c", "b", "a"].map(|rk| write(MERGE, pk, rk, sent.clone()));
         let at = now();
-        let before = join_all(group.iter().map(|write| store.get(&account, &table, &write.key))).await;
-        let done = store.transact(&account, &table, &group, at).await;
-        let after = join_all(group.iter().map(|write| store.get(&account, &table, &write.key))).await;
+        let before =
+            join_all(group.iter().map(|write| store.get(table.in_account(&account), &write.key))).await;
+        let done = store.transact(table.in_account(&account), &group, at).await;
+        let after =
+            join_all(group.iter().map(|write| store.get(table.in_account(&account), &write.key))).await;
         let decided = |n: usize| decide(&group[n], before[n].as_ref().unwrap().as_ref(), at);
         let Ok(written) = done else {
             let Err(Failure::Refused(error)) = done else { panic!("{pk}: {done:?}") };

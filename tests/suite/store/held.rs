@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::store::AnyStore;
 use futures_util::future::{join, join_all};
 use rowhouse::protocol::model::{IfMatch, Key};
 use rowhouse::protocol::plan::{Span, Write, WriteKind};
-use rowhouse::store::Backend;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, Executor, PgConnection};
 
 use super::contract::{insert, name, now, number, scan, table, write};
 use crate::support::postgres::fresh_database;
+use rowhouse::store::{Entities, Tables};
 
 const UPSERT: WriteKind = WriteKind::Replace(IfMatch::Absent);
 
@@ -28,8 +29,8 @@ async fn others_go_on(coalesce: bool) {
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
     let other = name("Other");
-    store.create_table(&account, &other, now()).await.unwrap();
-    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    store.create_table(other.in_account(&account), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     let mut holder = PgConnection::connect(&url).await.unwrap();
     holder.execute("BEGIN; SELECT * FROM entities FOR UPDATE").await.unwrap();
     let written = AtomicUsize::new(0);
@@ -39,8 +40,8 @@ async fn others_go_on(coalesce: bool) {
             let group = [upsert("r"), upsert(&format!("g{n}"))];
             // They may be refused while the row is held, but go on.
             while match n % 2 {
-                0 => store.write(account, table, &upsert("r"), now()).await.is_err(),
-                _ => store.transact(account, table, &group, now()).await.is_err(),
+                0 => store.write(table.in_account(account), &upsert("r"), now()).await.is_err(),
+                _ => store.transact(table.in_account(account), &group, now()).await.is_err(),
             } {}
             written.fetch_add(1, Ordering::Relaxed);
         }
@@ -48,13 +49,17 @@ async fn others_go_on(coalesce: bool) {
     let others = async {
         for round in 0..ROUNDS {
             let (a, b, c) = (format!("a{round}"), format!("b{round}"), format!("c{round}"));
-            store.write(&account, &other, &insert("p", &a), now()).await.unwrap();
-            store.transact(&account, &other, &[insert("p", &b), insert("p", &c)], now()).await.unwrap();
-            let page = store.query(&account, &other, &scan(vec![Span::everything()])).await.unwrap();
+            store.write(other.in_account(&account), &insert("p", &a), now()).await.unwrap();
+            store
+                .transact(other.in_account(&account), &[insert("p", &b), insert("p", &c)], now())
+                .await
+                .unwrap();
+            let page =
+                store.query(other.in_account(&account), &scan(vec![Span::everything()])).await.unwrap();
             assert_eq!(page.entities.len(), 3 * (round + 1));
             // Another row of the same partition.
-            store.write(&account, &table, &upsert(&a), now()).await.unwrap();
-            store.get(&account, &table, &Key::new("p", "r")).await.unwrap().unwrap();
+            store.write(table.in_account(&account), &upsert(&a), now()).await.unwrap();
+            store.get(table.in_account(&account), &Key::new("p", "r")).await.unwrap().unwrap();
         }
         assert_eq!(written.load(Ordering::Relaxed), 0, "the row is held");
         holder.execute("ROLLBACK").await.unwrap();
@@ -85,15 +90,15 @@ async fn reads_wait_for(coalesce: bool) {
     let (key, everything) = (Key::new("p", "r"), scan(vec![Span::everything()]));
     for _ in 0..3 {
         // Leaves a session that waits for locks as writes do.
-        store.write(&account, &table, &upsert("r"), now()).await.unwrap();
+        store.write(table.in_account(&account), &upsert("r"), now()).await.unwrap();
         let mut holder = PgConnection::connect(&url).await.unwrap();
         holder.execute("BEGIN; LOCK TABLE entities IN ACCESS EXCLUSIVE MODE").await.unwrap();
         let freed = async {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
             holder.execute("ROLLBACK").await.unwrap();
         };
-        let point = store.get(&account, &table, &key);
-        let page = store.query(&account, &table, &everything);
+        let point = store.get(table.in_account(&account), &key);
+        let page = store.query(table.in_account(&account), &everything);
         let ((), (point, page)) = join(freed, join(point, page)).await;
         assert!(point.unwrap().is_some());
         assert_eq!(page.unwrap().entities.len(), 1);
@@ -117,16 +122,16 @@ async fn many_writes_of_one_row_do_not_go_before_all_others() {
     let store = PgStore::connect(PgOptions::new(fresh_database())).await.unwrap();
     let (account, table) = table(&store).await;
     let hot = write(WriteKind::Merge(IfMatch::Absent), "p", "hot", number("N", 1));
-    store.write(&account, &table, &hot, now()).await.unwrap();
+    store.write(table.in_account(&account), &hot, now()).await.unwrap();
     let written = AtomicUsize::new(0);
     let hot = join_all((0..HOT).map(|_| async {
-        store.write(&account, &table, &hot, now()).await.unwrap();
+        store.write(table.in_account(&account), &hot, now()).await.unwrap();
         written.fetch_add(1, Ordering::Relaxed);
     }));
     let others = join_all((0..OTHERS).map(|n| {
         let (store, account, table, written) = (&store, &account, &table, &written);
         async move {
-            store.write(account, table, &insert("p", &format!("r{n}")), now()).await.unwrap();
+            store.write(table.in_account(account), &insert("p", &format!("r{n}")), now()).await.unwrap();
             written.load(Ordering::Relaxed)
         }
     }));

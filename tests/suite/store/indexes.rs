@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -12,7 +13,7 @@ use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Tic
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex, choices};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Span, WriteKind};
-use rowhouse::store::{AddedIndex, Backend, BuiltIndex, IndexState, MAX_TABLE_INDEXES, StoredIndex};
+use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, StoredIndex};
 
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
@@ -133,14 +134,14 @@ fn predicate() -> impl Strategy<Value = Predicate> {
 }
 
 /// Adds an index and builds it, when its turn comes.
-async fn index<B: Backend>(
+async fn index<B: AnyStore>(
     store: &B,
     account: &str,
     table: &TableName,
     property: &str,
     kind: IndexKind,
 ) -> PropertyIndex {
-    let added = store.add_index(account, table, property, kind, now()).await.expect("an index");
+    let added = store.add_index(table.in_account(account), property, kind, now()).await.expect("an index");
     let AddedIndex::Added(number) = added else { panic!("{added:?}") };
     let stored = find(store, number).await.expect("it is listed");
     assert_eq!(stored.state, IndexState::Building);
@@ -150,7 +151,7 @@ async fn index<B: Backend>(
     stored.index
 }
 
-async fn build<B: Backend>(store: &B, index: &PropertyIndex) -> BuiltIndex {
+async fn build<B: AnyStore>(store: &B, index: &PropertyIndex) -> BuiltIndex {
     let begun = Instant::now();
     loop {
         match store.build_index(index, now()).await.expect("a build") {
@@ -162,11 +163,11 @@ async fn build<B: Backend>(store: &B, index: &PropertyIndex) -> BuiltIndex {
     }
 }
 
-async fn find<B: Backend>(store: &B, number: i64) -> Option<StoredIndex> {
+async fn find<B: AnyStore>(store: &B, number: i64) -> Option<StoredIndex> {
     store.indexes().await.expect("a list").into_iter().find(|stored| stored.index.index_no == number)
 }
 
-async fn filled<B: Backend>(store: &B, runner: &mut TestRunner) -> (String, TableName, Vec<Stored>) {
+async fn filled<B: AnyStore>(store: &B, runner: &mut TestRunner) -> (String, TableName, Vec<Stored>) {
     let (account, table) = table(store).await;
     let one = prop::collection::vec(prop::option::weighted(0.8, value()), NAMES.len());
     let writes = (0..ENTITIES).map(|i| {
@@ -181,7 +182,7 @@ async fn filled<B: Backend>(store: &B, runner: &mut TestRunner) -> (String, Tabl
     (account, table, everything)
 }
 
-pub async fn narrowed_is_eval<B: Backend>(store: &B) {
+pub async fn narrowed_is_eval<B: AnyStore>(store: &B) {
     let mut runner = TestRunner::deterministic();
     let (account, table, everything) = filled(store, &mut runner).await;
     let mut indexes = Vec::new();
@@ -232,7 +233,7 @@ fn compare(property: &str, op: CompareOp, value: i32) -> Predicate {
 }
 
 /// Counts matches, and tells whether an index has found them.
-async fn matches<B: Backend>(
+async fn matches<B: AnyStore>(
     store: &B,
     (account, table): (&str, &TableName),
     index: &PropertyIndex,
@@ -242,11 +243,11 @@ async fn matches<B: Backend>(
     filtered.indexed = choices(&predicate, &[Arc::new(index.clone())]);
     assert!(!filtered.indexed.is_empty());
     filtered.residual = Some(predicate);
-    let (rows, end) = store.page(account, table, &filtered, Vec::new()).await.expect("a page");
+    let (rows, end) = store.page(table.in_account(account), &filtered, Vec::new()).await.expect("a page");
     (rows.len(), end.narrowed_by.is_some())
 }
 
-pub async fn indexes_follow_writes<B: Backend>(store: &B) {
+pub async fn indexes_follow_writes<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let place = (account.as_str(), &table);
     let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", n % 10));
@@ -254,9 +255,15 @@ pub async fn indexes_follow_writes<B: Backend>(store: &B) {
     let index = index(store, &account, &table, "N", IndexKind::Number).await;
     assert_eq!(matches(store, place, &index, equal("N", 3)).await, (10, true));
     let replace = WriteKind::Replace(rowhouse::protocol::model::IfMatch::Any);
-    store.write(&account, &table, &write(replace, "p", "00003", number("N", 77)), now()).await.unwrap();
+    store
+        .write(table.in_account(&account), &write(replace, "p", "00003", number("N", 77)), now())
+        .await
+        .unwrap();
     let delete = WriteKind::Delete(rowhouse::protocol::model::IfMatch::Any);
-    store.write(&account, &table, &write(delete, "p", "00013", Properties::new()), now()).await.unwrap();
+    store
+        .write(table.in_account(&account), &write(delete, "p", "00013", Properties::new()), now())
+        .await
+        .unwrap();
     assert_eq!(matches(store, place, &index, equal("N", 3)).await, (8, true));
     assert_eq!(matches(store, place, &index, equal("N", 77)).await, (1, true));
     assert_eq!(matches(store, place, &index, equal("N", 78)).await, (0, true));
@@ -265,7 +272,7 @@ pub async fn indexes_follow_writes<B: Backend>(store: &B) {
 }
 
 /// Too many entries: the page is read in the order of keys, and the next one asks no index.
-pub async fn dense_filters_walk<B: Backend>(store: &B) {
+pub async fn dense_filters_walk<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", 1));
     fill(store, &account, &table, (0..4100).map(of).collect()).await;
@@ -275,14 +282,14 @@ pub async fn dense_filters_walk<B: Backend>(store: &B) {
     filtered.indexed = choices(&predicate, &[Arc::new(index.clone())]);
     filtered.residual = Some(predicate);
     filtered.rows = 10;
-    let (first, end) = store.page(&account, &table, &filtered, Vec::new()).await.unwrap();
+    let (first, end) = store.page(table.in_account(&account), &filtered, Vec::new()).await.unwrap();
     assert!(first.len() == 10 && end.narrowed_by.is_none() && end.examined > 4000, "{end:?}");
-    let (again, end) = store.page(&account, &table, &filtered, Vec::new()).await.unwrap();
+    let (again, end) = store.page(table.in_account(&account), &filtered, Vec::new()).await.unwrap();
     assert!(again == first && end.narrowed_by.is_none() && end.examined < 1000, "{end:?}");
     assert_eq!(matches(store, (&account, &table), &index, equal("N", 2)).await, (0, true));
 }
 
-async fn numbers<B: Backend>(store: &B, count: i32) -> (String, TableName, Arc<PropertyIndex>) {
+async fn numbers<B: AnyStore>(store: &B, count: i32) -> (String, TableName, Arc<PropertyIndex>) {
     let (account, table) = table(store).await;
     let of = |n: i32| write(WriteKind::Insert, "p", &format!("{n:05}"), number("N", n));
     fill(store, &account, &table, (0..count).map(of).collect()).await;
@@ -291,7 +298,7 @@ async fn numbers<B: Backend>(store: &B, count: i32) -> (String, TableName, Arc<P
 }
 
 /// A page of ten by a filter on `N`: its rows, whether an index found them, and the rows that were looked at.
-async fn page_of<B: Backend>(
+async fn page_of<B: AnyStore>(
     store: &B,
     (account, table, index): &(String, TableName, Arc<PropertyIndex>),
     op: CompareOp,
@@ -302,7 +309,7 @@ async fn page_of<B: Backend>(
     filtered.indexed = choices(&predicate, &[Arc::clone(index)]);
     filtered.residual = Some(predicate);
     filtered.rows = 10;
-    let (rows, end) = store.page(account, table, &filtered, Vec::new()).await.unwrap();
+    let (rows, end) = store.page(table.in_account(account), &filtered, Vec::new()).await.unwrap();
     (rows.len(), end.narrowed_by.is_some(), end.examined)
 }
 
@@ -310,7 +317,7 @@ fn is_walked((rows, by_index, examined): (usize, bool, u64)) -> bool {
     rows == 10 && !by_index && examined < 1000
 }
 
-pub async fn wider_ranges_than_dense_ones_walk<B: Backend>(store: &B) {
+pub async fn wider_ranges_than_dense_ones_walk<B: AnyStore>(store: &B) {
     let of = numbers(store, 4200).await;
     assert!(page_of(store, &of, CompareOp::Ge, 5).await.2 > 4000);
     assert!(is_walked(page_of(store, &of, CompareOp::Ge, 4).await));
@@ -318,7 +325,7 @@ pub async fn wider_ranges_than_dense_ones_walk<B: Backend>(store: &B) {
 }
 
 /// A filter with another literal is known to be dense from the first one, unless it may match few.
-pub async fn other_literals_of_dense_filters_walk<B: Backend>(store: &B) {
+pub async fn other_literals_of_dense_filters_walk<B: AnyStore>(store: &B) {
     let of = numbers(store, 4200).await;
     let page = async |op, literal| page_of(store, &of, op, literal).await;
     assert!(page(CompareOp::Ge, 5).await.2 > 4000);
@@ -333,10 +340,11 @@ pub async fn other_literals_of_dense_filters_walk<B: Backend>(store: &B) {
     assert!(rows == 4 && by_index);
 }
 
-pub async fn indexes_are_limited<B: Backend>(store: &B) {
+pub async fn indexes_are_limited<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
-    let add =
-        async |property: &str| store.add_index(&account, &table, property, IndexKind::Text, now()).await;
+    let add = async |property: &str| {
+        store.add_index(table.in_account(&account), property, IndexKind::Text, now()).await
+    };
     let mut added = Vec::new();
     for at in 0..MAX_TABLE_INDEXES {
         match add(&format!("P{at}")).await.unwrap() {
@@ -349,26 +357,26 @@ pub async fn indexes_are_limited<B: Backend>(store: &B) {
     assert!(store.drop_index(added[0], now()).await.unwrap());
     assert!(!store.drop_index(added[0], now()).await.unwrap(), "it is gone");
     assert!(matches!(add("P0").await.unwrap(), AddedIndex::Added(_)));
-    let missing = store.add_index(&account, &name("Missing"), "P", IndexKind::Text, now()).await;
+    let missing = store.add_index(name("Missing").in_account(&account), "P", IndexKind::Text, now()).await;
     assert_eq!(refusal(missing), Code::TableNotFound);
-    store.delete_table(&account, &table, now()).await.unwrap();
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
 }
 
-pub async fn a_deleted_table_takes_its_indexes_along<B: Backend>(store: &B) {
+pub async fn a_deleted_table_takes_its_indexes_along<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
     let old = index(store, &account, &table, "N", IndexKind::Number).await;
     let AddedIndex::Added(unbuilt) =
-        store.add_index(&account, &table, "M", IndexKind::Number, now()).await.unwrap()
+        store.add_index(table.in_account(&account), "M", IndexKind::Number, now()).await.unwrap()
     else {
         panic!("an index")
     };
     let unbuilt = find(store, unbuilt).await.unwrap().index;
     let changes = store.account_changes().await.unwrap().indexes;
-    store.delete_table(&account, &table, now()).await.unwrap();
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
     assert_eq!(find(store, old.index_no).await, None);
     assert_eq!(build(store, &unbuilt).await, BuiltIndex::Gone);
-    store.create_table(&account, &table, now()).await.unwrap();
+    store.create_table(table.in_account(&account), now()).await.unwrap();
     fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
     // A page that was planned for the former table.
     assert_eq!(matches(store, (&account, &table), &old, equal("N", 1)).await, (1, false));
@@ -376,7 +384,7 @@ pub async fn a_deleted_table_takes_its_indexes_along<B: Backend>(store: &B) {
     // It is not remembered for the new table.
     let new = index(store, &account, &table, "N", IndexKind::Number).await;
     assert_eq!(matches(store, (&account, &table), &new, equal("N", 1)).await, (1, true));
-    store.delete_table(&account, &table, now()).await.unwrap();
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
     let begun = Instant::now();
     while store.index_figures(&old).await.unwrap().bytes.is_some() {
         store.remove_index(now()).await.unwrap();

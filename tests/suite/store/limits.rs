@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use rowhouse::protocol::model::{IfMatch, Key, TableName};
 use rowhouse::protocol::plan::{Span, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{Backend, Failure, Fault};
+use rowhouse::store::{Entities, Failure, Fault};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::contract::{insert, now, number, scan, table, walk, write};
@@ -44,15 +44,15 @@ async fn one(store: &PgStore, account: &str, table: &TableName, kind: usize, n: 
     match kind {
         0 => {
             let upsert = write(WriteKind::Replace(IfMatch::Absent), "w", &n.to_string(), number("N", 1));
-            store.write(account, table, &upsert, now()).await.map(drop).expect("a write");
+            store.write(table.in_account(account), &upsert, now()).await.map(drop).expect("a write");
         }
-        1 => store.get(account, table, &Key::new("p", "r")).await.map(drop).expect("a point"),
+        1 => store.get(table.in_account(account), &Key::new("p", "r")).await.map(drop).expect("a point"),
         2 => assert_eq!(walk(store, account, table, &scan(vec![Span::everything()])).await.len(), 1),
         _ => {
             let upsert =
                 |row: &str| write(WriteKind::Replace(IfMatch::Absent), &format!("g{n}"), row, number("N", 1));
             let group = [upsert("a"), upsert("b")];
-            store.transact(account, table, &group, now()).await.map(drop).expect("a group");
+            store.transact(table.in_account(account), &group, now()).await.map(drop).expect("a group");
         }
     }
 }
@@ -63,7 +63,7 @@ async fn nothing_is_refused_where_connections_are_few() {
     for first in 0..KINDS {
         let store = Arc::new(PgStore::connect(options.clone()).await.unwrap());
         let (account, table) = table(&*store).await;
-        store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+        store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
         // The first kind has all connections that there are.
         join_all((0..16).map(|n| one(&store, &account, &table, first, n % CLIENTS_OF_A_KIND))).await;
         let done: Arc<[AtomicUsize; KINDS]> = Arc::default();
@@ -101,9 +101,9 @@ async fn without_any_connection_requests_are_refused_until_there_is_one() {
     let (account, table) = table(&owner).await;
     let store = PgStore::connect(options).await.unwrap();
     let key = Key::new("p", "r");
-    let refused = store.get(&account, &table, &key).await;
+    let refused = store.get(table.in_account(&account), &key).await;
     assert_eq!(refused, Err(Failure::Fault(Fault::NotBegun)));
-    let get = store.get(&account, &table, &key);
+    let get = store.get(table.in_account(&account), &key);
     let free = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         others.pop().unwrap().close().await.unwrap();
@@ -151,7 +151,7 @@ async fn writers_of_a_held_row_leave_connections_to_others() {
     options.max_connections = 4;
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
-    store.write(&account, &table, &insert("p", "held"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "held"), now()).await.unwrap();
     let mut holder = PgConnection::connect(&url).await.unwrap();
     let hold = "BEGIN; SELECT 1 FROM entities WHERE rk = 'held' FOR UPDATE";
     holder.execute(sqlx::raw_sql(AssertSqlSafe(hold.to_owned()))).await.unwrap();
@@ -159,14 +159,17 @@ async fn writers_of_a_held_row_leave_connections_to_others() {
     let group = [upsert.clone(), insert("p", "beside")];
     let mut writers: Vec<std::pin::Pin<Box<dyn Future<Output = bool> + '_>>> = Vec::new();
     for _ in 0..20 {
-        writers.push(Box::pin(async { store.write(&account, &table, &upsert, now()).await.is_ok() }));
-        writers.push(Box::pin(async { store.transact(&account, &table, &group, now()).await.is_ok() }));
+        writers
+            .push(Box::pin(async { store.write(table.in_account(&account), &upsert, now()).await.is_ok() }));
+        writers.push(Box::pin(async {
+            store.transact(table.in_account(&account), &group, now()).await.is_ok()
+        }));
     }
     let others = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         for n in 0..20 {
             walk(&store, &account, &table, &scan(vec![Span::everything()])).await;
-            store.write(&account, &table, &insert("q", &n.to_string()), now()).await.unwrap();
+            store.write(table.in_account(&account), &insert("q", &n.to_string()), now()).await.unwrap();
         }
     };
     tokio::select! {

@@ -1,5 +1,6 @@
 //! Merges do what `decide` does, whoever does them.
 
+use crate::support::store::AnyStore;
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -9,7 +10,7 @@ use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::entity::{Entity, Properties, StoredProperties};
 use rowhouse::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use rowhouse::protocol::plan::{Change, Write, WriteKind, decide};
-use rowhouse::store::{Backend, Failure};
+use rowhouse::store::{Entities, Failure};
 use sqlx::{Connection, PgConnection, Row};
 
 use super::contract::{now, number, refusal, sent, table, write};
@@ -42,10 +43,11 @@ fn brief(what: &impl std::fmt::Debug) -> String {
 }
 
 /// Does the merges at once, each at its time, and compares with `decide`.
-async fn merge_all<B: Backend>(store: &B, account: &str, table: &TableName, merges: &[(Write, Ticks)]) {
-    let look = || join_all(merges.iter().map(|(merge, _)| store.get(account, table, &merge.key)));
+async fn merge_all<B: AnyStore>(store: &B, account: &str, table: &TableName, merges: &[(Write, Ticks)]) {
+    let look = || join_all(merges.iter().map(|(merge, _)| store.get(table.in_account(account), &merge.key)));
     let before: Vec<Option<Stored>> = look().await.into_iter().map(Result::unwrap).collect();
-    let done = join_all(merges.iter().map(|(merge, at)| store.write(account, table, merge, *at))).await;
+    let done =
+        join_all(merges.iter().map(|(merge, at)| store.write(table.in_account(account), merge, *at))).await;
     let after = look().await.into_iter().map(Result::unwrap);
     for (((merge, at), before), (done, after)) in merges.iter().zip(before).zip(done.into_iter().zip(after)) {
         match (decide(merge, before.as_ref(), *at), done) {
@@ -66,7 +68,7 @@ async fn merge_all<B: Backend>(store: &B, account: &str, table: &TableName, merg
     }
 }
 
-pub async fn any_into_any<B: Backend>(store: &B) {
+pub async fn any_into_any<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let mut runner = TestRunner::deterministic();
     let past = now();
@@ -74,7 +76,7 @@ pub async fn any_into_any<B: Backend>(store: &B) {
         let mut merges = Vec::new();
         for n in 0..MANY {
             let key = Key::new(format!("p{}", n % 3), n.to_string());
-            let found = store.get(&account, &table, &key).await.unwrap();
+            let found = store.get(table.in_account(&account), &key).await.unwrap();
             let condition = match (n + round) % 5 {
                 0 => IfMatch::Any,
                 1 => IfMatch::Version(found.as_ref().map(|found| found.modified)),
@@ -95,7 +97,7 @@ fn many(prefix: &str, n: usize, value: &EdmValue) -> Properties {
     (0..n).map(|i| (format!("{prefix}{i}"), value.clone())).collect()
 }
 
-pub async fn limits_of_the_union<B: Backend>(store: &B) {
+pub async fn limits_of_the_union<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let (int, long) = (EdmValue::Int32(1), EdmValue::Int64(1));
     let text = EdmValue::String("x".repeat(32 * 1024));
@@ -122,13 +124,13 @@ pub async fn limits_of_the_union<B: Backend>(store: &B) {
     ] {
         for condition in [IfMatch::Any, IfMatch::Absent] {
             let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", stored.clone());
-            store.write(&account, &table, &upsert, now()).await.unwrap();
+            store.write(table.in_account(&account), &upsert, now()).await.unwrap();
             let merge = write(WriteKind::Merge(condition), "p", "r", sent.clone());
             merge_all(store, &account, &table, &[(merge, now())]).await;
         }
     }
     let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r", many("N", 15, &text));
-    assert_eq!(refusal(store.write(&account, &table, &merge, now()).await), Code::EntityTooLarge);
+    assert_eq!(refusal(store.write(table.in_account(&account), &merge, now()).await), Code::EntityTooLarge);
 }
 
 #[tokio::test]
@@ -141,7 +143,7 @@ async fn the_text_that_guards_merges_counts_for_all_that_is_stored() {
     let sent: Vec<Properties> = (0..300).map(|_| any.new_tree(&mut runner).unwrap().current()).collect();
     for (row, properties) in sent.iter().enumerate() {
         let one = write(WriteKind::Insert, "p", &row.to_string(), properties.clone());
-        store.write(&account, &table, &one, now()).await.unwrap();
+        store.write(table.in_account(&account), &one, now()).await.unwrap();
     }
     let mut connection = PgConnection::connect(&url).await.unwrap();
     let measure = "SELECT rk, octet_length(properties::text) AS bytes, \
@@ -181,12 +183,14 @@ async fn merges_read_nothing_unless_types_change() {
     ] {
         for many in [1, 40] {
             let merges: Vec<_> = (0..many).map(|n| write(kind, "p", &row(n), properties.clone())).collect();
-            let done = join_all(merges.iter().map(|merge| store.write(&account, &table, merge, now()))).await;
+            let done =
+                join_all(merges.iter().map(|merge| store.write(table.in_account(&account), merge, now())))
+                    .await;
             assert!(done.iter().all(Result::is_ok), "{done:?}");
         }
     }
     assert_eq!(readers(&url).await, 0);
     let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r0", number("N", 3));
-    store.write(&account, &table, &merge, now()).await.unwrap();
+    store.write(table.in_account(&account), &merge, now()).await.unwrap();
     assert_eq!(readers(&url).await, 1);
 }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use rowhouse::protocol::model::{IfMatch, Key};
 use rowhouse::protocol::plan::WriteKind;
 use rowhouse::store::postgres::{PgOptions, PgStore, StartError};
-use rowhouse::store::{Backend, Failure, Fault};
+use rowhouse::store::{Entities, Failure, Fault};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use super::contract::{insert, now, number, table, write};
@@ -35,19 +35,19 @@ async fn dropped_futures_leave_the_pool_healthy() {
     let store = open(&url, 1).await;
     let (account, table) = table(&store).await;
     let key = Key::new("p", "r");
-    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2));
     for micros in 0..120 {
         let limit = Duration::from_micros(micros * 25);
         let group = [upsert.clone(), insert("p", &format!("x{micros}"))];
-        let _ = tokio::time::timeout(limit, store.get(&account, &table, &key)).await;
-        let _ = tokio::time::timeout(limit, store.write(&account, &table, &upsert, now())).await;
-        let _ = tokio::time::timeout(limit, store.transact(&account, &table, &group, now())).await;
-        let found = store.get(&account, &table, &key).await.unwrap();
+        let _ = tokio::time::timeout(limit, store.get(table.in_account(&account), &key)).await;
+        let _ = tokio::time::timeout(limit, store.write(table.in_account(&account), &upsert, now())).await;
+        let _ = tokio::time::timeout(limit, store.transact(table.in_account(&account), &group, now())).await;
+        let found = store.get(table.in_account(&account), &key).await.unwrap();
         assert_eq!(found.map(|row| row.key), Some(key.clone()));
     }
     // Every slot is there again and no lock was left behind.
-    let all = join_all((0..12).map(|_| store.write(&account, &table, &upsert, now()))).await;
+    let all = join_all((0..12).map(|_| store.write(table.in_account(&account), &upsert, now()))).await;
     assert!(all.iter().all(Result::is_ok), "{all:?}");
 }
 
@@ -62,26 +62,28 @@ async fn dropped_futures_leave_no_sessions_beyond_the_limit() {
     options.coalesce = false;
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
-    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     let (mut other, mut watcher) = (session(&url).await, session(&url).await);
     let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rowhouse' \
                     AND datname = current_database()";
     run(&mut other, "BEGIN; SELECT * FROM entities FOR UPDATE").await;
     let held = [write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2)), insert("p", "s")];
     for _ in 0..20 {
-        let groups = (0..LIMIT).map(|_| store.transact(&account, &table, &held, now()));
+        let groups = (0..LIMIT).map(|_| store.transact(table.in_account(&account), &held, now()));
         assert!(tokio::time::timeout(Duration::from_millis(100), join_all(groups)).await.is_err());
         let sessions: i64 = sqlx::query_scalar(sessions).fetch_one(&mut watcher).await.unwrap();
         assert!(sessions <= LIMIT.into(), "{sessions} sessions");
     }
     // The row is still held.
     let free = [insert("q", "r"), insert("q", "s")];
-    join_all((0..3).map(|_| store.get(&account, &table, &held[0].key))).await.into_iter().for_each(|row| {
-        row.unwrap();
-    });
-    store.transact(&account, &table, &free, now()).await.unwrap();
+    join_all((0..3).map(|_| store.get(table.in_account(&account), &held[0].key))).await.into_iter().for_each(
+        |row| {
+            row.unwrap();
+        },
+    );
+    store.transact(table.in_account(&account), &free, now()).await.unwrap();
     run(&mut other, "ROLLBACK").await;
-    store.transact(&account, &table, &held, now()).await.unwrap();
+    store.transact(table.in_account(&account), &held, now()).await.unwrap();
 }
 
 #[tokio::test]
@@ -96,22 +98,22 @@ async fn killed_sessions_cost_at_most_one_answer_each() {
                 WHERE datname = current_database() AND pid <> pg_backend_pid()";
     for _ in 0..3 {
         assert!(
-            join_all((0..6).map(|_| store.write(&account, &table, &upsert, now())))
+            join_all((0..6).map(|_| store.write(table.in_account(&account), &upsert, now())))
                 .await
                 .iter()
                 .all(Result::is_ok)
         );
         run(&mut admin, kill).await;
         // Nothing can have been done by a read, so it is simply asked again.
-        store.get(&account, &table, &key).await.unwrap();
+        store.get(table.in_account(&account), &key).await.unwrap();
         run(&mut admin, kill).await;
-        let lost = store.write(&account, &table, &upsert, now()).await;
+        let lost = store.write(table.in_account(&account), &upsert, now()).await;
         assert!(matches!(lost, Ok(_) | Err(Failure::Fault(Fault::Timeout))), "{lost:?}");
-        store.write(&account, &table, &upsert, now()).await.unwrap();
+        store.write(table.in_account(&account), &upsert, now()).await.unwrap();
         // One loss makes all other connections doubtful, however short they rested.
         run(&mut admin, kill).await;
-        store.get(&account, &table, &key).await.unwrap();
-        store.write(&account, &table, &upsert, now()).await.unwrap();
+        store.get(table.in_account(&account), &key).await.unwrap();
+        store.write(table.in_account(&account), &upsert, now()).await.unwrap();
     }
 }
 
@@ -120,18 +122,18 @@ async fn a_row_that_is_locked_for_too_long_is_busy() {
     let url = fresh_database();
     let store = impatient(&url, 2).await;
     let (account, table) = table(&store).await;
-    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     let mut blocker = session(&url).await;
     run(&mut blocker, "BEGIN; SELECT * FROM entities FOR UPDATE").await;
     let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 2));
-    let stuck = store.write(&account, &table, &upsert, now()).await;
+    let stuck = store.write(table.in_account(&account), &upsert, now()).await;
     assert_eq!(stuck, Err(Failure::Fault(Fault::Busy)));
-    let waiting = (0..3).map(|_| store.write(&account, &table, &upsert, now()));
+    let waiting = (0..3).map(|_| store.write(table.in_account(&account), &upsert, now()));
     let waiting = join_all(waiting).await;
     assert!(waiting.iter().all(|result| *result == Err(Failure::Fault(Fault::Busy))), "{waiting:?}");
-    store.get(&account, &table, &Key::new("p", "r")).await.unwrap();
+    store.get(table.in_account(&account), &Key::new("p", "r")).await.unwrap();
     run(&mut blocker, "ROLLBACK").await;
-    store.write(&account, &table, &upsert, now()).await.unwrap();
+    store.write(table.in_account(&account), &upsert, now()).await.unwrap();
 }
 
 #[tokio::test]

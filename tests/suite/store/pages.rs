@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName};
 use rowhouse::protocol::plan::{Field, Predicate, Projection, Span};
-use rowhouse::store::Backend;
 
 use super::contract::{WALKS, fill, now, number, scan, table, walk, write};
 use rowhouse::protocol::plan::WriteKind;
@@ -54,7 +54,7 @@ fn inside(spans: &[Span], key: &Key) -> bool {
     spans.iter().any(|s| s.lower <= *key && s.upper.as_ref().is_none_or(|u| key < u))
 }
 
-pub async fn walks<B: Backend>(store: &B) {
+pub async fn walks<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let all = keys();
     let writes = all
@@ -90,7 +90,7 @@ pub async fn walks<B: Backend>(store: &B) {
     }
 }
 
-pub async fn limits<B: Backend>(store: &B) {
+pub async fn limits<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let heavy = |i: i32| vec![("B".into(), EdmValue::Binary(vec![i as u8; 48 * 1024]))];
     let writes = (0..60).map(|i| write(WriteKind::Insert, "p", &format!("{i:02}"), heavy(i)));
@@ -106,12 +106,12 @@ pub async fn limits<B: Backend>(store: &B) {
     // A page that is exactly full and the last has no next.
     let mut scan = scan(vec![Span::everything()]);
     scan.rows = 60;
-    assert_eq!(store.query(&account, &table, &scan).await.unwrap().next, None);
+    assert_eq!(store.query(table.in_account(&account), &scan).await.unwrap().next, None);
     scan.rows = 59;
-    assert_eq!(store.query(&account, &table, &scan).await.unwrap().next, Some(Key::new("p", "59")));
+    assert_eq!(store.query(table.in_account(&account), &scan).await.unwrap().next, Some(Key::new("p", "59")));
 }
 
-pub async fn points_and_ranges<B: Backend>(store: &B) {
+pub async fn points_and_ranges<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let writes: Vec<_> = (0..40)
         .flat_map(|p| (0..5).map(move |r| (format!("{p:02}"), r.to_string())))
@@ -133,7 +133,7 @@ pub async fn points_and_ranges<B: Backend>(store: &B) {
 }
 
 /// Without time a page still gets somewhere, and a walk to the end.
-pub async fn out_of_time<B: Backend>(store: &B) {
+pub async fn out_of_time<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let writes = (0..900).map(|i| write(WriteKind::Insert, "p", &format!("{i:03}"), number("N", i)));
     fill(store, &account, &table, writes.collect()).await;
@@ -153,7 +153,7 @@ pub async fn out_of_time<B: Backend>(store: &B) {
 
 /// However often a filter matches, and wherever that changes, its pages hold every
 /// match once and in order, and are full until the last two.
-pub async fn matches_of_any_density<B: Backend>(store: &B) {
+pub async fn matches_of_any_density<B: AnyStore>(store: &B) {
     const ROWS: i32 = 6000;
     let (account, table) = table(store).await;
     // Nothing at first, then one in seven, then all, then nothing.
@@ -185,7 +185,7 @@ pub async fn matches_of_any_density<B: Backend>(store: &B) {
 }
 
 /// Inserts entities of a quarter of a megabyte each, which do not compress; `N` counts them.
-pub async fn fill_large<B: Backend>(store: &B, account: &str, table: &TableName, count: i32) {
+pub async fn fill_large<B: AnyStore>(store: &B, account: &str, table: &TableName, count: i32) {
     let noise = |seed: u32| -> Vec<u8> {
         (0..48 * 1024_u32).map(|i| ((seed + i).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
     };
@@ -195,7 +195,7 @@ pub async fn fill_large<B: Backend>(store: &B, account: &str, table: &TableName,
             properties.push((format!("P{part}"), EdmValue::Binary(noise(n as u32 * 7 + part))));
         }
         let insert = write(WriteKind::Insert, "p", &format!("{n:03}"), properties);
-        store.write(account, table, &insert, now()).await.expect("an insert");
+        store.write(table.in_account(account), &insert, now()).await.expect("an insert");
     }
 }
 
@@ -211,7 +211,7 @@ pub fn is_any_of(wanted: &[i32], comparisons: i32) -> Predicate {
 }
 
 /// Whatever a page's time and its filter, a walk over large entities ends and finds all.
-pub async fn large_entities<B: Backend>(store: &B) {
+pub async fn large_entities<B: AnyStore>(store: &B) {
     const ENTITIES: i32 = 24;
     const WANTED: [i32; 4] = [0, 5, 20, 23];
     let (account, table) = table(store).await;

@@ -4,12 +4,13 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::{EdmValue, IfMatch, Key, TableName, Ticks};
 use rowhouse::protocol::plan::scan::MAX_TIME;
 use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::postgres::{PgOptions, PgStore};
-use rowhouse::store::{Backend, Failure};
+use rowhouse::store::{Entities, Failure, Tables, Upkeep};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{account, contract, fill, insert, name, now, number, refusal, scan, walk, write};
@@ -82,31 +83,33 @@ async fn replicas_see_each_others_tables_come_and_go() {
     let (account, table) = (account(), name("Shared"));
     let key = Key::new("p", "r");
     let everything = scan(vec![Span::everything()]);
-    here.create_table(&account, &table, now()).await.unwrap();
+    here.create_table(table.in_account(&account), now()).await.unwrap();
     let upsert = write(WriteKind::Replace(IfMatch::Absent), "p", "r", number("N", 1));
     let merge = write(WriteKind::Merge(IfMatch::Any), "p", "r", number("M", 1));
     for round in 0..4 {
         // Both remember the table, then one of them replaces it.
         let (one, other) = if round % 2 == 0 { (&here, &there) } else { (&there, &here) };
-        one.write(&account, &table, &upsert, now()).await.unwrap();
-        assert!(other.get(&account, &table, &key).await.unwrap().is_some());
-        one.delete_table(&account, &table, now()).await.unwrap();
-        assert_eq!(refusal(other.get(&account, &table, &key).await), Code::TableNotFound);
-        one.create_table(&account, &table, now()).await.unwrap();
-        assert_eq!(other.get(&account, &table, &key).await.unwrap(), None);
+        one.write(table.in_account(&account), &upsert, now()).await.unwrap();
+        assert!(other.get(table.in_account(&account), &key).await.unwrap().is_some());
+        one.delete_table(table.in_account(&account), now()).await.unwrap();
+        assert_eq!(refusal(other.get(table.in_account(&account), &key).await), Code::TableNotFound);
+        one.create_table(table.in_account(&account), now()).await.unwrap();
+        assert_eq!(other.get(table.in_account(&account), &key).await.unwrap(), None);
 
-        one.delete_table(&account, &table, now()).await.unwrap();
-        one.create_table(&account, &table, now()).await.unwrap();
+        one.delete_table(table.in_account(&account), now()).await.unwrap();
+        one.create_table(table.in_account(&account), now()).await.unwrap();
         match round {
-            0 => drop(other.write(&account, &table, &upsert, now()).await.unwrap()),
+            0 => drop(other.write(table.in_account(&account), &upsert, now()).await.unwrap()),
             1 => assert_eq!(
-                refusal(other.write(&account, &table, &merge, now()).await),
+                refusal(other.write(table.in_account(&account), &merge, now()).await),
                 Code::ResourceNotFound
             ),
-            2 => assert!(other.query(&account, &table, &everything).await.unwrap().entities.is_empty()),
-            _ => drop(other.transact(&account, &table, &[insert("p", "r")], now()).await.unwrap()),
+            2 => assert!(
+                other.query(table.in_account(&account), &everything).await.unwrap().entities.is_empty()
+            ),
+            _ => drop(other.transact(table.in_account(&account), &[insert("p", "r")], now()).await.unwrap()),
         }
-        let seen = one.get(&account, &table, &key).await.unwrap().is_some();
+        let seen = one.get(table.in_account(&account), &key).await.unwrap().is_some();
         assert_eq!(seen, round == 0 || round == 3);
     }
 }
@@ -120,7 +123,7 @@ async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
         options.coalesce = coalesce;
         let store = PgStore::connect(options).await.expect("a store");
         let (account, table) = (account(), name("Long"));
-        store.create_table(&account, &table, now()).await.unwrap();
+        store.create_table(table.in_account(&account), now()).await.unwrap();
         let long = |seed: u32| -> String {
             let mix =
                 |i: u32| (seed + i).wrapping_mul(2_654_435_761).rotate_left(15).wrapping_mul(2_246_822_519);
@@ -130,11 +133,13 @@ async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
         for kind in [WriteKind::Insert, upsert, WriteKind::Merge(IfMatch::Absent)] {
             let alone = write(kind, "p", &long(1), number("N", 1));
             assert_eq!(
-                refusal(store.write(&account, &table, &alone, now()).await),
+                refusal(store.write(table.in_account(&account), &alone, now()).await),
                 Code::PropertyValueTooLarge
             );
             let group = ["a", &long(2), "b"].map(|rk| write(kind, "p", rk, number("N", 1)));
-            let Err(Failure::Refused(error)) = store.transact(&account, &table, &group, now()).await else {
+            let Err(Failure::Refused(error)) =
+                store.transact(table.in_account(&account), &group, now()).await
+            else {
                 panic!("such a key is stored")
             };
             assert_eq!((error.code, error.index), (Code::PropertyValueTooLarge, Some(1)));
@@ -144,7 +149,7 @@ async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
             write(upsert, "p", &rk, number("N", 1))
         });
         let neighbours: Vec<_> = neighbours.collect();
-        let rounds = neighbours.iter().map(|write| store.write(&account, &table, write, now()));
+        let rounds = neighbours.iter().map(|write| store.write(table.in_account(&account), write, now()));
         for (i, outcome) in futures_util::future::join_all(rounds).await.into_iter().enumerate() {
             assert_eq!(outcome.is_ok(), i % 10 != 5, "{i} {outcome:?}");
         }
@@ -152,7 +157,7 @@ async fn keys_that_no_index_holds_are_refused_and_harm_nobody() {
         assert_eq!(stored.len(), 54);
         // What compresses is held.
         let repeated = write(upsert, "p", &"漢".repeat(1024), number("N", 1));
-        store.write(&account, &table, &repeated, now()).await.unwrap();
+        store.write(table.in_account(&account), &repeated, now()).await.unwrap();
     }
 }
 
@@ -191,7 +196,7 @@ async fn purging_removes_rows_of_deleted_tables_and_nothing_else() {
         let account = account();
         let (kept, dropped) = (name("Kept"), name("Dropped"));
         for table in [&kept, &dropped] {
-            store.create_table(&account, table, now()).await.unwrap();
+            store.create_table(table.in_account(&account), now()).await.unwrap();
         }
         fill(&store, &account, &kept, (0..50).map(|i| insert(&i.to_string(), "r")).collect()).await;
         let many = (0..6000).map(|i| insert(&(i % 60).to_string(), &i.to_string()));
@@ -199,7 +204,7 @@ async fn purging_removes_rows_of_deleted_tables_and_nothing_else() {
         let before = count(&url, "SELECT count(*) FROM entities").await;
         let deleted = now();
         let stamp = Ticks::from_raw(deleted.raw() + ahead).unwrap();
-        store.delete_table(&account, &dropped, stamp).await.unwrap();
+        store.delete_table(dropped.in_account(&account), stamp).await.unwrap();
         // Two servers do it at once, of which one stops in the middle.
         let other = open(&url, spread).await;
         let mut calls = 1;
@@ -237,7 +242,7 @@ async fn a_walk_over_large_entities_keeps_its_connections() {
         write(WriteKind::Insert, "p", &format!("{i:02}"), values.collect())
     };
     for i in 0..30 {
-        store.write(&account, &table, &heavy(i), now()).await.unwrap();
+        store.write(table.in_account(&account), &heavy(i), now()).await.unwrap();
     }
     let mut scan = scan(vec![Span::everything()]);
     scan.bytes = 1 << 20;
@@ -252,7 +257,7 @@ async fn a_filter_of_many_comparisons_over_large_entities_ends() {
     const ENTITIES: i32 = 60;
     let (account, table) = (account(), name("Large"));
     let filler = plain().await;
-    filler.create_table(&account, &table, now()).await.unwrap();
+    filler.create_table(table.in_account(&account), now()).await.unwrap();
     fill_large(&filler, &account, &table, ENTITIES).await;
     let mut options = PgOptions::new(plain_url());
     options.operation_timeout = Duration::from_secs(1);
@@ -296,13 +301,13 @@ const SLOW_COMMITS: &str = "CREATE FUNCTION sleep_at_commit() RETURNS trigger LA
 async fn a_page_is_whole_though_its_commit_is_cancelled() {
     let (url, store, account, table) = on_one_connection().await;
     execute(&url, SLOW_COMMITS);
-    assert!(store.get(&account, &table, &Key::new("p", "r")).await.unwrap().is_some());
+    assert!(store.get(table.in_account(&account), &Key::new("p", "r")).await.unwrap().is_some());
     let mut scan = scan(vec![Span::everything()]);
     scan.residual = Some(is_any_of(&[1], 1));
-    let (page, ()) = tokio::join!(store.query(&account, &table, &scan), cancel_commit(&url));
+    let (page, ()) = tokio::join!(store.query(table.in_account(&account), &scan), cancel_commit(&url));
     let page = page.expect("a page");
     assert_eq!((page.entities.len(), page.next), (1, None));
-    assert!(store.get(&account, &table, &Key::new("p", "r")).await.unwrap().is_some());
+    assert!(store.get(table.in_account(&account), &Key::new("p", "r")).await.unwrap().is_some());
 }
 
 /// Waits for a COMMIT that sleeps, and cancels it.
@@ -329,7 +334,7 @@ async fn filters_of_any_shape_take_little_memory_of_a_backend() {
     for comparisons in 1..=120 {
         let mut scan = scan(vec![Span::everything()]);
         scan.residual = Some(is_any_of(&[1], comparisons));
-        assert_eq!(store.query(&account, &table, &scan).await.unwrap().entities.len(), 1);
+        assert_eq!(store.query(table.in_account(&account), &scan).await.unwrap().entities.len(), 1);
     }
     let list = TableScan { spans: vec![Span::everything()], residual: None, rows: 10, time: MAX_TIME };
     let spied = store.list_tables("spy", &list).await.unwrap().tables;

@@ -1,5 +1,6 @@
 //! A filter that a store evaluates keeps the rows that `Predicate::eval` keeps.
 
+use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -7,7 +8,6 @@ use rowhouse::protocol::model::entity::Properties;
 use rowhouse::protocol::model::{CompareOp, EdmValue, Key};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Projection, Span, WriteKind};
-use rowhouse::store::Backend;
 
 use super::contract::{fill, scan, table, walk, write};
 use super::values::value;
@@ -59,7 +59,7 @@ fn predicates(runner: &mut TestRunner) -> Vec<Predicate> {
     all
 }
 
-pub async fn sql_is_eval<B: Backend>(store: &B) {
+pub async fn sql_is_eval<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let mut runner = TestRunner::deterministic();
     let one = prop::collection::vec(prop::option::weighted(0.8, value()), 3);

@@ -1,12 +1,13 @@
 //! Beginning anew and going back. Other cases share the database, so each keeps
 //! to accounts of its own.
 
+use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::{EdmValue, IfMatch, Stored, TableName};
 use rowhouse::protocol::plan::scan::MAX_TIME;
 use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
+use rowhouse::store::Failure;
 use rowhouse::store::contract::rewind::MAX_SNAPSHOTS;
-use rowhouse::store::{Backend, Failure, Rewind};
 
 use super::contract::{account, fill, insert, name, now, number, scan, walk, write};
 
@@ -22,14 +23,14 @@ struct State {
     tables: Vec<(String, i64, Option<String>, Vec<Stored>)>,
 }
 
-async fn state<B: Backend>(store: &B, account: &str) -> State {
+async fn state<B: AnyStore>(store: &B, account: &str) -> State {
     let everything =
         TableScan { spans: vec![Span::everything()], residual: None, rows: 1000, time: MAX_TIME };
     let page = store.list_tables(account, &everything).await.expect("tables");
     let mut tables = Vec::new();
     for entry in page.tables {
         let table = name(&entry.name);
-        let policies = store.policies(account, &table).await.expect("policies");
+        let policies = store.policies(table.in_account(account)).await.expect("policies");
         let pages = walk(store, account, &table, &scan(vec![Span::everything()])).await;
         tables.push((entry.name, entry.created.raw(), policies, pages.concat()));
     }
@@ -37,9 +38,9 @@ async fn state<B: Backend>(store: &B, account: &str) -> State {
 }
 
 /// Two tables with something in everything, and one without.
-async fn furnish<B: Backend>(store: &B, account: &str) {
+async fn furnish<B: AnyStore>(store: &B, account: &str) {
     for table in ["People", "Orders", "Empty"] {
-        store.create_table(account, &name(table), now()).await.expect("a table");
+        store.create_table(name(table).in_account(account), now()).await.expect("a table");
     }
     let value = |n: i32| vec![("N".into(), EdmValue::Int32(n)), ("D".into(), EdmValue::Double(-0.0))];
     let writes = (0..250)
@@ -47,27 +48,27 @@ async fn furnish<B: Backend>(store: &B, account: &str) {
         .collect();
     fill(store, account, &name("People"), writes).await;
     fill(store, account, &name("Orders"), vec![insert("", ""), insert("ü\u{10ffff}", "b")]).await;
-    store.set_policies(account, &name("People"), r#"[{"id":"a"}]"#).await.expect("policies");
+    store.set_policies(name("People").in_account(account), r#"[{"id":"a"}]"#).await.expect("policies");
     store.set_properties(account, r#"{"cors":[]}"#).await.expect("properties");
 }
 
 /// Changes something in everything.
-async fn disturb<B: Backend>(store: &B, account: &str) {
+async fn disturb<B: AnyStore>(store: &B, account: &str) {
     let people = name("People");
-    store.delete_table(account, &name("Orders"), now()).await.expect("it is there");
-    store.create_table(account, &name("ORDERS"), now()).await.expect("the name is free");
-    store.create_table(account, &name("Another"), now()).await.expect("a table");
+    store.delete_table(name("Orders").in_account(account), now()).await.expect("it is there");
+    store.create_table(name("ORDERS").in_account(account), now()).await.expect("the name is free");
+    store.create_table(name("Another").in_account(account), now()).await.expect("a table");
     for table in ["ORDERS", "Another"] {
         fill(store, account, &name(table), vec![insert("", ""), insert("new", "r")]).await;
     }
     let replace = write(WriteKind::Replace(IfMatch::Absent), "p0", "0000", number("M", 1));
-    store.write(account, &people, &replace, now()).await.expect("a write");
-    store.write(account, &people, &insert("p9", "new"), now()).await.expect("a write");
-    store.set_policies(account, &people, "[]").await.expect("policies");
+    store.write(people.in_account(account), &replace, now()).await.expect("a write");
+    store.write(people.in_account(account), &insert("p9", "new"), now()).await.expect("a write");
+    store.set_policies(people.in_account(account), "[]").await.expect("policies");
     store.set_properties(account, r#"{"cors":[1],"more":2}"#).await.expect("properties");
 }
 
-pub async fn comes_back_as_it_was<B: Backend + Rewind>(store: &B) {
+pub async fn comes_back_as_it_was<B: AnyStore>(store: &B) {
     let account = account();
     furnish(store, &account).await;
     let before = state(store, &account).await;
@@ -85,13 +86,13 @@ pub async fn comes_back_as_it_was<B: Backend + Rewind>(store: &B) {
     }
     let etag = before.tables[2].3[0].modified;
     let stale = write(WriteKind::Replace(IfMatch::Absent), "p0", "0000", number("M", 1));
-    let written = store.write(&account, &name("People"), &stale, now()).await.expect("a write");
+    let written = store.write(name("People").in_account(&account), &stale, now()).await.expect("a write");
     assert!(written.modified > Some(etag), "versions grow on from those that came back");
     assert!(store.drop_snapshot(&snapshot).await.expect("an answer"));
     assert!(!store.restore_snapshot(&snapshot, now()).await.expect("an answer"));
 }
 
-pub async fn one_account_alone<B: Backend + Rewind>(store: &B) {
+pub async fn one_account_alone<B: AnyStore>(store: &B) {
     let [one, other] = [account(), account()];
     furnish(store, &one).await;
     furnish(store, &other).await;
@@ -100,7 +101,7 @@ pub async fn one_account_alone<B: Backend + Rewind>(store: &B) {
     assert!(store.take_snapshot(&snapshot, Some(&one), now()).await.expect("a snapshot"));
     store.reset(Some(&one), now()).await.expect("a reset");
     assert_eq!(state(store, &one).await, State { properties: None, tables: vec![] });
-    let gone = store.write(&one, &name("People"), &insert("p", "r"), now()).await;
+    let gone = store.write(name("People").in_account(&one), &insert("p", "r"), now()).await;
     assert!(matches!(gone, Err(Failure::Refused(error)) if error.code == Code::TableNotFound));
     disturb(store, &other).await;
     let disturbed = state(store, &other).await;
@@ -109,7 +110,7 @@ pub async fn one_account_alone<B: Backend + Rewind>(store: &B) {
     assert_eq!(state(store, &other).await, disturbed);
 }
 
-pub async fn snapshots_are_bounded<B: Backend + Rewind>(store: &B) {
+pub async fn snapshots_are_bounded<B: AnyStore>(store: &B) {
     let account = account();
     let names: Vec<String> = (0..MAX_SNAPSHOTS).map(|_| snapshot()).collect();
     for name in &names {
@@ -127,11 +128,11 @@ pub async fn snapshots_are_bounded<B: Backend + Rewind>(store: &B) {
 
 /// Every page is of one state, no table is missing in between, and nothing that
 /// began before lands after.
-pub async fn whoever_asks_meanwhile_sees_one_state<B: Backend + Rewind>(store: &B) {
+pub async fn whoever_asks_meanwhile_sees_one_state<B: AnyStore>(store: &B) {
     const ROWS: i32 = 40;
     const ROUNDS: usize = 30;
     let (account, table) = (account(), name("People"));
-    store.create_table(&account, &table, now()).await.expect("a table");
+    store.create_table(table.in_account(&account), now()).await.expect("a table");
     let snapshots = [snapshot(), snapshot()];
     for (value, snapshot) in (1..).zip(&snapshots) {
         let kind = WriteKind::Replace(IfMatch::Absent);
@@ -168,14 +169,14 @@ pub async fn whoever_asks_meanwhile_sees_one_state<B: Backend + Rewind>(store: &
                 break;
             }
             let row = format!("{n:06}");
-            store.write(&account, &table, &insert("q", &row), now()).await.expect("a write");
+            store.write(table.in_account(&account), &insert("q", &row), now()).await.expect("a write");
             acknowledged.borrow_mut().push(row);
-            store.set_policies(&account, &table, "[]").await.expect("the table is always there");
+            store.set_policies(table.in_account(&account), "[]").await.expect("the table is always there");
         }
     };
     tokio::join!(restoring, reading, writing);
 }
 
-async fn page<B: Backend>(store: &B, account: &str, table: &TableName) -> Vec<Stored> {
+async fn page<B: AnyStore>(store: &B, account: &str, table: &TableName) -> Vec<Stored> {
     walk(store, account, table, &scan(vec![Span::everything()])).await.concat()
 }

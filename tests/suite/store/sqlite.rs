@@ -4,11 +4,11 @@ use std::sync::LazyLock;
 
 use rowhouse::protocol::model::{EdmValue, IfMatch};
 use rowhouse::protocol::plan::WriteKind;
-use rowhouse::store::Backend;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
 use super::contract::{contract, now, table, write};
+use rowhouse::store::Entities;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("a temporary folder"));
 
@@ -35,8 +35,8 @@ async fn only_what_was_inserted_keeps_the_order_that_it_was_sent_in() {
         (WriteKind::Merge(IfMatch::Any), ["c", "C", "a"], r#"{"B":1,"C":1,"a":1,"b":1,"c":1}"#),
     ] {
         let write = write(kind, "p", "r", numbers(&names));
-        store.write(&account, &table, &write, now()).await.unwrap();
-        let found = store.get(&account, &table, &write.key).await.unwrap().unwrap();
+        store.write(table.in_account(&account), &write, now()).await.unwrap();
+        let found = store.get(table.in_account(&account), &write.key).await.unwrap().unwrap();
         assert_eq!(found.properties.as_str(), stored, "{kind:?}");
     }
 }

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::thread;
 
+use crate::support::store::AnyStore;
 use rowhouse::protocol::model::TableName;
 use rowhouse::protocol::plan::Span;
-use rowhouse::store::Backend;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use sqlx::{Connection, PgConnection};
 
 use super::contract::{insert, now, scan, table};
 use crate::support::postgres::fresh_database;
+use rowhouse::store::Entities;
 
 /// A store over a new database, with a table of one entity that has been read, so
 /// that a connection of this runtime rests.
@@ -21,13 +22,13 @@ async fn used(max_connections: u32) -> (Arc<PgStore>, String, TableName, PgConne
     options.max_connections = max_connections;
     let store = PgStore::connect(options).await.unwrap();
     let (account, table) = table(&store).await;
-    store.transact(&account, &table, &[insert("p", "r")], now()).await.unwrap();
+    store.transact(table.in_account(&account), &[insert("p", "r")], now()).await.unwrap();
     assert_eq!(entities(&store, &account, &table).await, 1);
     (Arc::new(store), account, table, PgConnection::connect(&url).await.unwrap())
 }
 
 async fn entities(store: &PgStore, account: &str, table: &TableName) -> usize {
-    store.query(account, table, &scan(vec![Span::everything()])).await.unwrap().entities.len()
+    store.query(table.in_account(account), &scan(vec![Span::everything()])).await.unwrap().entities.len()
 }
 
 /// Reads on a thread with a runtime of its own.

@@ -1,5 +1,6 @@
 //! Values come back as they went in.
 
+use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -7,7 +8,6 @@ use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::entity::Properties;
 use rowhouse::protocol::model::{EdmValue, Ticks};
 use rowhouse::protocol::plan::{Span, WriteKind};
-use rowhouse::store::Backend;
 
 use super::contract::{fill, scan, table, walk, write};
 
@@ -53,7 +53,7 @@ pub fn value() -> impl Strategy<Value = EdmValue> {
     ]
 }
 
-pub async fn stored_unaltered<B: Backend>(store: &B) {
+pub async fn stored_unaltered<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let mut runner = TestRunner::deterministic();
     let values = prop::collection::vec(value(), 0..12);

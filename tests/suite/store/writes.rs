@@ -2,17 +2,18 @@
 
 use std::collections::HashSet;
 
+use crate::support::store::AnyStore;
 use futures_util::future::join_all;
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::{EdmValue, IfMatch, Key};
 use rowhouse::protocol::plan::{Span, WriteKind, decide};
-use rowhouse::store::{Backend, Failure};
+use rowhouse::store::Failure;
 
 use super::contract::{account, insert, name, now, number, refusal, scan, table, write};
 
 /// Each operation on each state does what `decide` says, alone and as a group.
-pub async fn every_state<B: Backend>(store: &B) {
+pub async fn every_state<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     for (at, condition) in [None, Some(IfMatch::Absent), Some(IfMatch::Any)].into_iter().enumerate() {
         for stored_before in [false, true] {
@@ -27,7 +28,7 @@ pub async fn every_state<B: Backend>(store: &B) {
     }
 }
 
-async fn check_state<B: Backend>(
+async fn check_state<B: AnyStore>(
     store: &B,
     (account, table): (&str, &rowhouse::protocol::model::TableName),
     rk: &str,
@@ -38,9 +39,9 @@ async fn check_state<B: Backend>(
     let key = Key::new("p", rk);
     if stored_before {
         let first = write(WriteKind::Insert, "p", rk, vec![("A".into(), EdmValue::Int32(1))]);
-        store.write(account, table, &first, now()).await.unwrap();
+        store.write(table.in_account(account), &first, now()).await.unwrap();
     }
-    let before = store.get(account, table, &key).await.unwrap();
+    let before = store.get(table.in_account(account), &key).await.unwrap();
     // Without a condition of its own: each of the stored, a foreign and an older version.
     let versions = [before.as_ref().map(|b| b.modified), None, Some(now())];
     let conditions: Vec<IfMatch> = match condition {
@@ -56,15 +57,15 @@ async fn check_state<B: Backend>(
             _ => WriteKind::Delete(condition),
         };
         let one = write(kind, "p", rk, number("B", 2));
-        let before = store.get(account, table, &key).await.unwrap();
+        let before = store.get(table.in_account(account), &key).await.unwrap();
         let at = now();
         let expected = decide(&one, before.as_ref(), at);
         let done = if grouped {
-            store.transact(account, table, std::slice::from_ref(&one), at).await.map(|all| all[0])
+            store.transact(table.in_account(account), std::slice::from_ref(&one), at).await.map(|all| all[0])
         } else {
-            store.write(account, table, &one, at).await
+            store.write(table.in_account(account), &one, at).await
         };
-        let after = store.get(account, table, &key).await.unwrap();
+        let after = store.get(table.in_account(account), &key).await.unwrap();
         match (expected, done) {
             (Ok(rowhouse::protocol::plan::Change::Delete), Ok(written)) => {
                 assert_eq!((written.modified, after), (None, None), "{kind:?}");
@@ -86,35 +87,41 @@ async fn check_state<B: Backend>(
     }
 }
 
-pub async fn missing_table_first<B: Backend>(store: &B) {
+pub async fn missing_table_first<B: AnyStore>(store: &B) {
     let (account, table) = (account(), name("Nowhere"));
     let delete = WriteKind::Delete(IfMatch::Any);
     let writes = [insert("p", "r"), write(delete, "p", "r", vec![])];
     for created_and_deleted in [false, true] {
         for one in &writes {
-            assert_eq!(refusal(store.write(&account, &table, one, now()).await), Code::TableNotFound);
+            assert_eq!(
+                refusal(store.write(table.in_account(&account), one, now()).await),
+                Code::TableNotFound
+            );
             let Err(Failure::Refused(error)) =
-                store.transact(&account, &table, std::slice::from_ref(one), now()).await
+                store.transact(table.in_account(&account), std::slice::from_ref(one), now()).await
             else {
                 panic!("a group without a table")
             };
             assert_eq!((error.code, error.index), (Code::TableNotFound, Some(0)));
         }
-        assert_eq!(refusal(store.get(&account, &table, &Key::new("p", "r")).await), Code::TableNotFound);
+        assert_eq!(
+            refusal(store.get(table.in_account(&account), &Key::new("p", "r")).await),
+            Code::TableNotFound
+        );
         let everything = scan(vec![Span::everything()]);
-        assert_eq!(refusal(store.query(&account, &table, &everything).await), Code::TableNotFound);
+        assert_eq!(refusal(store.query(table.in_account(&account), &everything).await), Code::TableNotFound);
         if !created_and_deleted {
-            store.create_table(&account, &table, now()).await.unwrap();
-            store.write(&account, &table, &writes[0], now()).await.unwrap();
-            store.delete_table(&account, &table, now()).await.unwrap();
+            store.create_table(table.in_account(&account), now()).await.unwrap();
+            store.write(table.in_account(&account), &writes[0], now()).await.unwrap();
+            store.delete_table(table.in_account(&account), now()).await.unwrap();
         }
     }
 }
 
-pub async fn versions_only_grow<B: Backend>(store: &B) {
+pub async fn versions_only_grow<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let past = now();
-    let mut last = store.write(&account, &table, &insert("p", "r"), now()).await.unwrap().modified;
+    let mut last = store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap().modified;
     for kind in [
         WriteKind::Replace(IfMatch::Absent),
         WriteKind::Replace(IfMatch::Any),
@@ -124,9 +131,10 @@ pub async fn versions_only_grow<B: Backend>(store: &B) {
         let one = write(kind, "p", "r", number("N", 2));
         for grouped in [false, true] {
             let next = if grouped {
-                store.transact(&account, &table, std::slice::from_ref(&one), past).await.unwrap()[0].modified
+                store.transact(table.in_account(&account), std::slice::from_ref(&one), past).await.unwrap()[0]
+                    .modified
             } else {
-                store.write(&account, &table, &one, past).await.unwrap().modified
+                store.write(table.in_account(&account), &one, past).await.unwrap().modified
             };
             assert!(next > last, "{kind:?} went from {last:?} to {next:?}");
             last = next;
@@ -134,23 +142,25 @@ pub async fn versions_only_grow<B: Backend>(store: &B) {
     }
 }
 
-pub async fn merges_lose_nothing<B: Backend>(store: &B) {
+pub async fn merges_lose_nothing<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
-    store.write(&account, &table, &insert("p", "r"), now()).await.unwrap();
+    store.write(table.in_account(&account), &insert("p", "r"), now()).await.unwrap();
     let tasks = (0..12).map(|task| {
         let (account, table) = (&account, &table);
         async move {
             let mut versions = Vec::new();
             for round in 0..8 {
                 let one = write(WriteKind::Merge(IfMatch::Any), "p", "r", number(&format!("T{task}"), round));
-                versions.push(store.write(account, table, &one, now()).await.unwrap().modified.unwrap());
+                versions.push(
+                    store.write(table.in_account(account), &one, now()).await.unwrap().modified.unwrap(),
+                );
             }
             versions
         }
     });
     let versions: Vec<_> = join_all(tasks).await.into_iter().flatten().collect();
     assert_eq!(versions.iter().collect::<HashSet<_>>().len(), versions.len(), "an ETag was given twice");
-    let after = store.get(&account, &table, &Key::new("p", "r")).await.unwrap().unwrap();
+    let after = store.get(table.in_account(&account), &Key::new("p", "r")).await.unwrap().unwrap();
     let properties = stored::decode(&after.properties).unwrap();
     for task in 0..12 {
         let counter = (format!("T{task}"), EdmValue::Int32(7));
@@ -158,11 +168,11 @@ pub async fn merges_lose_nothing<B: Backend>(store: &B) {
     }
 }
 
-pub async fn one_insert_wins<B: Backend>(store: &B) {
+pub async fn one_insert_wins<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     for round in 0..10 {
         let one = insert("p", &round.to_string());
-        let all = join_all((0..6).map(|_| store.write(&account, &table, &one, now()))).await;
+        let all = join_all((0..6).map(|_| store.write(table.in_account(&account), &one, now()))).await;
         assert_eq!(all.iter().filter(|result| result.is_ok()).count(), 1);
         for lost in all.into_iter().filter(Result::is_err) {
             assert_eq!(refusal(lost), Code::EntityAlreadyExists);

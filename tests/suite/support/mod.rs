@@ -17,6 +17,7 @@ pub mod server;
 pub mod session;
 pub mod shell;
 pub mod sign;
+pub mod store;
 pub mod table;
 
 pub use answer::{Answer, timestamp_of};

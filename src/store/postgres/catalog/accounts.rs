@@ -6,11 +6,55 @@ use sqlx::postgres::PgRow;
 use crate::protocol::auth::seal::KeySlot;
 use crate::protocol::model::Ticks;
 use crate::store::postgres::fault::Effect;
-use crate::store::postgres::rows::{StoredColumn, broken_row};
+use crate::store::postgres::retry::retry;
+use crate::store::postgres::rows::{JsonText, StoredColumn, broken_row};
 use crate::store::postgres::{PgStore, statements};
-use crate::store::{AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, StoredAccount};
+use crate::store::{
+    AccountChange, AccountOptions, ChangeCounts, Fault, StoreResult, StoredAccount, StoredAccounts,
+};
+
+impl StoredAccounts for PgStore {
+    async fn account_changes(&self) -> StoreResult<ChangeCounts> {
+        retry(|| self.count_account_changes()).await
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        retry(|| self.read_accounts()).await
+    }
+
+    async fn account_options(&self) -> StoreResult<Vec<AccountOptions>> {
+        retry(|| self.read_account_options()).await
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        retry(|| self.try_change_account(change)).await
+    }
+
+    async fn properties(&self, account: &str) -> StoreResult<Option<String>> {
+        retry(|| self.read_properties(account)).await
+    }
+
+    async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+        retry(|| self.merge_properties(account, members)).await
+    }
+}
 
 impl PgStore {
+    pub(crate) async fn read_properties(&self, account: &str) -> StoreResult<Option<String>> {
+        let mut lease = self.nodes.acquire_to_lock().await?;
+        let query = sqlx::query(statements::READ_PROPERTIES).bind(account);
+        let Some(row) = lease.row(query, Effect::Undone).await? else { return Ok(None) };
+        let StoredColumn(text) = row.try_get("properties").map_err(broken_row)?;
+        Ok(Some(text.to_owned()))
+    }
+
+    pub(crate) async fn merge_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_to_lock().await?;
+        let query = sqlx::query(statements::MERGE_PROPERTIES).bind(account).bind(JsonText(members));
+        lease.row(query, Effect::Unknown).await?;
+        Ok(())
+    }
+
     pub(crate) async fn count_account_changes(&self) -> StoreResult<ChangeCounts> {
         let mut lease = self.nodes.acquire_to_lock().await?;
         let row = lease.row(sqlx::query(statements::ACCOUNT_CHANGES), Effect::Undone).await?;

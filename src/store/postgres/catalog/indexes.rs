@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::bucket::new_table_no;
 use crate::store::contract::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
@@ -24,15 +24,14 @@ impl PgStore {
 
     pub(crate) async fn try_add_index(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         property: &str,
         kind: IndexKind,
         now: Ticks,
     ) -> StoreResult<AddedIndex> {
         let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
-        let table = sqlx::query(texts::LOCK_TABLE).bind(account).bind(table.lower());
+        let table = sqlx::query(texts::LOCK_TABLE).bind(table.account).bind(table.name.lower());
         let Some(row) = lease.row(table, Effect::Undone).await? else {
             lease.roll_back().await;
             return Err(Code::TableNotFound.into());

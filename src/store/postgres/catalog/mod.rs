@@ -2,5 +2,5 @@
 
 pub(crate) mod accounts;
 pub(crate) mod indexes;
-mod service;
+mod size;
 pub(crate) mod tables;

@@ -1,134 +1,96 @@
 //! Tables: creating, deleting, listing, and the cache of their ids.
 
-use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 use std::time::Instant;
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::predicate::EntityView;
 use crate::protocol::plan::span::first_whole_partition;
 use crate::protocol::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
+use crate::store::postgres::catalog::size::Measure;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
-use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::retry::retry;
+use crate::store::postgres::rows::{JsonText, StoredColumn, broken_row, ticks};
+use crate::store::postgres::state::table_ids::{TableId, add_bucket, cache_key};
 use crate::store::postgres::{PgStore, statements};
-use crate::store::{Fault, StoreResult};
+use crate::store::{Fault, StoreResult, TableSize, Tables};
 
-/// Maximum tables in the cache; a full cache is emptied.
-const MAX_CACHED: usize = 10_000;
 /// Maximum attempts to find an unused table number; the first nearly always succeeds.
 const NUMBERS_TRIED: usize = 5;
 /// Tables that a filtered list reads at once, even if the page is smaller.
 const FILTERED_BATCH: usize = 1000;
 
-/// The numbers of a table. They change only when its spread is changed, which gives it another `table_no`,
-/// so that statements notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TableId {
-    /// Its number in `tables`, which statements check.
-    pub table_no: i64,
-    /// The number that its buckets are made of: another one only while the table is being respread.
-    pub layout_no: i64,
-    pub spread: u16,
-}
-
-impl TableId {
-    /// A table that is not being respread.
-    pub(crate) const fn new(table_no: i64, spread: u16) -> Self {
-        TableId { table_no, layout_no: table_no, spread }
+impl Tables for PgStore {
+    async fn create_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        retry(|| self.try_create(table, now)).await
     }
 
-    /// The bucket of one partition.
-    pub(crate) fn bucket(self, partition: &str) -> i64 {
-        bucket::bucket(self.layout_no, self.spread, partition)
+    async fn delete_table(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        retry(|| self.try_delete(table, now)).await
     }
 
-    /// Every bucket.
-    pub(crate) fn buckets(self) -> impl Iterator<Item = i64> {
-        bucket::buckets(self.layout_no, self.spread)
+    async fn get_table(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
+        retry(|| self.entry(table)).await
     }
 
-    /// Whether the spread of the table is being changed, so that writes must be recorded.
-    pub(crate) const fn is_respread(self) -> bool {
-        self.table_no != self.layout_no
+    async fn list_tables(&self, account: &str, scan: &TableScan) -> StoreResult<TablePage> {
+        retry(|| self.table_page(account, scan)).await
     }
 
-    /// Reads a row of [`statements::RESOLVE_TABLE`].
-    fn read(row: &PgRow) -> Result<Self, StatementError> {
-        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
-        Ok(TableId {
-            table_no: row.try_get("table_no").map_err(broken_row)?,
-            layout_no: row.try_get("layout_no").map_err(broken_row)?,
-            spread: u16::try_from(spread).map_err(|_| Fault::Other)?,
-        })
-    }
-}
-
-/// A table, or one of its buckets.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TablePart {
-    pub table_id: TableId,
-    /// `None` for all of them.
-    pub bucket: Option<i64>,
-}
-
-/// Ids of tables by account and name. They may be stale, so statements check them.
-#[derive(Debug, Default)]
-pub(crate) struct TableCache(RwLock<HashMap<String, TableId>>);
-
-impl TableCache {
-    fn get(&self, name: &str) -> Option<TableId> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    async fn policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
+        retry(|| self.read_policies(table)).await
     }
 
-    fn put(&self, name: String, table_id: TableId) {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if map.len() >= MAX_CACHED {
-            map.clear();
-        }
-        map.insert(name, table_id);
+    async fn set_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
+        retry(|| self.write_policies(table, policies)).await
     }
 
-    fn remove(&self, name: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    async fn size(&self, table: TableRef<'_>, most: u32) -> StoreResult<TableSize> {
+        self.with_table(table, &mut Measure { most }).await
     }
-
-    fn drop_if(&self, name: &str, wrong: TableId) {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if map.get(name) == Some(&wrong) {
-            map.remove(name);
-        }
-    }
-}
-
-/// Table names have no slash, so no two pairs have the same text.
-fn cache_key(account: &str, table: &TableName) -> String {
-    format!("{account}/{}", table.lower())
 }
 
 impl PgStore {
+    pub(crate) async fn read_policies(&self, table: TableRef<'_>) -> StoreResult<Option<String>> {
+        let mut lease = self.nodes.acquire_to_lock().await?;
+        let query = sqlx::query(statements::READ_POLICIES).bind(table.account).bind(table.name.lower());
+        let row = lease.row(query, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
+        let column: Option<StoredColumn<'_>> = row.try_get("policies").map_err(broken_row)?;
+        Ok(column.map(|StoredColumn(text)| text.to_owned()))
+    }
+
+    pub(crate) async fn write_policies(&self, table: TableRef<'_>, policies: &str) -> StoreResult<()> {
+        let mut lease = self.nodes.acquire_to_lock().await?;
+        let query = sqlx::query(statements::WRITE_POLICIES)
+            .bind(table.account)
+            .bind(table.name.lower())
+            .bind(JsonText(policies));
+        lease.row(query, Effect::Unknown).await?.ok_or(Code::TableNotFound)?;
+        Ok(())
+    }
+
     /// The table's id, from the cache or the database.
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
-    pub(crate) async fn table_id(&self, account: &str, table: &TableName) -> StoreResult<TableId> {
-        let name = cache_key(account, table);
+    pub(crate) async fn table_id(&self, table: TableRef<'_>) -> StoreResult<TableId> {
+        let name = cache_key(table);
         if let Some(table_id) = self.table_cache.get(&name) {
             return Ok(table_id);
         }
-        Box::pin(self.look_up(account, table, name)).await
+        Box::pin(self.look_up(table, name)).await
     }
 
-    async fn look_up(&self, account: &str, table: &TableName, name: String) -> StoreResult<TableId> {
+    async fn look_up(&self, table: TableRef<'_>, name: String) -> StoreResult<TableId> {
         let mut lease = self.nodes.acquire_to_lock().await?;
-        let row = resolve(&mut lease, account, table).await?.ok_or(Code::TableNotFound)?;
+        let row = resolve(&mut lease, table).await?.ok_or(Code::TableNotFound)?;
         let table_id = TableId::read(&row)?;
         self.table_cache.put(name, table_id);
         Ok(table_id)
@@ -148,24 +110,24 @@ impl PgStore {
     }
 
     /// Removes an id from the cache that a statement found to be stale.
-    pub(crate) fn forget(&self, account: &str, table: &TableName, wrong: TableId) {
-        self.table_cache.drop_if(&cache_key(account, table), wrong);
+    pub(crate) fn forget(&self, table: TableRef<'_>, wrong: TableId) {
+        self.table_cache.drop_if(&cache_key(table), wrong);
     }
 
-    pub(crate) async fn try_create(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+    pub(crate) async fn try_create(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_to_lock().await?;
         for _ in 0..NUMBERS_TRIED {
             let table_id = TableId::new(bucket::new_table_no(), self.spread);
             let insert = sqlx::query(statements::CREATE_TABLE)
                 .bind(table_id.table_no)
-                .bind(account)
-                .bind(table.lower())
-                .bind(table.as_given())
+                .bind(table.account)
+                .bind(table.name.lower())
+                .bind(table.name.as_given())
                 .bind(i32::from(table_id.spread))
                 .bind(now.raw());
             match lease.row(insert, Effect::Unknown).await {
                 Ok(Some(_)) => {
-                    self.table_cache.put(cache_key(account, table), table_id);
+                    self.table_cache.put(cache_key(table), table_id);
                     return Ok(());
                 }
                 Ok(None) => return Err(Code::TableAlreadyExists.into()),
@@ -176,10 +138,10 @@ impl PgStore {
         Err(Fault::Other.into())
     }
 
-    pub(crate) async fn try_delete(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+    pub(crate) async fn try_delete(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
-        let drop = sqlx::query(statements::DROP_TABLE).bind(account).bind(table.lower());
+        let drop = sqlx::query(statements::DROP_TABLE).bind(table.account).bind(table.name.lower());
         let Some(row) = lease.row(drop, Effect::Undone).await? else {
             lease.roll_back().await;
             return Err(Code::ResourceNotFound.into());
@@ -189,13 +151,13 @@ impl PgStore {
         let doom = sqlx::query(statements::DOOM_TABLE).bind(table_no).bind(spread).bind(now.raw());
         lease.row(doom, Effect::Undone).await?;
         lease.commit().await?;
-        self.table_cache.remove(&cache_key(account, table));
+        self.table_cache.remove(&cache_key(table));
         Ok(())
     }
 
-    pub(crate) async fn entry(&self, account: &str, table: &TableName) -> StoreResult<Option<TableEntry>> {
+    pub(crate) async fn entry(&self, table: TableRef<'_>) -> StoreResult<Option<TableEntry>> {
         let mut lease = self.nodes.acquire_to_lock().await?;
-        let row = resolve(&mut lease, account, table).await?;
+        let row = resolve(&mut lease, table).await?;
         Ok(row.as_ref().map(entry).transpose()?)
     }
 
@@ -276,38 +238,9 @@ async fn list(
     lease.rows(query, Effect::Undone).await
 }
 
-async fn resolve(
-    lease: &mut Lease<'_>,
-    account: &str,
-    table: &TableName,
-) -> Result<Option<PgRow>, StatementError> {
-    let query = sqlx::query(statements::RESOLVE_TABLE).bind(account).bind(table.lower());
+async fn resolve(lease: &mut Lease<'_>, table: TableRef<'_>) -> Result<Option<PgRow>, StatementError> {
+    let query = sqlx::query(statements::RESOLVE_TABLE).bind(table.account).bind(table.name.lower());
     lease.row(query, Effect::Undone).await
-}
-
-/// Adds the row of `buckets` that a bucket may lack, where entities are distributed. Nothing for a
-/// table that is gone.
-pub(crate) async fn add_bucket(
-    lease: &mut Lease<'_>,
-    table_id: TableId,
-    bucket: i64,
-) -> Result<(), StatementError> {
-    if lease.placement() == Placement::Single || !exists(lease, table_id).await? {
-        return Ok(());
-    }
-    let add = sqlx::query(statements::ADD_BUCKET).bind(bucket);
-    lease.changed(add, Effect::Unknown).await.map(|_| ())
-}
-
-/// Whether a table is there for a write, before a statement that cannot look itself.
-pub(crate) async fn allows_inserts(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
-    Ok(lease.placement() == Placement::Single || exists(lease, table_id).await?)
-}
-
-/// Whether the table still has this id.
-pub(crate) async fn exists(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
-    let query = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
-    Ok(lease.row(query, Effect::Undone).await?.is_some())
 }
 
 fn entry(row: &PgRow) -> Result<TableEntry, StatementError> {

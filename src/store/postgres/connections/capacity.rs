@@ -5,9 +5,7 @@ use std::fmt;
 use sqlx::{PgConnection, Row};
 
 use crate::store::postgres::connections::options::PgOptions;
-use crate::store::postgres::fault::{Effect, StatementError};
-use crate::store::postgres::rows::broken_row;
-use crate::store::postgres::{PgStore, statements};
+use crate::store::postgres::statements;
 
 /// Connections besides those of requests: one for readiness probes, one that builds or removes indexes, and
 /// briefly one that checks whether the database still answers and one that looks what a build waits for.
@@ -55,24 +53,12 @@ impl fmt::Display for ConnectionDemand {
     }
 }
 
-impl PgStore {
-    /// Returns how many connections the database allows this store's role, including those in use.
-    ///
-    /// # Errors
-    /// As those of a read.
-    pub(crate) async fn allowed_connections(&self) -> Result<u32, StatementError> {
-        let mut lease = self.probe.acquire().await?;
-        let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
-        row.map_or(Ok(0), |row| row.try_get("allowed").map(count).map_err(broken_row))
-    }
-}
-
-/// The same, over an open connection.
+/// Returns how many connections the database allows this role, including those in use.
 pub(crate) async fn allowed_connections(db: &mut PgConnection) -> Result<u32, sqlx::Error> {
-    sqlx::query(statements::ALLOWED_CONNECTIONS).fetch_one(db).await?.try_get("allowed").map(count)
+    sqlx::query(statements::ALLOWED_CONNECTIONS).fetch_one(db).await?.try_get("allowed").map(connections_of)
 }
 
-fn count(allowed: i32) -> u32 {
+pub(crate) fn connections_of(allowed: i32) -> u32 {
     u32::try_from(allowed).unwrap_or(0)
 }
 

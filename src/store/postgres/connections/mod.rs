@@ -1,6 +1,6 @@
 //! Connections to the database: settings, the schema, pools and leases.
 
-mod capacity;
+pub(crate) mod capacity;
 pub(crate) mod connector;
 pub(crate) mod distribution;
 pub(crate) mod lane;

@@ -5,5 +5,4 @@ pub(crate) mod filter;
 mod narrow;
 pub(crate) mod pages;
 pub(crate) mod point;
-pub(crate) mod shared;
 mod sources;

@@ -11,11 +11,11 @@ use crate::store::Fault;
 use crate::store::contract::indexes::{
     BestChoice, DenseBounds, MAX_ENTRIES, NarrowingMemory, choices_of, open_range,
 };
-use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::reads::binds::Binds;
 use crate::store::postgres::rows::{broken_row, key};
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements::indexes as texts;
 
 /// Ranges and buckets that one statement looks up.

@@ -3,11 +3,11 @@
 use crate::protocol::model::{Key, Stored};
 use crate::store::StoreResult;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::batches::reads::{Lookup, read};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
-use crate::store::postgres::reads::shared::{Lookup, read};
 use crate::store::postgres::retry::Attempt;
+use crate::store::postgres::state::table_ids::TableId;
 
 /// The read of one entity.
 pub(crate) struct Get<'a> {

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use crate::protocol::model::Key;
 use crate::protocol::plan::{Predicate, Projection, Span};
-use crate::store::postgres::catalog::tables::TablePart;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
 use crate::store::postgres::reads::filter;
+use crate::store::postgres::state::table_ids::TablePart;
 use crate::store::postgres::statements;
 
 /// What one statement reads.

@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::bucket::bucket;
 use crate::store::contract::load::{COPY_VERSION_AT, stale_copies};
 use crate::store::postgres::PgStore;
@@ -18,18 +18,12 @@ use crate::store::{
 };
 
 impl Expiry for PgStore {
-    async fn set_expiry(
-        &self,
-        account: &str,
-        table: &TableName,
-        rule: &ExpiryRule,
-        now: Ticks,
-    ) -> StoreResult<()> {
+    async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
         let set = retry(|| async {
             let mut lease = self.nodes.acquire_to_lock().await?;
             let set = sqlx::query(texts::SET_EXPIRY)
-                .bind(account)
-                .bind(table.lower())
+                .bind(table.account)
+                .bind(table.name.lower())
                 .bind(rule.property.as_deref())
                 .bind(rule.delay)
                 .bind(rule.pause)
@@ -39,10 +33,10 @@ impl Expiry for PgStore {
         set.await?.map(drop).ok_or_else(|| Code::TableNotFound.into())
     }
 
-    async fn clear_expiry(&self, account: &str, table: &TableName) -> StoreResult<bool> {
+    async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool> {
         retry(|| async {
             let mut lease = self.nodes.acquire_to_lock().await?;
-            let clear = sqlx::query(texts::CLEAR_EXPIRY).bind(account).bind(table.lower());
+            let clear = sqlx::query(texts::CLEAR_EXPIRY).bind(table.account).bind(table.name.lower());
             Ok(lease.row(clear, Effect::Unknown).await?.is_some())
         })
         .await

@@ -9,17 +9,18 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
 use tokio::time::timeout;
 
-use crate::protocol::model::Ticks;
-use crate::protocol::plan::index::PropertyIndex;
+use crate::protocol::model::{TableRef, Ticks};
+use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::contract::indexes::removable_until;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
+use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements::indexes as texts;
 use crate::store::postgres::upkeep::views::blocker;
-use crate::store::{BuiltIndex, Failure, Fault, IndexFigures, StoreResult};
+use crate::store::{AddedIndex, BuiltIndex, Failure, Fault, IndexFigures, Indexes, StoreResult, StoredIndex};
 
 /// The settings of the session: no limit of time, and the parser that literals are written for.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
@@ -167,6 +168,42 @@ impl BuildSession {
 
 fn failed(error: sqlx::Error) -> StatementError {
     judge(&error, Effect::Undone)
+}
+
+impl Indexes for PgStore {
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        retry(|| self.read_indexes()).await
+    }
+
+    async fn add_index(
+        &self,
+        table: TableRef<'_>,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> StoreResult<AddedIndex> {
+        retry(|| self.try_add_index(table, property, kind, now)).await
+    }
+
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        retry(|| self.try_build_index(index, now)).await
+    }
+
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        let is_dropped = retry(|| self.mark_dropped(index_no, now)).await?;
+        if is_dropped {
+            retry(|| self.cancel_build(index_no)).await?;
+        }
+        Ok(is_dropped)
+    }
+
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        retry(|| self.try_remove_index(now)).await
+    }
+
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        retry(|| self.read_index_figures(index)).await
+    }
 }
 
 impl PgStore {

@@ -4,10 +4,9 @@ mod distribute;
 mod expiry;
 mod indexes;
 mod inspect;
-pub(crate) mod purge;
+mod purge;
 pub(crate) mod respread;
 mod rewind;
-pub(crate) mod size;
 mod totals;
 mod views;
 

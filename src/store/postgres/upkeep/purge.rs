@@ -1,18 +1,20 @@
 //! Removing the rows of deleted tables, a small range at a time.
 
-use std::sync::{Mutex, PoisonError};
-
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::protocol::model::Ticks;
 use crate::store::bucket::buckets;
+use crate::store::postgres::connections::capacity;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
+use crate::store::postgres::retry::{retry, retry_or_reconnect};
 use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::state::purge_progress::{PurgePass, PurgePosition};
 use crate::store::postgres::statements::respread;
 use crate::store::postgres::{PgStore, statements};
-use crate::store::{Fault, StoreResult};
+use crate::store::{Fault, StoreResult, Upkeep};
+use chrono::DateTime;
 
 /// Maximum rows that one call removes: so few that the statement rarely outlasts its time slice on a
 /// processor that requests need too.
@@ -21,46 +23,57 @@ const RANGE: i64 = 100;
 /// One hour, which is longer than any of our transactions.
 const GRACE: i64 = 3600 * 10_000_000;
 
-/// Where the next call resumes: at the last key that was removed from this bucket. Without it, each
-/// call would scan the dead index entries of all rows that were removed before.
-#[derive(Debug, Clone)]
-struct PurgePosition {
-    bucket: i64,
-    pk: String,
-    rk: String,
-}
-
-impl PurgePosition {
-    /// Before the first row of a bucket; keys may be empty.
-    const fn first(bucket: i64) -> Self {
-        Self { bucket, pk: String::new(), rk: String::new() }
-    }
-}
-
-/// The progress of this process with the table that it purges. Each server has its own.
-#[derive(Debug, Default)]
-pub(crate) struct PurgeProgress(Mutex<Option<(Sweep, PurgePosition)>>);
-
-/// One of the two passes over a table, which differ in when they are due. The second starts from the
-/// beginning, because late writes may be anywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sweep {
-    table_no: i64,
-    due: i64,
-}
-
-impl PurgeProgress {
-    fn place(&self, of: Sweep) -> Option<PurgePosition> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().filter(|(sweep, _)| *sweep == of).map(|(_, place)| place.clone())
+impl Upkeep for PgStore {
+    async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+        retry(|| self.replayed_until(now)).await
     }
 
-    fn set(&self, last: Option<(Sweep, PurgePosition)>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    async fn backlog(&self) -> StoreResult<u64> {
+        retry(|| self.count_doomed()).await
+    }
+
+    async fn answers(&self) -> StoreResult<()> {
+        self.probe().await
+    }
+
+    async fn purge(&self, now: Ticks) -> StoreResult<bool> {
+        retry(|| self.try_purge(now)).await
     }
 }
 
 impl PgStore {
+    /// Returns how many connections the database allows this store's role, including those in use.
+    ///
+    /// # Errors
+    /// As those of a read.
+    pub(crate) async fn allowed_connections(&self) -> Result<u32, StatementError> {
+        let mut lease = self.probe.acquire().await?;
+        let row = lease.row(sqlx::query(statements::ALLOWED_CONNECTIONS), Effect::Undone).await?;
+        row.map_or(Ok(0), |row| row.try_get("allowed").map(capacity::connections_of).map_err(broken_row))
+    }
+
+    /// Whether the database answers, on a connection of its own.
+    pub(crate) async fn probe(&self) -> StoreResult<()> {
+        // The connection may have been lost since it was last used.
+        retry_or_reconnect(|| self.ask()).await
+    }
+
+    async fn ask(&self) -> StoreResult<()> {
+        let mut lease = self.probe.acquire().await?;
+        lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn replayed_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+        let mut lease = self.nodes.acquire_to_lock().await?;
+        let row = lease.row(sqlx::query(statements::REPLAYED), Effect::Undone).await?.ok_or(Fault::Other)?;
+        if !row.try_get("is_replica").map_err(broken_row)? {
+            return Ok(Some(now));
+        }
+        let micros: Option<i64> = row.try_get("micros").map_err(broken_row)?;
+        Ok(micros.and_then(DateTime::from_timestamp_micros).map(Ticks::from_utc))
+    }
+
     /// Counts the deleted tables whose first pass is not complete.
     pub(crate) async fn count_doomed(&self) -> StoreResult<u64> {
         let mut lease = self.nodes.acquire_to_lock().await?;
@@ -78,21 +91,21 @@ impl PgStore {
         let table_no: i64 = row.try_get("table_no").map_err(broken_row)?;
         let spread: i32 = row.try_get("spread").map_err(broken_row)?;
         let deleted_at: i64 = row.try_get("deleted_at").map_err(broken_row)?;
-        let sweep = Sweep { table_no, due: row.try_get("due").map_err(broken_row)? };
+        let pass = PurgePass { table_no, due: row.try_get("due").map_err(broken_row)? };
         let Ok(spread) = u16::try_from(spread) else {
             doom_both_layouts(&mut lease, table_no, now).await?;
             return Ok(true);
         };
-        let start = self.purge_progress.place(sweep).unwrap_or_else(|| PurgePosition::first(i64::MIN));
+        let start = self.purge_progress.position(pass).unwrap_or_else(|| PurgePosition::first(i64::MIN));
         for bucket in buckets(table_no, spread).filter(|bucket| *bucket >= start.bucket) {
             let from = if bucket == start.bucket { start.clone() } else { PurgePosition::first(bucket) };
             if let Some(last) = purge_range(&mut lease, from).await? {
-                self.purge_progress.set(Some((sweep, last)));
+                self.purge_progress.set(Some((pass, last)));
                 return Ok(true);
             }
         }
         self.purge_progress.set(None);
-        let settle = if sweep.due != deleted_at {
+        let settle = if pass.due != deleted_at {
             let all: Vec<i64> = buckets(table_no, spread).collect();
             for text in [statements::REMOVE_CHANGES, statements::REMOVE_BUCKETS] {
                 lease.changed(sqlx::query(text).bind(&all), Effect::Unknown).await?;

@@ -5,14 +5,37 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::protocol::model::Ticks;
-use crate::store::StoreResult;
 use crate::store::bucket::new_table_no;
 use crate::store::contract::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
+use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::rewind as texts;
+use crate::store::{Rewind, StoreResult};
+
+impl Rewind for PgStore {
+    async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
+        retry(|| self.try_reset(account, now)).await
+    }
+
+    async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
+        retry(|| self.try_take(name, account, now)).await
+    }
+
+    async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool> {
+        retry(|| self.try_restore(name, now)).await
+    }
+
+    async fn drop_snapshot(&self, name: &str) -> StoreResult<bool> {
+        retry(|| self.try_discard(name)).await
+    }
+
+    async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
+        retry(|| self.read_snapshots()).await
+    }
+}
 
 impl PgStore {
     /// Returns the session that has the snapshots, with their tables. After a lost connection it is a new

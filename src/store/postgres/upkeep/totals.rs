@@ -3,12 +3,12 @@
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::protocol::model::{Key, TableName, Ticks};
-use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::state::table_ids::{TableId, exists};
 use crate::store::postgres::statements::beyond as texts;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{CountPosition, CountedPart, Fault, StoreResult, StoredTotal, TotalPass, Totals};
@@ -16,31 +16,34 @@ use crate::store::{CountPosition, CountedPart, Fault, StoreResult, StoredTotal, 
 impl Totals for PgStore {
     async fn count_part(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         from: &CountPosition,
         rows: u32,
     ) -> StoreResult<CountedPart> {
-        self.with_table(account, table, &mut CountPart { from, rows }).await
+        self.with_table(table, &mut CountPart { from, rows }).await
     }
 
-    async fn estimate(&self, account: &str, table: &TableName) -> StoreResult<Option<u64>> {
-        self.with_table(account, table, &mut Estimate).await.map(Some)
+    async fn estimate(&self, table: TableRef<'_>) -> StoreResult<Option<u64>> {
+        self.with_table(table, &mut Estimate).await.map(Some)
     }
 
-    async fn stored_total(&self, account: &str, table: &TableName) -> StoreResult<Option<StoredTotal>> {
+    async fn stored_total(&self, table: TableRef<'_>) -> StoreResult<Option<StoredTotal>> {
         retry(|| async {
             let mut lease = self.nodes.acquire().await?;
-            let read = sqlx::query(texts::STORED_TOTAL).bind(account).bind(table.lower());
+            let read = sqlx::query(texts::STORED_TOTAL).bind(table.account).bind(table.name.lower());
             let row = lease.row(read, Effect::Undone).await?;
             Ok(row.as_ref().map(stored).transpose()?)
         })
         .await
     }
 
-    async fn want_total(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
+    async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
         let mut lease = self.nodes.acquire_to_lock().await?;
-        let want = sqlx::query(texts::WANT_TOTAL).bind(account).bind(table.lower()).bind(now.raw()).bind("");
+        let want = sqlx::query(texts::WANT_TOTAL)
+            .bind(table.account)
+            .bind(table.name.lower())
+            .bind(now.raw())
+            .bind("");
         lease.row(want, Effect::Unknown).await?;
         Ok(())
     }

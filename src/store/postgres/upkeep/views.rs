@@ -6,15 +6,15 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{TableRef, Ticks};
 use crate::store::contract::views::SYSTEM_COLUMNS;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements::{beyond as texts, view as definitions};
 use crate::store::quoting::identifier;
 use crate::store::{Fault, SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, ViewFailure};
@@ -23,29 +23,24 @@ use crate::store::{Fault, SqlView, SqlViews, StoreResult, UntidyView, ViewDefini
 const TIDY_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 impl SqlViews for PgStore {
-    fn has_schemas(&self) -> bool {
-        true
-    }
-
     async fn put_view(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         view: &ViewDefinition,
         now: Ticks,
     ) -> Result<(), ViewFailure> {
         let mut lease = self.acquire_to_define().await?;
         lease.begin().await?;
         let own_schema = self.search_path.schema.as_deref().unwrap_or_default();
-        let done = put(&mut lease, own_schema, account, table, view, now).await;
+        let done = put(&mut lease, own_schema, table, view, now).await;
         end(&mut lease, done).await
     }
 
-    async fn drop_view(&self, account: &str, table: &TableName) -> Result<bool, ViewFailure> {
+    async fn drop_view(&self, table: TableRef<'_>) -> Result<bool, ViewFailure> {
         let mut lease = self.acquire_to_define().await?;
         lease.begin().await?;
         let done = async {
-            let table_id = locked(&mut lease, account, table).await?;
+            let table_id = locked(&mut lease, table).await?;
             let view = recorded(&mut lease, table_id.table_no).await?;
             let Some(view) = view else { return Ok(false) };
             drop_recorded(&mut lease, table_id.table_no, &view.place).await?;
@@ -163,12 +158,11 @@ async fn end<T>(lease: &mut Lease<'_>, done: Result<T, ViewFailure>) -> Result<T
 async fn put(
     lease: &mut Lease<'_>,
     own_schema: &str,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
     view: &ViewDefinition,
     now: Ticks,
 ) -> Result<(), ViewFailure> {
-    let table_id = locked(lease, account, table).await?;
+    let table_id = locked(lease, table).await?;
     let place = ViewPlace { schema: view.schema.clone(), name: view.name.clone() };
     let former = recorded(lease, table_id.table_no).await?;
     let is_there = former.as_ref().is_some_and(|former| former.place == place)
@@ -186,7 +180,7 @@ async fn put(
     }
     create(lease, view, table_id, &place, is_there).await?;
     let name = place.quoted();
-    for text in definitions::comments(view, account, table.as_given()) {
+    for text in definitions::comments(view, table.account, table.name.as_given()) {
         define(lease, text).await?;
     }
     for role in &view.grants {
@@ -300,8 +294,8 @@ async fn grants(
 }
 
 /// Finds a table, and keeps it from being deleted or respread meanwhile.
-async fn locked(lease: &mut Lease<'_>, account: &str, table: &TableName) -> Result<TableId, ViewFailure> {
-    let find = sqlx::query(texts::TABLE_NO).bind(account).bind(table.lower());
+async fn locked(lease: &mut Lease<'_>, table: TableRef<'_>) -> Result<TableId, ViewFailure> {
+    let find = sqlx::query(texts::TABLE_NO).bind(table.account).bind(table.name.lower());
     let row = lease.row(find, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
     let spread: i32 = row.try_get("spread").map_err(broken_row)?;
     if spread < 0 {

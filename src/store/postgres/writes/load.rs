@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::protocol::model::{Key, Stored, TableName};
-use crate::store::postgres::catalog::tables::{TableId, add_bucket, exists};
+use crate::protocol::model::{Key, Stored, TableRef};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{JsonText, broken_row};
-use crate::store::postgres::writes::recorded::record_changes;
+use crate::store::postgres::state::table_ids::{TableId, add_bucket, exists};
+use crate::store::postgres::writes::change_log::record_changes;
 use crate::store::postgres::{PgStore, statements};
-use crate::store::{Load, LoadMark, StoreResult};
+use crate::store::{Load, LoadMark, Loads, StoreResult};
+use std::sync::Arc;
 
 /// Entities that are stored; `false` if some exist that may not be replaced.
 struct Loading<'a> {
@@ -128,9 +129,23 @@ fn put_mark(mark: &LoadMark) -> Statement<'_> {
         .bind(rejected)
 }
 
+impl Loads for PgStore {
+    async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
+        self.load_all(table, load).await
+    }
+
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        self.read_marks(copy).await
+    }
+
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        retry(|| self.remove_marks(copy)).await
+    }
+}
+
 impl PgStore {
-    pub(crate) async fn load_all(&self, account: &str, table: &TableName, load: &Load) -> StoreResult<bool> {
-        self.with_table(account, table, &mut Loading { load }).await
+    pub(crate) async fn load_all(&self, table: TableRef<'_>, load: &Load) -> StoreResult<bool> {
+        self.with_table(table, &mut Loading { load }).await
     }
 
     pub(crate) async fn read_marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {

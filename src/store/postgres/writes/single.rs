@@ -13,16 +13,50 @@ use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{IfMatch, Stored, Ticks};
 use crate::protocol::plan::merge_limits::max_stored_members;
 use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
-use crate::store::postgres::catalog::tables::{TableId, exists};
+use crate::store::postgres::batches::writes::{
+    GuardedChange, GuardedReply, GuardedWrite, Merging, run_alone,
+};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::fault::Effect;
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::{Attempt, UNLOCKED_ATTEMPTS};
 use crate::store::postgres::rows::{broken_row, ticks, version};
-use crate::store::postgres::writes::recorded::record_changes;
-use crate::store::postgres::writes::shared::{GuardedChange, GuardedWrite, Merging};
+use crate::store::postgres::state::table_ids::{TableId, exists};
+use crate::store::postgres::writes::change_log::record_changes;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
+
+impl PgStore {
+    /// Performs a guarded write, together with those of others; `None` if the guard did not hold, or the
+    /// table is gone.
+    pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, StatementError> {
+        let alone = match &self.writes {
+            Some(writes) if self.nodes.may_open() && !self.row_locks.is_taken(write.address()) => {
+                match writes.submit(write).await? {
+                    GuardedReply::Tried(outcome) => return Ok(outcome),
+                    GuardedReply::Alone(write) => write,
+                }
+            }
+            _ => Box::new(write),
+        };
+        Box::pin(self.write_guarded_alone(&alone)).await
+    }
+
+    /// Performs a write alone, and waits for its row if that is locked.
+    async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
+        let _turn = self.row_locks.of_row(alone.address()).await?;
+        {
+            let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Short)).await?;
+            match run_alone(&mut lease, alone).await {
+                Err(StatementError::Held) => {}
+                done => return done,
+            }
+        }
+        let _wait = self.row_locks.to_wait().await?;
+        let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Long)).await?;
+        run_alone(&mut lease, alone).await
+    }
+}
 
 /// One write of one entity.
 pub(crate) struct One<'a> {
@@ -129,8 +163,8 @@ impl One<'_> {
     async fn in_transaction(&self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Written>> {
         let key = &self.write.key;
         let _turn =
-            store.row_queues.of_row((table_id.bucket(&key.partition), &*key.partition, &*key.row)).await?;
-        let _wait = store.row_queues.to_wait().await?;
+            store.row_locks.of_row((table_id.bucket(&key.partition), &*key.partition, &*key.row)).await?;
+        let _wait = store.row_locks.to_wait().await?;
         let mut lease = store.nodes.acquire_at(table_id.bucket(&key.partition), Some(LockWait::Long)).await?;
         lease.begin().await?;
         let result = self.locked(&mut lease, table_id).await;

@@ -18,15 +18,15 @@ use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{IfMatch, Key, Stored, Ticks};
 use crate::protocol::plan::merge_limits::max_stored_members;
 use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
-use crate::store::postgres::catalog::tables::{TableId, add_bucket, exists};
+use crate::store::postgres::batches::texts::InsertTexts;
+use crate::store::postgres::batches::writes::bounded;
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::{JsonText, broken_row, ticks, version};
-use crate::store::postgres::writes::recorded::record_changes;
-use crate::store::postgres::writes::shared::bounded;
-use crate::store::postgres::writes::texts::InsertTexts;
+use crate::store::postgres::state::table_ids::{TableId, add_bucket, exists};
+use crate::store::postgres::writes::change_log::record_changes;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
 
@@ -60,7 +60,7 @@ impl Attempt for Group<'_> {
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<Vec<Written>>> {
         let partition = (table_id.bucket(self.partition()), self.partition());
-        if !store.row_queues.is_taken(partition) {
+        if !store.row_locks.is_taken(partition) {
             let lease =
                 store.nodes.acquire_at(partition.0, Some(LockWait::Short)).await.map_err(not_begun)?;
             match self.attempt(lease, table_id).await {
@@ -68,8 +68,8 @@ impl Attempt for Group<'_> {
                 done => return done,
             }
         }
-        let _turn = store.row_queues.of_row(partition).await.map_err(not_begun)?;
-        let _wait = store.row_queues.to_wait().await.map_err(not_begun)?;
+        let _turn = store.row_locks.of_row(partition).await.map_err(not_begun)?;
+        let _wait = store.row_locks.to_wait().await.map_err(not_begun)?;
         let lease = store.nodes.acquire_at(partition.0, Some(LockWait::Long)).await.map_err(not_begun)?;
         self.attempt(lease, table_id).await
     }

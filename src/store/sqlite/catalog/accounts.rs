@@ -1,10 +1,41 @@
 //! The accounts that operators have added.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::protocol::auth::seal::KeySlot;
+use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::rows::{Sqlite, ticks};
-use crate::store::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount};
+use crate::store::{
+    AccountChange, AccountOptions, ChangeCounts, Fault, Resealed, StoreResult, StoredAccount, StoredAccounts,
+};
+
+impl StoredAccounts for SqliteStore {
+    async fn account_changes(&self) -> StoreResult<ChangeCounts> {
+        self.readers.with(|db| changes(db).map(Ok))
+    }
+
+    async fn accounts(&self) -> StoreResult<Vec<StoredAccount>> {
+        self.readers.with(|db| list(db).map(Ok))
+    }
+
+    async fn account_options(&self) -> StoreResult<Vec<AccountOptions>> {
+        self.readers.with(|db| options(db).map(Ok))
+    }
+
+    async fn change_account(&self, change: &AccountChange) -> StoreResult<bool> {
+        let change = change.clone();
+        self.writer.submit(move |db| apply(db, &change).map(Ok)).await
+    }
+
+    async fn properties(&self, account: &str) -> StoreResult<Option<String>> {
+        self.readers.with(|db| read_properties(db, account).map(Ok))
+    }
+
+    async fn set_properties(&self, account: &str, members: &str) -> StoreResult<()> {
+        let (account, members) = (account.to_owned(), members.to_owned());
+        self.writer.submit(move |db| merge_properties(db, &account, &members)).await
+    }
+}
 
 pub(crate) fn changes(db: &Connection) -> Sqlite<ChangeCounts> {
     db.prepare_cached(
@@ -46,7 +77,7 @@ fn account(row: &Row<'_>) -> Sqlite<StoredAccount> {
 }
 
 /// Applies a change; `false` if its condition does not hold.
-pub(crate) fn change(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
+fn apply(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
     let changed = match change {
         AccountChange::Add(account) => db
             .prepare_cached(
@@ -121,4 +152,30 @@ fn reseal(db: &Connection, accounts: &[Resealed]) -> Sqlite<usize> {
         .iter()
         .map(|account| update.execute(params![account.name, account.keys[0], account.keys[1]]))
         .sum()
+}
+
+pub(crate) fn read_properties(db: &Connection, account: &str) -> Sqlite<Option<String>> {
+    db.prepare_cached("SELECT properties FROM service_properties WHERE account = ?1")?
+        .query_row([account], |row| row.get(0))
+        .optional()
+}
+
+/// Replaces the given members and keeps the others, as the concatenation of jsonb values does in
+/// PostgreSQL.
+pub(crate) fn merge_properties(db: &Connection, account: &str, members: &str) -> Sqlite<StoreResult<()>> {
+    type Members = serde_json::Map<String, serde_json::Value>;
+    let old = read_properties(db, account)?.unwrap_or_else(|| "{}".into());
+    let (Ok(mut merged), Ok(new)) =
+        (serde_json::from_str::<Members>(&old), serde_json::from_str::<Members>(members))
+    else {
+        return Ok(Err(Fault::Other.into()));
+    };
+    merged.extend(new);
+    db.prepare_cached(
+        "INSERT INTO service_properties (account, properties) VALUES (?1, ?2)
+         ON CONFLICT (account) DO UPDATE SET properties = excluded.properties",
+    )?
+    .execute(params![account, serde_json::Value::Object(merged).to_string()])?;
+    count_option_change(db)?;
+    Ok(Ok(()))
 }

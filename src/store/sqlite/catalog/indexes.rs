@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Code;
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::bucket::new_table_no;
 use crate::store::contract::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
@@ -39,13 +39,12 @@ pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoredIndex>> {
 
 pub(crate) fn add(
     db: &Connection,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
     property: &str,
     kind: IndexKind,
     now: Ticks,
 ) -> Sqlite<StoreResult<AddedIndex>> {
-    let Some(bucket) = bucket_of(db, account, table)? else { return Ok(Err(Code::TableNotFound.into())) };
+    let Some(bucket) = bucket_of(db, table)? else { return Ok(Err(Code::TableNotFound.into())) };
     let table_no = bucket >> 16;
     let (same, of_table, all): (i64, i64, i64) = db
         .prepare_cached(

@@ -3,5 +3,4 @@
 pub(crate) mod accounts;
 pub(crate) mod entries;
 pub(crate) mod indexes;
-pub(crate) mod service;
 pub(crate) mod tables;

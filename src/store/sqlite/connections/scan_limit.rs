@@ -162,10 +162,10 @@ mod tests {
     use super::*;
     use crate::error::{Code, Error};
     use crate::protocol::codec::validated::ValidatedProperties;
-    use crate::protocol::model::{CompareOp, EdmValue, Key, TableName, Ticks};
+    use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, TableRef, Ticks};
     use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
-    use crate::store::{Backend, Failure};
+    use crate::store::{Entities, Failure, StoreResult, Tables, Upkeep};
 
     const ACCOUNT: &str = "account";
     const ROWS: usize = 3 * SHORT_ROWS;
@@ -178,6 +178,10 @@ mod tests {
         let properties = vec![("N".to_owned(), EdmValue::Int32(i32::try_from(row).unwrap()))];
         let properties = ValidatedProperties::new(0, &properties, None).unwrap();
         Write { kind: WriteKind::Insert, key: Key::new("p", format!("{row:05}")), properties }
+    }
+
+    async fn entities(store: &SqliteStore, table: TableRef<'_>, scan: &Scan) -> StoreResult<Vec<Stored>> {
+        Ok(store.page(table, scan, Vec::new()).await?.0)
     }
 
     /// The entities whose number is this.
@@ -201,10 +205,10 @@ mod tests {
     async fn filled(location: Location) -> (Arc<SqliteStore>, TableName) {
         let store = SqliteStore::open(&SqliteOptions::new(location)).unwrap();
         let table = TableName::parse("People").unwrap();
-        store.create_table(ACCOUNT, &table, now()).await.unwrap();
+        store.create_table(table.in_account(ACCOUNT), now()).await.unwrap();
         let writes: Vec<Write> = (0..ROWS).map(insert).collect();
         for group in writes.chunks(100) {
-            store.transact(ACCOUNT, &table, group, now()).await.unwrap();
+            store.transact(table.in_account(ACCOUNT), group, now()).await.unwrap();
         }
         (Arc::new(store), table)
     }
@@ -222,15 +226,15 @@ mod tests {
     /// What is no scan, with all permits taken.
     async fn goes_on(store: &SqliteStore, table: &TableName) {
         let minute = Duration::from_secs(60);
-        assert!(store.get(ACCOUNT, table, &Key::new("p", "00000")).await.unwrap().is_some());
-        store.write(ACCOUNT, table, &insert(ROWS), now()).await.unwrap();
+        assert!(store.get(table.in_account(ACCOUNT), &Key::new("p", "00000")).await.unwrap().is_some());
+        store.write(table.in_account(ACCOUNT), &insert(ROWS), now()).await.unwrap();
         store.answers().await.unwrap();
         let upper = Some(Key::new("p", format!("{SHORT_ROWS:05}")));
         let range = vec![Span { lower: Key::new("p", ""), upper }];
         let first = Scan { spans: range, ..numbered(SHORT_ROWS - 1, minute) };
-        assert_eq!(store.query(ACCOUNT, table, &first).await.unwrap().entities.len(), 1);
+        assert_eq!(entities(store, table.in_account(ACCOUNT), &first).await.unwrap().len(), 1);
         let all = Scan { residual: None, rows: 1000, ..numbered(0, minute) };
-        assert_eq!(store.query(ACCOUNT, table, &all).await.unwrap().entities.len(), ROWS + 1);
+        assert_eq!(entities(store, table.in_account(ACCOUNT), &all).await.unwrap().len(), ROWS + 1);
         let tables = TableScan { spans: vec![Span::everything()], residual: None, rows: 10, time: minute };
         assert_eq!(store.list_tables(ACCOUNT, &tables).await.unwrap().tables.len(), 1);
     }
@@ -243,23 +247,25 @@ mod tests {
         let waiting: Vec<_> = (0..MAX_WAITING)
             .map(|_| {
                 let (store, table) = (Arc::clone(&store), table.clone());
-                tokio::spawn(async move { store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await })
+                tokio::spawn(async move {
+                    entities(&store, table.in_account(ACCOUNT), &numbered(ROWS - 1, minute)).await
+                })
             })
             .collect();
         while store.scan_limit.queue.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let refused = store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await;
+        let refused = entities(&store, table.in_account(ACCOUNT), &numbered(ROWS - 1, minute)).await;
         assert_eq!(refused, Err(Failure::Fault(Fault::NotBegun)));
         assert_eq!(Error::from(refused.unwrap_err()).code, Code::ServerBusy);
         goes_on(&store, &table).await;
         drop(taken);
         for waited in waiting {
-            assert_eq!(waited.await.unwrap().unwrap().entities.len(), 1);
+            assert_eq!(waited.await.unwrap().unwrap().len(), 1);
         }
         assert_eq!((permits(&store), store.scan_limit.queue.available_permits()), (all, all + MAX_WAITING));
-        let found = store.query(ACCOUNT, &table, &numbered(ROWS - 1, minute)).await.unwrap();
-        assert_eq!(found.entities.len(), 1, "nobody waits where there is a permit");
+        let found = entities(&store, table.in_account(ACCOUNT), &numbered(ROWS - 1, minute)).await.unwrap();
+        assert_eq!(found.len(), 1, "nobody waits where there is a permit");
     }
 
     #[test]
@@ -286,10 +292,14 @@ mod tests {
         let taken = take_all(&store);
         let free = store.scan_limit.queue.available_permits();
         let scan = numbered(ROWS - 1, Duration::from_millis(20));
-        assert_eq!(store.query(ACCOUNT, &table, &scan).await, Err(Failure::Fault(Fault::NotBegun)));
+        assert_eq!(
+            entities(&store, table.in_account(ACCOUNT), &scan).await,
+            Err(Failure::Fault(Fault::NotBegun))
+        );
         assert_eq!(store.scan_limit.queue.available_permits(), free);
         let scan = numbered(ROWS - 1, Duration::from_secs(60));
-        let given_up = timeout(Duration::from_millis(50), store.query(ACCOUNT, &table, &scan)).await;
+        let given_up =
+            timeout(Duration::from_millis(50), entities(&store, table.in_account(ACCOUNT), &scan)).await;
         assert!(given_up.is_err());
         assert_eq!(store.scan_limit.queue.available_permits(), free);
         drop(taken);

@@ -4,7 +4,7 @@ use rusqlite::{Connection, Row};
 
 use crate::error::{Code, Error};
 use crate::protocol::model::entity::{BorrowedEntity, PropertyOrder};
-use crate::protocol::model::{Key, TableName};
+use crate::protocol::model::{Key, TableRef};
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::{PageEnd, Projection, Scan};
 use crate::store::contract::indexes::NarrowingMemory;
@@ -18,13 +18,12 @@ use crate::store::{Collect, StoreResult};
 /// Reads one page of a query.
 pub(crate) fn entities(
     db: &Connection,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
     (scan, memory): (&Scan, &NarrowingMemory),
     walk: ScanCounter,
     into: &mut dyn Collect,
 ) -> Sqlite<StoreResult<ScanStep<PageEnd>>> {
-    let Some(bucket) = bucket_of(db, account, table)? else {
+    let Some(bucket) = bucket_of(db, table)? else {
         return Ok(Err(Code::TableNotFound.into()));
     };
     let mut page = ScannedPage::new(scan, walk, into);

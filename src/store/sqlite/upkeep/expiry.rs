@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Code;
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::bucket::bucket;
 use crate::store::contract::load::{COPY_VERSION_AT, stale_copies};
 use crate::store::sqlite::SqliteStore;
@@ -25,23 +25,17 @@ macro_rules! expiries {
 }
 
 impl Expiry for SqliteStore {
-    async fn set_expiry(
-        &self,
-        account: &str,
-        table: &TableName,
-        rule: &ExpiryRule,
-        now: Ticks,
-    ) -> StoreResult<()> {
-        let (account, table, rule) = (account.to_owned(), table.clone(), rule.clone());
-        let set = move |db: &Connection| set(db, &account, &table, &rule, now);
+    async fn set_expiry(&self, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> StoreResult<()> {
+        let (table, rule) = (table.into_owned(), rule.clone());
+        let set = move |db: &Connection| set(db, table.as_ref(), &rule, now);
         self.writer
             .submit(move |db| set(db).map(|found| found.ok_or_else(|| Code::TableNotFound.into())))
             .await
     }
 
-    async fn clear_expiry(&self, account: &str, table: &TableName) -> StoreResult<bool> {
-        let (account, table) = (account.to_owned(), table.clone());
-        self.writer.submit(move |db| clear(db, &account, &table).map(Ok)).await
+    async fn clear_expiry(&self, table: TableRef<'_>) -> StoreResult<bool> {
+        let table = table.into_owned();
+        self.writer.submit(move |db| clear(db, table.as_ref()).map(Ok)).await
     }
 
     async fn expiries(&self, account: Option<&str>) -> StoreResult<Vec<TableExpiry>> {
@@ -121,30 +115,24 @@ impl Expiry for SqliteStore {
     }
 }
 
-fn set(
-    db: &Connection,
-    account: &str,
-    table: &TableName,
-    rule: &ExpiryRule,
-    now: Ticks,
-) -> Sqlite<Option<()>> {
+fn set(db: &Connection, table: TableRef<'_>, rule: &ExpiryRule, now: Ticks) -> Sqlite<Option<()>> {
     let ExpiryRule { property, delay, pause } = rule;
     let set = db
         .prepare_cached(
             "INSERT OR REPLACE INTO expiry (table_no, property, delay, pause, made, due, expired)
              SELECT table_no, ?3, ?4, ?5, ?6, ?6, 0 FROM tables WHERE account = ?1 AND name_lower = ?2",
         )?
-        .execute(params![account, table.lower(), property, delay, pause, now.raw()])?;
+        .execute(params![table.account, table.name.lower(), property, delay, pause, now.raw()])?;
     Ok((set > 0).then_some(()))
 }
 
-fn clear(db: &Connection, account: &str, table: &TableName) -> Sqlite<bool> {
+fn clear(db: &Connection, table: TableRef<'_>) -> Sqlite<bool> {
     let cleared = db
         .prepare_cached(
             "DELETE FROM expiry WHERE table_no =
              (SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2)",
         )?
-        .execute(params![account, table.lower()])?;
+        .execute(params![table.account, table.name.lower()])?;
     Ok(cleared > 0)
 }
 

@@ -1,33 +1,67 @@
 //! Building, measuring and removing property indexes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::protocol::model::Ticks;
-use crate::protocol::plan::index::PropertyIndex;
-use crate::store::BuiltIndex;
+use crate::protocol::model::{TableRef, Ticks};
+use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::contract::indexes::removable_until;
+use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::{entries, indexes};
 use crate::store::sqlite::rows::Sqlite;
+use crate::store::sqlite::store::CancelledBuild;
+use crate::store::{AddedIndex, BuiltIndex, Failure, IndexFigures, Indexes, StoreResult, StoredIndex};
+use std::time::Duration;
 
 /// Instructions of SQLite between two looks at whether a build is cancelled.
+/// How long an index may take to be built.
+const BUILD_LIMIT: Duration = Duration::from_secs(24 * 3600);
 const STEPS: i32 = 10_000;
 
-/// The number of the index whose build was cancelled last. Its build, if one is under way, ends early.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CancelledBuild(Arc<AtomicI64>);
-
-impl CancelledBuild {
-    /// Cancels the build of an index.
-    pub(crate) fn set(&self, index_no: i64) {
-        self.0.store(index_no, Ordering::SeqCst);
+impl Indexes for SqliteStore {
+    async fn indexes(&self) -> StoreResult<Vec<StoredIndex>> {
+        self.readers.with(|db| indexes::list(db).map(Ok))
     }
 
-    /// Whether the build of this index was cancelled last.
-    pub(crate) fn is(&self, index_no: i64) -> bool {
-        self.0.load(Ordering::SeqCst) == index_no
+    async fn add_index(
+        &self,
+        table: TableRef<'_>,
+        property: &str,
+        kind: IndexKind,
+        now: Ticks,
+    ) -> StoreResult<AddedIndex> {
+        let (table, property) = (table.into_owned(), property.to_owned());
+        let add = move |db: &Connection| indexes::add(db, table.as_ref(), &property, kind, now);
+        self.writer.submit(add).await
+    }
+
+    async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
+        let (index, cancelled) = (index.clone(), self.cancelled_build.clone());
+        let index_no = index.index_no;
+        let build = move |db: &Connection| build(db, &index, now, &cancelled).map(Ok);
+        match self.writer.submit_within(BUILD_LIMIT, build).await {
+            // The cancellation has rolled the transaction of the build back.
+            Err(Failure::Fault(_)) if self.cancelled_build.is(index_no) => Ok(BuiltIndex::Gone),
+            built => built,
+        }
+    }
+
+    async fn drop_index(&self, index_no: i64, now: Ticks) -> StoreResult<bool> {
+        self.cancelled_build.set(index_no);
+        self.writer.submit(move |db| indexes::drop(db, index_no, now).map(Ok)).await
+    }
+
+    async fn remove_index(&self, now: Ticks) -> StoreResult<bool> {
+        // Writers have nothing to do with the question.
+        if !self.readers.with(|db| is_any_removable(db, now).map(Ok))? {
+            return Ok(false);
+        }
+        self.writer.submit_within(BUILD_LIMIT, move |db| remove(db, now).map(Ok)).await
+    }
+
+    async fn index_figures(&self, index: &PropertyIndex) -> StoreResult<IndexFigures> {
+        let index_no = index.index_no;
+        let bytes = self.read_apart(move |db| bytes(db, index_no).map(Ok)).await?;
+        Ok(IndexFigures { bytes, uses: self.narrowing.uses.of(index_no), progress: None })
     }
 }
 

@@ -2,14 +2,25 @@
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::{accounts, entries, indexes};
 use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
 use crate::store::sqlite::connections::options::{Location, OpenError, shown};
 use crate::store::sqlite::connections::schema;
 use crate::store::{IndexState, Inspection, MigrationObstacle};
 
+impl SqliteStore {
+    /// Inspects a database without changing or creating it.
+    ///
+    /// # Errors
+    /// What SQLite says about the file.
+    pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+        inspect(location)
+    }
+}
+
 /// Inspects a database without changing it. A missing file is not an error: the first start creates it.
-pub(crate) fn inspect(location: &Location) -> Result<Inspection, OpenError> {
+fn inspect(location: &Location) -> Result<Inspection, OpenError> {
     let mut found = Inspection {
         product: format!("SQLite {}", rusqlite::version()),
         schema: None,

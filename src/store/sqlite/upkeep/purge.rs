@@ -2,13 +2,34 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::store::bucket;
+use crate::protocol::model::Ticks;
+use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::Sqlite;
+use crate::store::{StoreResult, Upkeep, bucket};
 
 /// Maximum rows that one step removes. Few, because writes wait for it; but not fewer, because each commit
 /// invalidates the caches of readers.
 const PURGE_ROWS: i64 = 500;
+
+impl Upkeep for SqliteStore {
+    async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>> {
+        Ok(Some(now))
+    }
+
+    async fn backlog(&self) -> StoreResult<u64> {
+        self.readers.with(|db| backlog(db).map(Ok))
+    }
+
+    async fn answers(&self) -> StoreResult<()> {
+        // A file system that hangs must not block a worker thread.
+        self.read_apart(|db| probe(db).map(Ok)).await
+    }
+
+    async fn purge(&self, _now: Ticks) -> StoreResult<bool> {
+        self.writer.submit(|db| purge(db).map(Ok)).await
+    }
+}
 
 /// Returns how many deleted tables are not completely purged.
 pub(crate) fn backlog(db: &Connection) -> Sqlite<u64> {
@@ -33,4 +54,9 @@ pub(crate) fn purge(db: &Connection) -> Sqlite<bool> {
         db.prepare_cached("DELETE FROM doomed WHERE table_no = ?1")?.execute([no])?;
     }
     Ok(true)
+}
+
+/// Checks whether reads work.
+pub(crate) fn probe(db: &Connection) -> Sqlite<()> {
+    db.prepare_cached("SELECT count(*) FROM (SELECT 1 FROM tables LIMIT 1)")?.query_row([], |_| Ok(()))
 }

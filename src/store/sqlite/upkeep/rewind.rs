@@ -6,9 +6,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::protocol::model::Ticks;
 use crate::store::bucket::{bucket, new_table_no};
 use crate::store::contract::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
+use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::accounts::count_option_change;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};
+use crate::store::{Rewind, StoreResult};
 
 const CREATE: &str = "
 CREATE TEMP TABLE IF NOT EXISTS snapshots (name TEXT PRIMARY KEY, account TEXT, taken INTEGER NOT NULL) STRICT;
@@ -51,6 +53,32 @@ const DROP: [&str; 4] = [
     "DELETE FROM temp.snapshot_expiry WHERE snapshot = ?1",
     "DELETE FROM temp.snapshot_properties WHERE snapshot = ?1",
 ];
+
+impl Rewind for SqliteStore {
+    async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
+        let account = account.map(str::to_owned);
+        self.writer.submit(move |db| reset(db, account.as_deref(), now).map(Ok)).await
+    }
+
+    async fn take_snapshot(&self, name: &str, account: Option<&str>, now: Ticks) -> StoreResult<bool> {
+        let (name, account) = (name.to_owned(), account.map(str::to_owned));
+        self.writer.submit(move |db| take(db, &name, account.as_deref(), now).map(Ok)).await
+    }
+
+    async fn restore_snapshot(&self, name: &str, now: Ticks) -> StoreResult<bool> {
+        let name = name.to_owned();
+        self.writer.submit(move |db| restore(db, &name, now).map(Ok)).await
+    }
+
+    async fn drop_snapshot(&self, name: &str) -> StoreResult<bool> {
+        let name = name.to_owned();
+        self.writer.submit(move |db| discard(db, &name).map(Ok)).await
+    }
+
+    async fn snapshots(&self) -> StoreResult<Vec<StoreSnapshot>> {
+        self.writer.submit(|db| list(db).map(Ok)).await
+    }
+}
 
 pub(crate) fn reset(db: &Connection, account: Option<&str>, now: Ticks) -> Sqlite<()> {
     db.prepare_cached(

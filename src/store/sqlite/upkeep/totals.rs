@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Code;
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::protocol::plan::span::first_whole_partition;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::bucket_of;
@@ -13,14 +13,13 @@ use crate::store::{CountPosition, CountedPart, StoreResult, StoredTotal, TotalPa
 impl Totals for SqliteStore {
     async fn count_part(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         from: &CountPosition,
         rows: u32,
     ) -> StoreResult<CountedPart> {
-        let (account, table, from) = (account.to_owned(), table.clone(), from.key.clone());
+        let (table, from) = (table.into_owned(), from.key.clone());
         self.read_apart(move |db| {
-            let Some(bucket) = bucket_of(db, &account, &table)? else {
+            let Some(bucket) = bucket_of(db, table.as_ref())? else {
                 return Ok(Err(Code::TableNotFound.into()));
             };
             part(db, bucket, &from, u64::from(rows)).map(Ok)
@@ -28,19 +27,19 @@ impl Totals for SqliteStore {
         .await
     }
 
-    async fn estimate(&self, _account: &str, _table: &TableName) -> StoreResult<Option<u64>> {
+    async fn estimate(&self, _table: TableRef<'_>) -> StoreResult<Option<u64>> {
         // SQLite keeps no statistics by the value of a bucket.
         Ok(None)
     }
 
-    async fn stored_total(&self, account: &str, table: &TableName) -> StoreResult<Option<StoredTotal>> {
+    async fn stored_total(&self, table: TableRef<'_>) -> StoreResult<Option<StoredTotal>> {
         self.readers.with(|db| {
             db.prepare_cached(
                 "SELECT c.entities, c.started, c.ended FROM table_totals AS c
                  JOIN tables AS t ON t.table_no = c.table_no
                  WHERE t.account = ?1 AND t.name_lower = ?2 AND c.ended IS NOT NULL",
             )?
-            .query_row(params![account, table.lower()], |row| {
+            .query_row(params![table.account, table.name.lower()], |row| {
                 let entities = row.get::<_, i64>(0)?.cast_unsigned();
                 Ok(StoredTotal { entities, started: ticks(row, 1)?, ended: ticks(row, 2)? })
             })
@@ -49,8 +48,8 @@ impl Totals for SqliteStore {
         })
     }
 
-    async fn want_total(&self, account: &str, table: &TableName, now: Ticks) -> StoreResult<()> {
-        let (account, table) = (account.to_owned(), table.clone());
+    async fn want_total(&self, table: TableRef<'_>, now: Ticks) -> StoreResult<()> {
+        let table = table.into_owned();
         let want = move |db: &Connection| {
             db.prepare_cached(
                 "INSERT INTO table_totals AS c (table_no, began, share, pk, rk, so_far)
@@ -58,7 +57,7 @@ impl Totals for SqliteStore {
                  ON CONFLICT (table_no) DO UPDATE SET began = excluded.began, share = 0, pk = '', rk = '', so_far = 0
                  WHERE c.began IS NULL",
             )?
-            .execute(params![account, table.lower(), now.raw()])
+            .execute(params![table.account, table.name.lower(), now.raw()])
             .map(|_| Ok(()))
         };
         self.writer.submit(want).await

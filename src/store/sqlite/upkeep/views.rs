@@ -3,7 +3,7 @@
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::error::Code;
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{TableRef, Ticks};
 use crate::store::bucket::bucket;
 use crate::store::quoting::identifier;
 use crate::store::sqlite::SqliteStore;
@@ -16,20 +16,15 @@ use crate::store::{SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, V
 type Defined<T> = Result<T, String>;
 
 impl SqlViews for SqliteStore {
-    fn has_schemas(&self) -> bool {
-        false
-    }
-
     async fn put_view(
         &self,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         view: &ViewDefinition,
         now: Ticks,
     ) -> Result<(), ViewFailure> {
-        let (account, table, view) = (account.to_owned(), table.clone(), view.clone());
+        let (table, view) = (table.into_owned(), view.clone());
         let put = move |db: &Connection| {
-            let Some(table_no) = number(db, &account, &table)? else {
+            let Some(table_no) = number(db, table.as_ref())? else {
                 return Ok(Err(Code::TableNotFound.into()));
             };
             Ok(Ok(in_savepoint(db, || put(db, table_no, &view, now))?))
@@ -37,10 +32,10 @@ impl SqlViews for SqliteStore {
         self.writer.submit(put).await?.map_err(ViewFailure::Told)
     }
 
-    async fn drop_view(&self, account: &str, table: &TableName) -> Result<bool, ViewFailure> {
-        let (account, table) = (account.to_owned(), table.clone());
+    async fn drop_view(&self, table: TableRef<'_>) -> Result<bool, ViewFailure> {
+        let table = table.into_owned();
         let drop = move |db: &Connection| {
-            let Some(table_no) = number(db, &account, &table)? else {
+            let Some(table_no) = number(db, table.as_ref())? else {
                 return Ok(Err(Code::TableNotFound.into()));
             };
             drop_recorded(db, table_no).map(Ok)
@@ -74,9 +69,9 @@ impl SqlViews for SqliteStore {
     }
 }
 
-fn number(db: &Connection, account: &str, table: &TableName) -> Sqlite<Option<i64>> {
+fn number(db: &Connection, table: TableRef<'_>) -> Sqlite<Option<i64>> {
     db.prepare_cached("SELECT table_no FROM tables WHERE account = ?1 AND name_lower = ?2")?
-        .query_row(params![account, table.lower()], |row| row.get(0))
+        .query_row(params![table.account, table.name.lower()], |row| row.get(0))
         .optional()
 }
 

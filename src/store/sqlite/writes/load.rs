@@ -3,10 +3,12 @@
 use rusqlite::{Connection, params};
 
 use crate::error::Code;
-use crate::protocol::model::{Key, TableName};
+use crate::protocol::model::{Key, TableRef};
+use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::Sqlite;
-use crate::store::{Load, LoadMark, StoreResult};
+use crate::store::{Load, LoadMark, Loads, StoreResult};
+use std::sync::Arc;
 
 const INSERT: &str = "INSERT INTO entities (bucket, pk, rk, modified, properties) VALUES (?1, ?2, ?3, ?4, ?5)
      ON CONFLICT DO NOTHING";
@@ -17,15 +19,27 @@ const REPLACE: &str =
      SET modified = max(min(e.modified + 1, 3155378975999999999), excluded.modified), properties = excluded.properties
      WHERE e.modified <> excluded.modified OR e.properties <> excluded.properties";
 
+impl Loads for SqliteStore {
+    async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool> {
+        let (table, load) = (table.into_owned(), Arc::clone(load));
+        self.writer.submit(move |db| store_all(db, table.as_ref(), &load)).await
+    }
+
+    async fn marks(&self, copy: &str) -> StoreResult<Vec<LoadMark>> {
+        let copy = copy.to_owned();
+        self.read_apart(move |db| marks(db, &copy).map(Ok)).await
+    }
+
+    async fn forget_marks(&self, copy: &str) -> StoreResult<()> {
+        let copy = copy.to_owned();
+        self.writer.submit(move |db| forget_marks(db, &copy).map(Ok)).await
+    }
+}
+
 /// Stores all entities and the mark; `false` if some exist that may not be replaced. Then nothing
 /// has changed.
-pub(crate) fn load(
-    db: &Connection,
-    account: &str,
-    table: &TableName,
-    load: &Load,
-) -> Sqlite<StoreResult<bool>> {
-    let Some(bucket) = bucket_of(db, account, table)? else { return Ok(Err(Code::TableNotFound.into())) };
+fn store_all(db: &Connection, table: TableRef<'_>, load: &Load) -> Sqlite<StoreResult<bool>> {
+    let Some(bucket) = bucket_of(db, table)? else { return Ok(Err(Code::TableNotFound.into())) };
     run(db, "SAVEPOINT load")?;
     let is_done = put_all(db, bucket, load)?;
     match (&load.mark, is_done) {

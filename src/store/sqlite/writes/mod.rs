@@ -1,5 +1,4 @@
 //! Writing entities: the writer thread, and the writes of a request.
 
 pub(crate) mod load;
-pub(crate) mod thread;
 pub(crate) mod transaction;

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Code, Error};
 use crate::protocol::model::entity::StoredProperties;
-use crate::protocol::model::{Key, Stored, TableName, Ticks};
+use crate::protocol::model::{Key, Stored, TableRef, Ticks};
 use crate::protocol::plan::{Change, Write, Written, decide};
 use crate::store::StoreResult;
 use crate::store::sqlite::catalog::tables::bucket_of;
@@ -23,12 +23,11 @@ fn find(db: &Connection, bucket: i64, key: &Key) -> Sqlite<Option<Stored>> {
 /// write.
 pub(crate) fn transact(
     db: &Connection,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
     writes: &[Write],
     now: Ticks,
 ) -> Sqlite<StoreResult<Vec<Written>>> {
-    let Some(bucket) = bucket_of(db, account, table)? else {
+    let Some(bucket) = bucket_of(db, table)? else {
         return Ok(Err(Error::from(Code::TableNotFound).at(0).into()));
     };
     if insert_all(db, bucket, writes, now)? {

@@ -18,8 +18,7 @@ use crate::protocol::plan::predicate::Predicate;
 use crate::protocol::plan::span::Span;
 use crate::protocol::plan::{Projection, Scan, TableScan};
 use crate::store::{
-    AccountChange, AccountOptions, Backend as _, CountPosition, CountedPart, Failure, Fault, LoadMark, Store,
-    StoreResult,
+    AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, LoadMark, Store, StoreResult,
 };
 use crate::transfer::contract::{
     Counts, Page, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
@@ -185,13 +184,14 @@ impl RowReader for DatabasePages<'_> {
         let Some(range) = &mut self.left else { return Ok(None) };
         let LocalDatabase { store, account, filter, .. } = self.database;
         let scan = self.database.scan(range, ROWS, filter.as_ref(), self.keys_only);
-        let read = self.database.run(|| store.query(account, &self.table, &scan));
-        let page = read.map_err(|failure| failed(self.table.as_given(), failure))?;
-        match page.next {
+        let read =
+            self.database.run(|| store.page(self.table.in_account(account), &scan, Vec::<Stored>::new()));
+        let (entities, end) = read.map_err(|failure| failed(self.table.as_given(), failure))?;
+        match end.next {
             Some(next) => range.lower = Lower::From(next),
             None => self.left = None,
         }
-        let rows = page.entities.into_iter().map(Row::from).collect();
+        let rows = entities.into_iter().map(Row::from).collect();
         Ok(Some(Page { rows, rejected: Vec::new() }))
     }
 }
@@ -249,14 +249,14 @@ impl TransferSource for LocalDatabase {
 
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
         let (table, scan) = (name(table)?, self.scan(range, 1, None, true));
-        let read = self.run(|| self.store.query(&self.account, &table, &scan));
-        let page = read.map_err(|failure| failed(table.as_given(), failure))?;
-        Ok(page.entities.into_iter().next().map(|entity| entity.key))
+        let read = self.run(|| self.store.page(table.in_account(&self.account), &scan, Vec::<Stored>::new()));
+        let (entities, _) = read.map_err(|failure| failed(table.as_given(), failure))?;
+        Ok(entities.into_iter().next().map(|entity| entity.key))
     }
 
     fn get(&self, table: &str, key: &Key) -> TransferResult<Option<Row>> {
         let table = name(table)?;
-        match self.run(|| self.store.get(&self.account, &table, key)) {
+        match self.run(|| self.store.get(table.in_account(&self.account), key)) {
             Err(failure) if is(&failure, Code::TableNotFound) => Ok(None),
             read => Ok(read.map_err(|failure| failed(table.as_given(), failure))?.map(Row::from)),
         }
@@ -264,7 +264,7 @@ impl TransferSource for LocalDatabase {
 
     fn policies(&self, table: &str) -> TransferResult<Option<Vec<Policy>>> {
         let table = name(table)?;
-        let read = self.run(|| self.store.policies(&self.account, &table));
+        let read = self.run(|| self.store.policies(table.in_account(&self.account)));
         let text = read.map_err(|failure| failed(table.as_given(), failure))?;
         let policies = text.as_deref().map_or(Ok(Vec::new()), policies::from_stored);
         policies.map(Some).map_err(|error| failed(table.as_given(), error.into()))
@@ -289,7 +289,7 @@ impl TransferTarget for LocalDatabase {
 
     fn delete_table(&self, table: &str) -> TransferResult<()> {
         let (table, now) = (name(table)?, Ticks::now());
-        match self.run(|| self.store.delete_table(&self.account, &table, now)) {
+        match self.run(|| self.store.delete_table(table.in_account(&self.account), now)) {
             Err(failure) if is(&failure, Code::TableNotFound) || is(&failure, Code::ResourceNotFound) => {
                 Ok(())
             }
@@ -299,7 +299,7 @@ impl TransferTarget for LocalDatabase {
 
     fn create(&self, table: &str) -> TransferResult<()> {
         let (table, now) = (name(table)?, Ticks::now());
-        match self.run(|| self.store.create_table(&self.account, &table, now)) {
+        match self.run(|| self.store.create_table(table.in_account(&self.account), now)) {
             Err(failure) if is(&failure, Code::TableAlreadyExists) => Ok(()),
             created => created.map_err(|failure| failed(table.as_given(), failure)),
         }
@@ -325,7 +325,7 @@ impl TransferTarget for LocalDatabase {
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
         let table = name(table)?;
         let text = policies::to_stored(policies).map_err(|error| failed(table.as_given(), error.into()))?;
-        let set = self.run(|| self.store.set_policies(&self.account, &table, &text));
+        let set = self.run(|| self.store.set_policies(table.in_account(&self.account), &text));
         set.map_err(|failure| failed(table.as_given(), failure))
     }
 

@@ -13,7 +13,7 @@ use crate::protocol::model::entity::{PropertyOrder, StoredProperties};
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use crate::protocol::plan::{Write, WriteKind};
-use crate::store::{Backend as _, Failure, Fault, Load, LoadMark, Store};
+use crate::store::{Failure, Fault, Load, LoadMark, Store};
 use crate::transfer::contract::{Mode, Rejected, TransferError};
 use crate::transfer::locations::find_existing::find_existing;
 use crate::transfer::rows::row::Version;
@@ -118,7 +118,7 @@ impl LoadWriter<'_, '_> {
         let rows = rows.iter().map(stored).collect::<Result<_, _>>()?;
         let load = Arc::new(Load { rows, replaces: self.page.mode == Mode::Replace, mark });
         let LocalDatabase { store, account, .. } = self.database;
-        self.database.run(|| store.load(account, &self.table, &load))
+        self.database.run(|| store.load(self.table.in_account(account), &load))
     }
 
     /// Returns the properties as they are to be stored: SQLite keeps their order.
@@ -199,7 +199,9 @@ impl LoadWriter<'_, '_> {
             // Another thread is writing with one of these versions.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let work = round.iter().map(|merge| store.write(account, &self.table, &merge.write, merge.version));
+        let work = round
+            .iter()
+            .map(|merge| store.write(self.table.in_account(account), &merge.write, merge.version));
         let outcomes = runtime.block_on(join_all(work));
         versions.release(&round);
         for (merge, outcome) in round.into_iter().zip(outcomes) {
@@ -256,7 +258,7 @@ pub(super) fn delete(
             .map_err(|error| failed(table.as_given(), error.into()))?;
         let work = writes
             .iter()
-            .map(|write| repeated(|| database.store.write(&database.account, &table, write, now)));
+            .map(|write| repeated(|| database.store.write(table.in_account(&database.account), write, now)));
         for outcome in database.runtime.block_on(join_all(work)) {
             match outcome {
                 Ok(_) => deleted += 1,

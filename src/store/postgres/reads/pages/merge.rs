@@ -16,9 +16,9 @@ use crate::protocol::model::{Key, Stored};
 use crate::protocol::plan::span::starting_at;
 use crate::protocol::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::{TableId, TablePart, exists};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
+use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 
 /// Buckets that one page reads at a time.
 const AT_ONCE: usize = 4;

@@ -21,7 +21,6 @@ use crate::protocol::plan::span::points_within;
 use crate::protocol::plan::{PageEnd, Predicate, Projection, Scan, Span};
 use crate::store::contract::indexes::{choices_of, filter_number};
 use crate::store::postgres::PgStore;
-use crate::store::postgres::catalog::tables::{TableId, TablePart, exists};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
@@ -31,6 +30,7 @@ use crate::store::postgres::reads::sources::{Source, Step};
 use crate::store::postgres::reads::{filter, sources};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::entity;
+use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 use crate::store::{Collect, Fault, StoreResult};
 use walk::{Windows, first_window};
 

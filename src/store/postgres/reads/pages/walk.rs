@@ -16,11 +16,11 @@ use crate::protocol::model::Key;
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::{Predicate, Projection, Span};
 use crate::store::Fault;
-use crate::store::postgres::catalog::tables::TablePart;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::sources::{self, Step};
 use crate::store::postgres::rows::key;
+use crate::store::postgres::state::table_ids::TablePart;
 use crate::store::postgres::statements::WALK_STRIDE;
 
 /// Rows of the first window that PostgreSQL evaluates.

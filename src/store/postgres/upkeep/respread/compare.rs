@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, Row};
 
 use crate::protocol::model::Key;
-use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements::respread as texts;
 use crate::store::postgres::upkeep::respread::RespreadError;
 use crate::store::postgres::upkeep::respread::rows::{by_bucket, keys, place};

@@ -23,7 +23,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tokio::time::Instant;
 
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{TableRef, Ticks};
 use crate::store::postgres::connections::connector::PLANS_OF_VALUES;
 use crate::store::postgres::connections::distribution::is_worker;
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
@@ -136,8 +136,7 @@ pub(crate) type TellRespread<'a> = &'a mut (dyn FnMut(RespreadEvent) + Send);
 /// Which table, and how many buckets it is to have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RespreadRequest<'a> {
-    pub account: &'a str,
-    pub table: &'a TableName,
+    pub table: TableRef<'a>,
     pub spread: u16,
 }
 
@@ -152,8 +151,8 @@ pub(crate) async fn respread(
     tell: TellRespread<'_>,
 ) -> RespreadResult<RespreadSummary> {
     let mut session = RespreadSession::open(options).await?;
-    let RespreadRequest { account, table, spread } = request;
-    let mut state = match state::begin(&mut session.db, account, table, spread).await? {
+    let RespreadRequest { table, spread } = request;
+    let mut state = match state::begin(&mut session.db, table, spread).await? {
         Begun::AlreadyThere => return Ok(RespreadSummary { was_there: true, ..RespreadSummary::default() }),
         Begun::Now(state) => state,
         Begun::Before(state) => {
@@ -175,14 +174,9 @@ pub(crate) async fn respread(
 ///
 /// # Errors
 /// [`RespreadError`].
-pub(crate) async fn cancel(
-    options: &PgOptions,
-    account: &str,
-    table: &TableName,
-    now: Ticks,
-) -> RespreadResult {
+pub(crate) async fn cancel(options: &PgOptions, table: TableRef<'_>, now: Ticks) -> RespreadResult {
     let mut session = RespreadSession::open(options).await?;
-    let state = state::begun(&mut session.db, account, table).await?;
+    let state = state::begun(&mut session.db, table).await?;
     let mut transaction = session.db.begin().await?;
     state::give_up(&mut transaction, &state, now).await?;
     transaction.commit().await?;

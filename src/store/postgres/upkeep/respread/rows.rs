@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::{PgConnection, Row};
 
 use crate::protocol::model::{Key, Stored};
-use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::rows::{JsonText, found, version};
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements::respread as texts;
 use crate::store::postgres::upkeep::respread::state::{CopyPosition, RespreadState};
 use crate::store::postgres::upkeep::respread::{RespreadError, RespreadResult};

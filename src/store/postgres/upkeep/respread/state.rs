@@ -6,9 +6,9 @@
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::bucket::new_table_no;
-use crate::store::postgres::catalog::tables::TableId;
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements;
 use crate::store::postgres::statements::respread as texts;
 use crate::store::postgres::upkeep::respread::{RespreadError, RespreadResult};
@@ -62,12 +62,11 @@ pub(crate) enum Begun {
 /// Begins, or finds what was begun.
 pub(crate) async fn begin(
     db: &mut PgConnection,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
     spread: u16,
 ) -> Result<Begun, RespreadError> {
     let mut transaction = db.begin().await?;
-    let (table_no, old_spread) = locked(&mut transaction, account, table).await?;
+    let (table_no, old_spread) = locked(&mut transaction, table).await?;
     if old_spread < 0 {
         let state = find(&mut transaction, table_no).await?;
         return match state.target.spread == spread {
@@ -111,25 +110,21 @@ pub(crate) async fn begin(
 /// Finds a respread that was begun.
 pub(crate) async fn begun(
     db: &mut PgConnection,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
 ) -> Result<RespreadState, RespreadError> {
     let mut transaction = db.begin().await?;
-    let (table_no, spread) = locked(&mut transaction, account, table).await?;
+    let (table_no, spread) = locked(&mut transaction, table).await?;
     match spread < 0 {
         true => find(&mut transaction, table_no).await,
         false => Err(RespreadError::NotBegun),
     }
 }
 
-async fn locked(
-    db: &mut PgConnection,
-    account: &str,
-    table: &TableName,
-) -> Result<(i64, i32), RespreadError> {
-    let lock = sqlx::query(statements::indexes::LOCK_TABLE).bind(account).bind(table.lower());
+async fn locked(db: &mut PgConnection, table: TableRef<'_>) -> Result<(i64, i32), RespreadError> {
+    let lock = sqlx::query(statements::indexes::LOCK_TABLE).bind(table.account).bind(table.name.lower());
     let row = lock.fetch_optional(db).await?;
-    let row = row.ok_or_else(|| RespreadError::NoTable(table.as_given().to_owned(), account.to_owned()))?;
+    let row = row
+        .ok_or_else(|| RespreadError::NoTable(table.name.as_given().to_owned(), table.account.to_owned()))?;
     Ok((row.try_get("table_no")?, row.try_get("spread")?))
 }
 

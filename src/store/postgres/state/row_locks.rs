@@ -17,7 +17,7 @@ use crate::store::Fault;
 const PART: usize = 4;
 
 /// The queues of one store.
-pub(crate) struct RowQueues {
+pub(crate) struct RowLocks {
     /// A queue for each row that is being written or waited for, by its hash.
     rows: Mutex<HashMap<u64, Arc<Semaphore>>>,
     hasher: RandomState,
@@ -25,7 +25,7 @@ pub(crate) struct RowQueues {
     limit: Duration,
 }
 
-impl RowQueues {
+impl RowLocks {
     /// Creates the queues for a pool with this many connections. `limit` is the timeout of waiting for a
     /// turn.
     pub(crate) fn new(connections: usize, limit: Duration) -> Self {
@@ -68,7 +68,7 @@ impl RowQueues {
 
 /// The turn of a row, or a place in its queue.
 pub(crate) struct RowTurn<'t> {
-    queues: &'t RowQueues,
+    queues: &'t RowLocks,
     hash: u64,
     permit: Option<OwnedSemaphorePermit>,
     queue: Arc<Semaphore>,
@@ -91,7 +91,7 @@ mod tests {
 
     #[tokio::test]
     async fn rows_have_queues_of_their_own_while_somebody_needs_them() {
-        let queues = RowQueues::new(8, Duration::from_millis(20));
+        let queues = RowLocks::new(8, Duration::from_millis(20));
         assert!(!queues.is_taken(1));
         let first = queues.of_row(1).await.unwrap();
         let others: Vec<_> = (2..1000).collect();

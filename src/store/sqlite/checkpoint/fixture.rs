@@ -18,7 +18,7 @@ impl LogFixture {
         let options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
         let writer = open::open(&options).unwrap();
         // The log starts empty, however large the schema is.
-        super::carry_over_all(&writer).unwrap();
+        super::truncate_log(&writer).unwrap();
         Self { folder, options, writer }
     }
 

@@ -1,9 +1,9 @@
 //! Recording what is written to a table whose spread is being changed.
 
 use crate::protocol::model::Key;
-use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements::respread as texts;
 
 /// Records that entities may be about to change, if their table is being respread: they are copied again

@@ -1,9 +1,9 @@
 //! The statements of writes, by where the entities are.
 
-use crate::store::postgres::catalog::tables::{TableId, allows_inserts};
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::StatementError;
+use crate::store::postgres::state::table_ids::{TableId, allows_inserts};
 use crate::store::postgres::statements;
 
 /// The texts of one form, which do several writes of one kind.

@@ -5,17 +5,16 @@
 //! Here a separate thread does nearly all of it while commits continue. Only the last part, which
 //! restarts the log, runs between two commits.
 
-mod assistant;
 #[cfg(test)]
 mod fixture;
-mod priority;
+mod thread;
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use assistant::Assistant;
+use thread::CheckpointThread;
 
 use crate::store::sqlite::connections::open;
 use crate::store::sqlite::connections::options::{Location, OpenError, SqliteOptions};
@@ -30,16 +29,16 @@ struct Pace {
     /// Pages of the log at which it is restarted.
     limit: i32,
     /// Maximum pages that are left for the part between two commits.
-    rest: i32,
+    last_pages: i32,
     /// Pages of the log at which commits wait for the checkpoint thread. If that gets no processor
     /// time, the log must not grow for ever.
-    most: i32,
+    max_pages: i32,
 }
 
 /// 32, 128, 1 and 512 MiB. When the log is restarted, all clients wait until the file is synced, 20 to
 /// 30 ms on one disk. That is rare enough to affect fewer than one request in a hundred. A larger
 /// log would cost disk space and a longer recovery.
-const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, rest: 256, most: 128 * 1024 };
+const PACE: Pace = Pace { step: 8 * 1024, limit: 32 * 1024, last_pages: 256, max_pages: 128 * 1024 };
 /// Under load, a checkpoint begins this long after the last one. Reads of checkpointed pages use the
 /// memory map, which is faster.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(250);
 /// Timeout of a commit's wait for the checkpoint thread, and of shutdown's wait for other users of the
 /// file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum steps to get the log below `rest`.
+/// Maximum steps to get the log below `last_pages`.
 const LAST_STEPS: u8 = 4;
 
 thread_local! {
@@ -58,12 +57,12 @@ thread_local! {
 
 /// The writer thread's state of the log.
 pub(crate) struct Checkpoints {
-    assistant: Option<Assistant>,
+    thread: Option<CheckpointThread>,
     pace: Pace,
     /// Pages in the log after the last commit.
     logged: i32,
     /// Pages that the checkpoint thread has copied, or is copying.
-    carried: i32,
+    checkpointed: i32,
     /// Pages at which the log is restarted.
     limit: i32,
     /// Steps since the log has reached its limit.
@@ -82,7 +81,7 @@ impl Checkpoints {
     }
 
     fn with_pace(pace: Pace, options: &SqliteOptions, writer: &Connection) -> Result<Self, OpenError> {
-        let assistant = match options.location {
+        let thread = match options.location {
             Location::Memory => None,
             Location::File(_) => {
                 writer.wal_hook(Some(|_, pages| {
@@ -90,14 +89,14 @@ impl Checkpoints {
                     Ok(())
                 }));
                 let db = open::connect(options)?;
-                Some(Assistant::start(move || carry_over(&db))?)
+                Some(CheckpointThread::start(move || checkpoint(&db))?)
             }
         };
         Ok(Self {
-            assistant,
+            thread,
             pace,
             logged: 0,
-            carried: 0,
+            checkpointed: 0,
             limit: pace.limit,
             last_steps: 0,
             woken: Instant::now(),
@@ -106,70 +105,70 @@ impl Checkpoints {
 
     /// Must be called after each commit of the writer thread.
     pub(crate) fn committed(&mut self, writer: &Connection) {
-        let Some(assistant) = &mut self.assistant else { return };
+        let Some(thread) = &mut self.thread else { return };
         let logged = LOGGED.take();
         if logged == 0 {
             return;
         }
         // Every commit makes the log longer, unless the log was restarted.
         if logged <= self.logged {
-            (self.carried, self.limit, self.last_steps) = (0, self.pace.limit, 0);
+            (self.checkpointed, self.limit, self.last_steps) = (0, self.pace.limit, 0);
         }
         self.logged = logged;
-        if logged >= self.pace.most {
-            assistant.wait(LOCK_TIMEOUT);
+        if logged >= self.pace.max_pages {
+            thread.wait(LOCK_TIMEOUT);
         }
-        if assistant.is_busy() {
+        if thread.is_busy() {
             return;
         }
-        let left = logged - self.carried;
+        let left = logged - self.checkpointed;
         if logged < self.limit {
             if left >= self.pace.step || self.woken.elapsed() > PERIOD {
                 self.wake();
             }
-        } else if left > self.pace.rest && self.last_steps < LAST_STEPS {
+        } else if left > self.pace.last_pages && self.last_steps < LAST_STEPS {
             // Each of these steps is shorter than the one before.
             self.last_steps += 1;
             self.wake();
         } else {
             // A reader of an older state may prevent a complete checkpoint. It is then retried after the log has
             // grown by as much again.
-            carry_over(writer);
-            (self.carried, self.limit, self.last_steps) = (logged, logged + self.pace.limit, 0);
+            checkpoint(writer);
+            (self.checkpointed, self.limit, self.last_steps) = (logged, logged + self.pace.limit, 0);
         }
     }
 
     /// Whether [`Checkpoints::quiet`] must be called after a while without commits.
-    pub(crate) const fn has_rest(&self) -> bool {
-        self.assistant.is_some() && self.carried < self.logged
+    pub(crate) const fn has_unfinished(&self) -> bool {
+        self.thread.is_some() && self.checkpointed < self.logged
     }
 
     /// Must be called after [`QUIET`] without commits.
     pub(crate) fn quiet(&mut self) {
-        if self.assistant.as_mut().is_some_and(|assistant| !assistant.is_busy()) {
+        if self.thread.as_mut().is_some_and(|thread| !thread.is_busy()) {
             self.wake();
         }
     }
 
     fn wake(&mut self) {
-        self.carried = self.logged;
+        self.checkpointed = self.logged;
         self.woken = Instant::now();
-        if let Some(assistant) = &mut self.assistant {
-            assistant.wake();
+        if let Some(thread) = &mut self.thread {
+            thread.wake();
         }
     }
 }
 
 /// Checkpoints everything and truncates the log, unless another user keeps the file busy for more
 /// than a second.
-pub(crate) fn carry_over_all(db: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn truncate_log(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(LOCK_TIMEOUT)?;
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Checkpoints without waiting (passive), as far as no reader needs older pages. The rest stays in the
+/// Checkpoints without waiting (passive), as far as no reader needs older pages. What is left stays in the
 /// log, where it is just as safe.
-fn carry_over(db: &Connection) {
+fn checkpoint(db: &Connection) {
     if let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
         fault(&error);
     }
@@ -183,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    const PACE: Pace = Pace { step: 20, limit: 60, rest: 2, most: 240 };
+    const PACE: Pace = Pace { step: 20, limit: 60, last_pages: 2, max_pages: 240 };
 
     struct LogFixture {
         database: fixture::LogFixture,
@@ -211,7 +210,7 @@ mod tests {
         }
 
         fn wait(&mut self) {
-            self.checkpoints.assistant.as_mut().unwrap().wait(Duration::from_secs(60));
+            self.checkpoints.thread.as_mut().unwrap().wait(Duration::from_secs(60));
         }
 
         fn count(&self) -> i64 {
@@ -221,67 +220,67 @@ mod tests {
 
     #[test]
     fn the_log_begins_anew_again_and_again() {
-        let mut bed = LogFixture::new();
-        let logged: Vec<i32> = (0..200).map(|n| bed.commit(n)).collect();
+        let mut log = LogFixture::new();
+        let logged: Vec<i32> = (0..200).map(|n| log.commit(n)).collect();
         let anew = logged.windows(2).filter(|pair| pair[1] < pair[0]).count();
         assert!(anew >= 5, "{anew} times: {logged:?}");
         assert!(logged.iter().all(|pages| *pages < 2 * PACE.limit), "{logged:?}");
-        assert_eq!(bed.count(), 200);
+        assert_eq!(log.count(), 200);
     }
 
     #[test]
     fn a_reader_of_an_old_state_is_waited_for_by_nobody_and_loses_nothing() {
-        let mut bed = LogFixture::new();
-        bed.commit(0);
-        let reader = bed.database.reader();
-        let logged: Vec<i32> = (1..200).map(|n| bed.commit(n)).collect();
+        let mut log = LogFixture::new();
+        log.commit(0);
+        let reader = log.database.reader();
+        let logged: Vec<i32> = (1..200).map(|n| log.commit(n)).collect();
         assert!(logged.windows(2).all(|pair| pair[0] < pair[1]), "{logged:?}");
         let seen: i64 = reader.query_row("SELECT count(*) FROM tables", [], |row| row.get(0)).unwrap();
-        assert_eq!((seen, bed.count()), (1, 200));
+        assert_eq!((seen, log.count()), (1, 200));
         drop(reader);
-        let logged: Vec<i32> = (200..400).map(|n| bed.commit(n)).collect();
+        let logged: Vec<i32> = (200..400).map(|n| log.commit(n)).collect();
         assert!(logged.windows(2).any(|pair| pair[1] < pair[0]), "{logged:?}");
-        assert_eq!(bed.count(), 400);
+        assert_eq!(log.count(), 400);
     }
 
     #[test]
-    fn what_is_left_goes_over_when_no_commits_follow() {
-        let mut bed = LogFixture::new();
-        assert!(!bed.checkpoints.has_rest());
+    fn what_is_left_is_checkpointed_when_no_commits_follow() {
+        let mut log = LogFixture::new();
+        assert!(!log.checkpoints.has_unfinished());
         // Several, since the first ones split pages.
         for n in 0..4 {
-            bed.commit(n);
+            log.commit(n);
         }
-        assert!(bed.checkpoints.has_rest());
-        bed.checkpoints.quiet();
-        bed.wait();
-        assert!(!bed.checkpoints.has_rest());
-        let (logged, carried) = bed
+        assert!(log.checkpoints.has_unfinished());
+        log.checkpoints.quiet();
+        log.wait();
+        assert!(!log.checkpoints.has_unfinished());
+        let (logged, checkpointed) = log
             .database
             .writer
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))
             })
             .unwrap();
-        assert_eq!(carried, logged);
+        assert_eq!(checkpointed, logged);
         // So the next commit begins the log anew.
-        assert!(bed.commit(4) <= logged);
+        assert!(log.commit(4) <= logged);
     }
 
     #[test]
     fn commits_wait_once_the_log_is_much_too_long() {
-        let mut bed = LogFixture::new();
+        let mut log = LogFixture::new();
         let (release, released) = sync_channel::<()>(1);
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);
-        let stuck = Assistant::start(move || {
+        let stuck = CheckpointThread::start(move || {
             let _ = released.recv();
             done.store(true, Ordering::SeqCst);
         });
-        bed.checkpoints.assistant = Some(stuck.unwrap());
+        log.checkpoints.thread = Some(stuck.unwrap());
         let mut n = 0;
-        while bed.checkpoints.logged < PACE.most - 5 {
-            bed.write(n);
+        while log.checkpoints.logged < PACE.max_pages - 5 {
+            log.write(n);
             n += 1;
         }
         assert!(!is_done.load(Ordering::SeqCst), "none of them has waited");
@@ -289,8 +288,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             release.send(())
         });
-        while bed.checkpoints.logged < PACE.most {
-            bed.write(n);
+        while log.checkpoints.logged < PACE.max_pages {
+            log.write(n);
             n += 1;
         }
         assert!(is_done.load(Ordering::SeqCst));
@@ -302,7 +301,7 @@ mod tests {
         let options = SqliteOptions::new(Location::Memory);
         let writer = open::open(&options).unwrap();
         let mut checkpoints = Checkpoints::start(&options, &writer).unwrap();
-        assert!(checkpoints.assistant.is_none());
+        assert!(checkpoints.thread.is_none());
         checkpoints.committed(&writer);
     }
 }

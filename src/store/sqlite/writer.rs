@@ -10,11 +10,11 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::observe::metrics::METRICS;
+use crate::store::sqlite::checkpoint::{Checkpoints, QUIET};
 use crate::store::sqlite::connections::options::{OpenError, SqliteOptions};
 use crate::store::sqlite::connections::pool::{SharedConnection, lock};
 use crate::store::sqlite::connections::transaction::Transaction;
 use crate::store::sqlite::fault::fault;
-use crate::store::sqlite::upkeep::checkpoint::{Checkpoints, QUIET};
 use crate::store::{Failure, Fault, StoreResult};
 
 /// Maximum writes that wait; further ones are refused as busy.
@@ -148,7 +148,7 @@ fn serve(connection: &SharedConnection, mut checkpoints: Checkpoints, waiting: &
 
 /// Returns the next write; `None` when all senders are dropped.
 fn next(checkpoints: &mut Checkpoints, waiting: &Receiver<Box<dyn WriteJob>>) -> Option<Box<dyn WriteJob>> {
-    while checkpoints.has_rest() {
+    while checkpoints.has_unfinished() {
         match waiting.recv_timeout(QUIET) {
             Err(RecvTimeoutError::Timeout) => checkpoints.quiet(),
             outcome => return outcome.ok(),

@@ -1,27 +1,13 @@
-//! Queries of operators: whether the database answers, and how large tables are.
+//! How large tables are.
 
 use sqlx::Row;
 
-use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::fault::Effect;
-use crate::store::postgres::retry::{Attempt, retry_or_reconnect};
+use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult, TableSize};
-
-impl PgStore {
-    /// Whether the database answers, on a connection of its own.
-    pub(crate) async fn probe(&self) -> StoreResult<()> {
-        // The connection may have been lost since it was last used.
-        retry_or_reconnect(|| self.ask()).await
-    }
-
-    async fn ask(&self) -> StoreResult<()> {
-        let mut lease = self.probe.acquire().await?;
-        lease.row(sqlx::query(statements::PROBE), Effect::Undone).await?;
-        Ok(())
-    }
-}
 
 /// The measure of a table by its first entities.
 pub(crate) struct Measure {

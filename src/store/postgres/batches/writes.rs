@@ -15,15 +15,15 @@ use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{Key, Ticks};
 use crate::protocol::plan::merge_limits::MAX_STORED_TEXT;
 use crate::store::Fault;
-use crate::store::postgres::catalog::tables::{TableId, allows_inserts};
+use crate::store::postgres::batches::texts::RoundTexts;
 use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::{JsonText, broken_row, ticks};
-use crate::store::postgres::writes::texts::RoundTexts;
-use crate::store::postgres::{PgStore, statements};
+use crate::store::postgres::state::table_ids::{TableId, allows_inserts};
+use crate::store::postgres::statements;
 
 /// Maximum writes of one statement.
 const MAX_ROUND: usize = 128;
@@ -77,39 +77,10 @@ pub(crate) enum GuardedReply {
     Alone(Box<GuardedWrite>),
 }
 
-impl PgStore {
-    /// Performs a guarded write, together with those of others; `None` if the guard did not hold, or the
-    /// table is gone.
-    pub(crate) async fn write_guarded(&self, write: GuardedWrite) -> Result<Option<Ticks>, StatementError> {
-        let alone = match &self.writes {
-            Some(writes) if self.nodes.may_open() && !self.row_queues.is_taken(write.address()) => {
-                match writes.submit(write).await? {
-                    GuardedReply::Tried(outcome) => return Ok(outcome),
-                    GuardedReply::Alone(write) => write,
-                }
-            }
-            _ => Box::new(write),
-        };
-        Box::pin(self.write_guarded_alone(&alone)).await
-    }
-
-    /// Performs a write alone, and waits for its row if that is locked.
-    async fn write_guarded_alone(&self, alone: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
-        let _turn = self.row_queues.of_row(alone.address()).await?;
-        {
-            let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Short)).await?;
-            match run_alone(&mut lease, alone).await {
-                Err(StatementError::Held) => {}
-                done => return done,
-            }
-        }
-        let _wait = self.row_queues.to_wait().await?;
-        let mut lease = self.nodes.acquire_at(alone.bucket(), Some(LockWait::Long)).await?;
-        run_alone(&mut lease, alone).await
-    }
-}
-
-async fn run_alone(lease: &mut Lease<'_>, write: &GuardedWrite) -> Result<Option<Ticks>, StatementError> {
+pub(crate) async fn run_alone(
+    lease: &mut Lease<'_>,
+    write: &GuardedWrite,
+) -> Result<Option<Ticks>, StatementError> {
     if write.is_insert() && !allows_inserts(lease, write.table_id).await? {
         return Ok(None);
     }
@@ -220,7 +191,7 @@ impl GuardedWrite {
             && (placement == Placement::Single || self.bucket() == other.bucket())
     }
 
-    fn bucket(&self) -> i64 {
+    pub(crate) fn bucket(&self) -> i64 {
         self.table_id.bucket(&self.key.partition)
     }
 

@@ -6,13 +6,13 @@ use sqlx::Row;
 
 use crate::observe::metrics::{self, METRICS};
 use crate::protocol::model::{Key, Stored};
-use crate::store::postgres::catalog::tables::TableId;
 use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::found;
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements;
 
 /// Maximum reads of one statement.

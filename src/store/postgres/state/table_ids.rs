@@ -1,0 +1,128 @@
+//! The numbers of tables: their cache, and what statements check of them.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use crate::protocol::model::TableRef;
+use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::placement::Placement;
+use crate::store::postgres::fault::{Effect, StatementError};
+use crate::store::postgres::rows::broken_row;
+use crate::store::postgres::statements;
+use crate::store::{Fault, bucket};
+
+/// Maximum tables in the cache; a full cache is emptied.
+const MAX_CACHED: usize = 10_000;
+
+/// The numbers of a table. They change only when its spread is changed, which gives it another `table_no`,
+/// so that statements notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableId {
+    /// Its number in `tables`, which statements check.
+    pub table_no: i64,
+    /// The number that its buckets are made of: another one only while the table is being respread.
+    pub layout_no: i64,
+    pub spread: u16,
+}
+
+impl TableId {
+    /// A table that is not being respread.
+    pub(crate) const fn new(table_no: i64, spread: u16) -> Self {
+        TableId { table_no, layout_no: table_no, spread }
+    }
+
+    /// The bucket of one partition.
+    pub(crate) fn bucket(self, partition: &str) -> i64 {
+        bucket::bucket(self.layout_no, self.spread, partition)
+    }
+
+    /// Every bucket.
+    pub(crate) fn buckets(self) -> impl Iterator<Item = i64> {
+        bucket::buckets(self.layout_no, self.spread)
+    }
+
+    /// Whether the spread of the table is being changed, so that writes must be recorded.
+    pub(crate) const fn is_respread(self) -> bool {
+        self.table_no != self.layout_no
+    }
+
+    /// Reads a row of [`statements::RESOLVE_TABLE`].
+    pub(crate) fn read(row: &PgRow) -> Result<Self, StatementError> {
+        let spread: i32 = row.try_get("spread").map_err(broken_row)?;
+        Ok(TableId {
+            table_no: row.try_get("table_no").map_err(broken_row)?,
+            layout_no: row.try_get("layout_no").map_err(broken_row)?,
+            spread: u16::try_from(spread).map_err(|_| Fault::Other)?,
+        })
+    }
+}
+
+/// A table, or one of its buckets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TablePart {
+    pub table_id: TableId,
+    /// `None` for all of them.
+    pub bucket: Option<i64>,
+}
+
+/// Ids of tables by account and name. They may be stale, so statements check them.
+#[derive(Debug, Default)]
+pub(crate) struct TableCache(RwLock<HashMap<String, TableId>>);
+
+impl TableCache {
+    pub(crate) fn get(&self, name: &str) -> Option<TableId> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+
+    pub(crate) fn put(&self, name: String, table_id: TableId) {
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if map.len() >= MAX_CACHED {
+            map.clear();
+        }
+        map.insert(name, table_id);
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    pub(crate) fn drop_if(&self, name: &str, wrong: TableId) {
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if map.get(name) == Some(&wrong) {
+            map.remove(name);
+        }
+    }
+}
+
+/// Table names have no slash, so no two pairs have the same text.
+pub(crate) fn cache_key(table: TableRef<'_>) -> String {
+    format!("{}/{}", table.account, table.name.lower())
+}
+
+/// Adds the row of `buckets` that a bucket may lack, where entities are distributed. Nothing for a
+/// table that is gone.
+pub(crate) async fn add_bucket(
+    lease: &mut Lease<'_>,
+    table_id: TableId,
+    bucket: i64,
+) -> Result<(), StatementError> {
+    if lease.placement() == Placement::Single || !exists(lease, table_id).await? {
+        return Ok(());
+    }
+    let add = sqlx::query(statements::ADD_BUCKET).bind(bucket);
+    lease.changed(add, Effect::Unknown).await.map(|_| ())
+}
+
+/// Whether a table is there for a write, before a statement that cannot look itself.
+pub(crate) async fn allows_inserts(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
+    Ok(lease.placement() == Placement::Single || exists(lease, table_id).await?)
+}
+
+/// Whether the table still has this id.
+pub(crate) async fn exists(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
+    let query = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
+    Ok(lease.row(query, Effect::Undone).await?.is_some())
+}

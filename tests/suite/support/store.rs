@@ -1,0 +1,45 @@
+//! Any of the stores, with the whole contract.
+
+use rowhouse::protocol::model::{Key, Stored, TableRef};
+use rowhouse::protocol::plan::Scan;
+use rowhouse::store::postgres::PgStore;
+use rowhouse::store::sqlite::SqliteStore;
+use rowhouse::store::{
+    Entities, Expiry, Indexes, Loads, Rewind, SqlViews, StoreResult, StoredAccounts, Tables, Totals, Upkeep,
+};
+
+/// A page whose entities were collected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntityPage {
+    pub entities: Vec<Stored>,
+    /// Where the next page begins.
+    pub next: Option<Key>,
+}
+
+/// A store, whichever it is.
+pub trait AnyStore:
+    StoredAccounts + Entities + Expiry + Indexes + Loads + Rewind + SqlViews + Tables + Totals + Upkeep
+{
+    /// Whether SQL views are in schemas.
+    const HAS_SCHEMAS: bool;
+
+    /// Reads one page.
+    fn query(
+        &self,
+        table: TableRef<'_>,
+        scan: &Scan,
+    ) -> impl Future<Output = StoreResult<EntityPage>> + Send {
+        async move {
+            let (entities, end) = self.page(table, scan, Vec::new()).await?;
+            Ok(EntityPage { entities, next: end.next })
+        }
+    }
+}
+
+impl AnyStore for PgStore {
+    const HAS_SCHEMAS: bool = true;
+}
+
+impl AnyStore for SqliteStore {
+    const HAS_SCHEMAS: bool = false;
+}
