@@ -29,7 +29,7 @@ lint:
 ci:
     .ci/run
 
-# Write docs/reference/compatibility.md from its page.
+# Write what scripts/compatibility makes of docs/reference.
 compatibility:
     scripts/compatibility
 

@@ -7,7 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use super::files;
 
 /// Pages outside `docs`.
-const OUTSIDE: [&str; 4] = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
+const OUTSIDE: [&str; 6] =
+    ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "benches/README.md", "tests/README.md"];
 
 /// The text without blocks and spans of code.
 fn prose(page: &str) -> String {

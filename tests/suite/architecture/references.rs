@@ -1,12 +1,10 @@
-//! What the code refers to is there: sections of docs/reference/protocol.md, and the numbered
-//! choices of docs/reference/compatibility.md.
+//! What the code refers to is there: sections and numbered choices of docs/reference/protocol.md.
 
 use std::collections::BTreeSet;
 
 use super::files;
 
 const PROTOCOL: &str = include_str!("../../../docs/reference/protocol.md");
-const COMPATIBILITY: &str = include_str!("../../../docs/reference/compatibility.md");
 /// What stands before the number of a section.
 const SECTION: &str = "§";
 /// What stands before the number of a choice.
@@ -30,8 +28,8 @@ fn sections() -> BTreeSet<&'static str> {
 
 /// The first cells of the table of choices, up to the one without numbers.
 fn choices() -> BTreeSet<&'static str> {
-    let title = "\n## Choices where the service's behaviour is not known\n";
-    let (_, rest) = COMPATIBILITY.split_once(title).expect("a section with this title");
+    let title = format!("\n## {SECTION}15 What is not verified\n");
+    let (_, rest) = PROTOCOL.split_once(&title).expect("a section with this title");
     let section = rest.split("\n## ").next().unwrap_or_default();
     let first = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
     first.filter(|cell| cell.bytes().all(|b| b.is_ascii_digit())).collect()

@@ -6,13 +6,14 @@ use rowhouse::error::Code;
 
 use super::cells;
 
-const PAGE: &str = include_str!("../../../docs/reference/errors.md");
+const TEXT: &str = include_str!("../../../docs/reference/errors.md");
+pub(super) const PAGE: &str = "docs/reference/errors.md";
 /// The columns of its tables.
 const HEADER: [&str; 5] = ["status", "code", "message", "when", "what to do"];
 
 /// Status, code and message of each row.
 fn listed() -> Vec<[String; 3]> {
-    let rows = PAGE.lines().filter_map(cells).filter(|row| {
+    let rows = TEXT.lines().filter_map(cells).filter(|row| {
         row.len() == HEADER.len() && *row != HEADER && !row.iter().all(|cell| cell.starts_with("---"))
     });
     let facts = rows.map(|row| {

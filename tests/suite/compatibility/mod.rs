@@ -1,6 +1,6 @@
 //! `docs/reference/compatibility.md`, made from `page.md` beside this file: the same text,
-//! but that proofs become links, the codes are those of the server, and what a
-//! row does not say of the service or of Azurite is filled in.
+//! but that proofs become links. The choices in `docs/reference/protocol.md` are
+//! made from `choices.md` in the same way.
 //!
 //! A table whose last column is `proved by` claims something, so each row of it
 //! names proofs, or `-` where nothing but the words is there. `scripts/compatibility`
@@ -9,13 +9,15 @@
 mod errors;
 mod proofs;
 
-use std::collections::BTreeMap;
-
 use proofs::{Proof, read, root};
 use rowhouse::error::Code;
 
 const SOURCE: &str = "tests/suite/compatibility/page.md";
 const PAGE: &str = "docs/reference/compatibility.md";
+/// The tables of choices, which stand between the marks of the other page.
+const CHOICES: &str = "tests/suite/compatibility/choices.md";
+const PROTOCOL: &str = "docs/reference/protocol.md";
+const MARKS: [&str; 2] = ["<!-- choices:start -->\n\n", "\n<!-- choices:end -->"];
 /// Set by `scripts/compatibility`.
 const WRITE: &str = "ROWHOUSE_WRITE_COMPATIBILITY";
 /// The last column of tables whose rows are proved.
@@ -49,20 +51,17 @@ impl Page {
     }
 
     fn line(&mut self, line: &str) {
-        let made = match (cells(line), line) {
-            (_, "{codes}") => codes(),
-            (None, _) => {
+        let made = match cells(line) {
+            None => {
                 self.header.clear();
                 line.to_owned()
             }
-            (Some(cells), _) if self.header.is_empty() => {
+            Some(cells) if self.header.is_empty() => {
                 self.header = cells.iter().map(|cell| (*cell).to_owned()).collect();
                 line.to_owned()
             }
-            (Some(cells), _) if cells.iter().all(|cell| cell.starts_with("---")) => line.to_owned(),
-            (Some(cells), _) if self.header.last().is_some_and(|last| last == PROVED) => {
-                self.row(line, &cells)
-            }
+            Some(cells) if cells.iter().all(|cell| cell.starts_with("---")) => line.to_owned(),
+            Some(cells) if self.header.last().is_some_and(|last| last == PROVED) => self.row(line, &cells),
             _ => line.to_owned(),
         };
         self.text.push_str(&made);
@@ -81,11 +80,8 @@ impl Page {
             self.mistakes
                 .extend(uncalled(said[0], &proofs).map(|name| format!("{line}: nothing calls {name}")));
         }
-        let filled = self.header.iter().zip(said).map(|(column, cell)| match (column.as_str(), *cell) {
-            ("Azure", "") => "the same".to_owned(),
-            (_, cell) => cell.to_owned(),
-        });
-        let filled: Vec<String> = filled.chain([links(&proofs)]).collect();
+        let filled: Vec<String> =
+            said.iter().map(|cell| (*cell).to_owned()).chain([links(&proofs)]).collect();
         self.proofs.extend(proofs);
         format!("| {} |", filled.join(" | ")).replace("|  |", "| |")
     }
@@ -132,52 +128,52 @@ fn links(proofs: &[Proof]) -> String {
     files.into_iter().map(link).collect::<Vec<_>>().join(", ")
 }
 
-/// The codes that the server answers with, by status.
-fn codes() -> String {
-    let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
-    for code in Code::ALL {
-        let facts = code.facts();
-        let codes = by_status.entry(facts.status).or_default();
-        codes.push(format!("`{}`", facts.code));
-    }
-    let rows = by_status.into_iter().map(|(status, mut codes)| {
-        codes.sort();
-        codes.dedup();
-        format!("| {status} | {} |", codes.join(", "))
-    });
-    ["| status | codes |".to_owned(), "|---|---|".to_owned()]
-        .into_iter()
-        .chain(rows)
-        .collect::<Vec<_>>()
-        .join("\n")
+fn made(source: &str) -> Page {
+    Page::make(&read(source).expect("the source of the page"))
 }
 
-fn made() -> Page {
-    Page::make(&read(SOURCE).expect("the source of the page"))
+/// The page with other text between the marks.
+fn with_choices(page: &str, choices: &str) -> String {
+    let (before, rest) = page.split_once(MARKS[0]).expect("the first mark");
+    let (_, after) = rest.split_once(MARKS[1]).expect("the second mark");
+    format!("{before}{}{choices}{}{after}", MARKS[0], MARKS[1])
+}
+
+/// Holds a page to be this text, or writes it.
+fn is_up_to_date(page: &str, text: &str) {
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(root().join(page), text).expect("the page can be written");
+    }
+    let written = read(page).expect("the page");
+    let differs = text.lines().zip(written.lines()).find(|(made, written)| made != written);
+    assert!(text == written, "{page} is out of date; scripts/compatibility writes it: {differs:?}");
 }
 
 #[test]
 fn the_page_is_what_its_source_and_the_tests_say() {
-    let page = made();
+    let page = made(SOURCE);
     assert!(page.mistakes.is_empty(), "\n{}", page.mistakes.join("\n"));
-    if std::env::var_os(WRITE).is_some() {
-        std::fs::write(root().join(PAGE), &page.text).expect("the page can be written");
-    }
-    let written = read(PAGE).expect("the page");
-    let differs = page.text.lines().zip(written.lines()).find(|(made, written)| made != written);
-    assert!(page.text == written, "{PAGE} is not of now; scripts/compatibility writes it: {differs:?}");
+    is_up_to_date(PAGE, &page.text);
 }
 
 #[test]
-fn no_module_proves_what_the_page_does_not_say() {
-    let page = made();
+fn the_choices_are_what_their_source_and_the_tests_say() {
+    let choices = made(CHOICES);
+    assert!(choices.mistakes.is_empty(), "\n{}", choices.mistakes.join("\n"));
+    let protocol = read(PROTOCOL).expect("the page");
+    is_up_to_date(PROTOCOL, &with_choices(&protocol, &choices.text));
+}
+
+#[test]
+fn no_module_proves_what_the_pages_do_not_say() {
+    let proofs = [made(SOURCE).proofs, made(CHOICES).proofs].concat();
     let said = |module: &String| {
         let folders = ["conformance/", ""].map(|folder| format!("tests/suite/{folder}{module}"));
         let ends = folders.map(|path| [format!("{path}.rs"), format!("{path}/mod.rs")]).concat();
-        page.proofs.iter().any(|proof| ends.iter().any(|end| proof.file.ends_with(end)))
+        proofs.iter().any(|proof| ends.iter().any(|end| proof.file.ends_with(end)))
     };
     let silent: Vec<_> = proofs::modules().into_iter().filter(|module| !said(module)).collect();
-    assert!(silent.is_empty(), "no row of {SOURCE} is proved by {silent:?}");
+    assert!(silent.is_empty(), "no row of {SOURCE} or {CHOICES} is proved by {silent:?}");
 }
 
 /// The section of the page with this title.
@@ -188,8 +184,8 @@ fn section<'a>(text: &'a str, title: &str) -> &'a str {
 
 #[test]
 fn codes_that_are_never_answered_are_not_among_those_that_are() {
-    let page = made();
-    let never = section(&page.text, "Codes that are never answered");
+    let page = read(errors::PAGE).expect("the page");
+    let never = section(&page, "Codes that are never answered");
     let rows = never.lines().filter_map(cells).skip(2);
     let codes: Vec<&str> = rows.flat_map(|row| row[0].split('`').skip(1).step_by(2)).collect();
     assert!(codes.len() > 20, "{codes:?}");
