@@ -13,8 +13,6 @@ class Session extends EventTarget {
   /** Without a token of the server's own, the Table service and all changes are closed to the console. */
   hasToken = true;
   hasMoreAccounts = false;
-  /** Names of what this server can beyond the service, such as `indexes`. @type {Set<string>} */
-  features = new Set();
   /** @type {Account[]} */
   accounts = [];
   /** Where clients reach the Table service. */
@@ -28,7 +26,6 @@ class Session extends EventTarget {
     this.isReadOnly = found.readOnly;
     this.isTestMode = found.testMode;
     this.hasToken = !found.tokenNeeded;
-    this.features = new Set(Object.keys(found.features).filter((name) => found.features[name]));
     this.endpoint = found.tablesEndpoint;
     this.accounts = found.accounts.map((/** @type {any} */ account) => ({
       name: account.name,

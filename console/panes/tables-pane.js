@@ -9,12 +9,14 @@ import { TableService } from "../core/table-service.js";
 import { View } from "../core/view.js";
 import { button, bytes, count, empty, errorBox, field, input, moment, paneHead } from "../parts/controls.js";
 import { DataGrid } from "../parts/data-grid.js";
+import { editExpiry } from "../parts/expiry-dialog.js";
 import { askAndImport } from "../parts/import-dialog.js";
+import { editIndexes } from "../parts/indexes-dialog.js";
 import { runJob } from "../parts/job-dialog.js";
 import { confirmByName, Modal } from "../parts/modal.js";
 import { editPolicies } from "../parts/policies-dialog.js";
 import { showSnippets } from "../parts/snippets-dialog.js";
-import { tableFeatures } from "../parts/table-features.js";
+import { editView } from "../parts/view-dialog.js";
 
 /** A figure, with a sign where the table holds more. @param {Table} row @param {string} figure */
 const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
@@ -68,7 +70,9 @@ class TablesPane extends View {
   #forRow = [
     button("Open", () => this.open()),
     button("Policies", () => editPolicies(this.service, this.#grid.activeRow.name)),
-    ...tableFeatures().map(({ title, open }) => button(title, () => open(this.account, this.#grid.activeRow.name))),
+    button("Indexes", () => editIndexes(this.account, this.#grid.activeRow.name)),
+    button("Expiry", () => editExpiry(this.account, this.#grid.activeRow.name)),
+    button("SQL view", () => editView(this.account, this.#grid.activeRow.name)),
   ];
   #delete = button("Delete selected", () => this.delete(), { kind: "danger", changes: true });
 

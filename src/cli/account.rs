@@ -7,12 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use super::database::{DatabaseArguments, read_lasting};
 use super::endpoint::{EndpointSettings, connection_string};
-use super::output::{Done, OutputForm, Problem, block_on};
-use crate::operator::accounts;
+use super::output::{Done, Problem, block_on};
+use crate::operator::{accounts, to_json};
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
-use crate::server::config::{Database, MasterKeySettings, Mistakes, StorageSettings};
+use crate::server::config::{Database, MasterKeySettings};
 use crate::server::database;
 use crate::server::file::read_text;
 use crate::store::{Store, StoredAccount};
@@ -71,15 +72,6 @@ pub(crate) enum AccountCommand {
     Reseal(ResealArguments),
 }
 
-/// The database with the accounts.
-#[derive(Debug, Args)]
-pub(crate) struct AccountsPlace {
-    #[command(flatten)]
-    storage: StorageSettings,
-    #[command(flatten)]
-    form: OutputForm,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
     /// 3 to 24 lower-case letters and digits
@@ -92,13 +84,13 @@ pub(crate) struct AddArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
     #[command(flatten)]
-    place: AccountsPlace,
+    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     #[command(flatten)]
-    place: AccountsPlace,
+    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
@@ -113,7 +105,7 @@ pub(crate) struct RotateArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
     #[command(flatten)]
-    place: AccountsPlace,
+    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
@@ -121,7 +113,7 @@ pub(crate) struct NameArguments {
     /// The account's name
     name: String,
     #[command(flatten)]
-    place: AccountsPlace,
+    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
@@ -140,7 +132,7 @@ pub(crate) struct LimitArguments {
     #[arg(long, conflicts_with = "requests_per_second")]
     none: bool,
     #[command(flatten)]
-    place: AccountsPlace,
+    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
@@ -148,7 +140,7 @@ pub(crate) struct ResealArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
     #[command(flatten)]
-    place: AccountsPlace,
+    database: DatabaseArguments,
 }
 
 /// The number of a key, as operators write it.
@@ -176,41 +168,31 @@ impl From<KeyNumber> for KeySlot {
 pub(crate) fn run(command: &AccountCommand) -> Done {
     match command {
         AccountCommand::Add(arguments) => add(arguments),
-        AccountCommand::List(arguments) => list(&arguments.place),
+        AccountCommand::List(arguments) => list(&arguments.database),
         AccountCommand::Rotate(arguments) => rotate(arguments),
         AccountCommand::Disable(arguments) => set_disabled(arguments, true),
         AccountCommand::Enable(arguments) => set_disabled(arguments, false),
         AccountCommand::Limit(arguments) => limit(arguments),
         AccountCommand::Reseal(arguments) => reseal(arguments),
-        AccountCommand::Remove(NameArguments { name, place }) => {
-            block_on(async { Ok(accounts::remove(&place.open().await?, name).await?) })?;
-            place.form.print(&format!("Removed the account {name}."), &json!({ "removed": name }))
+        AccountCommand::Remove(NameArguments { name, database }) => {
+            block_on(async { Ok(accounts::remove(&open(database).await?, name).await?) })?;
+            database.form.print(&format!("Removed the account {name}."), &json!({ "removed": name }))
         }
     }
 }
 
-impl AccountsPlace {
-    /// Opens the database, which must exist.
-    async fn open(&self) -> Done<Store> {
-        Ok(database::open_existing(&self.database()?).await?)
-    }
+fn settings(arguments: &DatabaseArguments) -> Done<Database> {
+    read_lasting(&arguments.storage, "accounts in memory would be lost when this command ends")
+}
 
-    /// Opens the database, and creates it if it does not exist.
-    async fn open_or_make(&self) -> Done<Store> {
-        Ok(database::open_primary(&self.database()?).await?)
-    }
+/// Opens the database, which must exist.
+async fn open(arguments: &DatabaseArguments) -> Done<Store> {
+    Ok(database::open_existing(&settings(arguments)?).await?)
+}
 
-    fn database(&self) -> Done<Database> {
-        let mut mistakes = Mistakes::default();
-        let database = self.storage.read(&mut mistakes);
-        let database = mistakes.unless(database)?;
-        if database.is_in_memory() {
-            return Err(Problem(
-                "--database-url: accounts in memory would be lost when this command ends".into(),
-            ));
-        }
-        Ok(database)
-    }
+/// Opens the database, and creates it if it does not exist.
+async fn open_or_make(arguments: &DatabaseArguments) -> Done<Store> {
+    Ok(database::open_primary(&settings(arguments)?).await?)
 }
 
 fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
@@ -224,16 +206,16 @@ fn needed(settings: &MasterKeySettings) -> Done<MasterKeys> {
 }
 
 fn add(arguments: &AddArguments) -> Done {
-    let AddArguments { name, keys_file, endpoint, master_key, place } = arguments;
+    let AddArguments { name, keys_file, endpoint, master_key, database } = arguments;
     let (master, origin) = (needed(master_key)?, endpoint.origin()?);
     let keys = keys_file.as_deref().map(read_keys).transpose()?;
     let added = block_on(async {
-        let store = place.open_or_make().await?;
+        let store = open_or_make(database).await?;
         Ok(accounts::add(&store, &master, name, keys, Ticks::now()).await?)
     })?;
     let [first, second] = &added.keys;
     let connect = connection_string(&origin, name, first);
-    place.form.print(
+    database.form.print(
         &format!(
             "Added the account {name}. Its keys are not shown again.\n\
              Key 1: {first}\nKey 2: {second}\nConnection string: {connect}"
@@ -252,15 +234,15 @@ fn read_keys(path: &std::path::Path) -> Done<[Vec<u8>; 2]> {
 }
 
 fn rotate(arguments: &RotateArguments) -> Done {
-    let RotateArguments { name, key: slot, endpoint, master_key, place } = arguments;
+    let RotateArguments { name, key: slot, endpoint, master_key, database } = arguments;
     let (master, origin) = (needed(master_key)?, endpoint.origin()?);
     let key = block_on(async {
-        let store = place.open().await?;
+        let store = open(database).await?;
         Ok(accounts::rotate(&store, &master, name, (*slot).into(), Ticks::now()).await?)
     })?;
     let number = if *slot == KeyNumber::First { 1 } else { 2 };
     let connect = connection_string(&origin, name, &key);
-    place.form.print(
+    database.form.print(
         &format!(
             "Made a new key {number} of the account {name}. It is not shown again.\n\
              Key {number}: {key}\nConnection string: {connect}"
@@ -270,43 +252,49 @@ fn rotate(arguments: &RotateArguments) -> Done {
 }
 
 fn set_disabled(arguments: &NameArguments, disabled: bool) -> Done {
-    let NameArguments { name, place } = arguments;
-    block_on(async { Ok(accounts::set_disabled(&place.open().await?, name, disabled).await?) })?;
+    let NameArguments { name, database } = arguments;
+    block_on(async { Ok(accounts::set_disabled(&open(database).await?, name, disabled).await?) })?;
     let done = if disabled { "Disabled" } else { "Enabled" };
-    place.form.print(&format!("{done} the account {name}."), &json!({ "name": name, "disabled": disabled }))
+    database
+        .form
+        .print(&format!("{done} the account {name}."), &json!({ "name": name, "disabled": disabled }))
 }
 
 fn limit(arguments: &LimitArguments) -> Done {
-    let LimitArguments { name, requests_per_second, place, .. } = arguments;
-    block_on(async { Ok(accounts::limit(&place.open_or_make().await?, name, *requests_per_second).await?) })?;
+    let LimitArguments { name, requests_per_second, database, .. } = arguments;
+    block_on(async {
+        Ok(accounts::limit(&open_or_make(database).await?, name, *requests_per_second).await?)
+    })?;
     let text = match requests_per_second {
         Some(limit) => format!("Limited the account {name} to {limit} requests a second on each server."),
         None => format!("Ended the limit of the account {name}."),
     };
-    place.form.print(&text, &json!({ "name": name, "requestsPerSecond": requests_per_second }))
+    database.form.print(&text, &json!({ "name": name, "requestsPerSecond": requests_per_second }))
 }
 
 fn reseal(arguments: &ResealArguments) -> Done {
-    let ResealArguments { master_key, place } = arguments;
+    let ResealArguments { master_key, database } = arguments;
     let master = needed(master_key)?;
-    let many = block_on(async { Ok(accounts::reseal(&place.open().await?, &master).await?) })?;
+    let many = block_on(async { Ok(accounts::reseal(&open(database).await?, &master).await?) })?;
     let text = match many {
         0 => "Every stored key is encrypted under this master key already.".into(),
         1 => "Encrypted the keys of 1 account under the new master key.".into(),
         _ => format!("Encrypted the keys of {many} accounts under the new master key."),
     };
-    place.form.print(&text, &json!({ "resealed": many }))
+    database.form.print(&text, &json!({ "resealed": many }))
 }
 
-fn list(place: &AccountsPlace) -> Done {
+fn list(database: &DatabaseArguments) -> Done {
     let (found, limits) = block_on(async {
-        let store = database::open_to_read(&place.database()?).await?;
+        let store = database::open_to_read(&settings(database)?).await?;
         Ok((accounts::list(&store).await?, accounts::limits(&store).await?))
     })?;
     let lines: Vec<String> = found.iter().map(|account| line(account, &limits)).collect();
     let text =
         if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
-    place.form.print(&text, &found.iter().map(|account| accounts::shown(account, &limits)).collect::<Value>())
+    database
+        .form
+        .print(&text, &found.iter().map(|account| to_json::account(account, &limits)).collect::<Value>())
 }
 
 fn line(account: &StoredAccount, limits: &HashMap<String, u32>) -> String {

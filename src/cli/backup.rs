@@ -9,8 +9,9 @@ use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::config::{Database, StorageSettings};
 use crate::server::database::DatabaseError;
 use crate::store::sqlite::{Backup, Copied, Location};
 
@@ -33,16 +34,14 @@ pub(crate) struct BackupArguments {
 /// # Errors
 /// [`Problem`], to be shown; then no new file is left behind.
 pub(crate) fn run(arguments: &BackupArguments) -> Done {
-    let mut mistakes = Mistakes::default();
-    let database = arguments.storage.read(&mut mistakes);
-    let database = mistakes.unless(database)?;
+    let database = read(&arguments.storage)?;
     let source = source(&database)?;
     let file = &arguments.file;
     let Copied { bytes, tables, entities } = block_on(copy(source, file))?;
-    let (shown, file) = (database.shown(), file.display().to_string());
+    let (source, file) = (database.display(), file.display().to_string());
     arguments.form.print(
-        &format!("{file} is a backup of {shown}: {tables} tables, {entities} entities, {bytes} bytes."),
-        &json!({ "database": shown, "file": file, "tables": tables, "entities": entities, "bytes": bytes }),
+        &format!("{file} is a backup of {source}: {tables} tables, {entities} entities, {bytes} bytes."),
+        &json!({ "database": source, "file": file, "tables": tables, "entities": entities, "bytes": bytes }),
     )
 }
 

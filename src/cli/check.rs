@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::cluster_findings::of_cluster;
-use super::finding::{CheckResult, Finding, doubtful, fine, wrong};
+use super::finding::{CheckResult, Finding, ok, problem, warning};
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::operator::accounts;
 use crate::server::config::{Config, Database, Settings};
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> Done {
 fn line(finding: &Finding) -> String {
     let Finding { name, verdict, found, advice } = finding;
     let word = match verdict {
-        CheckResult::Fine => "ok",
+        CheckResult::Ok => "ok",
         CheckResult::Warning => "warning",
         CheckResult::Problem => "problem",
     };
@@ -68,7 +68,7 @@ async fn look(settings: &Settings) -> Vec<Finding> {
         Ok(config) => config,
         Err(mistakes) => {
             let advice = "rowhouse serve --help explains the settings";
-            return mistakes.to_string().lines().map(|line| wrong("configuration", line, advice)).collect();
+            return mistakes.to_string().lines().map(|line| problem("configuration", line, advice)).collect();
         }
     };
     let mut findings = of_settings(settings, &config);
@@ -81,21 +81,21 @@ async fn look(settings: &Settings) -> Vec<Finding> {
 fn of_settings(settings: &Settings, config: &Config) -> Vec<Finding> {
     let idle = settings.idle(config);
     if idle.is_empty() {
-        return vec![fine("configuration", "every setting makes sense")];
+        return vec![ok("configuration", "every setting makes sense")];
     }
     let advice =
         "correct its name, add what it needs, or remove it; if others share these settings, ignore this";
-    idle.into_iter().map(|line| doubtful("configuration", line, advice)).collect()
+    idle.into_iter().map(|line| warning("configuration", line, advice)).collect()
 }
 
 fn of_certificate(config: &Config) -> Option<Finding> {
     let files = config.tls.clone()?;
     let flags = files.flags();
     Some(match Tls::load(files) {
-        Ok(_) => fine("certificate", "it and its key belong together"),
+        Ok(_) => ok("certificate", "it and its key belong together"),
         Err(error) => {
             let advice = "give PEM files that belong together and that the user of this process may read";
-            wrong("certificate", format!("{flags}: {error}"), advice)
+            problem("certificate", format!("{flags}: {error}"), advice)
         }
     })
 }
@@ -108,15 +108,15 @@ fn of_addresses(config: &Config) -> Vec<Finding> {
     let tried: Vec<_> =
         addresses.into_iter().flatten().map(|(flag, at)| (flag, at, http::reserve(at))).collect();
     let judged = tried.iter().map(|(flag, at, outcome)| match outcome {
-        Ok(_) => fine("address", format!("{flag} {at} is free")),
+        Ok(_) => ok("address", format!("{flag} {at} is free")),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let advice = "nothing, if this is the server that listens there already";
-            doubtful("address", format!("{flag} {at} is taken"), advice)
+            warning("address", format!("{flag} {at} is taken"), advice)
         }
         Err(error) => {
             let advice =
                 "give an address of this machine, with a port that the user of this process may take";
-            wrong("address", format!("{flag} {at}: {error}"), advice)
+            problem("address", format!("{flag} {at}: {error}"), advice)
         }
     });
     judged.collect()
@@ -124,19 +124,19 @@ fn of_addresses(config: &Config) -> Vec<Finding> {
 
 async fn of_storage(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let shown = config.database.shown();
+    let name = config.database.display();
     match database::inspect_primary(&config.database).await {
         Err(error) => {
             let advice = match &config.database {
                 Database::Postgres { .. } => error.advice().map(str::to_owned).unwrap_or_else(|| {
-                    format!("see that {shown} is up, and that its host, user, password and name are right")
+                    format!("see that {name} is up, and that its host, user, password and name are right")
                 }),
-                Database::Sqlite(_) => format!("see that {shown} is a database, and may be read and written"),
+                Database::Sqlite(_) => format!("see that {name} is a database, and may be read and written"),
             };
-            findings.push(wrong("database", error.to_string(), advice));
+            findings.push(problem("database", error.to_string(), advice));
         }
         Ok(primary) => {
-            findings.push(fine("database", format!("{} answers at {shown}", primary.product)));
+            findings.push(ok("database", format!("{} answers at {name}", primary.product)));
             findings.extend(of_database(&config.database, &primary));
             let connections = demand_of(config, &primary);
             findings.extend(connections.as_ref().map(of_connections));
@@ -152,38 +152,38 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
     let mut findings = vec![of_schema(database, found)];
     if found.is_standby {
         let advice = "give the primary as --database-url, and this one as --secondary-database-url";
-        findings.push(wrong("primary", "the database is a read replica", advice));
+        findings.push(problem("primary", "the database is a read replica", advice));
     }
     if let Some(encoding) = found.encoding.as_deref().filter(|encoding| *encoding != "UTF8") {
         let advice = "create a database with ENCODING 'UTF8' TEMPLATE template0";
-        findings.push(wrong("encoding", format!("the database's encoding is {encoding}"), advice));
+        findings.push(problem("encoding", format!("the database's encoding is {encoding}"), advice));
     }
     findings.push(match found.missing.as_slice() {
-        [] => fine("privileges", "nothing is missing"),
+        [] => ok("privileges", "nothing is missing"),
         missing => {
             let advice = match database {
                 Database::Postgres { .. } => "GRANT them to the role of the database URL",
                 Database::Sqlite(_) => "let the user of this process write to the file and to its folder",
             };
-            wrong("privileges", format!("missing: {}", missing.join(", ")), advice)
+            problem("privileges", format!("missing: {}", missing.join(", ")), advice)
         }
     });
     if !found.left_respreads.is_empty() {
         let tables = format!("the spread of {} is being changed", found.left_respreads.join(", "));
         let advice =
             "run `rowhouse table respread` again, or give it up with --cancel: until then, writes are slower";
-        findings.push(doubtful("respread", tables, advice));
+        findings.push(warning("respread", tables, advice));
     }
     if !found.missing_indexes.is_empty() {
         let indexes = found.missing_indexes.join(", ");
         let advice = "drop them with `rowhouse index drop`, and create them again: until then, filters read the tables";
-        findings.push(doubtful("indexes", format!("not in the database: {indexes}"), advice));
+        findings.push(warning("indexes", format!("not in the database: {indexes}"), advice));
     }
     if !found.hidden_schemas.is_empty() {
         let schemas = found.hidden_schemas.join(", ");
         let advice = "drop it, once nothing needs what is in it: servers of older versions would use it";
         let text = format!("empty tables of this program are in another schema too: {schemas}");
-        findings.push(doubtful("schemas", text, advice));
+        findings.push(warning("schemas", text, advice));
     }
     if let Some(skew) = found.skew {
         let seconds = skew.as_seconds_f64();
@@ -193,9 +193,9 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
             if seconds < 0.0 { "behind" } else { "ahead" }
         );
         findings.push(if skew.abs() <= SKEW {
-            fine("clock", text)
+            ok("clock", text)
         } else {
-            wrong("clock", text, "keep the clocks of both machines in step, by NTP for example")
+            problem("clock", text, "keep the clocks of both machines in step, by NTP for example")
         });
     }
     findings
@@ -207,9 +207,9 @@ fn demand_of(config: &Config, found: &Inspection) -> Option<ConnectionDemand> {
 
 fn of_connections(demand: &ConnectionDemand) -> Finding {
     if demand.fits() {
-        fine("connections", demand.to_string())
+        ok("connections", demand.to_string())
     } else {
-        doubtful("connections", demand.to_string(), ConnectionDemand::ADVICE)
+        warning("connections", demand.to_string(), ConnectionDemand::ADVICE)
     }
 }
 
@@ -218,7 +218,7 @@ fn of_schema(database: &Database, found: &Inspection) -> Finding {
     if let Some(obstacle) = &found.migration_obstacle {
         return of_obstacle(database, found, obstacle);
     }
-    fine(
+    ok(
         "schema",
         match found.schema {
             None => {
@@ -251,12 +251,12 @@ fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObst
                 }
                 Database::Sqlite(_) => "make the folder, or name a file in another one as --database-url",
             };
-            wrong("schema", format!("{text}; migrations cannot run: {reason}"), advice)
+            problem("schema", format!("{text}; migrations cannot run: {reason}"), advice)
         }
         MigrationObstacle::OnWorker => {
             let advice = "run `rowhouse migrate` and then `rowhouse distribute` through the coordinator, \
                           which brings the tables here";
-            wrong(
+            problem(
                 "schema",
                 format!("{text}; this is a worker of a Citus cluster, which does not migrate"),
                 advice,
@@ -266,8 +266,8 @@ fn of_obstacle(database: &Database, found: &Inspection, obstacle: &MigrationObst
             let text = format!("{text}; where migrations run (--migrate-url) does not answer: {reason}");
             let advice = "see that it is up, and that its host, user, password and name are right";
             match is_current {
-                true => doubtful("schema", text, format!("{advice}; servers start without it meanwhile")),
-                false => wrong("schema", text, advice),
+                true => warning("schema", text, format!("{advice}; servers start without it meanwhile")),
+                false => problem("schema", text, advice),
             }
         }
     }
@@ -277,15 +277,17 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
     let count = found.accounts.len();
     Some(match &config.master_key {
         None if count == 0 => return None,
-        None => fine("accounts", format!("{count} in the database, not served without --master-key")),
+        None => ok("accounts", format!("{count} in the database, not served without --master-key")),
         Some(master) => match accounts::check(master, &found.accounts) {
             Ok(()) if count == 0 && config.accounts.sample().is_none() => {
-                wrong("accounts", "there is none", "add one with `rowhouse account add`")
+                problem("accounts", "there is none", "add one with `rowhouse account add`")
             }
-            Ok(()) => fine("accounts", format!("{count} in the database, and the master key opens them")),
-            Err(error) => {
-                wrong("accounts", "the master key does not open the keys in the database", error.to_string())
-            }
+            Ok(()) => ok("accounts", format!("{count} in the database, and the master key opens them")),
+            Err(error) => problem(
+                "accounts",
+                "the master key does not open the keys in the database",
+                error.to_string(),
+            ),
         },
     })
 }
@@ -293,13 +295,13 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
 async fn of_replica(database: &Database) -> Option<Finding> {
     Some(match database::inspect_replica(database).await? {
         Err(error) => {
-            wrong("secondary", error.to_string(), "servers start without it, and answer 503 for it")
+            problem("secondary", error.to_string(), "servers start without it, and answer 503 for it")
         }
-        Ok(replica) if replica.is_standby => fine("secondary", format!("{} answers", replica.product)),
+        Ok(replica) if replica.is_standby => ok("secondary", format!("{} answers", replica.product)),
         Ok(_) => {
             let advice =
                 "give a standby as --secondary-database-url, or leave it out: the primary answers then";
-            wrong("secondary", "the database is no read replica", advice)
+            problem("secondary", "the database is no read replica", advice)
         }
     })
 }
@@ -372,8 +374,8 @@ mod tests {
     }
 
     #[test]
-    fn the_direction_of_the_clock_is_told() {
-        let told = |seconds| {
+    fn the_direction_of_the_clock_is_named() {
+        let direction = |seconds| {
             let found = Inspection { skew: Some(TimeDelta::seconds(seconds)), ..inspection() };
             of_database(&database(), &found)
                 .into_iter()
@@ -381,7 +383,7 @@ mod tests {
                 .unwrap()
                 .found
         };
-        assert_eq!(told(-30), "the database's is 30.0 s behind");
-        assert_eq!(told(30), "the database's is 30.0 s ahead");
+        assert_eq!(direction(-30), "the database's is 30.0 s behind");
+        assert_eq!(direction(30), "the database's is 30.0 s ahead");
     }
 }

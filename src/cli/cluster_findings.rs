@@ -1,6 +1,6 @@
 //! What `rowhouse check` finds of a Citus cluster, decided from its catalogue.
 
-use super::finding::{Finding, doubtful, fine, wrong};
+use super::finding::{Finding, ok, problem, warning};
 use crate::store::cluster::Cluster;
 use crate::store::postgres::ConnectionDemand;
 
@@ -28,17 +28,17 @@ fn of_placements(cluster: &Cluster) -> Finding {
         format!("Citus {}: {role} of {} nodes, {holding} with shards", cluster.version, cluster.nodes.len());
     let misplaced = cluster.misplaced();
     match (cluster.is_distributed(), misplaced.as_slice()) {
-        (true, []) => fine("cluster", place),
+        (true, []) => ok("cluster", place),
         (true, names) => {
-            wrong("cluster", format!("{place}; not distributed: {}", names.join(", ")), through(cluster))
+            problem("cluster", format!("{place}; not distributed: {}", names.join(", ")), through(cluster))
         }
         (false, _) if cluster.has_begun() => {
             let advice = format!("unless `rowhouse distribute` is at work, run it again{}", by(cluster));
-            wrong("cluster", format!("{place}; a distribution was begun, and is not complete"), advice)
+            problem("cluster", format!("{place}; a distribution was begun, and is not complete"), advice)
         }
         (false, _) => {
             let advice = format!("{}, or nothing if one node is to hold everything", through(cluster));
-            doubtful("cluster", format!("{place}; the tables are not distributed"), advice)
+            warning("cluster", format!("{place}; the tables are not distributed"), advice)
         }
     }
 }
@@ -49,7 +49,7 @@ fn of_membership(cluster: &Cluster) -> Option<Finding> {
     (!strangers.is_empty()).then(|| {
         let found =
             format!("{} count on another node in the place of this one, or on none", strangers.join(", "));
-        wrong("membership", found, "take its URL out of --database-url: it was removed or replaced")
+        problem("membership", found, "take its URL out of --database-url: it was removed or replaced")
     })
 }
 
@@ -64,7 +64,7 @@ fn by(cluster: &Cluster) -> &'static str {
 fn of_silent_nodes(cluster: &Cluster) -> impl Iterator<Item = Finding> {
     cluster.silent().map(|(node, reason)| {
         let advice = "see that it is up, and that the other nodes may connect to it";
-        wrong("node", format!("{} does not answer: {reason}", node.address), advice)
+        problem("node", format!("{} does not answer: {reason}", node.address), advice)
     })
 }
 
@@ -78,7 +78,7 @@ fn of_connections(cluster: &Cluster, demand: Option<ConnectionDemand>) -> Vec<Fi
                 "{} allows {} connections, and one server may cause {} there",
                 node.address, facts.connections, demand.most
             );
-            doubtful(
+            warning(
                 "connections",
                 found,
                 "raise max_connections of the node, or lower --max-connections or --workers",
@@ -95,7 +95,7 @@ fn of_processes(cluster: &Cluster) -> Vec<Finding> {
                 "max_worker_processes of {} is {}, with {} databases: shards may never move",
                 node.address, facts.processes, facts.databases
             );
-            doubtful(
+            warning(
                 "processes",
                 found,
                 format!("set it to {} or more, and restart the node", facts.needed_processes()),
@@ -108,7 +108,7 @@ fn of_statistics(cluster: &Cluster) -> Option<Finding> {
     cluster.keeps_statistics().then(|| {
         let columns = cluster.columns_with_statistics.join(", ");
         let found = format!("the planner keeps statistics of {columns}: reads of new tables may scan them");
-        doubtful("statistics", found, format!("{}, and again after each move of shards", through(cluster)))
+        warning("statistics", found, format!("{}, and again after each move of shards", through(cluster)))
     })
 }
 
@@ -118,7 +118,7 @@ fn of_leftovers(cluster: &Cluster) -> Option<Finding> {
         let bytes: i64 = left.iter().map(|table| table.local_bytes).sum();
         let names: Vec<&str> = left.iter().map(|table| table.name).collect();
         let found = format!("{bytes} bytes that nothing reads are left on this node: {}", names.join(", "));
-        doubtful("leftovers", found, through(cluster))
+        warning("leftovers", found, through(cluster))
     })
 }
 
@@ -130,7 +130,7 @@ fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
             "no lock_timeout of the servers' role on {}: requests wait for locked rows until they fail with 500",
             addresses.join(", ")
         );
-        doubtful("timeouts", found, through(cluster))
+        warning("timeouts", found, through(cluster))
     })
 }
 
@@ -154,7 +154,7 @@ mod tests {
         let mut changed = cluster();
         change(&mut changed);
         let findings = of_cluster(&changed, Some(ConnectionDemand { most: 38, allowed: 97 }));
-        let findings = findings.into_iter().filter(|finding| finding.verdict != CheckResult::Fine);
+        let findings = findings.into_iter().filter(|finding| finding.verdict != CheckResult::Ok);
         findings.map(|finding| (finding.name, finding.verdict)).collect()
     }
 

@@ -5,8 +5,9 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::json;
 
+use super::database::read;
 use super::output::{Done, OutputForm, Problem, block_on};
-use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::config::{Database, StorageSettings};
 use crate::server::database::DatabaseError;
 use crate::store::postgres::{self, DistributionEvent, DistributionRequest, DistributionStep};
 
@@ -40,9 +41,7 @@ pub(crate) struct DistributeArguments {
 /// # Errors
 /// [`Problem`], to be shown.
 pub(crate) fn run(arguments: &DistributeArguments) -> Done {
-    let mut mistakes = Mistakes::default();
-    let database = arguments.storage.read(&mut mistakes);
-    let database = mistakes.unless(database)?;
+    let database = read(&arguments.storage)?;
     let Database::Postgres { options, .. } = &database else {
         return Err(Problem(
             "--database-url: SQLite cannot be distributed; `rowhouse copy` moves it to PostgreSQL".into(),

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::operator::indexes::IndexCatalog;
 use crate::server::config::{AccountSettings, Mistakes, StorageSettings};
 use crate::server::database;
-use crate::service::{AskedQuery, explain_query};
+use crate::service::{ExplainRequest, explain_query};
 use crate::store::Store;
 
 /// The arguments of `rowhouse explain`.
@@ -59,16 +59,16 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
 async fn explain(store: &Store, arguments: &ExplainArguments, account: &str) -> Result<Value, Error> {
     /// As many as a server may allow.
     const MAX_COMPARISONS: usize = 10_000;
-    let query = AskedQuery {
-        account,
-        table: &arguments.table,
-        filter: &arguments.filter,
+    let request = ExplainRequest {
+        account: account.to_owned(),
+        table: arguments.table.clone(),
+        filter: Some(arguments.filter.clone()),
         select: None,
         top: arguments.top,
         measure: true,
     };
     let indexes = IndexCatalog::new(store.indexes().await?);
-    explain_query(store, &indexes, MAX_COMPARISONS, &query).await
+    explain_query(store, &indexes, MAX_COMPARISONS, &request).await
 }
 
 /// Returns the names of indexes for people; `None` if there are none.

@@ -12,20 +12,20 @@ pub(super) struct Finding {
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckResult {
-    Fine,
+    Ok,
     /// A server works, but perhaps not as intended.
     Warning,
     Problem,
 }
 
-pub(super) fn fine(name: &'static str, found: impl Into<String>) -> Finding {
-    Finding { name, verdict: CheckResult::Fine, found: found.into(), advice: None }
+pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Finding {
+    Finding { name, verdict: CheckResult::Ok, found: found.into(), advice: None }
 }
 
-pub(super) fn doubtful(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+pub(super) fn warning(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
     Finding { name, verdict: CheckResult::Warning, found: found.into(), advice: Some(advice.into()) }
 }
 
-pub(super) fn wrong(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
+pub(super) fn problem(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Finding {
     Finding { name, verdict: CheckResult::Problem, found: found.into(), advice: Some(advice.into()) }
 }

@@ -7,17 +7,16 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::output::{Done, OutputForm, Problem, block_on};
-use crate::operator::indexes::{self, IndexError, IndexPlace};
-use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
+use super::database::{DatabaseArguments, read_lasting};
+use super::output::{Done, Problem, block_on};
+use super::suggest::{SuggestArguments, suggest};
+use crate::operator::indexes::{self, IndexRequest};
+use crate::operator::{OperatorError, to_json};
 use crate::protocol::model::Ticks;
-use crate::protocol::plan::index::IndexKind;
-use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::config::Database;
 use crate::server::database::{self, DatabaseError};
 use crate::store::sqlite::OpenError;
 use crate::store::{BuiltIndex, IndexFigures, IndexState, Store, StoredIndex};
-
-use super::suggest::{SuggestArguments, suggest};
 
 const CREATE_EXAMPLES: &str = "Examples:
   rowhouse index create People Email --account myaccount
@@ -51,20 +50,10 @@ pub(crate) enum IndexCommand {
 /// The property of an index, and the database.
 #[derive(Debug, Args)]
 pub(crate) struct IndexArguments {
-    /// The table
-    table: String,
-    /// The property, as entities spell it
-    property: String,
-    /// The account of the table
-    #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
-    account: String,
-    /// text, number, time, guid or boolean [default: as the values of the first entities]
-    #[arg(long)]
-    kind: Option<IndexKind>,
     #[command(flatten)]
-    storage: StorageSettings,
+    request: IndexRequest,
     #[command(flatten)]
-    form: OutputForm,
+    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
@@ -90,13 +79,11 @@ pub(crate) struct ListIndexArguments {
     #[arg(long)]
     account: Option<String>,
     #[command(flatten)]
-    storage: StorageSettings,
-    #[command(flatten)]
-    form: OutputForm,
+    database: DatabaseArguments,
 }
 
-/// Pause between two looks at a build.
-const LOOK: Duration = Duration::from_millis(500);
+/// Pause between two checks of a build.
+const CHECK_PAUSE: Duration = Duration::from_millis(500);
 /// How long to wait for a dropped index to be removed from the database.
 const REMOVAL: Duration = Duration::from_secs(30);
 
@@ -113,27 +100,13 @@ pub(crate) fn run(command: &IndexCommand) -> Done {
     }
 }
 
-fn database(storage: &StorageSettings) -> Done<Database> {
-    let mut mistakes = Mistakes::default();
-    let database = storage.read(&mut mistakes);
-    let database = mistakes.unless(database)?;
-    if database.is_in_memory() {
-        return Err(Problem(
-            "--database-url: a database in memory is only reached over the admin listener".into(),
-        ));
-    }
-    Ok(database)
-}
-
-impl IndexArguments {
-    fn place(&self) -> IndexPlace<'_> {
-        IndexPlace { account: &self.account, table: &self.table, property: &self.property, kind: self.kind }
-    }
+fn settings(arguments: &DatabaseArguments) -> Done<Database> {
+    read_lasting(&arguments.storage, "a database in memory is only reached over the admin listener")
 }
 
 fn create(arguments: &CreateIndexArguments) -> Done {
     let index = &arguments.index;
-    let database = database(&index.storage)?;
+    let database = settings(&index.database)?;
     // Held while this process builds in a file: no server starts on it meanwhile.
     let lock = match database::lock(&database) {
         Err(DatabaseError::Sqlite(OpenError::Served(..))) => None,
@@ -146,7 +119,7 @@ fn create(arguments: &CreateIndexArguments) -> Done {
     let begun = Instant::now();
     let (stored, figures) = block_on(async {
         let store = database::open_existing(&database).await?;
-        let stored = indexes::add(&store, index.place(), Ticks::now()).await?;
+        let stored = indexes::add(&store, &index.request, Ticks::now()).await?;
         let index_no = stored.index.index_no;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -161,12 +134,12 @@ fn create(arguments: &CreateIndexArguments) -> Done {
         }
         Ok((
             indexes::find_by_number(&store, index_no).await?,
-            store.index_figures(&stored.index).await.map_err(IndexError::from)?,
+            store.index_figures(&stored.index).await.map_err(OperatorError::from)?,
         ))
     })?;
     let text =
         format!("Made the index {} in {:.1} s.", described(&stored, figures), begun.elapsed().as_secs_f64());
-    index.form.print(&text, &indexes::shown(&stored, figures))
+    index.database.form.print(&text, &to_json::index(&stored, figures))
 }
 
 /// Asks before the writes of a server have to wait.
@@ -189,7 +162,7 @@ fn confirm() -> Done {
 async fn build(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     let show = async {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_PAUSE).await;
             if let Ok(IndexFigures { progress: Some(progress), .. }) =
                 store.index_figures(&stored.index).await
             {
@@ -213,7 +186,7 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
     let gone = || Problem("the index was dropped, or its table deleted, while it was built".into());
     loop {
         if !is_served {
-            match store.build_index(&stored.index, Ticks::now()).await.map_err(IndexError::from)? {
+            match store.build_index(&stored.index, Ticks::now()).await.map_err(OperatorError::from)? {
                 BuiltIndex::Ready => return Ok(()),
                 BuiltIndex::Refused(reason) => {
                     return Err(Problem(format!("the database refuses to make the index: {reason}")));
@@ -222,38 +195,38 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
                 BuiltIndex::Gone | BuiltIndex::Elsewhere => {}
             }
         }
-        let found = store.indexes().await.map_err(IndexError::from)?;
+        let found = store.indexes().await.map_err(OperatorError::from)?;
         match found.iter().find(|other| other.index.index_no == index_no).map(|other| other.state) {
             Some(IndexState::Ready) => return Ok(()),
-            Some(IndexState::Building) => tokio::time::sleep(LOOK).await,
+            Some(IndexState::Building) => tokio::time::sleep(CHECK_PAUSE).await,
             None => return Err(gone()),
         }
     }
 }
 
 fn drop_index(arguments: &IndexArguments) -> Done {
-    let database = database(&arguments.storage)?;
+    let database = settings(&arguments.database)?;
     let (stored, is_removed) = block_on(async {
         let store = database::open_existing(&database).await?;
-        let stored = indexes::find(&store, arguments.place()).await?;
+        let stored = indexes::find(&store, &arguments.request).await?;
         indexes::drop(&store, stored.index.index_no, Ticks::now()).await?;
         let is_removed = remove(&store, &stored).await?;
         Ok((stored, is_removed))
     })?;
-    let rest = if is_removed { "" } else { " A server will free its space." };
+    let later = if is_removed { "" } else { " A server will free its space." };
     let name = described(&stored, IndexFigures::default());
     let dropped = json!({ "dropped": stored.index.index_no, "removed": is_removed });
-    arguments.form.print(&format!("Dropped the index {name}.{rest}"), &dropped)
+    arguments.database.form.print(&format!("Dropped the index {name}.{later}"), &dropped)
 }
 
 /// Removes a dropped index once no server uses it; returns whether it is removed.
 async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
     let begun = Instant::now();
-    while store.index_figures(&stored.index).await.map_err(IndexError::from)?.bytes.is_some() {
+    while store.index_figures(&stored.index).await.map_err(OperatorError::from)?.bytes.is_some() {
         if begun.elapsed() > REMOVAL {
             return Ok(false);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_PAUSE).await;
         // A server may be removing it, which makes this fail.
         let _ = store.remove_index(Ticks::now()).await;
     }
@@ -261,15 +234,15 @@ async fn remove(store: &Store, stored: &StoredIndex) -> Done<bool> {
 }
 
 fn list(arguments: &ListIndexArguments) -> Done {
-    let database = database(&arguments.storage)?;
+    let database = settings(&arguments.database)?;
     let found = block_on(async {
         let store = database::open_to_read(&database).await?;
         Ok(indexes::list(&store, arguments.account.as_deref(), arguments.table.as_deref()).await?)
     })?;
     let lines: Vec<String> = found.iter().map(|(stored, figures)| line(stored, *figures)).collect();
     let text = if lines.is_empty() { "There are no indexes.".into() } else { lines.join("\n") };
-    let values: Vec<Value> = found.iter().map(|(stored, figures)| indexes::shown(stored, *figures)).collect();
-    arguments.form.print(&text, &Value::Array(values))
+    let values: Vec<Value> = found.iter().map(|(stored, figures)| to_json::index(stored, *figures)).collect();
+    arguments.database.form.print(&text, &Value::Array(values))
 }
 
 fn described(stored: &StoredIndex, figures: IndexFigures) -> String {
@@ -280,7 +253,7 @@ fn described(stored: &StoredIndex, figures: IndexFigures) -> String {
 
 fn line(stored: &StoredIndex, figures: IndexFigures) -> String {
     let StoredIndex { account, table, index, state, changed } = stored;
-    let place = format!("{account}/{table}");
+    let table = format!("{account}/{table}");
     let state = match state {
         IndexState::Building => match figures.progress {
             Some(progress) => format!("building, {:.0} %", progress * 100.0),
@@ -292,7 +265,7 @@ fn line(stored: &StoredIndex, figures: IndexFigures) -> String {
     let uses = figures.uses.map(|uses| format!("read {uses} times, ")).unwrap_or_default();
     let since = changed.to_canonical();
     format!(
-        "{place:<32} {:<24} {:<8} {state:<14} {size:>10}  {uses}since {since}",
+        "{table:<32} {:<24} {:<8} {state:<14} {size:>10}  {uses}since {since}",
         index.property, index.kind
     )
 }

@@ -45,9 +45,9 @@ pub(crate) struct InspectArguments {
 /// # Errors
 /// [`Problem`] if the token cannot be read, is not valid, or does not allow the request.
 pub(crate) fn run(arguments: &InspectArguments) -> Done {
-    let (fine, shown) = block_on(inspect(arguments))?;
-    arguments.form.print(&text(&shown), &shown)?;
-    if fine { Ok(()) } else { Err(Problem("the token is refused".into())) }
+    let (is_fine, inspection) = block_on(inspect(arguments))?;
+    arguments.form.print(&text(&inspection), &inspection)?;
+    if is_fine { Ok(()) } else { Err(Problem("the token is refused".into())) }
 }
 
 async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
@@ -57,45 +57,45 @@ async fn inspect(arguments: &InspectArguments) -> Done<(bool, Value)> {
     let mut question = question.ok_or_else(|| Problem("the URL names no account".into()))?;
     question.method = arguments.method.clone();
     question.resource = arguments.resource.clone().unwrap_or(question.resource);
-    let claim = question.claim().map_err(told)?;
+    let claim = question.claim().map_err(flaw)?;
     let policies = match claim.policy() {
         None => Vec::new(),
         Some((table, _)) => policies(arguments, &signer.account, table).await?,
     };
     let secure = !arguments.http && !url.starts_with("http:");
     let usage = Use { now: Ticks::now(), secure, peer: arguments.address };
-    let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(told)?;
-    Ok((inspection.is_fine(), inspection.shown()))
+    let inspection = question.inspect(claim, &[signer.key], &policies, &usage).map_err(flaw)?;
+    Ok((inspection.is_fine(), inspection.to_json()))
 }
 
 async fn policies(arguments: &InspectArguments, account: &str, table: &TableName) -> Done<Vec<Policy>> {
     let store = database::open_to_read(&arguments.key.database()?).await?;
     let policies = stored_policies(&store, account, table).await;
     store.close().await;
-    policies.map_err(told)
+    policies.map_err(flaw)
 }
 
-fn told(error: Error) -> Problem {
+fn flaw(error: Error) -> Problem {
     Problem(error.why.as_deref().unwrap_or(error.text()).to_owned())
 }
 
 /// Returns the inspection for people.
-fn text(shown: &Value) -> String {
+fn text(inspection: &Value) -> String {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let mut text = format!("A SAS for the {} {}", word(&shown["kind"]), word(&shown["account"]));
-    if shown["kind"] == "table" {
-        text = format!("A SAS for a table of the account {}", word(&shown["account"]));
+    let mut text = format!("A SAS for the {} {}", word(&inspection["kind"]), word(&inspection["account"]));
+    if inspection["kind"] == "table" {
+        text = format!("A SAS for a table of the account {}", word(&inspection["account"]));
     }
-    for field in list(&shown["fields"]) {
+    for field in list(&inspection["fields"]) {
         let (name, value, meaning) = (word(&field["name"]), word(&field["value"]), word(&field["meaning"]));
         let _ = write!(text, "\n{name}={value}: {meaning}");
     }
-    let _ = write!(text, "\nSigned text: {}", shown["stringToSign"]);
-    for problem in list(&shown["problems"]) {
+    let _ = write!(text, "\nSigned text: {}", inspection["stringToSign"]);
+    for problem in list(&inspection["problems"]) {
         let _ = write!(text, "\nRefused: {}: {}", word(&problem["code"]), word(&problem["message"]));
     }
-    let action = &shown["action"];
+    let action = &inspection["action"];
     match action["allowed"].as_bool() {
         Some(true) => text += &format!("\nAllows to {}", word(&action["name"])),
         Some(false) => {
@@ -103,7 +103,7 @@ fn text(shown: &Value) -> String {
         }
         None => {}
     }
-    if shown["valid"] == true {
+    if inspection["valid"] == true {
         text += "\nValid now";
     }
     text

@@ -3,8 +3,9 @@
 use clap::Args;
 use serde_json::json;
 
-use super::output::{Done, OutputForm, Problem, block_on};
-use crate::server::config::{Mistakes, StorageSettings};
+use super::database::read_lasting;
+use super::output::{Done, OutputForm, block_on};
+use crate::server::config::StorageSettings;
 use crate::server::database;
 
 /// The arguments of `rowhouse migrate`.
@@ -21,21 +22,15 @@ pub(crate) struct MigrateArguments {
 /// # Errors
 /// [`Problem`], to be shown.
 pub(crate) fn run(arguments: &MigrateArguments) -> Done {
-    let mut mistakes = Mistakes::default();
-    let database = arguments.storage.read(&mut mistakes);
-    let database = mistakes.unless(database)?;
-    if database.is_in_memory() {
-        return Err(Problem(
-            "--database-url: a schema in memory would be lost when this command ends".into(),
-        ));
-    }
+    let database =
+        read_lasting(&arguments.storage, "a schema in memory would be lost when this command ends")?;
     let found = block_on(async {
         drop(database::open_primary(&database).await?);
         Ok(database::inspect_primary(&database).await?)
     })?;
-    let (shown, schema) = (database.shown(), found.schema.unwrap_or_default());
+    let (name, schema) = (database.display(), found.schema.unwrap_or_default());
     arguments.form.print(
-        &format!("The schema of {shown} is version {schema}."),
-        &json!({ "database": shown, "schema": schema }),
+        &format!("The schema of {name} is version {schema}."),
+        &json!({ "database": name, "schema": schema }),
     )
 }

@@ -3,11 +3,12 @@
 mod account;
 mod azurite;
 mod backup;
-mod beyond;
 mod check;
 mod cluster_findings;
+mod database;
 mod distribute;
 mod endpoint;
+mod expire;
 mod explain;
 mod finding;
 mod healthcheck;
@@ -22,6 +23,7 @@ mod signer;
 mod suggest;
 mod table;
 mod transfer;
+mod view;
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -34,9 +36,9 @@ use clap_complete::Shell;
 use account::AccountCommand;
 use azurite::Named;
 use backup::BackupArguments;
-use beyond::{ExpireCommand, ViewCommand};
 use check::CheckArguments;
 use distribute::DistributeArguments;
+use expire::ExpireCommand;
 use explain::ExplainArguments;
 use healthcheck::HealthcheckArguments;
 use index::IndexCommand;
@@ -46,6 +48,7 @@ use parse::{Refused, parse};
 use sas::SasCommand;
 use table::TableCommand;
 use transfer::{CopyArguments, CountArguments, DeleteArguments, TransferEnd, VerifyArguments};
+use view::ViewCommand;
 
 use crate::server::config::Settings;
 use crate::server::file::read_text;
@@ -218,8 +221,8 @@ pub fn run() -> ExitCode {
         Some(Command::Verify(arguments)) => return end(transfer::verify(arguments)),
         Some(Command::Count(arguments)) => return end(transfer::count(arguments)),
         Some(Command::DeleteWhere(arguments)) => return end(transfer::delete_where(arguments)),
-        Some(Command::Expire(command)) => beyond::expire(command),
-        Some(Command::View(command)) => beyond::view(command),
+        Some(Command::Expire(command)) => expire::run(command),
+        Some(Command::View(command)) => view::run(command),
         Some(Command::Table(command)) => return end(table::run(command)),
         Some(Command::Version(form)) => {
             let version = env!("CARGO_PKG_VERSION");

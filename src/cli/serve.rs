@@ -59,7 +59,7 @@ pub(crate) fn warn_of_idle(settings: &Settings, config: &Config) {
 /// Prints one line with the address of the server, its database, and a connection string.
 fn announce(config: &Config, address: SocketAddr) {
     let (name, key) = match config.accounts.sample() {
-        // Only the well-known key is shown.
+        // Only the well-known key is printed.
         Some((name, key)) if config.is_development => (name, key),
         Some((name, _)) => (name, "<key>".to_owned()),
         None => ("<account>", "<key>".to_owned()),
@@ -71,7 +71,7 @@ fn announce(config: &Config, address: SocketAddr) {
     let _ = writeln!(
         out,
         "{READY} {server}, storing in {}. Connection string{warning}: {}",
-        config.database.shown(),
+        config.database.display(),
         connection_string(&server, name, &key),
     );
     let _ = out.flush();

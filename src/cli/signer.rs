@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 
 use super::account::KeyNumber;
+use super::database::read;
 use super::output::{Done, Problem};
 use crate::operator::accounts;
 use crate::protocol::auth::accounts::AccountKey;
@@ -93,9 +94,7 @@ impl KeyArguments {
     /// # Errors
     /// [`Problem`] for invalid settings.
     pub(crate) fn database(&self) -> Done<Database> {
-        let mut mistakes = Mistakes::default();
-        let database = self.storage.read(&mut mistakes);
-        Ok(mistakes.unless(database)?)
+        read(&self.storage)
     }
 
     async fn of_settings(&self, wanted: Option<&str>) -> Done<(String, AccountKey)> {

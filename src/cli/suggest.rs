@@ -84,9 +84,9 @@ fn ask(arguments: &SuggestArguments) -> Done<Vec<Value>> {
 fn line(suggestion: &Value) -> String {
     let text = |name: &str| suggestion[name].as_str().unwrap_or_default().to_owned();
     let number = |name: &str| suggestion[name].as_u64().unwrap_or_default();
-    let place = format!("{}/{}", text("account"), text("table"));
+    let table = format!("{}/{}", text("account"), text("table"));
     format!(
-        "{place:<32} {:<24} {:<8} {} rows looked at for {} returned, in {} pages",
+        "{table:<32} {:<24} {:<8} {} rows looked at for {} returned, in {} pages",
         text("property"),
         text("kind"),
         number("examined"),

@@ -6,11 +6,12 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::output::{Done, OutputForm, Problem, block_on};
+use super::database;
+use super::output::{OutputForm, Problem, block_on};
 use super::transfer::TransferEnd;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::model::{TableName, Ticks};
-use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::config::{Database, StorageSettings};
 use crate::server::database::DatabaseError;
 use crate::store::postgres::{PgOptions, RespreadEvent, RespreadRequest, RespreadSummary, respread};
 
@@ -60,7 +61,7 @@ pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
     let TableCommand::Respread(arguments) = command;
     let table = TableName::parse(&arguments.table)
         .map_err(|_| TransferEnd::Usage(format!("the table name {:?} is not valid", arguments.table)))?;
-    let database = database(&arguments.storage).map_err(|Problem(text)| TransferEnd::Usage(text))?;
+    let database = database::read(&arguments.storage).map_err(|Problem(text)| TransferEnd::Usage(text))?;
     let Database::Postgres { options, .. } = &database else {
         return Err(TransferEnd::Usage("--database-url: SQLite keeps each table in one bucket".into()));
     };
@@ -70,12 +71,6 @@ pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
     }
 }
 
-fn database(storage: &StorageSettings) -> Done<Database> {
-    let mut mistakes = Mistakes::default();
-    let database = storage.read(&mut mistakes);
-    Ok(mistakes.unless(database)?)
-}
-
 fn change(
     arguments: &RespreadArguments,
     options: &PgOptions,
@@ -83,8 +78,8 @@ fn change(
     spread: u16,
 ) -> Result<(), TransferEnd> {
     let began = Instant::now();
-    let mut shown = None;
-    let mut tell = |event: RespreadEvent| show(event, &mut shown);
+    let mut last = None;
+    let mut tell = |event: RespreadEvent| print_progress(event, &mut last);
     let request = RespreadRequest { table: table.in_account(&arguments.account), spread };
     let summary = block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -138,12 +133,12 @@ fn cancel(arguments: &RespreadArguments, options: &PgOptions, table: &TableName)
 }
 
 /// Shows progress on standard error from time to time, beside the summary on standard output.
-fn show(event: RespreadEvent, shown: &mut Option<Instant>) {
-    let is_due = shown.is_none_or(|last| last.elapsed() >= PROGRESS);
+fn print_progress(event: RespreadEvent, last: &mut Option<Instant>) {
+    let is_due = last.is_none_or(|last| last.elapsed() >= PROGRESS);
     if !is_due && matches!(event, RespreadEvent::Copied { .. } | RespreadEvent::Compared { .. }) {
         return;
     }
-    *shown = Some(Instant::now());
+    *last = Some(Instant::now());
     match event {
         RespreadEvent::Resumed => eprintln!("going on with what an earlier call has begun"),
         RespreadEvent::Copied { entities, of: Some(of) } => {

@@ -1,6 +1,6 @@
 //! Durations as operators write them: a number and a unit.
 
-use super::BeyondError;
+use super::OperatorError;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 
 /// Units, the largest first, with their ticks.
@@ -17,8 +17,8 @@ const LONGEST: i64 = 365_000 * 86_400 * TICKS_PER_SECOND;
 /// Reads a whole number of seconds, minutes, hours, days or weeks, such as `90s` or `30d`, as ticks.
 ///
 /// # Errors
-/// [`BeyondError::Argument`] for anything else, and for more than 1000 years.
-pub(crate) fn parse(text: &str) -> Result<i64, BeyondError> {
+/// [`OperatorError::Argument`] for anything else, and for more than 1000 years.
+pub(crate) fn parse(text: &str) -> Result<i64, OperatorError> {
     let read = || {
         let unit = text.chars().last()?;
         let (_, ticks) = UNITS.into_iter().find(|(known, _)| *known == unit)?;
@@ -28,14 +28,14 @@ pub(crate) fn parse(text: &str) -> Result<i64, BeyondError> {
         number.checked_mul(ticks).filter(|ticks| *ticks <= LONGEST)
     };
     read().ok_or_else(|| {
-        BeyondError::Argument(format!(
+        OperatorError::Argument(format!(
             "{text}: not a whole number of seconds, minutes, hours, days or weeks, such as 90s, 15m, 12h, 30d or 4w"
         ))
     })
 }
 
 /// Prints ticks in the largest unit that expresses them exactly.
-pub(crate) fn shown(ticks: i64) -> String {
+pub(crate) fn display(ticks: i64) -> String {
     let exact = UNITS.into_iter().find(|(_, unit)| ticks != 0 && ticks % unit == 0);
     let (unit, of) = exact.unwrap_or(('s', TICKS_PER_SECOND));
     format!("{}{unit}", ticks / of)
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_shown() {
+    fn durations_are_read_and_displayed() {
         for (text, seconds, again) in [
             ("0s", 0, "0s"),
             ("90s", 90, "90s"),
@@ -57,7 +57,7 @@ mod tests {
             ("365000d", 365_000 * 86_400, "365000d"),
         ] {
             let ticks = parse(text).unwrap();
-            assert_eq!((ticks, shown(ticks).as_str()), (seconds * TICKS_PER_SECOND, again), "{text}");
+            assert_eq!((ticks, display(ticks).as_str()), (seconds * TICKS_PER_SECOND, again), "{text}");
         }
         for wrong in
             ["", "s", "5", "-5s", "+5s", "1.5h", "5 s", "5S", "5y", "365001d", "9223372036854775807d", "5é"]

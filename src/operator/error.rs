@@ -1,40 +1,79 @@
 //! Why an operator's request was not done.
 
 use crate::error::Code;
-use crate::store::{Failure, Fault, ViewFailure};
+use crate::store::{Failure, Fault, MAX_INDEXES, MAX_TABLE_INDEXES, ViewFailure};
 
 /// Why something was not done, for the operator who asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BeyondError {
+pub(crate) enum OperatorError {
+    /// The request is invalid.
     #[error("{0}")]
     Argument(String),
+    #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
+    AccountName(String),
+    #[error("a key must have 1 to {0} bytes")]
+    KeyLength(usize),
+    #[error("a limit must be 1 to {0} requests a second")]
+    Limit(u32),
+    #[error("there is an account {0} already")]
+    AccountExists(String),
+    #[error("there is no account {0} in the database")]
+    AccountNotFound(String),
+    #[error(
+        "the master key does not open the keys in the database: give the one that they were stored under"
+    )]
+    MasterKey,
+    #[error(
+        "--master-key: does not open the keys of the account {0} in the database: give the key that they \
+         were stored under, or remove the account with `rowhouse account remove {0}`"
+    )]
+    MasterKeyOfServer(String),
+    #[error(
+        "neither master key opens the keys of the account {0}: give the one that they were stored under as \
+         --old-master-key, or remove the account"
+    )]
+    BothMasterKeys(String),
+    #[error("other changes of accounts were under way; try again")]
+    Contended,
+    #[error("the operating system gave no random bytes")]
+    Random,
     #[error("the account has no such table")]
     TableNotFound,
+    #[error("there is no table {0} in the account {1}")]
+    TableNotInAccount(String, String),
+    #[error("there is an index of this kind for the property already")]
+    IndexExists,
+    #[error("a table can have {MAX_TABLE_INDEXES} indexes, a database {MAX_INDEXES}: drop one first")]
+    TooManyIndexes,
+    #[error("there is no such index")]
+    IndexNotFound,
     /// There is no rule or view.
     #[error("{0}")]
     NotSet(String),
     /// What the database says about a definition.
     #[error("the database says: {0}")]
-    Told(String),
+    Definition(String),
+    #[error("the accounts cannot be read from the database ({0:?})")]
+    Unread(Fault),
     #[error("the database failed ({0:?})")]
     Store(Fault),
 }
 
-impl From<Failure> for BeyondError {
+impl From<Failure> for OperatorError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Fault(fault) => BeyondError::Store(fault),
-            Failure::Refused(error) if error.code == Code::TableNotFound => BeyondError::TableNotFound,
-            Failure::Refused(error) => BeyondError::Argument(error.text().to_owned()),
+            Failure::Fault(fault) => OperatorError::Store(fault),
+            Failure::Refused(error) if error.code == Code::TableNotFound => OperatorError::TableNotFound,
+            Failure::Refused(error) => OperatorError::Argument(error.text().to_owned()),
         }
     }
 }
 
-impl From<ViewFailure> for BeyondError {
+impl From<ViewFailure> for OperatorError {
     fn from(failure: ViewFailure) -> Self {
         match failure {
             ViewFailure::Store(failure) => failure.into(),
-            ViewFailure::Told(text) => BeyondError::Told(text),
+            ViewFailure::Told(text) => OperatorError::Definition(text),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use clap::Args;
+use serde::Deserialize;
 
-use super::BeyondError;
+use super::OperatorError;
 use super::durations;
 use crate::error::Code;
 use crate::observe::metrics::METRICS;
@@ -27,25 +28,31 @@ const SHORTEST_PAUSE: i64 = TICKS_PER_SECOND;
 const PAUSE_PART: i64 = 50;
 
 /// A rule as operators write it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct RuleText {
-    /// The age at which entities expire, by Timestamp.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewRule {
+    /// Age by Timestamp at which entities expire, such as 90s, 15m, 12h, 30d or 4w
+    #[arg(long, value_name = "DURATION", required_unless_present = "at", conflicts_with_all = ["at", "plus"])]
     pub after: Option<String>,
-    /// Or the DateTime property at whose time they do.
+    /// DateTime property at whose time they expire; entities without it, or with another type, stay
+    #[arg(long, value_name = "PROPERTY")]
     pub at: Option<String>,
-    /// A delay after that property.
+    /// How long after that time
+    #[arg(long, value_name = "DURATION", requires = "at")]
     pub plus: Option<String>,
-    /// The pause between the starts of two passes.
+    /// Time from the start of a pass over the table to that of the next, at least [default: a
+    /// fiftieth of the age, 1m to 6h]
+    #[arg(long, value_name = "DURATION")]
     pub every: Option<String>,
 }
 
-impl RuleText {
+impl NewRule {
     /// Reads the rule.
     ///
     /// # Errors
-    /// [`BeyondError::Argument`].
-    pub(crate) fn read(&self) -> Result<ExpiryRule, BeyondError> {
-        let wrong = |text: &str| Err(BeyondError::Argument(text.to_owned()));
+    /// [`OperatorError::Argument`].
+    pub(crate) fn read(&self) -> Result<ExpiryRule, OperatorError> {
+        let wrong = |text: &str| Err(OperatorError::Argument(text.to_owned()));
         let (property, delay) = match (&self.after, &self.at, &self.plus) {
             (Some(after), None, None) => (None, durations::parse(after)?),
             (None, Some(at), plus) => {
@@ -67,10 +74,10 @@ impl RuleText {
     }
 }
 
-fn property(name: &str) -> Result<String, BeyondError> {
+fn property(name: &str) -> Result<String, OperatorError> {
     let is_system = ["PartitionKey", "RowKey", "Timestamp"].contains(&name);
     if is_system || check_property_name(name).is_err() {
-        return Err(BeyondError::Argument(format!(
+        return Err(OperatorError::Argument(format!(
             "at: {name} is no property; for the age by Timestamp there is after"
         )));
     }
@@ -80,64 +87,42 @@ fn property(name: &str) -> Result<String, BeyondError> {
 /// Sets the rule of a table, which begins to be swept at once.
 ///
 /// # Errors
-/// [`BeyondError`].
+/// [`OperatorError`].
 pub(crate) async fn set(
     store: &Store,
     account: &str,
     table: &str,
-    rule: &RuleText,
+    rule: &NewRule,
     now: Ticks,
-) -> Result<Value, BeyondError> {
+) -> Result<TableExpiry, OperatorError> {
     let (table, rule) = (name(table)?, rule.read()?);
     store.set_expiry(table.in_account(account), &rule, now).await?;
     let rules = store.expiries(Some(account)).await?;
-    let set = rules.iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
-    set.map(|found| shown(found, now)).ok_or(BeyondError::TableNotFound)
+    let set = rules.into_iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
+    set.ok_or(OperatorError::TableNotFound)
 }
 
 /// Removes the rule of a table. What the rule has deleted stays deleted.
 ///
 /// # Errors
-/// [`BeyondError`].
-pub(crate) async fn clear(store: &Store, account: &str, table: &str) -> Result<(), BeyondError> {
+/// [`OperatorError`].
+pub(crate) async fn clear(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
     if store.clear_expiry(name(table)?.in_account(account)).await? {
         return Ok(());
     }
-    Err(BeyondError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
+    Err(OperatorError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
 }
 
 /// Reads the name of a table.
 ///
 /// # Errors
-/// [`BeyondError::Argument`].
-pub(crate) fn name(table: &str) -> Result<TableName, BeyondError> {
-    TableName::parse(table).map_err(|error| BeyondError::Argument(format!("{table}: {}", error.text())))
-}
-
-/// Returns a rule, and how far its passes have come, as JSON.
-pub(crate) fn shown(of: &TableExpiry, now: Ticks) -> Value {
-    let TableExpiry { account, table, rule, made, sweep, .. } = of;
-    let (after, plus) = match rule.property {
-        None => (Some(durations::shown(rule.delay)), None),
-        Some(_) => (None, Some(durations::shown(rule.delay))),
-    };
-    json!({
-        "account": account,
-        "table": table,
-        "after": after,
-        "at": rule.property,
-        "plus": plus,
-        "every": durations::shown(rule.pause),
-        "set": made.to_canonical(),
-        "sweptUntil": sweep.clean.map(Ticks::to_canonical),
-        "sweeping": sweep.began.is_some(),
-        "behindSeconds": behind(of, now) / TICKS_PER_SECOND,
-        "expired": sweep.expired,
-    })
+/// [`OperatorError::Argument`].
+pub(crate) fn name(table: &str) -> Result<TableName, OperatorError> {
+    TableName::parse(table).map_err(|error| OperatorError::Argument(format!("{table}: {}", error.text())))
 }
 
 /// Ticks since the next pass should have begun.
-fn behind(of: &TableExpiry, now: Ticks) -> i64 {
+pub(crate) fn behind(of: &TableExpiry, now: Ticks) -> i64 {
     let last = of.sweep.clean.filter(|clean| *clean <= now).unwrap_or(of.made);
     (now.raw() - last.raw().saturating_add(of.rule.pause)).max(0)
 }
@@ -168,7 +153,7 @@ pub(crate) struct SweepStep {
 }
 
 /// Sweeps a table for a step: reads on from where the last step ended, and deletes what has expired
-/// and was not written meanwhile. A table whose step fails waits, so that the others get on.
+/// and was not written meanwhile. A table whose step fails waits, so that other tables are not blocked.
 ///
 /// # Errors
 /// Failures of the database.
@@ -176,7 +161,7 @@ pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreRe
     let done = try_step(store, of, now).await;
     if done.is_err() {
         let due = later(now, SWEEP_RETRY_PAUSE);
-        // The database may be away for this too.
+        // The database may be unreachable here as well.
         let _ = store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await;
     }
     done
@@ -235,9 +220,9 @@ mod tests {
     use crate::protocol::codec::stored;
     use crate::protocol::plan::predicate::Prepared;
 
-    fn text(after: Option<&str>, at: Option<&str>, plus: Option<&str>, every: Option<&str>) -> RuleText {
+    fn text(after: Option<&str>, at: Option<&str>, plus: Option<&str>, every: Option<&str>) -> NewRule {
         let [after, at, plus, every] = [after, at, plus, every].map(|part| part.map(str::to_owned));
-        RuleText { after, at, plus, every }
+        NewRule { after, at, plus, every }
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! What goes beyond the service, for operators: expiry, totals and SQL views. The wire stays exactly
-//! the service's, and tables that use none of this are not affected.
+//! Features for operators: accounts, property indexes, expiry, counts and SQL views. The protocol is
+//! unchanged, and tables that use none of this are not affected.
 //!
-//! The command line and the admin listener call the same functions; [`upkeep::run`] does the work
-//! in the background.
+//! The command line and the admin listener call the same functions; [`upkeep`] works in the background.
 
 pub(crate) mod accounts;
 pub(crate) mod durations;
 mod error;
 pub(crate) mod expiry;
 pub(crate) mod indexes;
+pub(crate) mod to_json;
 pub(crate) mod totals;
 pub(crate) mod upkeep;
 pub(crate) mod views;
 
-pub(crate) use error::BeyondError;
+pub(crate) use error::OperatorError;

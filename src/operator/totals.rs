@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{Key, TableName, Ticks};
 use crate::protocol::plan::{Predicate, Projection, Scan, query};
@@ -43,25 +41,6 @@ pub(crate) struct TableTotal {
     pub bytes: u64,
 }
 
-impl TableTotal {
-    /// Returns it as JSON.
-    pub(crate) fn shown(&self) -> Value {
-        let (basis, times) = match self.basis {
-            TotalBasis::Exact => ("exact", None),
-            TotalBasis::Counted { started, ended } => ("counted", Some((started, ended))),
-            TotalBasis::Estimated => ("estimated", None),
-            TotalBasis::AtLeast => ("atLeast", None),
-        };
-        json!({
-            "entities": self.entities,
-            "basis": basis,
-            "bytes": self.bytes,
-            "countBegan": times.map(|(started, _)| started.to_canonical()),
-            "countEnded": times.map(|(_, ended)| ended.to_canonical()),
-        })
-    }
-}
-
 /// Returns the total of a table, from the first entities, which are all of a small table.
 /// For a larger one it is the last count, which is renewed in the background if it is old.
 ///
@@ -71,11 +50,11 @@ pub(crate) async fn total(
     store: &Store,
     account: &str,
     table: &TableName,
-    looked: TableSize,
+    size: TableSize,
     now: Ticks,
 ) -> StoreResult<TableTotal> {
-    let (entities, basis) = if looked.complete {
-        (looked.entities, TotalBasis::Exact)
+    let (entities, basis) = if size.complete {
+        (size.entities, TotalBasis::Exact)
     } else {
         let stored = store.stored_total(table.in_account(account)).await?;
         if stored.is_none_or(|stored| is_stale(stored, now)) {
@@ -86,12 +65,12 @@ pub(crate) async fn total(
                 (entities, TotalBasis::Counted { started, ended })
             }
             None => match store.estimate(table.in_account(account)).await? {
-                Some(estimate) if estimate > looked.entities => (estimate, TotalBasis::Estimated),
-                _ => (looked.entities, TotalBasis::AtLeast),
+                Some(estimate) if estimate > size.entities => (estimate, TotalBasis::Estimated),
+                _ => (size.entities, TotalBasis::AtLeast),
             },
         }
     };
-    let each = looked.bytes as f64 / looked.entities.max(1) as f64;
+    let each = size.bytes as f64 / size.entities.max(1) as f64;
     Ok(TableTotal { entities, basis, bytes: (each * entities as f64).round() as u64 })
 }
 

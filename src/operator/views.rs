@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Value, json};
+use clap::Args;
+use serde::Deserialize;
 
-use super::BeyondError;
+use super::OperatorError;
 use super::expiry::name;
 use crate::protocol::codec::stored;
 use crate::protocol::model::entity::BorrowedEntity;
@@ -28,46 +29,55 @@ const MAX_GRANTS: usize = 100;
 const MAX_NAME: usize = 63;
 
 /// What an operator wants of a view.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ViewRequest {
-    /// The schema [default: as before, or the name of the account].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewView {
+    /// PostgreSQL: schema of the view, created if it does not exist [default: the account]
+    // That of an existing view stays.
+    #[arg(long)]
     pub schema: Option<String>,
-    /// Roles that may read it, in addition to those before.
-    pub grants: Vec<String>,
-    /// Read all entities.
-    pub is_full: bool,
+    /// PostgreSQL: role that may read the view; may be given several times
+    // Those of an existing view stay.
+    #[arg(long, value_name = "ROLE")]
+    #[serde(default)]
+    pub grant: Vec<String>,
+    /// Read all entities to find the columns
+    // Not over the admin listener, whose calls have a time limit.
+    #[arg(long)]
+    #[serde(skip)]
+    pub full: bool,
 }
 
-/// Creates the view of a table, or refreshes it. `looked` is called with the number of entities read so
-/// far.
+/// Creates the view of a table, or refreshes it. `on_progress` is called with the number of entities read so
+/// far. Returns the view, and how many properties have no column.
 ///
 /// # Errors
-/// [`BeyondError`].
+/// [`OperatorError`].
 pub(crate) async fn put(
     store: &Store,
     account: &str,
     table: &str,
-    request: &ViewRequest,
+    request: &NewView,
     now: Ticks,
-    looked: &mut (dyn FnMut(u64) + Send),
-) -> Result<Value, BeyondError> {
+    on_progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<(SqlView, usize), OperatorError> {
     let table = name(table)?;
     check(store, request)?;
     let entry = store_entry(store, account, &table).await?;
     let former = find(store, account, &table).await?;
     let mut seen = SeenProperties::default();
-    if request.is_full {
-        look_at_all(store, account, &table, &mut seen, looked).await?;
+    if request.full {
+        read_all(store, account, &table, &mut seen, on_progress).await?;
     } else {
-        look_at_some(store, account, &table, &mut seen).await?;
+        read_sample(store, account, &table, &mut seen).await?;
     }
     let known = former.as_ref().map_or(&[][..], |view| &view.definition.columns);
-    let (columns, left_out) = columns(known, &seen, request.is_full);
+    let (columns, left_out) = columns(known, &seen, request.full);
     let (schema, mut grants) = match former {
         Some(view) => (view.definition.schema, view.definition.grants),
         None => (store.has_schemas().then(|| account.to_owned()), Vec::new()),
     };
-    grants.extend(request.grants.iter().cloned());
+    grants.extend(request.grant.iter().cloned());
     grants.sort();
     grants.dedup();
     let view_name = if store.has_schemas() { entry } else { format!("{account}__{entry}") };
@@ -78,38 +88,36 @@ pub(crate) async fn put(
         columns,
         grants,
         seen: seen.entities,
-        is_full: request.is_full,
+        is_full: request.full,
     };
     store.put_view(table.in_account(account), &view, now).await?;
-    let made = find(store, account, &table).await?.ok_or(BeyondError::TableNotFound)?;
-    let mut shown = shown(&made);
-    shown["leftOut"] = json!(left_out);
-    Ok(shown)
+    let made = find(store, account, &table).await?.ok_or(OperatorError::TableNotFound)?;
+    Ok((made, left_out))
 }
 
-fn check(store: &Store, request: &ViewRequest) -> Result<(), BeyondError> {
-    let wrong = |text: &str| Err(BeyondError::Argument(text.to_owned()));
-    if !store.has_schemas() && (request.schema.is_some() || !request.grants.is_empty()) {
+fn check(store: &Store, request: &NewView) -> Result<(), OperatorError> {
+    let wrong = |text: &str| Err(OperatorError::Argument(text.to_owned()));
+    if !store.has_schemas() && (request.schema.is_some() || !request.grant.is_empty()) {
         return wrong("SQLite has neither schemas nor roles: schema and grant are for PostgreSQL");
     }
-    let names = request.grants.iter().chain(&request.schema);
+    let names = request.grant.iter().chain(&request.schema);
     let is_name = |name: &String| (1..=MAX_NAME).contains(&name.len()) && !name.contains('\u{0}');
     if !names.into_iter().all(is_name) {
         return wrong("the names of schemas and roles have 1 to 63 bytes");
     }
-    if request.grants.len() > MAX_GRANTS {
+    if request.grant.len() > MAX_GRANTS {
         return wrong("a view can be granted to 100 roles at once");
     }
     Ok(())
 }
 
 /// Returns the table's name as created.
-async fn store_entry(store: &Store, account: &str, table: &TableName) -> Result<String, BeyondError> {
+async fn store_entry(store: &Store, account: &str, table: &TableName) -> Result<String, OperatorError> {
     let entry = store.get_table(table.in_account(account)).await?;
-    entry.map(|entry| entry.name).ok_or(BeyondError::TableNotFound)
+    entry.map(|entry| entry.name).ok_or(OperatorError::TableNotFound)
 }
 
-async fn find(store: &Store, account: &str, table: &TableName) -> Result<Option<SqlView>, BeyondError> {
+async fn find(store: &Store, account: &str, table: &TableName) -> Result<Option<SqlView>, OperatorError> {
     let views = store.views(Some(account)).await?;
     Ok(views.into_iter().find(|view| view.table.eq_ignore_ascii_case(table.as_given())))
 }
@@ -117,24 +125,24 @@ async fn find(store: &Store, account: &str, table: &TableName) -> Result<Option<
 /// Refreshes the view of a table, or all views of the account.
 ///
 /// # Errors
-/// [`BeyondError`]; [`BeyondError::NotSet`] if there is none.
+/// [`OperatorError`]; [`OperatorError::NotSet`] if there is none.
 pub(crate) async fn refresh(
     store: &Store,
     account: &str,
     table: Option<&str>,
     is_full: bool,
     now: Ticks,
-    looked: &mut (dyn FnMut(u64) + Send),
-) -> Result<Vec<Value>, BeyondError> {
+    on_progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Vec<(SqlView, usize)>, OperatorError> {
     let is_meant = |view: &SqlView| table.is_none_or(|table| view.table.eq_ignore_ascii_case(table));
     let views: Vec<SqlView> = store.views(Some(account)).await?.into_iter().filter(is_meant).collect();
     if let (Some(table), true) = (table, views.is_empty()) {
         return Err(none(account, table));
     }
-    let request = ViewRequest { is_full, ..ViewRequest::default() };
+    let request = NewView { full: is_full, ..NewView::default() };
     let mut done = Vec::with_capacity(views.len());
     for view in views {
-        done.push(put(store, account, &view.table, &request, now, looked).await?);
+        done.push(put(store, account, &view.table, &request, now, on_progress).await?);
     }
     Ok(done)
 }
@@ -142,29 +150,13 @@ pub(crate) async fn refresh(
 /// Drops the view of a table.
 ///
 /// # Errors
-/// [`BeyondError`].
-pub(crate) async fn drop(store: &Store, account: &str, table: &str) -> Result<(), BeyondError> {
+/// [`OperatorError`].
+pub(crate) async fn drop(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
     if store.drop_view(name(table)?.in_account(account)).await? { Ok(()) } else { Err(none(account, table)) }
 }
 
-fn none(account: &str, table: &str) -> BeyondError {
-    BeyondError::NotSet(format!("the account {account} has no table {table} with a view"))
-}
-
-/// Returns a view as JSON.
-pub(crate) fn shown(view: &SqlView) -> Value {
-    let ViewDefinition { schema, name, columns, grants, seen, is_full } = &view.definition;
-    json!({
-        "account": view.account,
-        "table": view.table,
-        "schema": schema,
-        "view": name,
-        "columns": columns,
-        "grants": grants,
-        "entitiesLookedAt": seen,
-        "full": is_full,
-        "refreshed": view.refreshed.to_canonical(),
-    })
+fn none(account: &str, table: &str) -> OperatorError {
+    OperatorError::NotSet(format!("the account {account} has no table {table} with a view"))
 }
 
 /// Properties that were seen, and how often with which type.
@@ -219,7 +211,7 @@ async fn page(
     from: Key,
     rows: usize,
     seen: &mut SeenProperties,
-) -> Result<(Option<(String, String)>, Option<Key>), BeyondError> {
+) -> Result<(Option<(String, String)>, Option<Key>), OperatorError> {
     let scan = Scan {
         spans: vec![Span { lower: from, upper: None }],
         residual: None,
@@ -234,27 +226,27 @@ async fn page(
     Ok((page.partitions, end.next))
 }
 
-async fn look_at_all(
+async fn read_all(
     store: &Store,
     account: &str,
     table: &TableName,
     seen: &mut SeenProperties,
-    looked: &mut (dyn FnMut(u64) + Send),
-) -> Result<(), BeyondError> {
+    on_progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<(), OperatorError> {
     let mut from = Some(Key::new("", ""));
     while let Some(key) = from {
         from = page(store, account, table, key, PAGE_ROWS, seen).await?.1;
-        looked(seen.entities);
+        on_progress(seen.entities);
     }
     Ok(())
 }
 
-async fn look_at_some(
+async fn read_sample(
     store: &Store,
     account: &str,
     table: &TableName,
     seen: &mut SeenProperties,
-) -> Result<(), BeyondError> {
+) -> Result<(), OperatorError> {
     let mut next = Some(Key::new("", ""));
     while seen.entities < FIRST_ENTITIES
         && let Some(key) = next

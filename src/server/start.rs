@@ -13,7 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::observe::metrics::process;
 use crate::observe::trace::Tracer;
-use crate::operator::accounts::{Follower, LoadError};
+use crate::operator::OperatorError;
+use crate::operator::accounts::Follower;
 use crate::operator::upkeep::{
     IndexBuilds, IndexRemoval, OnFailure, Purge, STOP_TIMEOUT, TableUpkeep, ViewUpkeep, Worker, follow,
 };
@@ -39,7 +40,7 @@ pub(crate) enum ServeError {
     #[error("{0}: {1}")]
     Tls(&'static str, TlsError),
     #[error("{0}")]
-    Accounts(#[from] LoadError),
+    Accounts(#[from] OperatorError),
     #[error("cannot listen on {0}: {1}")]
     Listen(String, std::io::Error),
     #[error("cannot make the folder {0}: {1}")]
@@ -205,13 +206,13 @@ pub(crate) fn run(
         // The signal handlers are installed before others can know of the server.
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Run)?;
-        let told = async move {
+        let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
         };
-        serve_until(config, told, |listening| ready(listening.address)).await
+        serve_until(config, stop, |listening| ready(listening.address)).await
     })
 }
 

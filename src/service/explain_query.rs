@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::Result;
@@ -23,14 +24,16 @@ const MAX_SHOWN: usize = 20;
 const MAX_COUNTED: u64 = 100_000;
 
 /// A query to explain.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AskedQuery<'a> {
-    pub account: &'a str,
-    pub table: &'a str,
-    pub filter: &'a str,
-    pub select: Option<&'a str>,
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainRequest {
+    pub account: String,
+    pub table: String,
+    pub filter: Option<String>,
+    pub select: Option<String>,
     pub top: Option<u32>,
     /// Whether to read a page and report what it costs.
+    #[serde(default)]
     pub measure: bool,
 }
 
@@ -59,15 +62,16 @@ pub(crate) async fn explain_query(
     store: &Store,
     indexes: &IndexCatalog,
     max_comparisons: usize,
-    asked: &AskedQuery<'_>,
+    request: &ExplainRequest,
 ) -> Result<Value> {
-    let table = TableName::parse(asked.table)?;
-    let mut scan = scan(asked, &table, max_comparisons)?;
-    indexes.narrow(asked.account, &table, &mut scan);
-    let cost = if asked.measure { Some(measure(store, asked.account, &table, &scan).await?) } else { None };
+    let table = TableName::parse(&request.table)?;
+    let mut scan = scan(request, &table, max_comparisons)?;
+    indexes.narrow(&request.account, &table, &mut scan);
+    let cost =
+        if request.measure { Some(measure(store, &request.account, &table, &scan).await?) } else { None };
     let narrowed_by = match &cost {
         Some(cost) => cost.narrowed_by,
-        None => narrowed_by(store, asked.account, &table, &scan).await?,
+        None => narrowed_by(store, &request.account, &table, &scan).await?,
     };
     let used = narrowed_by.and_then(|number| scan.indexed.get(number));
     let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
@@ -122,12 +126,12 @@ fn shown(bound: SpanBound) -> Value {
 }
 
 /// Returns the scan of the query, with the permission of an operator who only reads.
-fn scan(asked: &AskedQuery<'_>, table: &TableName, max_comparisons: usize) -> Result<Scan> {
-    let mut text = format!("$filter={}", escape(asked.filter));
-    if let Some(select) = asked.select {
+fn scan(request: &ExplainRequest, table: &TableName, max_comparisons: usize) -> Result<Scan> {
+    let mut text = format!("$filter={}", escape(request.filter.as_deref().unwrap_or_default()));
+    if let Some(select) = &request.select {
         text += &format!("&$select={}", escape(select));
     }
-    if let Some(top) = asked.top {
+    if let Some(top) = request.top {
         text += &format!("&$top={top}");
     }
     let options = Options::parse(&text)?.query(max_comparisons)?;

@@ -30,7 +30,7 @@ pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
 pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain::EXPLANATIONS;
-pub(crate) use explain_query::{AskedQuery, explain_query};
+pub(crate) use explain_query::{ExplainRequest, explain_query};
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};
 pub(crate) use observe::ObservedOperation;

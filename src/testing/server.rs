@@ -102,8 +102,8 @@ impl From<error::Error> for ServerError {
 impl Server {
     pub(super) fn run(config: Config, first: Account, others: Vec<Account>) -> Result<Self, ServerError> {
         let (ready, started) = mpsc::sync_channel(1);
-        let (stop, told) = oneshot::channel();
-        let serve = move || serve(&config, told, &ready);
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || serve(&config, stopped, &ready);
         let thread = std::thread::Builder::new().name("rowhouse-testing".into()).spawn(serve)?;
         let (listening, runtime) = started.recv_timeout(ANSWER_TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => ServerError::Timeout,
@@ -255,16 +255,16 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Serves until `told` is sent or dropped. Sends to `ready` once: that the server is ready, or why
+/// Serves until `stopped` is sent or dropped. Sends to `ready` once: that the server is ready, or why
 /// it could not start.
 fn serve(
     config: &Config,
-    told: oneshot::Receiver<()>,
+    stopped: oneshot::Receiver<()>,
     ready: &SyncSender<Result<(ListeningServer, Handle), ServerError>>,
 ) {
     let stop = async move {
         // A dropped sender means the same.
-        let _ = told.await;
+        let _ = stopped.await;
     };
     let announce = |listening: &ListeningServer| {
         let _ = ready.send(Ok((listening.clone(), Handle::current())));

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::open;
+use crate::operator::OperatorError;
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::AccountSet;
 use crate::protocol::auth::accounts::AccountKey;
@@ -20,34 +21,13 @@ use crate::protocol::codec::properties::{self, CorsRule};
 use crate::protocol::model::Ticks;
 use crate::store::{AccountOptions, ChangeCounts, Failure, Fault, Store, StoredAccount};
 
-/// Why the stored accounts cannot be served.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LoadError {
-    #[error(
-        "--master-key: does not open the keys of the account {0} in the database: give the key that they \
-         were stored under, or remove the account with `rowhouse account remove {0}`"
-    )]
-    MasterKey(String),
-    #[error("the accounts cannot be read from the database ({0:?})")]
-    Store(Fault),
-}
-
-impl From<Failure> for LoadError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Fault(fault) => LoadError::Store(fault),
-            Failure::Refused(_) => LoadError::Store(Fault::Other),
-        }
-    }
-}
-
 /// Checks that the master key decrypts the keys of all accounts.
 ///
 /// # Errors
-/// [`LoadError::MasterKey`] for the first account whose keys it does not decrypt.
-pub(crate) fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), LoadError> {
+/// [`OperatorError::MasterKeyOfServer`] for the first account whose keys it does not decrypt.
+pub(crate) fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(), OperatorError> {
     let closed = stored.iter().find(|account| open(master, account).is_none());
-    closed.map_or(Ok(()), |account| Err(LoadError::MasterKey(account.name.clone())))
+    closed.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
 }
 
 /// Limits and service properties are reloaded after this time, even if no counter has changed:
@@ -112,17 +92,21 @@ impl Follower {
     /// Reads the accounts for the first time.
     ///
     /// # Errors
-    /// [`LoadError`]: a server that cannot open its accounts must not start.
+    /// [`OperatorError`]: a server that cannot open its accounts must not start.
     pub(crate) async fn start(
         store: &Store,
         master: Option<MasterKeys>,
         given: AccountSet,
-    ) -> Result<Self, LoadError> {
+    ) -> Result<Self, OperatorError> {
+        let unread = |failure| match failure {
+            Failure::Fault(fault) => OperatorError::Unread(fault),
+            Failure::Refused(_) => OperatorError::Unread(Fault::Other),
+        };
         if let Some(master) = &master {
-            check(master, &store.accounts().await?)?;
+            check(master, &store.accounts().await.map_err(unread)?)?;
         }
         let follower = Self::new(master, Some(given));
-        follower.follow(store).await?;
+        follower.follow(store).await.map_err(unread)?;
         Ok(follower)
     }
 

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 
-pub(crate) use follow::{Follower, LoadError, check};
+pub(crate) use follow::{Follower, check};
 
+use super::OperatorError;
 use crate::protocol::auth::accounts::is_account_name;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};
 use crate::protocol::model::Ticks;
-use crate::store::{AccountChange, Failure, Fault, Resealed, Store, StoredAccount};
+use crate::store::{AccountChange, Resealed, Store, StoredAccount};
 
 /// Bytes of a new key, the same as those of the Azure service.
 const KEY: usize = 64;
@@ -27,45 +27,6 @@ const MAX_KEY: usize = 1024;
 pub(crate) const MAX_REQUESTS_PER_SECOND: u32 = 1_000_000;
 /// Attempts while others change the same account.
 const ATTEMPTS: u32 = 5;
-
-/// Why an account was not changed, for the operator who asked for it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AccountsError {
-    #[error("the account name {0:?} is not 3 to 24 lower-case letters and digits")]
-    Name(String),
-    #[error("a key must have 1 to {MAX_KEY} bytes")]
-    KeyLength,
-    #[error("a limit must be 1 to {MAX_REQUESTS_PER_SECOND} requests a second")]
-    Limit,
-    #[error("there is an account {0} already")]
-    Exists(String),
-    #[error("there is no account {0} in the database")]
-    Unknown(String),
-    #[error(
-        "the master key does not open the keys in the database: give the one that they were stored under"
-    )]
-    MasterKey,
-    #[error("the operating system gave no random bytes")]
-    Random,
-    #[error(
-        "neither master key opens the keys of the account {0}: give the one that they were stored under as \
-         --old-master-key, or remove the account"
-    )]
-    Closed(String),
-    #[error("other changes of accounts were under way; try again")]
-    Contended,
-    #[error("the database failed ({0:?})")]
-    Store(Fault),
-}
-
-impl From<Failure> for AccountsError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Fault(fault) => AccountsError::Store(fault),
-            Failure::Refused(_) => AccountsError::Store(Fault::Other),
-        }
-    }
-}
 
 /// A new account with its keys in base64, to be shown once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +38,7 @@ pub(crate) struct NewAccount {
 /// Adds an account, with the given keys or with new ones.
 ///
 /// # Errors
-/// [`AccountsError`] for an invalid or taken name, and if the master key does not decrypt the
+/// [`OperatorError`] for an invalid or taken name, and if the master key does not decrypt the
 /// existing accounts.
 pub(crate) async fn add(
     store: &Store,
@@ -85,21 +46,21 @@ pub(crate) async fn add(
     name: &str,
     keys: Option<[Vec<u8>; 2]>,
     now: Ticks,
-) -> Result<NewAccount, AccountsError> {
+) -> Result<NewAccount, OperatorError> {
     if !is_account_name(name) {
-        return Err(AccountsError::Name(name.to_owned()));
+        return Err(OperatorError::AccountName(name.to_owned()));
     }
     let keys = match keys {
         Some(keys) => keys,
         None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
     };
     if keys.iter().any(|key| !(1..=MAX_KEY).contains(&key.len())) {
-        return Err(AccountsError::KeyLength);
+        return Err(OperatorError::KeyLength(MAX_KEY));
     }
     // With two master keys in one database, every server would lack the accounts of one of them.
     let existing = store.accounts().await?;
     if !existing.is_empty() && !existing.iter().any(|account| opens(master, account)) {
-        return Err(AccountsError::MasterKey);
+        return Err(OperatorError::MasterKey);
     }
     let [first, second] = &keys;
     let account = StoredAccount {
@@ -110,7 +71,7 @@ pub(crate) async fn add(
         rotated: [now; 2],
     };
     if !store.change_account(&AccountChange::Add(account)).await? {
-        return Err(AccountsError::Exists(name.to_owned()));
+        return Err(OperatorError::AccountExists(name.to_owned()));
     }
     Ok(NewAccount { name: name.to_owned(), keys: keys.map(|key| STANDARD.encode(key)) })
 }
@@ -118,25 +79,25 @@ pub(crate) async fn add(
 /// Lists the stored accounts by name. Their keys stay sealed.
 ///
 /// # Errors
-/// [`AccountsError::Store`].
-pub(crate) async fn list(store: &Store) -> Result<Vec<StoredAccount>, AccountsError> {
+/// [`OperatorError::Store`].
+pub(crate) async fn list(store: &Store) -> Result<Vec<StoredAccount>, OperatorError> {
     Ok(store.accounts().await?)
 }
 
 /// Finds the stored account of this name. Its keys stay sealed.
 ///
 /// # Errors
-/// [`AccountsError`] for an unknown account.
-pub(crate) async fn find(store: &Store, name: &str) -> Result<StoredAccount, AccountsError> {
+/// [`OperatorError`] for an unknown account.
+pub(crate) async fn find(store: &Store, name: &str) -> Result<StoredAccount, OperatorError> {
     let found = store.accounts().await?.into_iter().find(|account| account.name == name);
-    found.ok_or_else(|| AccountsError::Unknown(name.to_owned()))
+    found.ok_or_else(|| OperatorError::AccountNotFound(name.to_owned()))
 }
 
 /// The limits of the accounts that have one, in requests per second on each server.
 ///
 /// # Errors
-/// [`AccountsError::Store`].
-pub(crate) async fn limits(store: &Store) -> Result<HashMap<String, u32>, AccountsError> {
+/// [`OperatorError::Store`].
+pub(crate) async fn limits(store: &Store) -> Result<HashMap<String, u32>, OperatorError> {
     let options = store.account_options().await?;
     Ok(options.into_iter().filter_map(|options| Some((options.name, options.requests_per_second?))).collect())
 }
@@ -145,48 +106,37 @@ pub(crate) async fn limits(store: &Store) -> Result<HashMap<String, u32>, Accoun
 /// be one of the settings.
 ///
 /// # Errors
-/// [`AccountsError::Name`] for a name that no account can have, [`AccountsError::Limit`].
+/// [`OperatorError::AccountName`] for a name that no account can have, [`OperatorError::Limit`].
 pub(crate) async fn limit(
     store: &Store,
     name: &str,
     requests_per_second: Option<u32>,
-) -> Result<(), AccountsError> {
+) -> Result<(), OperatorError> {
     if !is_account_name(name) {
-        return Err(AccountsError::Name(name.to_owned()));
+        return Err(OperatorError::AccountName(name.to_owned()));
     }
     if requests_per_second.is_some_and(|limit| !(1..=MAX_REQUESTS_PER_SECOND).contains(&limit)) {
-        return Err(AccountsError::Limit);
+        return Err(OperatorError::Limit(MAX_REQUESTS_PER_SECOND));
     }
     change(store, name, AccountChange::Limit { name: name.to_owned(), requests_per_second }).await
-}
-
-/// An account as operators see it, without its keys.
-pub(crate) fn shown(account: &StoredAccount, limits: &HashMap<String, u32>) -> Value {
-    json!({
-        "requestsPerSecond": limits.get(&account.name),
-        "name": account.name,
-        "disabled": account.disabled,
-        "created": account.created.to_canonical(),
-        "rotated": account.rotated.map(Ticks::to_canonical),
-    })
 }
 
 /// Makes a new key in one slot of an account, and returns it in base64. The key in the other slot
 /// keeps working. The replaced key works until the servers have loaded the change.
 ///
 /// # Errors
-/// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
+/// [`OperatorError`] for an unknown account, and if the master key does not decrypt its keys.
 pub(crate) async fn rotate(
     store: &Store,
     master: &MasterKeys,
     name: &str,
     slot: KeySlot,
     now: Ticks,
-) -> Result<String, AccountsError> {
+) -> Result<String, OperatorError> {
     for _ in 0..ATTEMPTS {
         let account = find(store, name).await?;
         if !opens(master, &account) {
-            return Err(AccountsError::MasterKey);
+            return Err(OperatorError::MasterKey);
         }
         let key = random::<KEY>()?;
         let sealed = seal(master, name, slot, &key)?;
@@ -196,14 +146,14 @@ pub(crate) async fn rotate(
             return Ok(STANDARD.encode(key));
         }
     }
-    Err(AccountsError::Contended)
+    Err(OperatorError::Contended)
 }
 
 /// Disables or enables an account. Its keys and tables stay.
 ///
 /// # Errors
-/// [`AccountsError`] for an unknown account.
-pub(crate) async fn set_disabled(store: &Store, name: &str, disabled: bool) -> Result<(), AccountsError> {
+/// [`OperatorError`] for an unknown account.
+pub(crate) async fn set_disabled(store: &Store, name: &str, disabled: bool) -> Result<(), OperatorError> {
     change(store, name, AccountChange::Disable { name: name.to_owned(), disabled }).await
 }
 
@@ -211,8 +161,8 @@ pub(crate) async fn set_disabled(store: &Store, name: &str, disabled: bool) -> R
 /// account of the same name is added.
 ///
 /// # Errors
-/// [`AccountsError`] for an unknown account.
-pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), AccountsError> {
+/// [`OperatorError`] for an unknown account.
+pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), OperatorError> {
     change(store, name, AccountChange::Remove { name: name.to_owned() }).await
 }
 
@@ -220,8 +170,8 @@ pub(crate) async fn remove(store: &Store, name: &str) -> Result<(), AccountsErro
 /// none. Returns the number of accounts.
 ///
 /// # Errors
-/// [`AccountsError::Closed`] if neither master key decrypts a key; then nothing is changed.
-pub(crate) async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, AccountsError> {
+/// [`OperatorError::BothMasterKeys`] if neither master key decrypts a key; then nothing is changed.
+pub(crate) async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, OperatorError> {
     for _ in 0..ATTEMPTS {
         // The counter first: the store refuses the change if it has moved on since.
         let seen = store.account_changes().await?.accounts;
@@ -235,17 +185,17 @@ pub(crate) async fn reseal(store: &Store, master: &MasterKeys) -> Result<usize, 
             return Ok(many);
         }
     }
-    Err(AccountsError::Contended)
+    Err(OperatorError::Contended)
 }
 
 /// Reseals the account's keys under the current master key; `None` if they already are.
-fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, AccountsError> {
+fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resealed>, OperatorError> {
     let name = &account.name;
     let is_open = |slot: KeySlot| master.now.open(name, slot, &account.keys[slot.index()]).is_some();
     if KeySlot::BOTH.into_iter().all(is_open) {
         return Ok(None);
     }
-    let [first, second] = open(master, account).ok_or_else(|| AccountsError::Closed(name.clone()))?;
+    let [first, second] = open(master, account).ok_or_else(|| OperatorError::BothMasterKeys(name.clone()))?;
     let keys = [seal(master, name, KeySlot::First, &first)?, seal(master, name, KeySlot::Second, &second)?];
     Ok(Some(Resealed { name: name.clone(), keys }))
 }
@@ -253,22 +203,22 @@ fn resealed(master: &MasterKeys, account: &StoredAccount) -> Result<Option<Resea
 /// Returns the bytes of an account's keys, to sign requests with.
 ///
 /// # Errors
-/// [`AccountsError`] for an unknown account, and if the master key does not decrypt its keys.
+/// [`OperatorError`] for an unknown account, and if the master key does not decrypt its keys.
 pub(crate) async fn keys(
     store: &Store,
     master: &MasterKeys,
     name: &str,
-) -> Result<[Vec<u8>; 2], AccountsError> {
-    open(master, &find(store, name).await?).ok_or(AccountsError::MasterKey)
+) -> Result<[Vec<u8>; 2], OperatorError> {
+    open(master, &find(store, name).await?).ok_or(OperatorError::MasterKey)
 }
 
-async fn change(store: &Store, name: &str, change: AccountChange) -> Result<(), AccountsError> {
+async fn change(store: &Store, name: &str, change: AccountChange) -> Result<(), OperatorError> {
     let done = store.change_account(&change).await?;
-    if done { Ok(()) } else { Err(AccountsError::Unknown(name.to_owned())) }
+    if done { Ok(()) } else { Err(OperatorError::AccountNotFound(name.to_owned())) }
 }
 
-fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, AccountsError> {
-    master.now.seal(name, slot, random::<NONCE>()?, key).ok_or(AccountsError::MasterKey)
+fn seal(master: &MasterKeys, name: &str, slot: KeySlot, key: &[u8]) -> Result<Vec<u8>, OperatorError> {
+    master.now.seal(name, slot, random::<NONCE>()?, key).ok_or(OperatorError::MasterKey)
 }
 
 /// Decrypts both keys; `None` if either cannot be decrypted.
@@ -281,8 +231,8 @@ fn opens(master: &MasterKeys, account: &StoredAccount) -> bool {
     open(master, account).is_some()
 }
 
-fn random<const N: usize>() -> Result<[u8; N], AccountsError> {
+fn random<const N: usize>() -> Result<[u8; N], OperatorError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|_| AccountsError::Random)?;
+    getrandom::fill(&mut bytes).map_err(|_| OperatorError::Random)?;
     Ok(bytes)
 }

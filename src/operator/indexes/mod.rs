@@ -3,87 +3,72 @@
 
 mod catalog;
 
-use serde_json::{Value, json};
+use clap::Args;
+use serde::Deserialize;
 
 pub(crate) use catalog::IndexCatalog;
 
+use super::OperatorError;
 use crate::error::Code;
+use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::codec::stored;
 use crate::protocol::model::names::check_property_name;
 use crate::protocol::model::{EdmType, TableName, Ticks};
-use crate::protocol::plan::index::IndexKind;
+use crate::protocol::plan::index::{IndexKind, UnknownIndexKind};
 use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
 use crate::protocol::plan::{Projection, Scan, Span};
-use crate::store::{
-    AddedIndex, Failure, Fault, IndexFigures, IndexState, MAX_INDEXES, MAX_TABLE_INDEXES, Store, StoredIndex,
-};
+use crate::store::{AddedIndex, Failure, IndexFigures, Store, StoredIndex};
 
 /// Entities that are read to find the type of a property.
 const SAMPLE: usize = 1000;
-
-/// Why an index was not made or dropped, for the operator who asked for it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum IndexError {
-    #[error("the table name {0:?} is not valid")]
-    TableName(String),
-    #[error("there is no table {0} in the account {1}")]
-    NoTable(String, String),
-    #[error("the property name {0:?} is not valid")]
-    Property(String),
-    #[error("{0} needs no index: the database already has the entities in the order of their keys")]
-    Key(String),
-    #[error("Timestamp cannot have an index: only properties of entities can")]
-    Timestamp,
-    #[error("none of the first {SAMPLE} entities has the property {0}: give the kind of the index")]
-    NoKind(String),
-    #[error("the values of {0} have several types, or one without indexes: give the kind of the index")]
-    SeveralKinds(String),
-    #[error("there is an index of this kind for the property already")]
-    Exists,
-    #[error("a table can have {MAX_TABLE_INDEXES} indexes, a database {MAX_INDEXES}: drop one first")]
-    TooMany,
-    #[error(
-        "the spread of the table is being changed: make the index when `rowhouse table respread` is done"
-    )]
-    Respread,
-    #[error("there is no such index")]
-    Unknown,
-    #[error("there are indexes of several kinds for this property: give the kind")]
-    Ambiguous,
-    #[error("the database failed ({0:?})")]
-    Store(Fault),
-}
-
-impl From<Failure> for IndexError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Fault(fault) => IndexError::Store(fault),
-            Failure::Refused(_) => IndexError::Store(Fault::Other),
-        }
-    }
-}
+const RESPREAD: &str =
+    "the spread of the table is being changed: make the index when `rowhouse table respread` is done";
 
 /// The property of a table that an index is for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IndexPlace<'a> {
-    pub account: &'a str,
-    pub table: &'a str,
-    pub property: &'a str,
-    /// `None`: the kind of the values that the property has.
-    pub kind: Option<IndexKind>,
+#[derive(Debug, Args, Deserialize)]
+#[serde(deny_unknown_fields, rename = "NewIndex")]
+pub(crate) struct IndexRequest {
+    /// The table
+    pub table: String,
+    /// The property, as entities spell it
+    pub property: String,
+    /// The account of the table
+    #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
+    pub account: String,
+    /// text, number, time, guid or boolean [default: as the values of the first entities]
+    #[arg(long, value_parser = known_kind)]
+    kind: Option<String>,
+}
+
+fn known_kind(text: &str) -> Result<String, UnknownIndexKind> {
+    text.parse::<IndexKind>().map(|kind| kind.name().to_owned())
+}
+
+impl IndexRequest {
+    /// The kind of the index; `None`: that of the values that the property has.
+    fn kind(&self) -> Result<Option<IndexKind>, OperatorError> {
+        let kind = self.kind.as_deref().map(str::parse::<IndexKind>).transpose();
+        kind.map_err(|error| OperatorError::Argument(format!("kind: {error}")))
+    }
 }
 
 /// Adds an index, which is then to be built, and returns it.
 ///
 /// # Errors
-/// [`IndexError`] for invalid names, an unknown table, an index that exists, and too many indexes.
-pub(crate) async fn add(store: &Store, place: IndexPlace<'_>, now: Ticks) -> Result<StoredIndex, IndexError> {
-    let IndexPlace { account, table, property, kind } = place;
-    let name = TableName::parse(table).map_err(|_| IndexError::TableName(table.to_owned()))?;
+/// [`OperatorError`] for invalid names, an unknown table, an index that exists, and too many indexes.
+pub(crate) async fn add(
+    store: &Store,
+    request: &IndexRequest,
+    now: Ticks,
+) -> Result<StoredIndex, OperatorError> {
+    let IndexRequest { account, table, property, .. } = request;
+    let kind = request.kind()?;
+    let name = TableName::parse(table)
+        .map_err(|_| OperatorError::Argument(format!("the table name {table:?} is not valid")))?;
     check_property(property)?;
     let missing = |failure| match failure {
         Failure::Refused(error) if error.code == Code::TableNotFound => {
-            IndexError::NoTable(table.to_owned(), account.to_owned())
+            OperatorError::TableNotInAccount(table.clone(), account.clone())
         }
         other => other.into(),
     };
@@ -93,18 +78,22 @@ pub(crate) async fn add(store: &Store, place: IndexPlace<'_>, now: Ticks) -> Res
     };
     match store.add_index(name.in_account(account), property, kind, now).await.map_err(missing)? {
         AddedIndex::Added(index_no) => find_by_number(store, index_no).await,
-        AddedIndex::Exists => Err(IndexError::Exists),
-        AddedIndex::TooMany => Err(IndexError::TooMany),
-        AddedIndex::Respread => Err(IndexError::Respread),
+        AddedIndex::Exists => Err(OperatorError::IndexExists),
+        AddedIndex::TooMany => Err(OperatorError::TooManyIndexes),
+        AddedIndex::Respread => Err(OperatorError::Argument(RESPREAD.to_owned())),
     }
 }
 
-fn check_property(property: &str) -> Result<(), IndexError> {
-    match property {
-        "PartitionKey" | "RowKey" => Err(IndexError::Key(property.to_owned())),
-        "Timestamp" => Err(IndexError::Timestamp),
-        other => check_property_name(other).map_err(|_| IndexError::Property(other.to_owned())),
-    }
+fn check_property(property: &str) -> Result<(), OperatorError> {
+    let wrong = match property {
+        "PartitionKey" | "RowKey" => format!(
+            "{property} needs no index: the database already has the entities in the order of their keys"
+        ),
+        "Timestamp" => "Timestamp cannot have an index: only properties of entities can".to_owned(),
+        other if check_property_name(other).is_err() => format!("the property name {other:?} is not valid"),
+        _ => return Ok(()),
+    };
+    Err(OperatorError::Argument(wrong))
 }
 
 async fn sample(
@@ -125,7 +114,7 @@ async fn sample(
 }
 
 /// The kind of index for the values that a property has.
-fn kind_of(entities: &[crate::protocol::model::Stored], property: &str) -> Result<IndexKind, IndexError> {
+fn kind_of(entities: &[crate::protocol::model::Stored], property: &str) -> Result<IndexKind, OperatorError> {
     let mut kinds: Vec<Option<IndexKind>> = Vec::new();
     for entity in entities {
         let fields = stored::fields(entity.properties.as_str()).unwrap_or_default();
@@ -134,11 +123,16 @@ fn kind_of(entities: &[crate::protocol::model::Stored], property: &str) -> Resul
     }
     kinds.sort_unstable();
     kinds.dedup();
-    match kinds[..] {
-        [] => Err(IndexError::NoKind(property.to_owned())),
-        [Some(kind)] => Ok(kind),
-        _ => Err(IndexError::SeveralKinds(property.to_owned())),
-    }
+    let wrong = match kinds[..] {
+        [] => format!(
+            "none of the first {SAMPLE} entities has the property {property}: give the kind of the index"
+        ),
+        [Some(kind)] => return Ok(kind),
+        _ => format!(
+            "the values of {property} have several types, or one without indexes: give the kind of the index"
+        ),
+    };
+    Err(OperatorError::Argument(wrong))
 }
 
 const fn kind_of_type(edm_type: EdmType) -> Option<IndexKind> {
@@ -155,12 +149,12 @@ const fn kind_of_type(edm_type: EdmType) -> Option<IndexKind> {
 /// Lists the indexes, of one account or of all, with what the database tells about each.
 ///
 /// # Errors
-/// [`IndexError::Store`].
+/// [`OperatorError::Store`].
 pub(crate) async fn list(
     store: &Store,
     account: Option<&str>,
     table: Option<&str>,
-) -> Result<Vec<(StoredIndex, IndexFigures)>, IndexError> {
+) -> Result<Vec<(StoredIndex, IndexFigures)>, OperatorError> {
     let table = table.map(str::to_ascii_lowercase);
     let is_wanted = |stored: &StoredIndex| {
         account.is_none_or(|account| stored.account == account)
@@ -177,62 +171,43 @@ pub(crate) async fn list(
 /// Finds an index by its number.
 ///
 /// # Errors
-/// [`IndexError::Unknown`].
-pub(crate) async fn find_by_number(store: &Store, index_no: i64) -> Result<StoredIndex, IndexError> {
+/// [`OperatorError::IndexNotFound`].
+pub(crate) async fn find_by_number(store: &Store, index_no: i64) -> Result<StoredIndex, OperatorError> {
     let found = store.indexes().await?.into_iter().find(|stored| stored.index.index_no == index_no);
-    found.ok_or(IndexError::Unknown)
+    found.ok_or(OperatorError::IndexNotFound)
 }
 
 /// Finds the index of a property.
 ///
 /// # Errors
-/// [`IndexError::Unknown`] without one, [`IndexError::Ambiguous`] if there are several kinds.
-pub(crate) async fn find(store: &Store, place: IndexPlace<'_>) -> Result<StoredIndex, IndexError> {
-    let table = place.table.to_ascii_lowercase();
+/// [`OperatorError::IndexNotFound`] without one, [`OperatorError::Argument`] if there are several kinds.
+pub(crate) async fn find(store: &Store, request: &IndexRequest) -> Result<StoredIndex, OperatorError> {
+    let (table, kind) = (request.table.to_ascii_lowercase(), request.kind()?);
     let mut found: Vec<StoredIndex> = store.indexes().await?;
     found.retain(|stored| {
-        stored.account == place.account
+        stored.account == request.account
             && stored.table == table
-            && stored.index.property == place.property
-            && place.kind.is_none_or(|kind| stored.index.kind == kind)
+            && stored.index.property == request.property
+            && kind.is_none_or(|kind| stored.index.kind == kind)
     });
     match found.len() {
-        0 => Err(IndexError::Unknown),
-        1 => found.pop().ok_or(IndexError::Unknown),
-        _ => Err(IndexError::Ambiguous),
+        0 => Err(OperatorError::IndexNotFound),
+        1 => found.pop().ok_or(OperatorError::IndexNotFound),
+        _ => Err(OperatorError::Argument(
+            "there are indexes of several kinds for this property: give the kind".to_owned(),
+        )),
     }
 }
 
 /// Stops the use of an index by servers, and cancels its build. It is removed from the database later.
 ///
 /// # Errors
-/// [`IndexError::Unknown`].
-pub(crate) async fn drop(store: &Store, index_no: i64, now: Ticks) -> Result<(), IndexError> {
+/// [`OperatorError::IndexNotFound`].
+pub(crate) async fn drop(store: &Store, index_no: i64, now: Ticks) -> Result<(), OperatorError> {
     match store.drop_index(index_no, now).await? {
         true => Ok(()),
-        false => Err(IndexError::Unknown),
+        false => Err(OperatorError::IndexNotFound),
     }
-}
-
-/// An index as operators see it.
-pub(crate) fn shown(stored: &StoredIndex, figures: IndexFigures) -> Value {
-    let StoredIndex { account, table, index, state, changed } = stored;
-    let state = match state {
-        IndexState::Building => "building",
-        IndexState::Ready => "ready",
-    };
-    json!({
-        "id": index.index_no,
-        "account": account,
-        "table": table,
-        "property": index.property,
-        "kind": index.kind.name(),
-        "state": state,
-        "since": changed.to_canonical(),
-        "bytes": figures.bytes,
-        "uses": figures.uses,
-        "progress": figures.progress,
-    })
 }
 
 #[cfg(test)]
@@ -244,6 +219,9 @@ mod tests {
         Stored { key: Key::new("p", "r"), modified: Ticks::MIN, properties: stored::encode(properties) }
     }
 
+    const SEVERAL: &str =
+        "the values of A have several types, or one without indexes: give the kind of the index";
+
     #[test]
     fn the_kind_is_that_of_the_values() {
         let (number, text) = (EdmValue::Int32(1), EdmValue::String("a".into()));
@@ -251,23 +229,26 @@ mod tests {
         for (values, kind) in [
             (vec![number.clone(), long], Ok(IndexKind::Number)),
             (vec![text.clone()], Ok(IndexKind::Text)),
-            (vec![], Err(IndexError::NoKind("A".into()))),
-            (vec![number, text], Err(IndexError::SeveralKinds("A".into()))),
-            (vec![binary], Err(IndexError::SeveralKinds("A".into()))),
+            (vec![], Err("none of the first 1000 entities has the property A: give the kind of the index")),
+            (vec![number, text], Err(SEVERAL)),
+            (vec![binary], Err(SEVERAL)),
         ] {
             let mut entities = vec![entity(&[("B", EdmValue::Boolean(true))])];
             entities.extend(values.into_iter().map(|value| entity(&[("A", value)])));
-            assert_eq!(kind_of(&entities, "A"), kind);
+            assert_eq!(kind_of(&entities, "A"), kind.map_err(|text| OperatorError::Argument(text.into())));
         }
     }
 
     #[test]
     fn only_properties_of_entities_have_indexes() {
         assert_eq!(check_property("Age"), Ok(()));
-        assert_eq!(check_property("RowKey"), Err(IndexError::Key("RowKey".into())));
-        assert_eq!(check_property("Timestamp"), Err(IndexError::Timestamp));
+        let wrong = |property| check_property(property).unwrap_err().to_string();
+        let expected =
+            "RowKey needs no index: the database already has the entities in the order of their keys";
+        assert_eq!(wrong("RowKey"), expected);
+        assert_eq!(wrong("Timestamp"), "Timestamp cannot have an index: only properties of entities can");
         for hostile in ["", "a'b", "a b", "a\"b", "a\u{0}", &"n".repeat(256)] {
-            assert_eq!(check_property(hostile), Err(IndexError::Property(hostile.to_owned())));
+            assert_eq!(wrong(hostile), format!("the property name {hostile:?} is not valid"));
         }
     }
 }

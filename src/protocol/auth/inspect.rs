@@ -165,14 +165,14 @@ fn action_of(method: &str, resource: &Resource, is_acl: bool) -> Option<Action> 
 
 impl SasInspection {
     /// Returns the inspection as JSON.
-    pub(crate) fn shown(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let fields: Vec<Value> = self
             .claim
             .fields()
             .map(|(name, value)| json!({ "name": name, "value": value, "meaning": meaning(name, value) }))
             .collect();
         let problems: Vec<Value> = self.findings.problems.iter().map(problem).collect();
-        let mut shown = json!({
+        let mut value = json!({
             "account": self.account,
             "kind": if self.claim.is_of_table() { "table" } else { "account" },
             "fields": fields,
@@ -182,17 +182,17 @@ impl SasInspection {
             "problems": problems,
         });
         if let Some(action) = &self.action {
-            shown["action"] = match &action.verdict {
+            value["action"] = match &action.verdict {
                 Ok(()) => json!({ "name": words_of(action.action), "allowed": true }),
                 Err(error) => {
-                    let mut shown = problem(error);
-                    shown["name"] = words_of(action.action).into();
-                    shown["allowed"] = false.into();
-                    shown
+                    let mut refused = problem(error);
+                    refused["name"] = words_of(action.action).into();
+                    refused["allowed"] = false.into();
+                    refused
                 }
             };
         }
-        shown
+        value
     }
 
     /// Whether the SAS is valid now and allows the request, if there is one.
@@ -308,7 +308,7 @@ mod tests {
         let question = SasQuestion { method: method.map(str::to_owned), ..question };
         let now = Ticks::parse("2026-01-02T00:00:00Z").unwrap();
         let usage = Use { now, secure, peer: peer.map(|peer| peer.parse().unwrap()) };
-        question.inspect(question.claim().unwrap(), &[key()], &[], &usage).unwrap().shown()
+        question.inspect(question.claim().unwrap(), &[key()], &[], &usage).unwrap().to_json()
     }
 
     #[test]

@@ -3,26 +3,19 @@
 //! This server applies a change before it answers; other servers on the same database do so within
 //! seconds.
 
-use std::time::Duration;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-use super::call::Outcome;
+use super::call::{CALL_TIMEOUT, Outcome, within};
 use super::{Call, Refusal, Reply};
-use crate::error::{Code, Error};
-use crate::operator::accounts::{self, AccountsError, Follower};
+use crate::operator::accounts::{self, Follower};
+use crate::operator::{OperatorError, to_json};
 use crate::protocol::auth::accounts::connection_string;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys};
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
-use crate::store::{Failure, Store};
-
-/// Timeout of a call. The outcome of a later change is not reported.
-const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,9 +50,9 @@ struct Nothing {}
 /// 409 without a master key; errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     master(call)?;
-    let found = with_timeout(accounts::list(store(call))).await?;
-    let limits = with_timeout(accounts::limits(store(call))).await?;
-    Ok(Reply::json(200, &found.iter().map(|account| accounts::shown(account, &limits)).collect::<Value>()))
+    let found = within(CALL_TIMEOUT, accounts::list(call.store())).await?;
+    let limits = within(CALL_TIMEOUT, accounts::limits(call.store())).await?;
+    Ok(Reply::json(200, &found.iter().map(|account| to_json::account(account, &limits)).collect::<Value>()))
 }
 
 /// Shows one account, without its keys.
@@ -69,9 +62,9 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 /// of the database.
 pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
-    let found = with_timeout(accounts::find(store(call), call.parameter("name"))).await?;
-    let limits = with_timeout(accounts::limits(store(call))).await?;
-    Ok(Reply::json(200, &accounts::shown(&found, &limits)))
+    let found = within(CALL_TIMEOUT, accounts::find(call.store(), call.parameter("name"))).await?;
+    let limits = within(CALL_TIMEOUT, accounts::limits(call.store())).await?;
+    Ok(Reply::json(200, &to_json::account(&found, &limits)))
 }
 
 /// Adds an account, and returns its keys, this once.
@@ -88,7 +81,7 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
         return Err(Refusal::bad_request("keys: not base64"));
     }
     let now = Ticks::now();
-    let added = accounts::add(store(call), master, &name, keys.flatten(), now);
+    let added = accounts::add(call.store(), master, &name, keys.flatten(), now);
     let added = changed(call, added).await?;
     let strings = added.keys.each_ref().map(|key| connection(call, &name, key));
     Ok(Reply::json(201, &json!({ "name": name, "keys": added.keys, "connectionStrings": strings })))
@@ -108,7 +101,7 @@ pub(crate) async fn rotate(call: &Call<'_>) -> Outcome {
         _ => return Err(Refusal::bad_request("slot: must be 1 or 2")),
     };
     let now = Ticks::now();
-    let rotated = accounts::rotate(store(call), master, name, slot, now);
+    let rotated = accounts::rotate(call.store(), master, name, slot, now);
     let key = changed(call, rotated).await?;
     let string = connection(call, name, &key);
     Ok(Reply::json(200, &json!({ "name": name, "slot": number, "key": key, "connectionString": string })))
@@ -122,7 +115,7 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
     stored(call, name)?;
-    let change = accounts::set_disabled(store(call), name, disabled);
+    let change = accounts::set_disabled(call.store(), name, disabled);
     changed(call, change).await?;
     Ok(Reply::json(200, &json!({ "name": name, "disabled": disabled })))
 }
@@ -134,7 +127,7 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
 /// 404 for an unknown account; errors of the database.
 pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
     let name = served(call)?;
-    let limits = with_timeout(accounts::limits(store(call))).await?;
+    let limits = within(CALL_TIMEOUT, accounts::limits(call.store())).await?;
     Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limits.get(name) })))
 }
 
@@ -145,7 +138,7 @@ pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
 pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
     let AccountLimits { requests_per_second } = call.document()?;
     let name = served(call)?;
-    let change = accounts::limit(store(call), name, requests_per_second);
+    let change = accounts::limit(call.store(), name, requests_per_second);
     changed(call, change).await?;
     Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": requests_per_second })))
 }
@@ -167,17 +160,13 @@ pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     nothing(call)?;
     let name = call.parameter("name");
     stored(call, name)?;
-    changed(call, accounts::remove(store(call), name)).await?;
+    changed(call, accounts::remove(call.store(), name)).await?;
     Ok(Reply::json(200, &json!({ "removed": name })))
 }
 
 /// Returns the connection string for clients on this machine.
 fn connection(call: &Call<'_>, account: &str, key: &str) -> String {
     connection_string(&call.admin.settings.tables_endpoint, account, key)
-}
-
-fn store<'a>(call: &'a Call<'_>) -> &'a Store {
-    &call.admin.service.primary
 }
 
 fn follower<'a>(call: &'a Call<'_>) -> &'a Follower {
@@ -210,36 +199,12 @@ fn decoded(key: &str) -> Option<Vec<u8>> {
     STANDARD.decode(key.trim()).ok()
 }
 
-async fn with_timeout<T>(work: impl Future<Output = Result<T, AccountsError>>) -> Result<T, Refusal> {
-    match timeout(CALL_TIMEOUT, work).await {
-        Ok(done) => Ok(done?),
-        Err(_) => Err(Error::from(Code::OperationTimedOut).into()),
-    }
-}
-
 /// Waits for a change to be stored, and loads it.
 async fn changed<T>(
     call: &Call<'_>,
-    change: impl Future<Output = Result<T, AccountsError>>,
+    change: impl Future<Output = Result<T, OperatorError>>,
 ) -> Result<T, Refusal> {
-    let outcome = with_timeout(change).await?;
-    follower(call).follow_own_change(store(call)).await;
+    let outcome = within(CALL_TIMEOUT, change).await?;
+    follower(call).follow_own_change(call.store()).await;
     Ok(outcome)
-}
-
-impl From<AccountsError> for Refusal {
-    fn from(error: AccountsError) -> Self {
-        let (status, code) = match error {
-            AccountsError::Name(_) => (400, "InvalidAccountName"),
-            AccountsError::KeyLength => (400, "InvalidKey"),
-            AccountsError::Limit => (400, "InvalidLimit"),
-            AccountsError::Exists(_) => (409, "AccountExists"),
-            AccountsError::Unknown(_) => (404, "AccountNotFound"),
-            AccountsError::MasterKey | AccountsError::Closed(_) => (409, "OtherMasterKey"),
-            AccountsError::Contended => (409, "Contended"),
-            AccountsError::Random => (500, "InternalError"),
-            AccountsError::Store(fault) => return Error::from(Failure::Fault(fault)).into(),
-        };
-        Self::new(status, code, error.to_string())
-    }
 }

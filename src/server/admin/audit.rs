@@ -17,7 +17,7 @@ const MAX_TEXT: usize = 128;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Operator {
     pub peer: Option<IpAddr>,
-    /// Whether it has shown the admin token. Otherwise it is on this machine.
+    /// Whether it has sent the admin token. Otherwise it is on this machine.
     pub has_token: bool,
 }
 

@@ -2,12 +2,20 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use super::Admin;
-use crate::error::Error;
+use crate::error::{Code, Error};
+use crate::operator::OperatorError;
 use crate::protocol::codec::uri::percent_decode;
+use crate::protocol::request::target::Accounts as _;
+use crate::store::{Failure, Store};
+
+/// Time limit of a call. The outcome of a later change is not reported.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request of an operator.
 pub(crate) struct Call<'a> {
@@ -75,12 +83,62 @@ impl<'a> Call<'a> {
         found.map_or("", |(_, text)| text.as_str())
     }
 
+    /// Returns the database.
+    pub(crate) fn store(&self) -> &Store {
+        &self.admin.service.primary
+    }
+
+    /// Checks that this server serves an account.
+    ///
+    /// # Errors
+    /// 404 otherwise.
+    pub(crate) fn check_account(&self, account: &str) -> Result<(), Refusal> {
+        match self.admin.service.follower.accounts().exists(account) {
+            true => Ok(()),
+            false => Err(Refusal::no_account()),
+        }
+    }
+
+    /// Returns the account that the query names, if it names one.
+    ///
+    /// # Errors
+    /// As [`Call::query`] and [`Call::check_account`].
+    pub(crate) fn queried_account(&self) -> Result<Option<String>, Refusal> {
+        let account = self.query("account")?;
+        account.as_deref().map(|account| self.check_account(account)).transpose()?;
+        Ok(account)
+    }
+
+    /// Returns the account and the table that the path names.
+    ///
+    /// # Errors
+    /// As [`Call::check_account`].
+    pub(crate) fn table(&self) -> Result<(&str, &str), Refusal> {
+        let account = self.parameter("name");
+        self.check_account(account)?;
+        Ok((account, self.parameter("table")))
+    }
+
     /// Reads the body as a JSON document.
     ///
     /// # Errors
     /// 400 for another document.
     pub(crate) fn document<T: Deserialize<'a>>(&self) -> Result<T, Refusal> {
         serde_json::from_slice(self.body).map_err(|error| Refusal::bad_request(format!("The body: {error}")))
+    }
+}
+
+/// Waits for work, up to a time limit.
+///
+/// # Errors
+/// 500 `OperationTimedOut` after that; errors of the work.
+pub(crate) async fn within<T, E: Into<Refusal>>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, Refusal> {
+    match timeout(limit, work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(_) => Err(Error::from(Code::OperationTimedOut).into()),
     }
 }
 
@@ -119,6 +177,11 @@ impl Refusal {
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
+
+    /// 404.
+    pub(crate) fn no_account() -> Self {
+        Self::new(404, "AccountNotFound", "There is no such account.")
+    }
 }
 
 /// An error of the table service keeps its status and code.
@@ -126,6 +189,40 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let facts = error.code.facts();
         Self::new(facts.status, facts.code, error.text())
+    }
+}
+
+impl From<OperatorError> for Refusal {
+    fn from(error: OperatorError) -> Self {
+        let (status, code) = match error {
+            OperatorError::Argument(_) => (400, "BadRequest"),
+            OperatorError::AccountName(_) => (400, "InvalidAccountName"),
+            OperatorError::KeyLength(_) => (400, "InvalidKey"),
+            OperatorError::Limit(_) => (400, "InvalidLimit"),
+            OperatorError::AccountNotFound(_) => (404, "AccountNotFound"),
+            OperatorError::TableNotFound | OperatorError::TableNotInAccount(..) => (404, "TableNotFound"),
+            OperatorError::IndexNotFound => (404, "IndexNotFound"),
+            OperatorError::NotSet(_) => (404, "NotSet"),
+            OperatorError::AccountExists(_) => (409, "AccountExists"),
+            OperatorError::MasterKey
+            | OperatorError::MasterKeyOfServer(_)
+            | OperatorError::BothMasterKeys(_) => (409, "OtherMasterKey"),
+            OperatorError::Contended => (409, "Contended"),
+            OperatorError::IndexExists => (409, "IndexAlreadyExists"),
+            OperatorError::TooManyIndexes => (409, "TooManyIndexes"),
+            OperatorError::Definition(_) => (409, "DefinitionRefused"),
+            OperatorError::Random => (500, "InternalError"),
+            OperatorError::Store(fault) | OperatorError::Unread(fault) => {
+                return Error::from(Failure::Fault(fault)).into();
+            }
+        };
+        Self::new(status, code, error.to_string())
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        OperatorError::from(failure).into()
     }
 }
 

@@ -50,11 +50,11 @@ pub(crate) struct GuardedRequest<'a> {
 /// 401 without the right token, 403 for a request from a web page of another site.
 pub(crate) fn authorize(token: Option<&AdminToken>, request: GuardedRequest<'_>) -> Result<(), Refusal> {
     let Some(token) = token else { return is_local(request) };
-    let shown = request.authorization.and_then(|header| {
+    let sent = request.authorization.and_then(|header| {
         let (scheme, text) = header.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(text.trim())
     });
-    match shown {
+    match sent {
         Some(text) if token.is(text) && is_own_page(request) => Ok(()),
         Some(text) if token.is(text) => {
             Err(Refusal::new(403, "Forbidden", "A page of another site may not ask this server."))

@@ -1,26 +1,14 @@
 //! `/indexes`: lists, makes and drops property indexes, like `rowhouse index`.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::call::Outcome;
-use super::{Call, Refusal, Reply};
+use super::{Call, Reply};
 use crate::observe::metrics::METRICS;
-use crate::operator::indexes::{self, IndexError, IndexPlace};
+use crate::operator::indexes::{self, IndexRequest};
+use crate::operator::{OperatorError, to_json};
 use crate::protocol::model::Ticks;
-use crate::protocol::plan::index::IndexKind;
-use crate::protocol::request::target::Accounts as _;
-use crate::store::{Failure, Store, StoredIndex};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NewIndex {
-    account: String,
-    table: String,
-    property: String,
-    /// If absent, the kind of the values of the first entities.
-    kind: Option<String>,
-}
+use crate::store::StoredIndex;
 
 /// Lists the indexes of the account and table that the query names, or all.
 ///
@@ -28,9 +16,11 @@ struct NewIndex {
 /// Errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let (account, table) = (call.query("account")?, call.query("table")?);
-    let found = indexes::list(store(call), account.as_deref(), table.as_deref()).await?;
-    let shown: Vec<Value> = found.iter().map(|(stored, figures)| indexes::shown(stored, *figures)).collect();
-    Ok(Reply::json(200, &shown))
+    let found = indexes::list(call.store(), account.as_deref(), table.as_deref()).await?;
+    Ok(Reply::json(
+        200,
+        &found.iter().map(|(stored, figures)| to_json::index(stored, *figures)).collect::<Value>(),
+    ))
 }
 
 /// Adds an index. A server on the database builds it within seconds, or for as long as that takes: the list
@@ -40,19 +30,13 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 /// 400 for an invalid body, name or kind; 404 for an unknown account or table; 409 for an index that exists,
 /// and for too many; errors of the database.
 pub(crate) async fn add(call: &Call<'_>) -> Outcome {
-    let NewIndex { account, table, property, kind } =
-        serde_json::from_slice(call.body).map_err(|error| Refusal::bad_request(format!("body: {error}")))?;
-    tell_audit(call, &account, &table, &property);
+    let request: IndexRequest = call.document()?;
+    audit_subject(call, &request.account, &request.table, &request.property);
     let service = &call.admin.service;
-    if !service.follower.accounts().exists(&account) {
-        return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
-    }
-    let kind = kind.map(|kind| kind.parse::<IndexKind>()).transpose();
-    let kind = kind.map_err(|error| Refusal::bad_request(format!("kind: {error}")))?;
-    let place = IndexPlace { account: &account, table: &table, property: &property, kind };
-    let added = indexes::add(store(call), place, Ticks::now()).await?;
-    service.follower.follow_own_change(store(call)).await;
-    Ok(Reply::json(201, &indexes::shown(&added, Default::default())))
+    call.check_account(&request.account)?;
+    let added = indexes::add(call.store(), &request, Ticks::now()).await?;
+    service.follower.follow_own_change(call.store()).await;
+    Ok(Reply::json(201, &to_json::index(&added, Default::default())))
 }
 
 /// Drops an index, also one that is being built.
@@ -61,16 +45,16 @@ pub(crate) async fn add(call: &Call<'_>) -> Outcome {
 /// 404 for an unknown index; errors of the database.
 pub(crate) async fn remove(call: &Call<'_>) -> Outcome {
     let service = &call.admin.service;
-    let index_no = call.parameter("id").parse().map_err(|_| IndexError::Unknown)?;
-    let StoredIndex { account, table, index, .. } = indexes::find_by_number(store(call), index_no).await?;
-    tell_audit(call, &account, &table, &index.property);
-    indexes::drop(store(call), index_no, Ticks::now()).await?;
-    service.follower.follow_own_change(store(call)).await;
+    let index_no = call.parameter("id").parse().map_err(|_| OperatorError::IndexNotFound)?;
+    let StoredIndex { account, table, index, .. } = indexes::find_by_number(call.store(), index_no).await?;
+    audit_subject(call, &account, &table, &index.property);
+    indexes::drop(call.store(), index_no, Ticks::now()).await?;
+    service.follower.follow_own_change(call.store()).await;
     Ok(Reply::json(200, &json!({ "dropped": index_no })))
 }
 
 /// Says for the audit which index a call is about.
-fn tell_audit(call: &Call<'_>, account: &str, table: &str, property: &str) {
+fn audit_subject(call: &Call<'_>, account: &str, table: &str, property: &str) {
     call.account.get_or_init(|| account.to_owned());
     call.subject.get_or_init(|| format!("{table}/{property}"));
 }
@@ -78,7 +62,7 @@ fn tell_audit(call: &Call<'_>, account: &str, table: &str, property: &str) {
 /// Lists what filters without an index have cost this server, by property.
 pub(crate) fn suggestions() -> Reply {
     let costs = METRICS.scan_costs.list();
-    let shown: Vec<Value> = costs
+    let suggestions: Vec<Value> = costs
         .iter()
         .map(|(scanned, cost)| {
             json!({
@@ -92,23 +76,5 @@ pub(crate) fn suggestions() -> Reply {
             })
         })
         .collect();
-    Reply::json(200, &shown)
-}
-
-fn store<'a>(call: &'a Call<'_>) -> &'a Store {
-    &call.admin.service.primary
-}
-
-impl From<IndexError> for Refusal {
-    fn from(error: IndexError) -> Self {
-        let (status, code) = match error {
-            IndexError::Store(fault) => return crate::error::Error::from(Failure::Fault(fault)).into(),
-            IndexError::NoTable(..) => (404, "TableNotFound"),
-            IndexError::Unknown => (404, "IndexNotFound"),
-            IndexError::Exists => (409, "IndexAlreadyExists"),
-            IndexError::TooMany => (409, "TooManyIndexes"),
-            _ => (400, "BadRequest"),
-        };
-        Refusal::new(status, code, error.to_string())
-    }
+    Reply::json(200, &suggestions)
 }

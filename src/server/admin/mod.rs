@@ -6,29 +6,28 @@
 mod about;
 mod accounts;
 mod audit;
-mod beyond;
 mod call;
 mod connections;
 mod console;
+mod count;
 mod dispatch;
-mod figures;
+mod expiry;
 mod guard;
 mod indexes;
-mod listen;
-mod probes;
 mod rewind;
 pub(crate) mod routes;
 mod tables;
+mod views;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) use call::{Call, Refusal, Reply};
+pub(crate) use connections::listen;
 pub(crate) use console::ConsoleMode;
 pub(crate) use console::history::record as record_history;
 pub(crate) use guard::AdminToken;
-pub(crate) use listen::listen;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -45,8 +44,8 @@ pub(crate) const MAX_BODY: usize = 256 * 1024;
 /// Maximum number of requests to the data of tables at once. The thread that answers them also
 /// answers the probes.
 const MAX_REQUESTS: usize = 16;
-/// How long such a request waits for its turn.
-const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long such a request waits for a permit.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of the admin listener.
 #[derive(Debug, Clone)]
@@ -67,7 +66,7 @@ pub(crate) struct Admin {
     pub service: Arc<Service>,
     pub settings: AdminSettings,
     /// Limits the requests to the service at once.
-    turns: Semaphore,
+    permits: Semaphore,
     history: History,
     stopping: AtomicBool,
 }
@@ -75,17 +74,17 @@ pub(crate) struct Admin {
 impl Admin {
     /// The state for a running server.
     pub(crate) fn new(service: Arc<Service>, settings: AdminSettings) -> Self {
-        let turns = Semaphore::new(MAX_REQUESTS);
-        Self { service, settings, turns, history: History::new(), stopping: AtomicBool::new(false) }
+        let permits = Semaphore::new(MAX_REQUESTS);
+        Self { service, settings, permits, history: History::new(), stopping: AtomicBool::new(false) }
     }
 
-    /// Waits until a request may access the data of tables; it holds what it gets until it is done.
+    /// Waits until a request may access the data of tables; it holds the permit until it is done.
     ///
     /// # Errors
     /// 503 if too many are ahead.
-    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        match timeout(TURN_TIMEOUT, self.turns.acquire()).await {
-            Ok(Ok(turn)) => Ok(turn),
+    pub(crate) async fn permit(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        match timeout(PERMIT_TIMEOUT, self.permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
             _ => Err(Error::from(Code::ServerBusy).into()),
         }
     }

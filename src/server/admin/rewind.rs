@@ -8,7 +8,6 @@ use serde_json::json;
 use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::error::Result;
-use crate::protocol::request::target::Accounts as _;
 use crate::service::Service;
 use crate::store::contract::rewind::MAX_SNAPSHOTS;
 
@@ -44,10 +43,10 @@ pub(crate) async fn take(call: &Call<'_>) -> Outcome {
 /// Errors of the database.
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     let snapshots = uncancelled(call, async |service| service.snapshots().await).await?;
-    let shown = snapshots.iter().map(
+    let listed = snapshots.iter().map(
         |snapshot| json!({ "name": snapshot.name, "account": snapshot.account, "taken": snapshot.taken.to_canonical() }),
     );
-    Ok(Reply::json(200, &json!({ "snapshots": shown.collect::<Vec<_>>() })))
+    Ok(Reply::json(200, &json!({ "snapshots": listed.collect::<Vec<_>>() })))
 }
 
 /// Restores a snapshot, which stays.
@@ -77,11 +76,7 @@ fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
     if parameters.next().is_some_and(|pair| !is_known(pair)) || parameters.next().is_some() {
         return Err(Refusal::bad_request("account is the only parameter, given once at most"));
     }
-    let account = call.query("account")?;
-    if account.as_ref().is_some_and(|name| !call.admin.service.follower.accounts().exists(name)) {
-        return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
-    }
-    Ok(account)
+    call.queried_account()
 }
 
 fn found(found: bool, status: &str) -> Outcome {

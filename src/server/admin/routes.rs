@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, beyond, figures, indexes, probes, rewind, tables};
+use super::{about, accounts, count, expiry, indexes, rewind, tables, views};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of an answer.
@@ -62,9 +62,9 @@ pub(crate) enum Access {
 
 /// All routes, in the order of the documentation. The first that matches answers.
 pub(crate) const ROUTES: &[Route] = &[
-    open("GET", "/livez", |call| Box::pin(probes::live(call))),
-    open("GET", "/readyz", |call| Box::pin(probes::ready(call))),
-    guarded("GET", "/metrics", |call| Box::pin(figures::metrics(call))),
+    open("GET", "/livez", |call| Box::pin(about::live(call))),
+    open("GET", "/readyz", |call| Box::pin(about::ready(call))),
+    guarded("GET", "/metrics", |call| Box::pin(about::metrics(call))),
     guarded("GET", "/version", |call| Box::pin(about::version(call))),
     guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
     guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
@@ -81,16 +81,14 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/accounts/{name}/limits", |call| Box::pin(accounts::read_limits(call))),
     token("PUT", "/accounts/{name}/limits", |call| Box::pin(accounts::set_limits(call))).changing(),
     token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))).changing(),
-    guarded("GET", "/accounts/{name}/tables/{table}/count", |call| Box::pin(beyond::count(call))),
-    guarded("GET", "/expiry", |call| Box::pin(beyond::expiries(call))),
-    token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(beyond::set_expiry(call)))
+    guarded("GET", "/accounts/{name}/tables/{table}/count", |call| Box::pin(count::count(call))),
+    guarded("GET", "/expiry", |call| Box::pin(expiry::list(call))),
+    token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(expiry::set(call))).changing(),
+    token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(expiry::clear(call)))
         .changing(),
-    token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(beyond::clear_expiry(call)))
-        .changing(),
-    guarded("GET", "/views", |call| Box::pin(beyond::list_views(call))),
-    token("PUT", "/accounts/{name}/tables/{table}/view", |call| Box::pin(beyond::put_view(call))).changing(),
-    token("DELETE", "/accounts/{name}/tables/{table}/view", |call| Box::pin(beyond::drop_view(call)))
-        .changing(),
+    guarded("GET", "/views", |call| Box::pin(views::list(call))),
+    token("PUT", "/accounts/{name}/tables/{table}/view", |call| Box::pin(views::put(call))).changing(),
+    token("DELETE", "/accounts/{name}/tables/{table}/view", |call| Box::pin(views::drop(call))).changing(),
     for_tests("POST", "/test/reset", |call| Box::pin(rewind::reset(call))).changing(),
     for_tests("GET", "/test/snapshots", |call| Box::pin(rewind::list(call))),
     for_tests("POST", "/test/snapshots", |call| Box::pin(rewind::take(call))).changing(),
@@ -189,7 +187,7 @@ mod tests {
     #[test]
     fn segments_in_braces_take_any_text_but_none() {
         let route =
-            Route { path: "/accounts/{name}/keys", ..open("GET", "", |call| Box::pin(probes::live(call))) };
+            Route { path: "/accounts/{name}/keys", ..open("GET", "", |call| Box::pin(about::live(call))) };
         assert_eq!(route.parameters("/accounts/a%20b/keys"), Some(vec![("name", "a b".to_owned())]));
         for other in ["/accounts//keys", "/accounts/a", "/accounts/a/keys/", "/accounts/%/keys", "/"] {
             assert_eq!(route.parameters(other), None, "{other}");
@@ -198,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_path_may_be_empty_and_have_slashes() {
-        let open = |path| open("GET", path, |call| Box::pin(probes::live(call)));
+        let open = |path| open("GET", path, |call| Box::pin(about::live(call)));
         let route = open("/a/{b}/{rest...}");
         let found =
             |path| route.parameters(path).map(|found| found.into_iter().map(|(_, v)| v).collect::<Vec<_>>());

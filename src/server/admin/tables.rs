@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::error::{Code, Error};
+use crate::operator::to_json;
 use crate::operator::totals::{self, TableTotal};
 use crate::protocol::model::{Key, TableName, Ticks};
 use crate::protocol::plan::TableScan;
 use crate::protocol::plan::scan::MAX_TIME;
 use crate::protocol::plan::span::Span;
-use crate::protocol::request::target::Accounts as _;
 use crate::store::{Failure, Store, TableSize};
 
 /// Maximum and default number of tables of one answer.
@@ -55,11 +55,8 @@ struct Measured {
 /// 400 for invalid parameters; 404 for an unknown account; errors of the database.
 pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     let begun = Instant::now();
-    let service = &call.admin.service;
     let account = call.query("account")?.ok_or_else(|| Refusal::bad_request("account: missing"))?;
-    if !service.follower.accounts().exists(&account) {
-        return Err(Refusal::new(404, "AccountNotFound", "There is no such account."));
-    }
+    call.check_account(&account)?;
     let rows = match call.query("limit")?.map(|text| text.parse::<usize>()) {
         None => TABLES,
         Some(Ok(limit)) if (1..=TABLES).contains(&limit) => limit,
@@ -67,7 +64,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
     };
     let from = call.query("from")?.unwrap_or_default().to_ascii_lowercase();
     let spans = vec![Span { lower: Key::new(from, ""), upper: None }];
-    let store = &service.primary;
+    let store = call.store();
     let scan = TableScan { spans, residual: None, rows, time: MAX_TIME };
     let page = store.list_tables(&account, &scan).await.map_err(Error::from)?;
     let mut next = page.next.map(|entry| entry.name);
@@ -81,7 +78,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         if let Some((size, total)) = size(store, &account, &entry.name).await? {
             call.admin.history.measured(&account, &entry.name, size);
             measured.push(Measured {
-                total: total.shown(),
+                total: to_json::total(&total),
                 name: entry.name,
                 created: entry.created.to_canonical(),
                 entities: size.entities,

@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn databases_are_told_by_their_scheme() {
-        let shown = |url| read(&["--database-url", url]).map(|c| c.database.shown());
+        let shown = |url| read(&["--database-url", url]).map(|c| c.database.display());
         assert_eq!(shown("sqlite://a.db").as_deref(), Ok("sqlite://a.db"));
         assert_eq!(shown("sqlite::memory:").as_deref(), Ok("sqlite::memory:"));
         assert_eq!(shown("postgres://u:secret@h:1/d?password=secret").as_deref(), Ok("postgres://u@h:1/d"));

@@ -164,7 +164,7 @@ impl Database {
     }
 
     /// Returns the database URL without its password and parameters, for messages.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display(&self) -> String {
         match self {
             Database::Sqlite(options) => match &options.location {
                 Location::Memory => "sqlite::memory:".into(),

@@ -84,7 +84,7 @@ impl DataLocation {
     pub(crate) fn shown(&self) -> String {
         match self {
             DataLocation::Endpoint(address) => address.tables.clone(),
-            DataLocation::Database(database) => database.shown(),
+            DataLocation::Database(database) => database.display(),
             DataLocation::Dump(path) => format!("dump:{}", path.display()),
             DataLocation::File(path) => path.display().to_string(),
         }

@@ -233,13 +233,6 @@ interface CardField {
   first?: string;
 }
 
-interface TableFeature {
-  /** The name in the session's features. */
-  id: string;
-  title: string;
-  open: (account: string, table: string) => Promise<void>;
-}
-
 interface PropertyIndex {
   id: number;
   property: string;

@@ -21,7 +21,10 @@ const ORDERS: [(&str, &[&str]); 6] = [
     ),
     ("observe", &["metrics", "trace"]),
     ("protocol", &["model", "odata", "codec", "request", "auth", "plan"]),
-    ("operator", &["error", "indexes", "accounts", "durations", "expiry", "totals", "views", "upkeep"]),
+    (
+        "operator",
+        &["error", "indexes", "accounts", "durations", "expiry", "totals", "views", "to_json", "upkeep"],
+    ),
     ("server", &["file", "http", "admin", "config", "database", "start"]),
     (
         "transfer",

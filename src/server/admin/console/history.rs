@@ -152,10 +152,10 @@ pub(crate) async fn history(call: &Call<'_>) -> Outcome {
     let sizes = locked(&history.sizes);
     let mut tables: Vec<_> = sizes.iter().collect();
     tables.sort_unstable_by_key(|(key, _)| *key);
-    let shown = tables.iter().map(
+    let sizes = tables.iter().map(
         |((account, table), history)| json!({ "account": account, "table": table, "points": history.points }),
     );
-    let tables: Vec<_> = shown.collect();
+    let tables: Vec<_> = sizes.collect();
     Ok(Reply::json(200, &json!({ "secondsPerPoint": STEP.as_secs(), "points": points, "tables": tables })))
 }
 

@@ -27,11 +27,11 @@ pub(crate) async fn requests(call: &Call<'_>) -> Outcome {
     let recent = call.admin.service.recent.as_ref();
     let found = recent.map(|recent| recent.read(after, limit)).unwrap_or_default();
     let last = found.last().map(|request| request.id).or(after).unwrap_or_default();
-    let shown: Vec<Value> = found.iter().map(shown).collect();
-    Ok(Reply::json(200, &json!({ "requests": shown, "last": last, "kept": KEPT })))
+    let requests: Vec<Value> = found.iter().map(to_json).collect();
+    Ok(Reply::json(200, &json!({ "requests": requests, "last": last, "kept": KEPT })))
 }
 
-fn shown(request: &RecentRequest) -> Value {
+fn to_json(request: &RecentRequest) -> Value {
     json!({
         "id": request.id,
         "time": request.at.to_canonical(),

@@ -6,16 +6,15 @@ use std::time::Duration;
 use chrono::Utc;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::ConsoleMode;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::protocol::auth::inspect::SasQuestion;
 use crate::protocol::auth::issue::{Grant, GrantError, SasSubject, at_or_after};
 use crate::protocol::auth::sas::Use;
 use crate::protocol::model::Ticks;
 use crate::protocol::request::target::Accounts as _;
-use crate::server::admin::call::{Call, Outcome, Refusal, Reply};
+use crate::server::admin::call::{Call, Outcome, Refusal, Reply, within};
 use crate::service::stored_policies;
 
 /// Timeout for reading the stored policies of a table.
@@ -70,7 +69,7 @@ pub(crate) async fn sign(call: &Call<'_>) -> Outcome {
     call.subject.get_or_init(|| asked.account.clone());
     let (account, slot) = (asked.account.clone(), asked.key.unwrap_or(1));
     let accounts = call.admin.service.follower.accounts();
-    let keys = accounts.keys(&account).ok_or_else(no_account)?;
+    let keys = accounts.keys(&account).ok_or_else(Refusal::no_account)?;
     let key = slot.checked_sub(1).and_then(|at| keys.get(at)).ok_or_else(|| {
         Refusal::new(409, "NoSuchKey", format!("the account {account} has no key {slot}, or is disabled"))
     })?;
@@ -122,29 +121,24 @@ pub(crate) async fn inspect(call: &Call<'_>) -> Outcome {
     };
     let question = SasQuestion::new(text, asked.account.as_deref(), |name| accounts.exists(name));
     let mut question = question.ok_or_else(|| Refusal::bad_request("account: it is not in the url"))?;
-    let keys = accounts.keys(&question.account).ok_or_else(no_account)?;
+    let keys = accounts.keys(&question.account).ok_or_else(Refusal::no_account)?;
     question.method = asked.method;
     question.resource = asked.resource.unwrap_or(question.resource);
-    let claim = question.claim().map_err(told)?;
+    let claim = question.claim().map_err(flaw)?;
     let policies = match claim.policy() {
         None => Vec::new(),
         Some((table, _)) => {
-            let read = timeout(STORE_TIMEOUT, stored_policies(&service.primary, &question.account, table));
-            read.await.map_err(|_| Error::from(Code::OperationTimedOut))??
+            within(STORE_TIMEOUT, stored_policies(call.store(), &question.account, table)).await?
         }
     };
     let secure = asked.https.unwrap_or_else(|| !text.starts_with("http:"));
     let usage = Use { now: Ticks::now(), secure, peer: asked.address };
-    let inspection = question.inspect(claim, keys, &policies, &usage).map_err(told)?;
-    Ok(Reply::json(200, &inspection.shown()))
-}
-
-fn no_account() -> Refusal {
-    Refusal::new(404, "AccountNotFound", "There is no such account.")
+    let inspection = question.inspect(claim, keys, &policies, &usage).map_err(flaw)?;
+    Ok(Reply::json(200, &inspection.to_json()))
 }
 
 /// What is wrong with the SAS is no failure of the operator's own credentials.
-fn told(error: Error) -> Refusal {
+fn flaw(error: Error) -> Refusal {
     let why = error.why.as_deref().unwrap_or(error.text()).to_owned();
     Refusal::new(400, error.code.facts().code, why)
 }

@@ -55,7 +55,7 @@ pub(crate) async fn answer(
     body: Payload,
 ) -> Result<ServiceAnswer, Refusal> {
     let head = head(admin, http)?;
-    let _turn = admin.turn().await?;
+    let _permit = admin.permit().await?;
     let mut body = Incoming::new(body, &head);
     let may_write = admin.settings.console == ConsoleMode::On;
     let (served, operation) = admin.service.serve_operator(&head, &mut body, may_write).await;

@@ -15,7 +15,7 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
     let follower = &admin.service.follower;
     let served = follower.accounts();
     let accounts = served.names();
-    let shown = accounts.iter().take(MAX_ACCOUNTS).map(|name| {
+    let listed = accounts.iter().take(MAX_ACCOUNTS).map(|name| {
         let origin = if follower.is_given(name) { "settings" } else { "database" };
         json!({ "name": name, "origin": origin, "disabled": served.is_disabled(name) })
     });
@@ -27,10 +27,8 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
             "readOnly": admin.settings.console == ConsoleMode::ReadOnly,
             "testMode": admin.settings.test_mode,
             "tokenNeeded": admin.settings.token.is_none(),
-            // The parts of the page for what this version of the server does not have stay hidden.
-            "features": { "indexes": true, "expiry": true, "views": true },
             "tablesEndpoint": admin.settings.tables_endpoint,
-            "accounts": shown.collect::<Vec<Value>>(),
+            "accounts": listed.collect::<Vec<Value>>(),
             "moreAccounts": accounts.len() > MAX_ACCOUNTS,
         }),
     ))

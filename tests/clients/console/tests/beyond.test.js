@@ -1,19 +1,14 @@
-// Indexes, expiry and SQL views, where the server has them.
+// Indexes, expiry and SQL views.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { consoleForThisFile, open, openTable, picture, TOKEN } from "./console.js";
+import { consoleForThisFile, open, openTable, picture } from "./console.js";
 
 const our = consoleForThisFile();
 
-/** Runs a test where the server has a feature. */
-function where(feature, name, body) {
-  test(name, async (context) => {
-    const response = await fetch(`${our.server.admin}/console/api/session`, {
-      headers: { authorization: `Bearer ${TOKEN}` },
-    });
-    const { features } = await response.json();
-    if (!features[feature]) return context.skip(`this server has no ${feature}`);
+/** Runs a test with the dialogs of a table. */
+function withTable(name, body) {
+  test(name, async () => {
     const table = await our.server.table();
     await our.server.fill(table, 20, (index) => ({ Age: index, Name: `n${index}` }));
     const page = await open(our, `#/tables/${our.server.account}`);
@@ -33,7 +28,7 @@ async function explained(table) {
   await page.close();
 }
 
-where("indexes", "an index is created, becomes ready, and is dropped", async (page, table) => {
+withTable("an index is created, becomes ready, and is dropped", async (page, table) => {
   await page.getByRole("button", { name: "Indexes" }).click();
   await page.getByLabel("Property").fill("Age");
   await page.getByRole("button", { name: "Create index" }).click();
@@ -44,7 +39,7 @@ where("indexes", "an index is created, becomes ready, and is dropped", async (pa
   await page.getByText(/^No indexes/).waitFor();
 });
 
-where("expiry", "entities are made to expire, and no longer", async (page) => {
+withTable("entities are made to expire, and no longer", async (page) => {
   await page.getByRole("button", { name: "Expiry" }).click();
   await page.getByText("do not expire").waitFor();
   await page.getByLabel("After").fill("30d");
@@ -58,7 +53,7 @@ where("expiry", "entities are made to expire, and no longer", async (page) => {
   await page.getByRole("dialog").waitFor({ state: "detached" });
 });
 
-where("views", "a view is created, refreshed and dropped", async (page) => {
+withTable("a view is created, refreshed and dropped", async (page) => {
   await page.getByRole("button", { name: "SQL view" }).click();
   await page.getByRole("button", { name: "Create view" }).click();
   await page.getByText(/Age.*Name/).waitFor();

@@ -4,13 +4,14 @@ use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::place::{TablesDatabase, TablesPlace};
-use crate::cli::output::{Done, block_on};
-use crate::operator::BeyondError;
-use crate::operator::views::{self, ViewRequest};
+use super::database::{DatabaseArguments, TableDatabase};
+use super::output::{Done, block_on};
+use crate::operator::views::{self, NewView};
+use crate::operator::{OperatorError, to_json};
 use crate::protocol::model::Ticks;
+use crate::store::{ColumnKind, SqlView, ViewDefinition};
 
 /// Interval of lines of progress.
 const LINE_PAUSE: Duration = Duration::from_secs(5);
@@ -46,17 +47,10 @@ pub(crate) enum ViewCommand {
 pub(crate) struct CreateArguments {
     /// The table
     table: String,
-    /// PostgreSQL: schema of the view, created if it does not exist [default: the account]
-    #[arg(long)]
-    schema: Option<String>,
-    /// PostgreSQL: role that may read the view; may be given several times
-    #[arg(long, value_name = "ROLE")]
-    grant: Vec<String>,
-    /// Read all entities to find the columns
-    #[arg(long)]
-    full: bool,
     #[command(flatten)]
-    place: TablesPlace,
+    view: NewView,
+    #[command(flatten)]
+    of: TableDatabase,
 }
 
 #[derive(Debug, Args)]
@@ -67,7 +61,7 @@ pub(crate) struct RefreshArguments {
     #[arg(long)]
     full: bool,
     #[command(flatten)]
-    place: TablesPlace,
+    of: TableDatabase,
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +70,7 @@ pub(crate) struct ViewListArguments {
     #[arg(long)]
     account: Option<String>,
     #[command(flatten)]
-    database: TablesDatabase,
+    database: DatabaseArguments,
 }
 
 #[derive(Debug, Args)]
@@ -84,82 +78,77 @@ pub(crate) struct DropArguments {
     /// The table
     table: String,
     #[command(flatten)]
-    place: TablesPlace,
+    of: TableDatabase,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// [`Problem`](crate::cli::output::Problem), to be shown.
+/// [`Problem`](super::output::Problem), to be shown.
 pub(crate) fn run(command: &ViewCommand) -> Done {
     match command {
         ViewCommand::Create(arguments) => create(arguments),
         ViewCommand::Refresh(arguments) => refresh(arguments),
         ViewCommand::List(arguments) => list(arguments),
-        ViewCommand::Drop(DropArguments { table, place }) => {
-            block_on(async { Ok(views::drop(&place.database.open().await?, &place.account, table).await?) })?;
-            let shown = json!({ "account": place.account, "table": table });
-            place.database.form.print(&format!("Dropped the view of {table}."), &shown)
+        ViewCommand::Drop(DropArguments { table, of }) => {
+            block_on(async { Ok(views::drop(&of.database.open().await?, &of.account, table).await?) })?;
+            let dropped = json!({ "account": of.account, "table": table });
+            of.database.form.print(&format!("Dropped the view of {table}."), &dropped)
         }
     }
 }
 
 fn create(arguments: &CreateArguments) -> Done {
-    let CreateArguments { table, schema, grant, full, place } = arguments;
-    let request = ViewRequest { schema: schema.clone(), grants: grant.clone(), is_full: *full };
-    let made = block_on(async {
-        let store = place.database.open().await?;
-        Ok(views::put(&store, &place.account, table, &request, Ticks::now(), &mut progress()).await?)
+    let CreateArguments { table, view, of } = arguments;
+    let (made, left_out) = block_on(async {
+        let store = of.database.open().await?;
+        Ok(views::put(&store, &of.account, table, view, Ticks::now(), &mut progress()).await?)
     })?;
-    place.database.form.print(&line(&made), &made)
+    of.database.form.print(&line(&made, left_out), &to_json::made_view(&made, left_out))
 }
 
 fn refresh(arguments: &RefreshArguments) -> Done {
-    let RefreshArguments { table, full, place } = arguments;
+    let RefreshArguments { table, full, of } = arguments;
     let done = block_on(async {
-        let store = place.database.open().await?;
+        let store = of.database.open().await?;
         let table = table.as_deref();
-        Ok(views::refresh(&store, &place.account, table, *full, Ticks::now(), &mut progress()).await?)
+        Ok(views::refresh(&store, &of.account, table, *full, Ticks::now(), &mut progress()).await?)
     })?;
-    place.database.form.print(&lines(&done), &Value::Array(done.clone()))
+    let lines = done.iter().map(|(view, left_out)| line(view, *left_out));
+    let values = done.iter().map(|(view, left_out)| to_json::made_view(view, *left_out));
+    of.database.form.print(&text(lines), &values.collect())
 }
 
 fn list(arguments: &ViewListArguments) -> Done {
+    let ViewListArguments { account, database } = arguments;
     let found = block_on(async {
-        let store = arguments.database.open_to_read().await?;
-        Ok(store.views(arguments.account.as_deref()).await.map_err(BeyondError::from)?)
+        let store = database.open_to_read().await?;
+        Ok(store.views(account.as_deref()).await.map_err(OperatorError::from)?)
     })?;
-    let shown: Vec<Value> = found.iter().map(views::shown).collect();
-    arguments.database.form.print(&lines(&shown), &Value::Array(shown.clone()))
+    database
+        .form
+        .print(&text(found.iter().map(|view| line(view, 0))), &found.iter().map(to_json::view).collect())
 }
 
-fn lines(views: &[Value]) -> String {
-    let lines: Vec<String> = views.iter().map(line).collect();
+fn text(lines: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = lines.collect();
     if lines.is_empty() { "There are no views.".into() } else { lines.join("\n") }
 }
 
-fn line(view: &Value) -> String {
-    let text = |name: &str| view[name].as_str().unwrap_or_default().to_owned();
-    let name = match view["schema"].as_str() {
-        Some(schema) => format!("{schema}.\"{}\"", text("view")),
-        None => text("view"),
-    };
-    let columns = view["columns"].as_array().map_or(&[][..], Vec::as_slice);
-    let mixed: Vec<&str> = columns
-        .iter()
-        .filter(|column| column["kind"] == "mixed")
-        .filter_map(|column| column["name"].as_str())
-        .collect();
+fn line(view: &SqlView, left_out: usize) -> String {
+    let ViewDefinition { schema, name, columns, seen, .. } = &view.definition;
+    let name = schema.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.\"{name}\""));
+    let mixed = columns.iter().filter(|column| column.kind == ColumnKind::Mixed);
+    let mixed: Vec<&str> = mixed.map(|column| column.name.as_str()).collect();
     let mut line = format!(
-        "{name} shows {} with {} columns for properties of {} entities",
-        text("table"),
-        columns.len(),
-        view["entitiesLookedAt"]
+        "{name} shows {} with {} columns for properties of {seen} entities",
+        view.table,
+        columns.len()
     );
     if !mixed.is_empty() {
         line.push_str(&format!("; of mixed types, so shown as text: {}", mixed.join(", ")));
     }
-    if let Some(left_out) = view["leftOut"].as_u64().filter(|many| *many > 0) {
+    if left_out > 0 {
         line.push_str(&format!("; {left_out} properties have no column, since there are too many"));
     }
     line

@@ -1,0 +1,66 @@
+//! The database that a command works on.
+
+use clap::Args;
+
+use super::output::{Done, OutputForm, Problem};
+use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
+use crate::server::config::{Database, Mistakes, StorageSettings};
+use crate::server::database;
+use crate::store::Store;
+
+/// The database, and how the result is printed.
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseArguments {
+    #[command(flatten)]
+    pub storage: StorageSettings,
+    #[command(flatten)]
+    pub form: OutputForm,
+}
+
+/// The account of a table, and the database.
+#[derive(Debug, Args)]
+pub(crate) struct TableDatabase {
+    /// The account
+    #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
+    pub account: String,
+    #[command(flatten)]
+    pub database: DatabaseArguments,
+}
+
+impl DatabaseArguments {
+    /// Opens the database, which must exist.
+    pub(super) async fn open(&self) -> Done<Store> {
+        Ok(database::open_existing(&self.settings()?).await?)
+    }
+
+    /// Opens the database to read what is there.
+    pub(super) async fn open_to_read(&self) -> Done<Store> {
+        Ok(database::open_to_read(&self.settings()?).await?)
+    }
+
+    fn settings(&self) -> Done<Database> {
+        read_lasting(&self.storage, "a database in memory is only in its server")
+    }
+}
+
+/// Reads the settings of the database.
+///
+/// # Errors
+/// [`Problem`] for invalid settings.
+pub(super) fn read(storage: &StorageSettings) -> Done<Database> {
+    let mut mistakes = Mistakes::default();
+    let database = storage.read(&mut mistakes);
+    Ok(mistakes.unless(database)?)
+}
+
+/// As [`read`]. `in_memory` says why the command needs another database than one in memory.
+///
+/// # Errors
+/// As [`read`]; [`Problem`] for a database in memory.
+pub(super) fn read_lasting(storage: &StorageSettings, in_memory: &str) -> Done<Database> {
+    let database = read(storage)?;
+    if database.is_in_memory() {
+        return Err(Problem(format!("--database-url: {in_memory}")));
+    }
+    Ok(database)
+}

@@ -1,0 +1,105 @@
+//! What the admin listener and the command line print as JSON.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::durations;
+use super::expiry::behind;
+use super::totals::{TableTotal, TotalBasis};
+use crate::protocol::model::Ticks;
+use crate::protocol::model::ticks::TICKS_PER_SECOND;
+use crate::store::{
+    IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry, ViewDefinition,
+};
+
+/// An account, without its keys.
+pub(crate) fn account(account: &StoredAccount, limits: &HashMap<String, u32>) -> Value {
+    json!({
+        "requestsPerSecond": limits.get(&account.name),
+        "name": account.name,
+        "disabled": account.disabled,
+        "created": account.created.to_canonical(),
+        "rotated": account.rotated.map(Ticks::to_canonical),
+    })
+}
+
+pub(crate) fn index(stored: &StoredIndex, figures: IndexFigures) -> Value {
+    let StoredIndex { account, table, index, state, changed } = stored;
+    let state = match state {
+        IndexState::Building => "building",
+        IndexState::Ready => "ready",
+    };
+    json!({
+        "id": index.index_no,
+        "account": account,
+        "table": table,
+        "property": index.property,
+        "kind": index.kind.name(),
+        "state": state,
+        "since": changed.to_canonical(),
+        "bytes": figures.bytes,
+        "uses": figures.uses,
+        "progress": figures.progress,
+    })
+}
+
+/// A rule, and how far its passes have come.
+pub(crate) fn expiry(of: &TableExpiry, now: Ticks) -> Value {
+    let TableExpiry { account, table, rule, made, sweep, .. } = of;
+    let (after, plus) = match rule.property {
+        None => (Some(durations::display(rule.delay)), None),
+        Some(_) => (None, Some(durations::display(rule.delay))),
+    };
+    json!({
+        "account": account,
+        "table": table,
+        "after": after,
+        "at": rule.property,
+        "plus": plus,
+        "every": durations::display(rule.pause),
+        "set": made.to_canonical(),
+        "sweptUntil": sweep.clean.map(Ticks::to_canonical),
+        "sweeping": sweep.began.is_some(),
+        "behindSeconds": behind(of, now) / TICKS_PER_SECOND,
+        "expired": sweep.expired,
+    })
+}
+
+pub(crate) fn view(view: &SqlView) -> Value {
+    let ViewDefinition { schema, name, columns, grants, seen, is_full } = &view.definition;
+    json!({
+        "account": view.account,
+        "table": view.table,
+        "schema": schema,
+        "view": name,
+        "columns": columns,
+        "grants": grants,
+        "entitiesLookedAt": seen,
+        "full": is_full,
+        "refreshed": view.refreshed.to_canonical(),
+    })
+}
+
+/// A view that was made or refreshed, and how many properties have no column.
+pub(crate) fn made_view(made: &SqlView, left_out: usize) -> Value {
+    let mut value = view(made);
+    value["leftOut"] = json!(left_out);
+    value
+}
+
+pub(crate) fn total(total: &TableTotal) -> Value {
+    let (basis, times) = match total.basis {
+        TotalBasis::Exact => ("exact", None),
+        TotalBasis::Counted { started, ended } => ("counted", Some((started, ended))),
+        TotalBasis::Estimated => ("estimated", None),
+        TotalBasis::AtLeast => ("atLeast", None),
+    };
+    json!({
+        "entities": total.entities,
+        "basis": basis,
+        "bytes": total.bytes,
+        "countBegan": times.map(|(started, _)| started.to_canonical()),
+        "countEnded": times.map(|(_, ended)| ended.to_canonical()),
+    })
+}

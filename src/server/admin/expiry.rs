@@ -1,0 +1,42 @@
+//! `/expiry`: lists, sets and clears the rules by which entities expire, like `rowhouse expire`.
+
+use serde_json::{Value, json};
+
+use super::call::{CALL_TIMEOUT, Outcome, within};
+use super::{Call, Reply};
+use crate::operator::expiry::{self, NewRule};
+use crate::operator::to_json;
+use crate::protocol::model::Ticks;
+
+/// Lists the rules of an account, or of all accounts.
+///
+/// # Errors
+/// 404 for an unknown account; errors of the database.
+pub(crate) async fn list(call: &Call<'_>) -> Outcome {
+    let account = call.queried_account()?;
+    let rules = within(CALL_TIMEOUT, call.store().expiries(account.as_deref())).await?;
+    let now = Ticks::now();
+    Ok(Reply::json(200, &rules.iter().map(|rule| to_json::expiry(rule, now)).collect::<Value>()))
+}
+
+/// Sets the rule of a table.
+///
+/// # Errors
+/// 400 for an invalid rule; 404 for an unknown account or table; errors of the database.
+pub(crate) async fn set(call: &Call<'_>) -> Outcome {
+    let rule: NewRule = call.document()?;
+    let (account, table) = call.table()?;
+    let now = Ticks::now();
+    let set = within(CALL_TIMEOUT, expiry::set(call.store(), account, table, &rule, now)).await?;
+    Ok(Reply::json(200, &to_json::expiry(&set, now)))
+}
+
+/// Removes the rule of a table.
+///
+/// # Errors
+/// 404 for an unknown account or table, or one without a rule; errors of the database.
+pub(crate) async fn clear(call: &Call<'_>) -> Outcome {
+    let (account, table) = call.table()?;
+    within(CALL_TIMEOUT, expiry::clear(call.store(), account, table)).await?;
+    Ok(Reply::json(200, &json!({ "account": account, "table": table })))
+}
