@@ -24,21 +24,21 @@ pub(super) fn of_cluster(cluster: &Cluster, demand: Option<ConnectionDemand>) ->
 fn of_placements(cluster: &Cluster) -> Finding {
     let holding = cluster.nodes.iter().filter(|node| node.holds_shards).count();
     let role = if cluster.is_coordinator { "coordinator" } else { "worker" };
-    let place =
+    let found =
         format!("Citus {}: {role} of {} nodes, {holding} with shards", cluster.version, cluster.nodes.len());
     let misplaced = cluster.misplaced();
     match (cluster.is_distributed(), misplaced.as_slice()) {
-        (true, []) => ok("cluster", place),
+        (true, []) => ok("cluster", found),
         (true, names) => {
-            problem("cluster", format!("{place}; not distributed: {}", names.join(", ")), through(cluster))
+            problem("cluster", format!("{found}; not distributed: {}", names.join(", ")), through(cluster))
         }
         (false, _) if cluster.has_begun() => {
             let advice = format!("unless `rowhouse distribute` is at work, run it again{}", by(cluster));
-            problem("cluster", format!("{place}; a distribution was begun, and is not complete"), advice)
+            problem("cluster", format!("{found}; a distribution was begun, and is not complete"), advice)
         }
         (false, _) => {
             let advice = format!("{}, or nothing if one node is to hold everything", through(cluster));
-            warning("cluster", format!("{place}; the tables are not distributed"), advice)
+            warning("cluster", format!("{found}; the tables are not distributed"), advice)
         }
     }
 }

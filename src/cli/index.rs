@@ -192,7 +192,7 @@ async fn finish(store: &Store, stored: &StoredIndex, is_served: bool) -> Done {
                     return Err(Problem(format!("the database refuses to make the index: {reason}")));
                 }
                 // A server may have built it.
-                BuiltIndex::Gone | BuiltIndex::Elsewhere => {}
+                BuiltIndex::Gone | BuiltIndex::Busy => {}
             }
         }
         let found = store.indexes().await.map_err(OperatorError::from)?;

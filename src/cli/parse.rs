@@ -111,8 +111,8 @@ fn alternatives(id: &str) -> Vec<String> {
 /// Returns the flag (`--name`) whose value was refused.
 fn flag_of(error: &clap::Error) -> Option<String> {
     match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(shown)) => {
-            shown.split([' ', '=']).next().filter(|flag| flag.starts_with("--")).map(str::to_owned)
+        Some(ContextValue::String(argument)) => {
+            argument.split([' ', '=']).next().filter(|flag| flag.starts_with("--")).map(str::to_owned)
         }
         _ => None,
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 
-use super::OperatorError;
-use super::durations;
+use super::{OperatorError, durations, table_name};
 use crate::error::Code;
 use crate::observe::metrics::METRICS;
 use crate::protocol::model::names::check_property_name;
@@ -95,7 +94,7 @@ pub(crate) async fn set(
     rule: &NewRule,
     now: Ticks,
 ) -> Result<TableExpiry, OperatorError> {
-    let (table, rule) = (name(table)?, rule.read()?);
+    let (table, rule) = (table_name(table)?, rule.read()?);
     store.set_expiry(table.in_account(account), &rule, now).await?;
     let rules = store.expiries(Some(account)).await?;
     let set = rules.into_iter().find(|found| found.table.eq_ignore_ascii_case(table.as_given()));
@@ -107,18 +106,10 @@ pub(crate) async fn set(
 /// # Errors
 /// [`OperatorError`].
 pub(crate) async fn clear(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
-    if store.clear_expiry(name(table)?.in_account(account)).await? {
+    if store.clear_expiry(table_name(table)?.in_account(account)).await? {
         return Ok(());
     }
     Err(OperatorError::NotSet(format!("the account {account} has no table {table} whose entities expire")))
-}
-
-/// Reads the name of a table.
-///
-/// # Errors
-/// [`OperatorError::Argument`].
-pub(crate) fn name(table: &str) -> Result<TableName, OperatorError> {
-    TableName::parse(table).map_err(|error| OperatorError::Argument(format!("{table}: {}", error.text())))
 }
 
 /// Ticks since the next pass should have begun.

@@ -14,3 +14,13 @@ pub(crate) mod upkeep;
 pub(crate) mod views;
 
 pub(crate) use error::OperatorError;
+
+use crate::protocol::model::TableName;
+
+/// Reads the name of a table.
+///
+/// # Errors
+/// [`OperatorError::Argument`].
+pub(crate) fn table_name(table: &str) -> Result<TableName, OperatorError> {
+    TableName::parse(table).map_err(|error| OperatorError::Argument(format!("{table}: {}", error.text())))
+}

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use clap::Args;
 use serde::Deserialize;
 
-use super::OperatorError;
-use super::expiry::name;
+use super::{OperatorError, table_name};
 use crate::protocol::codec::stored;
 use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::model::{EdmType, Key, TableName, Ticks};
@@ -61,7 +60,7 @@ pub(crate) async fn put(
     now: Ticks,
     on_progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(SqlView, usize), OperatorError> {
-    let table = name(table)?;
+    let table = table_name(table)?;
     check(store, request)?;
     let entry = store_entry(store, account, &table).await?;
     let former = find(store, account, &table).await?;
@@ -152,7 +151,11 @@ pub(crate) async fn refresh(
 /// # Errors
 /// [`OperatorError`].
 pub(crate) async fn drop(store: &Store, account: &str, table: &str) -> Result<(), OperatorError> {
-    if store.drop_view(name(table)?.in_account(account)).await? { Ok(()) } else { Err(none(account, table)) }
+    if store.drop_view(table_name(table)?.in_account(account)).await? {
+        Ok(())
+    } else {
+        Err(none(account, table))
+    }
 }
 
 fn none(account: &str, table: &str) -> OperatorError {

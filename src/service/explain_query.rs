@@ -78,7 +78,7 @@ pub(crate) async fn explain_query(
     let passed_over = scan.indexed.first().filter(|_| used.is_none());
     let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
         let (from, to) = strategy::bounds(span);
-        json!({ "from": from.map(shown), "to": to.map(shown), "words": strategy::words(span) })
+        json!({ "from": from.map(bound_to_json), "to": to.map(bound_to_json), "words": strategy::words(span) })
     });
     let mut explained = json!({
         "access": access.name(),
@@ -105,8 +105,8 @@ pub(crate) async fn explain_query(
 fn properties(choice: &IndexChoice) -> Value {
     let mut indexes: Vec<_> = choice.ranges.iter().map(|range| &range.index).collect();
     indexes.dedup_by_key(|index| index.index_no);
-    let shown = |index: &std::sync::Arc<PropertyIndex>| json!({ "property": index.property, "kind": index.kind.name() });
-    indexes.into_iter().map(shown).collect()
+    let to_json = |index: &std::sync::Arc<PropertyIndex>| json!({ "property": index.property, "kind": index.kind.name() });
+    indexes.into_iter().map(to_json).collect()
 }
 
 /// Asks the store which choice of indexes it would use. It looks up entries as for a page, but
@@ -120,7 +120,7 @@ async fn narrowed_by(store: &Store, account: &str, table: &TableName, scan: &Sca
     Ok(end.narrowed_by)
 }
 
-fn shown(bound: SpanBound) -> Value {
+fn bound_to_json(bound: SpanBound) -> Value {
     let row = bound.row.unwrap_or_default();
     json!({ "partitionKey": bound.partition, "rowKey": row, "inclusive": bound.is_inclusive })
 }

@@ -21,13 +21,5 @@ pub mod postgres;
 pub mod quoting;
 pub mod sqlite;
 
-pub use contract::{
-    AccountChange, AccountOptions, AddedIndex, BuiltIndex, ChangeCounts, Collect, ColumnKind, CountPosition,
-    CountedPart, Entities, Expiry, ExpiryRule, ExpirySummary, Failure, Fault, IndexFigures, IndexState,
-    Indexes, Load, LoadMark, Loads, MAX_INDEXES, MAX_TABLE_INDEXES, Resealed, Rewind, SqlView, SqlViews,
-    StoreResult, StoreSnapshot, StoredAccount, StoredAccounts, StoredIndex, StoredTotal, SweepState,
-    TableExpiry, TableSize, Tables, TotalPass, Totals, UntidyView, Upkeep, ViewColumn, ViewDefinition,
-    ViewFailure,
-};
-pub(crate) use contract::{Inspection, MigrationObstacle, SWEEP_RETRY_PAUSE};
+pub use contract::*;
 pub(crate) use either::Store;

@@ -24,8 +24,8 @@ impl IndexCatalog {
             match state {
                 IndexState::Building => catalog.unbuilt.push(index),
                 IndexState::Ready => {
-                    let place = catalog.ready.entry(table_key(&account, &table)).or_default();
-                    place.push(Arc::new(index));
+                    let indexes = catalog.ready.entry(table_key(&account, &table)).or_default();
+                    indexes.push(Arc::new(index));
                 }
             }
         }

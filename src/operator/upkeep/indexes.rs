@@ -42,7 +42,7 @@ async fn build(store: &Store, follower: &Follower, index: &PropertyIndex) -> boo
             follower.follow_own_change(store).await;
             true
         }
-        Ok(BuiltIndex::Elsewhere | BuiltIndex::Gone) => true,
+        Ok(BuiltIndex::Busy | BuiltIndex::Gone) => true,
         Ok(BuiltIndex::Refused(reason)) => {
             tracing::warn!(index = number, property, reason, "the database refuses an index; will retry");
             false

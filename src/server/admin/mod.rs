@@ -9,7 +9,6 @@ mod audit;
 mod call;
 mod connections;
 mod console;
-mod count;
 mod dispatch;
 mod expiry;
 mod guard;

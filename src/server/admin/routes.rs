@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, count, expiry, indexes, rewind, tables, views};
+use super::{about, accounts, expiry, indexes, rewind, tables, views};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of an answer.
@@ -81,7 +81,7 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/accounts/{name}/limits", |call| Box::pin(accounts::read_limits(call))),
     token("PUT", "/accounts/{name}/limits", |call| Box::pin(accounts::set_limits(call))).changing(),
     token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))).changing(),
-    guarded("GET", "/accounts/{name}/tables/{table}/count", |call| Box::pin(count::count(call))),
+    guarded("GET", "/accounts/{name}/tables/{table}/count", |call| Box::pin(tables::count(call))),
     guarded("GET", "/expiry", |call| Box::pin(expiry::list(call))),
     token("PUT", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(expiry::set(call))).changing(),
     token("DELETE", "/accounts/{name}/tables/{table}/expiry", |call| Box::pin(expiry::clear(call)))

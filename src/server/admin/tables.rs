@@ -1,20 +1,24 @@
-//! `/tables`: the sizes of an account's tables.
+//! `/tables` and `/accounts/…/count`: the sizes of an account's tables, and counts of their entities.
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-use serde_json::Value;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::call::Outcome;
+use super::call::{CALL_TIMEOUT, Outcome, within};
 use super::{Call, Refusal, Reply};
 use crate::error::{Code, Error};
-use crate::operator::to_json;
-use crate::operator::totals::{self, TableTotal};
+use crate::operator::totals::{self, CountPace, TableTotal};
+use crate::operator::{table_name, to_json};
 use crate::protocol::model::{Key, TableName, Ticks};
-use crate::protocol::plan::TableScan;
+use crate::protocol::odata;
+use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::plan::scan::MAX_TIME;
 use crate::protocol::plan::span::Span;
-use crate::store::{Failure, Store, TableSize};
+use crate::protocol::plan::{Predicate, TableScan};
+use crate::store::{CountPosition, CountedPart, Failure, Store, StoreResult, TableSize};
 
 /// Maximum and default number of tables of one answer.
 const TABLES: usize = 25;
@@ -22,6 +26,11 @@ const TABLES: usize = 25;
 const SAMPLE: u32 = 10_000;
 /// After this time an answer ends with the tables measured so far.
 const TIME_FOR_TABLES: Duration = Duration::from_secs(5);
+
+/// Time after which a count answers with what it has counted.
+const COUNT_TIME: Duration = Duration::from_secs(5);
+/// Comparisons that a filter may have.
+const MAX_COMPARISONS: usize = 1000;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,6 +56,10 @@ struct Measured {
     /// The numbers of the whole table, see [`TableTotal`].
     total: Value,
 }
+
+/// Where a count continues.
+#[derive(Serialize, Deserialize)]
+struct CountToken(u16, String, String);
 
 /// Lists tables of an account in the order of their names, with their sizes. At most [`SAMPLE`]
 /// entities of each are counted, so that the cost of a call does not depend on the sizes.
@@ -108,4 +121,49 @@ async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableS
         Err(error) if error.code == Code::TableNotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Counts the entities of a table that match a filter, or all of them, for [`COUNT_TIME`]. Where that
+/// is not enough, `next` is the `from` of the call that counts on.
+///
+/// # Errors
+/// 400 for an invalid filter or `from`; 404 for an unknown account or table; errors of the database.
+pub(crate) async fn count(call: &Call<'_>) -> Outcome {
+    let (account, table) = call.table()?;
+    let predicate = call.query("filter")?.map(|text| predicate(&text)).transpose()?;
+    let from = call.query("from")?.map(|text| position(&text)).transpose()?;
+    let from = from.unwrap_or_else(CountPosition::start);
+    let table = table_name(table)?;
+    let counting = async {
+        StoreResult::Ok(match &predicate {
+            Some(predicate) => {
+                totals::count_matching(call.store(), account, &table, &from.key, predicate, COUNT_TIME)
+                    .await?
+            }
+            None => CountPace::default().count_for(call.store(), account, &table, from, COUNT_TIME).await?,
+        })
+    };
+    let CountedPart { entities, next } = within(CALL_TIMEOUT, counting).await?;
+    let next = next.map(|next| token(&next));
+    Ok(Reply::json(200, &json!({ "entities": entities, "complete": next.is_none(), "next": next })))
+}
+
+fn predicate(text: &str) -> Result<Predicate, Refusal> {
+    let parsed = odata::parse(text, MAX_COMPARISONS)?;
+    Ok(filter::predicate(&parsed, Subject::Entities)?)
+}
+
+fn token(position: &CountPosition) -> String {
+    let CountPosition { share, key } = position;
+    let token = CountToken(*share, key.partition.clone(), key.row.clone());
+    URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+}
+
+fn position(text: &str) -> Result<CountPosition, Refusal> {
+    let read = URL_SAFE_NO_PAD.decode(text).ok();
+    let read = read.and_then(|bytes| serde_json::from_slice::<CountToken>(&bytes).ok());
+    let token = read.filter(|token| !token.1.contains('\u{0}') && !token.2.contains('\u{0}'));
+    let CountToken(share, partition, row) =
+        token.ok_or_else(|| Refusal::bad_request("from: must be the next of an earlier answer"))?;
+    Ok(CountPosition { share, key: Key { partition, row } })
 }

@@ -72,7 +72,7 @@ pub enum BuiltIndex {
     /// The database does not make it, for this reason.
     Refused(String),
     /// Another process builds or removes an index.
-    Elsewhere,
+    Busy,
     /// It was dropped, or its table deleted.
     Gone,
 }

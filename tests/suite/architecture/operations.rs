@@ -1,4 +1,5 @@
-//! The files that a new operation touches are those that docs/internals/architecture.md lists.
+//! The files that a new operation and a new feature for operators touch are those that
+//! docs/internals/architecture.md lists.
 
 use std::collections::BTreeSet;
 
@@ -81,4 +82,29 @@ fn an_operation_is_found_in_the_documented_files_and_nowhere_else() {
         assert!(is_known, "{file} is documented, and names no operation");
         assert!(sources.iter().any(|s| path(&s.path) == *file), "there is no {file}");
     }
+}
+
+/// How code names expiry, the example of a feature for operators.
+const EXPIRY: [&str; 7] =
+    ["ExpiryRule", "ExpirySummary", "TableExpiry", "SweepState", "NewRule", "ExpireCommand", "expiry::"];
+
+fn names_expiry(code: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let names = |word: &str| {
+        code.match_indices(word).any(|(at, _)| {
+            let after = &code[at + word.len()..];
+            !code[..at].ends_with(is_part) && (word.ends_with(':') || !after.starts_with(is_part))
+        })
+    };
+    EXPIRY.into_iter().any(names)
+}
+
+#[test]
+fn a_feature_for_operators_is_found_in_the_documented_files_and_nowhere_else() {
+    let documented: BTreeSet<String> = documented("a new operator feature").into_iter().collect();
+    assert!(documented.len() <= 11, "{documented:?}");
+    let sources = sources();
+    let by_name = sources.iter().filter(|source| names_expiry(&code(&source.text)));
+    let by_name: BTreeSet<String> = by_name.map(|source| source.path.display().to_string()).collect();
+    assert_eq!(by_name, documented);
 }

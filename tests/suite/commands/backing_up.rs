@@ -18,6 +18,19 @@ fn files(folder: &Path, prefix: &str) -> Vec<String> {
     names.filter_map(|name| name.into_string().ok()).filter(|name| name.starts_with(prefix)).collect()
 }
 
+/// A database with so many entities.
+fn filled(entities: u32) -> Site {
+    let site = Site::sqlite();
+    site.json(&["migrate"]);
+    let rows = format!(
+        "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {entities})
+         INSERT INTO entities SELECT 1, 'p', i, 0, '{{}}' FROM n"
+    );
+    let db = rusqlite::Connection::open(site.folder.join("tables.db")).expect("the database");
+    db.execute_batch(&rows).expect("many rows");
+    site
+}
+
 #[test]
 fn a_backup_beside_writes_holds_all_that_was_acknowledged_before() {
     let site = Site::sqlite();
@@ -42,11 +55,11 @@ fn a_backup_beside_writes_holds_all_that_was_acknowledged_before() {
         over.store(true, Ordering::Relaxed);
         copies
     });
-    for (name, before, told) in copies {
+    for (name, before, printed) in copies {
         let file = site.folder.join(name);
-        assert_eq!(told["bytes"].as_u64(), file.metadata().ok().map(|found| found.len()), "{told}");
-        assert_eq!((&told["tables"], &told["file"]), (&json!(1), &json!(name)));
-        assert!(told["entities"].as_u64().is_some_and(|entities| entities >= before as u64), "{told}");
+        assert_eq!(printed["bytes"].as_u64(), file.metadata().ok().map(|found| found.len()), "{printed}");
+        assert_eq!((&printed["tables"], &printed["file"]), (&json!(1), &json!(name)));
+        assert!(printed["entities"].as_u64().is_some_and(|entities| entities >= before as u64), "{printed}");
         let url = format!("sqlite://{}", file.display());
         let copy = Site { folder: fresh_folder(), url };
         let server = copy.server(&["--accounts", &accounts]);
@@ -87,13 +100,7 @@ fn a_backup_replaces_nothing_and_copies_only_what_is_there() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_backup_that_finds_no_space_leaves_nothing() {
-    let site = Site::sqlite();
-    site.json(&["migrate"]);
-    let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 50000)
-                INSERT INTO entities SELECT 1, 'p', i, 0, '{}' FROM n";
-    let db = rusqlite::Connection::open(site.folder.join("tables.db")).expect("the database");
-    db.execute_batch(rows).expect("many rows");
-    drop(db);
+    let site = filled(50_000);
     // No file may have more than 1000 blocks of 512 bytes.
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_rowhouse")])
@@ -114,12 +121,7 @@ fn a_backup_of_postgres_is_made_by_its_own_tools() {
 
 #[test]
 fn a_backup_that_is_told_to_stop_leaves_nothing() {
-    let site = Site::sqlite();
-    site.json(&["migrate"]);
-    let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
-                INSERT INTO entities SELECT 1, 'p', i, 0, '{}' FROM n";
-    let db = rusqlite::Connection::open(site.folder.join("tables.db")).expect("the database");
-    db.execute_batch(rows).expect("many rows");
+    let site = filled(200_000);
     for signal in ["INT", "TERM"] {
         let child = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
             .args(["backup", "copy.db", "--database-url", &site.url])

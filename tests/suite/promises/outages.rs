@@ -85,6 +85,18 @@ pub fn until_well(line: &mut Line, request: &Request) {
     panic!("the server did not recover");
 }
 
+/// Asks requests of every kind while the database is away.
+fn all_are_busy(line: &mut Line, table: &Table) {
+    for round in 0..2 {
+        for (name, request) in all_kinds(table, WAIT) {
+            let raw = answer(line, &request);
+            // The first write on a connection that was cut cannot know.
+            let unknown = round == 0 && String::from_utf8_lossy(&raw.body).contains("OperationTimedOut");
+            assert!(is_busy(&raw) || unknown, "{name}, round {round}: {raw:?}");
+        }
+    }
+}
+
 #[test]
 fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
     let mut cluster = Cluster::start();
@@ -97,14 +109,7 @@ fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
         // Connections of every kind are open when they are cut.
         let _ = (answer(&mut line, &table.on("GET", "p", "r")), table.count());
         cluster.stop();
-        for round in 0..2 {
-            for (name, request) in all_kinds(&table, WAIT) {
-                let raw = answer(&mut line, &request);
-                // The first write on a connection that was cut cannot know.
-                let unknown = round == 0 && String::from_utf8_lossy(&raw.body).contains("OperationTimedOut");
-                assert!(is_busy(&raw) || unknown, "{name}, round {round}: {raw:?}");
-            }
-        }
+        all_are_busy(&mut line, &table);
         cluster.start_again();
         until_well(&mut line, &table.on("GET", "p", "r"));
         // Nothing of what was refused has happened, and the server is whole.
@@ -127,14 +132,7 @@ fn a_standby_in_the_place_of_the_database_answers_nothing() {
     let mut line = Line::new(&site.address);
     let _ = (answer(&mut line, &table.on("GET", "p", "r")), table.count());
     cluster.demote();
-    for round in 0..2 {
-        for (name, request) in all_kinds(&table, WAIT) {
-            let raw = answer(&mut line, &request);
-            // The first write on a connection that was cut cannot know.
-            let unknown = round == 0 && String::from_utf8_lossy(&raw.body).contains("OperationTimedOut");
-            assert!(is_busy(&raw) || unknown, "{name}, round {round}: {raw:?}");
-        }
-    }
+    all_are_busy(&mut line, &table);
     assert_eq!(answer(&mut line, &client.request("GET", "/readyz")).status, 503);
     cluster.promote();
     until_well(&mut line, &table.on("GET", "p", "r"));

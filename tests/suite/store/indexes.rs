@@ -155,7 +155,7 @@ async fn build<B: AnyStore>(store: &B, index: &PropertyIndex) -> BuiltIndex {
     let begun = Instant::now();
     loop {
         match store.build_index(index, now()).await.expect("a build") {
-            BuiltIndex::Elsewhere if begun.elapsed() < PATIENCE => {
+            BuiltIndex::Busy if begun.elapsed() < PATIENCE => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             built => return built,

@@ -209,7 +209,7 @@ impl Indexes for PgStore {
 impl PgStore {
     pub(crate) async fn try_build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {
         let Some(mut session) = BuildSession::open(&self.definer, &self.search_path).await? else {
-            return Ok(BuiltIndex::Elsewhere);
+            return Ok(BuiltIndex::Busy);
         };
         let (pid, what) = (session.pid, "building an index");
         let built = self.watched(pid, what, build(&mut session, index, now)).await;
