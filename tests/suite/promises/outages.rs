@@ -97,10 +97,16 @@ fn all_are_busy(line: &mut Line, table: &Table) {
     }
 }
 
+/// A database and a server.
+fn start() -> (Cluster, Site) {
+    let cluster = Cluster::start();
+    let site = Site::start(cluster.url(), &[]);
+    (cluster, site)
+}
+
 #[test]
 fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
-    let mut cluster = Cluster::start();
-    let site = Site::start(cluster.url(), &[]);
+    let (mut cluster, site) = start();
     let client = site.client();
     let table = client.table();
     table.seed_one(json!({ "A": 1 }));
@@ -124,8 +130,7 @@ fn a_server_without_its_database_is_busy_and_recovers_by_itself() {
 /// What a standby has may be older than what was acknowledged.
 #[test]
 fn a_standby_in_the_place_of_the_database_answers_nothing() {
-    let mut cluster = Cluster::start();
-    let site = Site::start(cluster.url(), &[]);
+    let (mut cluster, site) = start();
     let client = site.client();
     let table = client.table();
     table.seed_one(json!({ "A": 1 }));
