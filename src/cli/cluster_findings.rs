@@ -1,7 +1,7 @@
 //! What `rowhouse check` finds of a Citus cluster, decided from its catalogue.
 
 use super::finding::{Finding, ok, problem, warning};
-use crate::store::cluster::Cluster;
+use crate::store::contract::cluster::Cluster;
 use crate::store::postgres::ConnectionDemand;
 
 const DISTRIBUTE: &str = "run `rowhouse distribute`";
@@ -138,8 +138,8 @@ fn of_lock_timeout(cluster: &Cluster) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::cli::finding::CheckResult;
-    use crate::store::cluster::fixture::{self, placed, table};
-    use crate::store::cluster::{NodeFacts, TablePlacement};
+    use crate::store::contract::cluster::fixture::{self, placed, table};
+    use crate::store::contract::cluster::{NodeFacts, TablePlacement};
 
     fn cluster() -> Cluster {
         placed(fixture::cluster(&["c:1", "w:2"]))

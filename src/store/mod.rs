@@ -14,7 +14,6 @@
 //!    not passed on.
 
 pub(crate) mod bucket;
-pub(crate) mod cluster;
 pub mod contract;
 mod either;
 pub mod postgres;

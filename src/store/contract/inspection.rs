@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 
 use super::StoredAccount;
-use crate::store::cluster::Cluster;
+use crate::store::contract::cluster::Cluster;
 
 /// Why migrations cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -39,6 +39,7 @@ macro_rules! store_trait {
 }
 
 mod accounts;
+pub(crate) mod cluster;
 mod entities;
 mod expiry;
 pub(crate) mod indexes;

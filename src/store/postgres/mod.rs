@@ -2,9 +2,11 @@
 
 mod batches;
 mod catalog;
+mod cluster;
 mod connections;
 mod entities;
 mod fault;
+mod migrations;
 mod reads;
 mod retry;
 mod rows;
@@ -14,12 +16,14 @@ mod store;
 mod upkeep;
 mod writes;
 
+pub(crate) use cluster::distribution::{
+    DistributionError, DistributionEvent, DistributionRequest, DistributionStep, distribute,
+};
+pub(crate) use cluster::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 pub(crate) use connections::ConnectionDemand;
-pub(crate) use connections::distribution::{DistributionError, DistributionEvent, DistributionStep};
 pub(crate) use connections::unknown_parameter;
 pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]
 pub use reads::filter::sql_of;
 pub use store::PgStore;
-pub(crate) use upkeep::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
-pub(crate) use upkeep::{DistributionRequest, distribute, inspect};
+pub(crate) use upkeep::inspect;

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
+use super::batches::lane::Lanes;
 use super::batches::reads::Reads;
 use super::batches::writes::Writes;
+use super::cluster::nodes::Nodes;
 use super::connections::connector::Connector;
-use super::connections::lane::Lanes;
-use super::connections::nodes::Nodes;
 use super::connections::pool::Pool;
 use super::connections::schema;
 use super::connections::search_path::SearchPath;
 use super::connections::{PgOptions, StartError};
+use super::migrations;
 use super::state::purge_progress::PurgeProgress;
 use super::state::row_locks::RowLocks;
 use super::state::table_ids::TableCache;
@@ -52,7 +53,7 @@ impl PgStore {
     /// [`StartError`], to be shown to the operator who starts the server.
     pub async fn connect(options: PgOptions) -> Result<Self, StartError> {
         options.check()?;
-        let path = schema::prepare(&options).await?;
+        let path = migrations::prepare(&options).await?;
         let nodes = Nodes::new(&options, &path, false)?;
         if options.urls().len() > 1
             && let Err(error) = nodes.refresh().await

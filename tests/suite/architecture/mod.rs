@@ -229,8 +229,10 @@ fn databases_are_named_in_the_store_only_and_actix_in_the_shell_only() {
 }
 
 /// Modules of `store/postgres` and `store/sqlite` that the other has no use for.
-const LONE_MODULES: [&str; 6] = [
+const LONE_MODULES: [&str; 8] = [
     "postgres/batches",
+    "postgres/cluster",
+    "postgres/migrations",
     "postgres/retry",
     "postgres/state",
     "postgres/statements",

@@ -1,5 +1,5 @@
 //! Operations of several requests in one statement.
 
+pub(crate) mod lane;
 pub(crate) mod reads;
-pub(crate) mod texts;
 pub(crate) mod writes;

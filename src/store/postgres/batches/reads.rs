@@ -6,14 +6,14 @@ use sqlx::Row;
 
 use crate::observe::metrics::{self, METRICS};
 use crate::protocol::model::{Key, Stored};
-use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
+use crate::store::postgres::batches::lane::{Job, LaneQueue, Shared};
 use crate::store::postgres::connections::lease::{Lease, Statement};
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::found;
 use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements;
+use crate::store::postgres::statements::EntityStatements;
 
 /// Maximum reads of one statement.
 const MAX_ROUND: usize = 128;
@@ -48,11 +48,11 @@ impl Shared for Reads {
         request.table_and_bucket().1
     }
 
-    fn round(waiting: &mut LaneQueue<Self>, placement: Placement) -> Vec<Job<Self>> {
+    fn round(waiting: &mut LaneQueue<Self>, statements: &EntityStatements) -> Vec<Job<Self>> {
         let Some(first) = waiting.front().map(|job| job.request.table_and_bucket()) else {
             return Vec::new();
         };
-        if placement == Placement::Single {
+        if !statements.is_distributed {
             return waiting.drain(..waiting.len().min(MAX_ROUND)).collect();
         }
         let mut round = Vec::new();
@@ -99,25 +99,26 @@ pub(crate) async fn read(
 }
 
 /// The statement of a round: of any buckets, or of the first one's.
-fn statement(round: &[Job<Reads>], placement: Placement) -> Statement<'static> {
+fn statement(round: &[Job<Reads>], statements: &EntityStatements) -> Statement<'static> {
     let pks: Vec<&str> = round.iter().map(|j| j.request.key.partition.as_str()).collect();
     let rks: Vec<&str> = round.iter().map(|j| j.request.key.row.as_str()).collect();
     let ids = round.iter().map(|j| j.request.table_and_bucket());
-    match (placement, round.first()) {
-        (Placement::Distributed, Some(first)) => {
+    let query = sqlx::query(statements.read_each);
+    match round.first().filter(|_| statements.is_distributed) {
+        Some(first) => {
             let (table_no, bucket) = first.request.table_and_bucket();
-            sqlx::query(statements::READ_IN_BUCKET).bind(bucket).bind(pks).bind(rks).bind(table_no)
+            query.bind(bucket).bind(pks).bind(rks).bind(table_no)
         }
-        _ => {
+        None => {
             let (tables, buckets): (Vec<i64>, Vec<i64>) = ids.unzip();
-            sqlx::query(statements::READ_EACH).bind(buckets).bind(pks).bind(rks).bind(tables)
+            query.bind(buckets).bind(pks).bind(rks).bind(tables)
         }
     }
 }
 
 /// Answers each read as its row comes in, those without a row at the end.
 async fn read_each(lease: &mut Lease<'_>, round: Vec<Job<Reads>>) {
-    let query = statement(&round, lease.placement());
+    let query = statement(&round, lease.statements());
     let mut open: Vec<Option<Job<Reads>>> = round.into_iter().map(Some).collect();
     let outcome = lease
         .stream(query, &mut |row| {

@@ -15,15 +15,15 @@ use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{Key, Ticks};
 use crate::protocol::plan::merge_limits::MAX_STORED_TEXT;
 use crate::store::Fault;
-use crate::store::postgres::batches::texts::RoundTexts;
-use crate::store::postgres::connections::lane::{Job, LaneQueue, Shared};
+use crate::store::postgres::batches::lane::{Job, LaneQueue, Shared};
+use crate::store::postgres::cluster::buckets::allows_inserts;
 use crate::store::postgres::connections::lease::{Lease, Statement};
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::{JsonText, broken_row, ticks};
-use crate::store::postgres::state::table_ids::{TableId, allows_inserts};
+use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements;
+use crate::store::postgres::statements::EntityStatements;
 
 /// Maximum writes of one statement.
 const MAX_ROUND: usize = 128;
@@ -84,7 +84,7 @@ pub(crate) async fn run_alone(
     if write.is_insert() && !allows_inserts(lease, write.table_id).await? {
         return Ok(None);
     }
-    match lease.row(write.statement(lease.placement()), Effect::Unknown).await {
+    match lease.row(write.statement(lease.statements()), Effect::Unknown).await {
         // Nothing was done, and the row must be read, as if its guard did not hold.
         Err(StatementError::Undecided) => Ok(None),
         row => row?.as_ref().map(version).transpose(),
@@ -109,7 +109,7 @@ impl Shared for Writes {
         request.bucket()
     }
 
-    fn round(waiting: &mut LaneQueue<Self>, placement: Placement) -> Vec<Job<Self>> {
+    fn round(waiting: &mut LaneQueue<Self>, statements: &EntityStatements) -> Vec<Job<Self>> {
         let mut round: Vec<Job<Self>> = Vec::with_capacity(waiting.len().min(MAX_ROUND));
         let mut later = LaneQueue::new();
         let (mut bytes, mut keys, mut repeated) = (0, HashSet::new(), LaneQueue::<Self>::new());
@@ -118,7 +118,7 @@ impl Shared for Writes {
             && let Some(job) = waiting.pop_front()
         {
             let fits =
-                round.first().is_none_or(|first| first.request.may_share_with(&job.request, placement));
+                round.first().is_none_or(|first| first.request.may_share_with(&job.request, statements));
             if !fits {
                 later.push_back(job);
             } else if keys.insert(job.request.fingerprint()) {
@@ -141,7 +141,7 @@ impl Shared for Writes {
             run_alone(&mut lease, &only.request).await.map(|version| vec![Ok(version)])
         } else {
             round.sort_unstable_by(|a, b| a.request.address().cmp(&b.request.address()));
-            tell_apart(&mut round);
+            make_versions_unique(&mut round);
             run_together(&mut lease, &round).await
         };
         match outcome {
@@ -170,7 +170,7 @@ async fn run_together(
     {
         return Ok(vec![Ok(None); round.len()]);
     }
-    let statement = statement_of(round, lease.placement());
+    let statement = statement_of(round, lease.statements());
     let rows = lease.rows(statement, Effect::Unknown).await?;
     Ok(versions(round, &rows))
 }
@@ -186,9 +186,9 @@ impl GuardedWrite {
 
     /// Whether one statement can do both: writes of one kind and, where entities are
     /// distributed, of one bucket.
-    fn may_share_with(&self, other: &Self, placement: Placement) -> bool {
+    fn may_share_with(&self, other: &Self, statements: &EntityStatements) -> bool {
         std::mem::discriminant(&self.change) == std::mem::discriminant(&other.change)
-            && (placement == Placement::Single || self.bucket() == other.bucket())
+            && (!statements.is_distributed || self.bucket() == other.bucket())
     }
 
     pub(crate) fn bucket(&self) -> i64 {
@@ -231,17 +231,13 @@ impl GuardedWrite {
     }
 
     /// Returns the statement for this write alone.
-    pub(crate) fn statement(&self, placement: Placement) -> Statement<'_> {
-        let is_routed = placement == Placement::Distributed;
+    pub(crate) fn statement(&self, chosen: &EntityStatements) -> Statement<'_> {
         let text = match &self.change {
-            GuardedChange::Insert(_) if is_routed => statements::INSERT_ROUTED,
-            GuardedChange::Upsert(_) if is_routed => statements::UPSERT_ROUTED,
-            GuardedChange::InsertOrMerge(_) if is_routed => statements::INSERT_OR_MERGE_ROUTED,
-            GuardedChange::Insert(_) => statements::INSERT,
-            GuardedChange::Upsert(_) => statements::UPSERT,
+            GuardedChange::Insert(_) => chosen.one.insert,
+            GuardedChange::Upsert(_) => chosen.one.upsert,
             GuardedChange::Update(..) => statements::UPDATE,
             GuardedChange::Merge(..) => statements::MERGE,
-            GuardedChange::InsertOrMerge(_) => statements::INSERT_OR_MERGE,
+            GuardedChange::InsertOrMerge(_) => chosen.one.insert_or_merge,
             GuardedChange::Delete(_) => statements::DELETE,
         };
         let query = sqlx::query(text)
@@ -291,7 +287,7 @@ const fn undone(error: StatementError) -> bool {
 }
 
 /// Makes the versions unique: they identify the rows of an insert, and those that an upsert merges into.
-fn tell_apart(round: &mut [Job<Writes>]) {
+fn make_versions_unique(round: &mut [Job<Writes>]) {
     let mut used = HashSet::with_capacity(round.len());
     for job in round {
         while !used.insert(job.request.now) {
@@ -300,12 +296,12 @@ fn tell_apart(round: &mut [Job<Writes>]) {
     }
 }
 
-fn statement_of(round: &[Job<Writes>], placement: Placement) -> Statement<'_> {
+fn statement_of<'r>(round: &'r [Job<Writes>], statements: &EntityStatements) -> Statement<'r> {
     let requests = || round.iter().map(|job| &job.request);
     let pks = || requests().map(|r| r.key.partition.as_str()).collect::<Vec<_>>();
     let rks = || requests().map(|r| r.key.row.as_str()).collect::<Vec<_>>();
-    let texts = RoundTexts::of(placement);
-    let only = requests().next().filter(|_| placement == Placement::Distributed);
+    let texts = &statements.each;
+    let only = requests().next().filter(|_| statements.is_distributed);
     let address = |text| match only {
         Some(only) => {
             sqlx::query(text).bind(only.bucket()).bind(pks()).bind(rks()).bind(only.table_id.table_no)
@@ -341,7 +337,7 @@ fn statement_of(round: &[Job<Writes>], placement: Placement) -> Statement<'_> {
 fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, StatementError>> {
     let mut versions = vec![Ok(None); round.len()];
     for row in rows {
-        match place(round, row) {
+        match index_of(round, row) {
             Ok(Some(at)) => versions[at] = version(row).map(Some),
             // Some writes were committed, but it is unknown which. None of them may be reported as not done.
             Ok(None) => return vec![Err(Fault::Timeout.into()); round.len()],
@@ -355,7 +351,7 @@ fn versions(round: &[Job<Writes>], rows: &[PgRow]) -> Vec<Result<Option<Ticks>, 
 }
 
 /// Returns the index of the write that a row belongs to.
-fn place(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Error> {
+fn index_of(round: &[Job<Writes>], row: &PgRow) -> Result<Option<usize>, sqlx::Error> {
     Ok(match round.first().map(|job| &job.request.change) {
         Some(GuardedChange::Insert(_)) | None => {
             let modified: i64 = row.try_get("modified")?;

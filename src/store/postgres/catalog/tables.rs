@@ -13,12 +13,10 @@ use crate::protocol::plan::{TableEntry, TablePage, TableScan};
 use crate::store::bucket;
 use crate::store::postgres::catalog::size::Measure;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::placement::Placement;
-use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{JsonText, StoredColumn, broken_row, ticks};
-use crate::store::postgres::state::table_ids::{TableId, add_bucket, cache_key};
+use crate::store::postgres::state::table_ids::{TableId, cache_key};
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Fault, StoreResult, TableSize, Tables};
 
@@ -94,19 +92,6 @@ impl PgStore {
         let table_id = TableId::read(&row)?;
         self.table_cache.put(name, table_id);
         Ok(table_id)
-    }
-
-    /// As [`add_bucket`], on a connection of its own.
-    pub(crate) async fn add_missing_bucket(
-        &self,
-        table_id: TableId,
-        bucket: i64,
-    ) -> Result<(), StatementError> {
-        if self.nodes.placement() == Placement::Single {
-            return Ok(());
-        }
-        let mut lease = self.nodes.acquire_at(bucket, Some(LockWait::Long)).await?;
-        add_bucket(&mut lease, table_id, bucket).await
     }
 
     /// Removes an id from the cache that a statement found to be stale.

@@ -26,6 +26,7 @@ use crate::store::postgres::fault::{
     Effect, StatementError, breaks_connection, is_of_worker, judge, lacks_plan, silent, told_of_definition,
 };
 use crate::store::postgres::rows::weight;
+use crate::store::postgres::statements::EntityStatements;
 
 /// A statement with its values.
 pub(crate) type Statement<'q> = Query<'q, Postgres, PgArguments>;
@@ -66,7 +67,7 @@ pub(crate) struct Lease<'p> {
     running: bool,
     in_transaction: bool,
     /// Held by statements that another server passes on.
-    passage: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Drop for Lease<'_> {
@@ -92,19 +93,19 @@ impl<'p> Lease<'p> {
             session: None,
             running: false,
             in_transaction: false,
-            passage: None,
+            permit: None,
         }
     }
 }
 
 impl Lease<'_> {
     /// Keeps a permit as long as the connection is on loan.
-    pub(super) fn passes(&mut self, passage: OwnedSemaphorePermit) {
-        self.passage = Some(passage);
+    pub(crate) fn hold_permit(&mut self, permit: OwnedSemaphorePermit) {
+        self.permit = Some(permit);
     }
 
     /// Looks where the entities are now.
-    pub(super) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
+    pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
         let looked = connector.watch(connector.placement().look(connection)).await;
@@ -123,8 +124,8 @@ impl Lease<'_> {
     }
 
     /// Where the entities are, as the session found when it was opened.
-    pub(crate) fn placement(&self) -> Placement {
-        self.session.as_ref().map_or(Placement::Single, |session| session.placement)
+    pub(crate) fn statements(&self) -> &'static EntityStatements {
+        self.session.as_ref().map_or(Placement::Single, |session| session.placement).statements()
     }
 
     /// Runs a statement and returns its rows once the server has completed it: a write is then committed,

@@ -1,20 +1,20 @@
-//! Connections to the database: settings, the schema, pools and leases.
+//! Connections to the database: who opens, who lends, who limits.
+//!
+//! - `options`, `parameters`: what the settings say, and how many connections follow from it (`capacity`)
+//! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
+//!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
+//! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent
 
 pub(crate) mod capacity;
 pub(crate) mod connector;
-pub(crate) mod distribution;
-pub(crate) mod lane;
 pub(crate) mod lease;
-pub(crate) mod nodes;
-mod options;
+pub(crate) mod options;
 mod parameters;
 pub(crate) mod placement;
 pub(crate) mod pool;
-mod primaries;
 pub(crate) mod schema;
 pub(crate) mod search_path;
 pub(crate) mod sessions;
-mod shards;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;

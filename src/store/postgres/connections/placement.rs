@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::{PgConnection, Row};
 
-use crate::store::postgres::statements;
+use crate::store::postgres::statements::{self, EntityStatements};
 
 /// Where the entities are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,11 @@ pub(crate) enum Placement {
 }
 
 impl Placement {
+    /// The statements for it.
+    pub(crate) const fn statements(self) -> &'static EntityStatements {
+        EntityStatements::of(matches!(self, Placement::Distributed))
+    }
+
     /// Looks into the catalogue; `None` if there is none.
     async fn of(connection: &mut PgConnection) -> Result<Option<Self>, sqlx::Error> {
         let known = sqlx::query(statements::HAS_RELATION).bind(statements::CITUS_TABLES).persistent(false);

@@ -1,9 +1,8 @@
-//! The schema and its migrations, which are compiled into the program.
+//! The schema: its versions, and where it is found.
 
 use sqlx::migrate::Migrator;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::store::postgres::connections::distribution::{add_tables, is_worker};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::statements;
@@ -12,7 +11,8 @@ const MIGRATIONS: &str = "_sqlx_migrations";
 /// The oldest version that has all tables which statements that read look at.
 const READABLE: i64 = 10;
 
-fn migrator() -> Migrator {
+/// The migrations.
+pub(crate) fn migrator() -> Migrator {
     let mut migrator = sqlx::migrate!("./migrations/postgres");
     migrator.set_ignore_missing(true);
     migrator
@@ -35,34 +35,8 @@ pub(crate) async fn version(db: &mut PgConnection) -> Result<Option<i64>, sqlx::
     }
 }
 
-/// Brings the schema up to date. Where the migrations cannot run because their server is away, as
-/// the coordinator of Citus may be, any server of the list that has the current schema will do.
-///
-/// # Errors
-/// Why the migrations did not run.
-pub(crate) async fn prepare(options: &PgOptions) -> Result<SearchPath, StartError> {
-    let error = match migrate(options).await {
-        Err(error @ (StartError::Connect(_) | StartError::ConnectTimeout(_))) => error,
-        done => return done.inspect(warn_of_others),
-    };
-    for url in options.urls() {
-        if let Ok(Some(path)) = current(options, url).await {
-            tracing::warn!(%error, "migrations cannot run, but the schema is current");
-            return Ok(path);
-        }
-    }
-    Err(error)
-}
-
-fn warn_of_others(path: &SearchPath) {
-    let used = path.schema.as_deref().unwrap_or_default();
-    for other in &path.empty {
-        tracing::warn!(used, other, "another schema has empty tables of this program, which are not used");
-    }
-}
-
 /// Where the tables are; `None` unless they have at least the schema that this program knows.
-async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
+pub(crate) async fn current(options: &PgOptions, url: &str) -> Result<Option<SearchPath>, StartError> {
     let (mut connection, path) = connect_to(options, url).await?;
     let version = version(&mut connection).await.map_err(StartError::of_statement)?;
     connection.close().await.map_err(StartError::Connect)?;
@@ -118,63 +92,4 @@ pub(crate) async fn connect_to(
     let mut db = connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;
     let path = tokio::time::timeout(limit, SearchPath::confine(&mut db)).await;
     Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
-}
-
-/// Migrates the schema, one process at a time. A schema that is newer than this program is left as
-/// it is: migrations only ever add, so that replicas of two versions can run side by side. Where
-/// Citus distributes entities, tables that were added are distributed as well.
-async fn migrate(options: &PgOptions) -> Result<SearchPath, StartError> {
-    let (mut connection, path) = connect_to(options, options.migration_url()).await?;
-    let db = &mut connection;
-    if is_worker(db).await.map_err(StartError::of_statement)? {
-        let version = version(db).await.map_err(StartError::of_statement)?;
-        return if version >= Some(known()) { Ok(path) } else { Err(StartError::Worker) };
-    }
-    let migrator = migrator();
-    // `run` cannot be used because its future is not `Send`.
-    migrator.run_direct(None, db, false).await.map_err(StartError::Migrate)?;
-    add_tables(db).await.map_err(|error| StartError::Distribute(error.to_string()))?;
-    connection.close().await.map_err(StartError::Connect)?;
-    Ok(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Statements of a migration, without comments.
-    fn statements_of(text: &str) -> Vec<String> {
-        let lines = text.lines().filter(|line| !line.trim_start().starts_with("--"));
-        let code = lines.collect::<Vec<_>>().join(" ");
-        code.split(';').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
-    }
-
-    /// Tables that statements create.
-    fn created(statements: &[String]) -> Vec<&str> {
-        let names = statements.iter().filter_map(|text| text.strip_prefix("CREATE TABLE "));
-        names.filter_map(|rest| rest.split_whitespace().next()).collect()
-    }
-
-    /// Whether a statement is about a table that the migration itself creates, which is not
-    /// distributed then.
-    fn is_about(statement: &str, created: &[&str]) -> bool {
-        created.iter().any(|name| {
-            statement.starts_with(&format!("CREATE TABLE {name} "))
-                || statement.starts_with("CREATE INDEX ") && statement.contains(&format!(" ON {name} "))
-        })
-    }
-
-    /// A migration is sent as one message. Citus refuses some statements on distributed tables if
-    /// others are in the same message.
-    #[test]
-    fn a_migration_of_tables_that_are_there_is_a_single_statement() {
-        for migration in migrator().iter() {
-            let statements = statements_of(migration.sql.as_str());
-            let created = created(&statements);
-            let is_new = statements.iter().all(|statement| is_about(statement, &created));
-            assert!(statements.len() == 1 || is_new, "{} {}", migration.version, migration.description);
-        }
-        let both = statements_of("-- a; b\nCREATE TABLE t (a int);\nALTER TABLE entities ADD b int;");
-        assert!(both.len() == 2 && !is_about(&both[1], &created(&both)));
-    }
 }

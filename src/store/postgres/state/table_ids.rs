@@ -8,7 +8,6 @@ use sqlx::postgres::PgRow;
 
 use crate::protocol::model::TableRef;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements;
@@ -100,25 +99,6 @@ impl TableCache {
 /// Table names have no slash, so no two pairs have the same text.
 pub(crate) fn cache_key(table: TableRef<'_>) -> String {
     format!("{}/{}", table.account, table.name.lower())
-}
-
-/// Adds the row of `buckets` that a bucket may lack, where entities are distributed. Nothing for a
-/// table that is gone.
-pub(crate) async fn add_bucket(
-    lease: &mut Lease<'_>,
-    table_id: TableId,
-    bucket: i64,
-) -> Result<(), StatementError> {
-    if lease.placement() == Placement::Single || !exists(lease, table_id).await? {
-        return Ok(());
-    }
-    let add = sqlx::query(statements::ADD_BUCKET).bind(bucket);
-    lease.changed(add, Effect::Unknown).await.map(|_| ())
-}
-
-/// Whether a table is there for a write, before a statement that cannot look itself.
-pub(crate) async fn allows_inserts(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
-    Ok(lease.placement() == Placement::Single || exists(lease, table_id).await?)
 }
 
 /// Whether the table still has this id.

@@ -5,9 +5,12 @@
 //! the table was deleted, or deleted and created again, no row of `tables` has this number.
 
 pub(crate) mod beyond;
+mod chosen;
 pub mod respread;
 pub(crate) mod rewind;
 pub(crate) mod view;
+
+pub(crate) use chosen::EntityStatements;
 
 use std::borrow::Cow;
 

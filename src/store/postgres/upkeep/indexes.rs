@@ -13,7 +13,6 @@ use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::contract::indexes::removable_until;
 use crate::store::postgres::PgStore;
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::retry::retry;
@@ -297,7 +296,7 @@ impl PgStore {
         let find = sqlx::query(texts::PARTS).bind(texts::prefix(index_no));
         let found = lease.rows(find, Effect::Undone).await?;
         let mut parts: Vec<IndexPart> = found.iter().map(IndexPart::read).collect::<StoreResult<_>>()?;
-        if lease.placement() == Placement::Distributed {
+        if lease.statements().is_distributed {
             for part in &mut parts {
                 let measure = sqlx::query(texts::BYTES_OF_SHARDS).bind(&part.name);
                 let row = lease.row(measure, Effect::Undone).await?.ok_or(Fault::Other)?;

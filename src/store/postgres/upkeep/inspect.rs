@@ -5,10 +5,10 @@ use chrono::{DateTime, Utc};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::store::cluster::{COLOCATED, REFERENCE};
+use crate::store::contract::cluster::{COLOCATED, REFERENCE};
 use crate::store::postgres::catalog::accounts::account;
 use crate::store::postgres::catalog::indexes::stored;
-use crate::store::postgres::connections::distribution::{cluster, is_worker};
+use crate::store::postgres::cluster::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements::{self, indexes};
 use crate::store::{IndexState, Inspection, MigrationObstacle};

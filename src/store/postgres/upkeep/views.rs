@@ -10,7 +10,6 @@ use crate::protocol::model::{TableRef, Ticks};
 use crate::store::contract::views::SYSTEM_COLUMNS;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
@@ -85,7 +84,7 @@ impl PgStore {
     async fn acquire_to_define(&self) -> Result<Lease<'_>, StatementError> {
         let lease = self.nodes.acquire_to_lock().await?;
         match &self.definitions {
-            Some(definitions) if lease.placement() == Placement::Distributed => {
+            Some(definitions) if lease.statements().is_distributed => {
                 drop(lease);
                 definitions.acquire_to_lock().await
             }

@@ -6,12 +6,12 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::protocol::model::{Key, Stored, TableRef};
+use crate::store::postgres::cluster::buckets::add_bucket;
 use crate::store::postgres::connections::lease::{Lease, Statement};
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{JsonText, broken_row};
-use crate::store::postgres::state::table_ids::{TableId, add_bucket, exists};
+use crate::store::postgres::state::table_ids::{TableId, exists};
 use crate::store::postgres::writes::change_log::record_changes;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Load, LoadMark, Loads, StoreResult};
@@ -52,9 +52,9 @@ impl Loading<'_> {
         if !exists(lease, table_id).await? {
             return Ok(None);
         }
-        let stored = match lease.placement() {
-            Placement::Single => self.put(lease, table_id).await?,
-            Placement::Distributed => self.put_by_bucket(lease, table_id).await?,
+        let stored = match lease.statements().is_distributed {
+            false => self.put(lease, table_id).await?,
+            true => self.put_by_bucket(lease, table_id).await?,
         };
         // Entities that are equal are not stored either.
         if stored < rows.len() && !exists(lease, table_id).await? {

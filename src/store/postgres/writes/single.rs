@@ -16,6 +16,7 @@ use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
 use crate::store::postgres::batches::writes::{
     GuardedChange, GuardedReply, GuardedWrite, Merging, run_alone,
 };
+use crate::store::postgres::cluster::buckets::add_missing_bucket;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
@@ -84,7 +85,8 @@ impl Attempt for One<'_> {
             if found.is_none() {
                 // An insert that should have worked: another's row is gone again, or the table
                 // lacks its row of `buckets`.
-                store.add_missing_bucket(table_id, table_id.bucket(&self.write.key.partition)).await?;
+                add_missing_bucket(&store.nodes, table_id, table_id.bucket(&self.write.key.partition))
+                    .await?;
             }
             if matches!(self.write.kind, WriteKind::Merge(_)) {
                 let guarded = self.guarded(table_id, change, found.as_ref());
@@ -195,7 +197,7 @@ impl One<'_> {
         }
         let change = decide(self.write, found.as_ref(), self.now)?;
         let guarded = self.guarded(table_id, change, found.as_ref());
-        match lease.row(guarded.statement(lease.placement()), Effect::Undone).await? {
+        match lease.row(guarded.statement(lease.statements()), Effect::Undone).await? {
             Some(row) => Ok(Some(self.written(ticks(row.try_get("modified").map_err(broken_row)?)?))),
             // Since the read, another request has inserted the row, or the table was deleted.
             None => Err(Failure::Fault(Fault::Serialization)),

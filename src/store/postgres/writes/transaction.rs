@@ -18,14 +18,14 @@ use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{IfMatch, Key, Stored, Ticks};
 use crate::protocol::plan::merge_limits::max_stored_members;
 use crate::protocol::plan::{Change, Write, WriteKind, Written, decide};
-use crate::store::postgres::batches::texts::InsertTexts;
 use crate::store::postgres::batches::writes::bounded;
+use crate::store::postgres::cluster::buckets::{add_bucket, allows_inserts};
 use crate::store::postgres::connections::lease::{Lease, Statement};
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError, not_begun};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::{JsonText, broken_row, ticks, version};
-use crate::store::postgres::state::table_ids::{TableId, add_bucket, exists};
+use crate::store::postgres::state::table_ids::{TableId, exists};
 use crate::store::postgres::writes::change_log::record_changes;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{Failure, Fault, StoreResult};
@@ -128,20 +128,21 @@ impl Group<'_> {
         }
         // Decided as if no row existed, which does not affect what is sent.
         let Ok(changes) = self.decide_all(&[]) else { return Ok(GO_ON) };
-        let Some(texts) = InsertTexts::of(lease, table_id).await? else {
+        let texts = lease.statements();
+        if !allows_inserts(lease, table_id).await? {
             return Ok(ControlFlow::Break(None));
-        };
+        }
         let puts = &changes.inserts;
         let upsert = match kind {
             WriteKind::Insert => {
-                let insert = self.put(texts.insert, table_id, puts);
+                let insert = self.put(texts.many.insert, table_id, puts);
                 let is_done = lease.changed(insert, Effect::Unknown).await? == puts.len();
                 return Ok(ControlFlow::Break(is_done.then_some(changes.written)));
             }
-            WriteKind::Replace(IfMatch::Absent) => self.put(texts.upsert, table_id, puts),
+            WriteKind::Replace(IfMatch::Absent) => self.put(texts.many.upsert, table_id, puts),
             WriteKind::Merge(IfMatch::Absent) => {
                 let Some((annotations, max_members)) = self.bounds() else { return Ok(GO_ON) };
-                let merge = self.put(texts.insert_or_merge, table_id, puts);
+                let merge = self.put(texts.many.insert_or_merge, table_id, puts);
                 bounded(merge.bind(annotations).bind(max_members))
             }
             _ => return Ok(GO_ON),
@@ -183,8 +184,10 @@ impl Group<'_> {
         let changes = self.decide_all(&found)?;
         let mut complete = true;
         if !changes.inserts.is_empty() {
-            let Some(texts) = InsertTexts::of(lease, table_id).await? else { return Ok(None) };
-            let insert = self.put(texts.insert_missing, table_id, &changes.inserts);
+            if !allows_inserts(lease, table_id).await? {
+                return Ok(None);
+            }
+            let insert = self.put(lease.statements().insert_missing, table_id, &changes.inserts);
             let inserted = lease.changed(insert, Effect::Undone).await;
             complete &= inserted.map_err(|error| self.failure(error))? == changes.inserts.len();
         }

@@ -22,7 +22,6 @@ use crate::protocol::plan::{PageEnd, Predicate, Projection, Scan, Span};
 use crate::store::contract::indexes::{choices_of, filter_number};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::narrow::look_up;
@@ -82,7 +81,7 @@ async fn read(
     mut page: StreamedPage<'_>,
     lock_wait: Option<LockWait>,
 ) -> Result<Option<PageEnd>, StatementError> {
-    if store.nodes.placement() == Placement::Distributed {
+    if store.nodes.is_distributed() {
         let spans = Reading::of(scan).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
         let narrowed = spans.map(|spans| Scan { spans, ..scan.clone() });
         let scan = narrowed.as_ref().unwrap_or(scan);

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::{PgConnection, Row};
 
+use super::outcome::{RespreadError, RespreadResult};
 use crate::protocol::model::{Key, Stored};
+use crate::store::postgres::cluster::respread::state::{CopyPosition, RespreadState};
 use crate::store::postgres::rows::{JsonText, found, version};
 use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements::respread as texts;
-use crate::store::postgres::upkeep::respread::state::{CopyPosition, RespreadState};
-use crate::store::postgres::upkeep::respread::{RespreadError, RespreadResult};
 
 /// Entities, or keys, that are handled together.
 const PAGE: i64 = 256;

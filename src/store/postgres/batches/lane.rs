@@ -17,12 +17,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::observe::metrics;
 use crate::store::Fault;
+use crate::store::postgres::cluster::nodes::{LaneKey, Nodes};
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::nodes::{LaneKey, Nodes};
-use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::pool::Pool;
 use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
+use crate::store::postgres::statements::EntityStatements;
 
 /// Maximum requests that wait in one lane; further ones are refused as busy.
 const MAX_WAITING: usize = 4096;
@@ -55,7 +55,7 @@ pub(crate) trait Shared: Send + Sync + 'static {
 
     /// Takes the requests for one statement from the front of the queue: at least one if the queue is not
     /// empty.
-    fn round(waiting: &mut LaneQueue<Self>, placement: Placement) -> Vec<Job<Self>>;
+    fn round(waiting: &mut LaneQueue<Self>, statements: &EntityStatements) -> Vec<Job<Self>>;
 
     /// Runs a round. Every job must get an answer.
     fn run(lease: Lease<'_>, round: Vec<Job<Self>>) -> impl Future<Output = ()> + Send;
@@ -169,7 +169,7 @@ async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Rece
             waiting.retain(|job| !job.reply.is_closed());
             match lease {
                 Ok(lease) if !waiting.is_empty() => {
-                    let round = S::round(&mut waiting, lease.placement());
+                    let round = S::round(&mut waiting, lease.statements());
                     S::metrics().1.add(round.len() as u64);
                     S::run(lease, round).await;
                 }

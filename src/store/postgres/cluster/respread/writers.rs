@@ -6,9 +6,9 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, PgConnection, Row};
 use tokio::time::Instant;
 
+use super::outcome::{RespreadError, RespreadResult};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::statements::respread as texts;
-use crate::store::postgres::upkeep::respread::{RespreadError, RespreadResult};
 
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(20);

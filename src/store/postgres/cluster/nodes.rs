@@ -18,15 +18,15 @@ use tokio::time::timeout;
 
 use crate::observe::metrics::METRICS;
 use crate::store::Fault;
+use crate::store::postgres::cluster::primaries::{ClusterView, replaced};
+use crate::store::postgres::cluster::shards::{ServerNumber, ShardMap};
 use crate::store::postgres::connections::connector::Connector;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::pool::Pool;
-use crate::store::postgres::connections::primaries::{ClusterView, replaced};
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::connections::sessions::LockWait;
-use crate::store::postgres::connections::shards::{ServerNumber, ShardMap};
 use crate::store::postgres::fault::StatementError;
 
 /// How often the map of buckets is read again, and each listed server is asked.
@@ -42,9 +42,9 @@ const UNKNOWN: ServerNumber = -1;
 pub(crate) struct Nodes {
     listed: Vec<Node>,
     map: RwLock<ShardMap>,
-    /// For statements that pass through a server on their way to this one.
-    passages: Mutex<HashMap<ServerNumber, Arc<Semaphore>>>,
-    passage: usize,
+    /// Limits the statements for a server that are routed through another one.
+    routing_permits: Mutex<HashMap<ServerNumber, Arc<Semaphore>>>,
+    max_routed: usize,
     acquire_timeout: Duration,
 }
 
@@ -101,8 +101,8 @@ impl Nodes {
         let nodes = Arc::new(Self {
             listed: options.urls().into_iter().map(node).collect::<Result<_, _>>()?,
             map: RwLock::default(),
-            passages: Mutex::default(),
-            passage: (connections / PART).max(1),
+            routing_permits: Mutex::default(),
+            max_routed: (connections / PART).max(1),
             acquire_timeout: options.acquire_timeout,
         });
         nodes.follow();
@@ -114,10 +114,9 @@ impl Nodes {
         &self.listed[0].connector
     }
 
-    /// Where the entities are, as far as is known.
-    pub(crate) fn placement(&self) -> Placement {
-        let is_distributed = |node: &Node| node.connector.placement().get() == Placement::Distributed;
-        if self.listed.iter().any(is_distributed) { Placement::Distributed } else { Placement::Single }
+    /// Whether the entities are distributed, as far as is known.
+    pub(crate) fn is_distributed(&self) -> bool {
+        self.listed.iter().any(|node| node.connector.placement().get() == Placement::Distributed)
     }
 
     /// Whether the database allows more connections, as far as is known.
@@ -164,15 +163,15 @@ impl Nodes {
         if self.owner(server).is_some() {
             return self.acquire_of(Some(server), wait).await;
         }
-        let passage = self.pass(server).await?;
+        let permit = self.routing_permit(server).await?;
         let mut lease = self.acquire_of(Some(server), wait).await?;
-        lease.passes(passage);
+        lease.hold_permit(permit);
         Ok(lease)
     }
 
     /// The lane of requests for a bucket.
     pub(crate) fn lane_of(&self, bucket: i64) -> LaneKey {
-        if self.placement() == Placement::Single {
+        if !self.is_distributed() {
             return LaneKey { server: None, slot: 0 };
         }
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
@@ -222,7 +221,7 @@ impl Nodes {
     }
 
     fn server_of(&self, bucket: i64) -> Option<ServerNumber> {
-        if self.placement() == Placement::Single {
+        if !self.is_distributed() {
             return None;
         }
         self.map.read().unwrap_or_else(PoisonError::into_inner).server_of(bucket)
@@ -233,17 +232,19 @@ impl Nodes {
         self.in_order(Some(server)).next().filter(|node| node.answers() && node.number() == Some(server))
     }
 
-    /// The right to send a statement for a server through another one.
-    async fn pass(&self, server: ServerNumber) -> Result<OwnedSemaphorePermit, StatementError> {
-        let passage = {
-            let mut passages = self.passages.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(passages.entry(server).or_insert_with(|| Arc::new(Semaphore::new(self.passage))))
+    /// A permit to route a statement for a server through another one.
+    async fn routing_permit(&self, server: ServerNumber) -> Result<OwnedSemaphorePermit, StatementError> {
+        let permits = {
+            let mut routing_permits = self.routing_permits.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(
+                routing_permits.entry(server).or_insert_with(|| Arc::new(Semaphore::new(self.max_routed))),
+            )
         };
-        let permit = timeout(self.acquire_timeout, passage.acquire_owned()).await;
+        let permit = timeout(self.acquire_timeout, permits.acquire_owned()).await;
         permit.map_err(|_| Fault::Busy)?.map_err(|_| Fault::Unavailable.into())
     }
 
-    /// Reads the map of buckets by turns, where there is Citus, as long as the store is there.
+    /// Refreshes the map of buckets periodically, where there is Citus, until the store is dropped.
     fn follow(self: &Arc<Self>) {
         let nodes = Arc::downgrade(self);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -252,7 +253,7 @@ impl Nodes {
                 let Some(nodes) = nodes.upgrade() else { return };
                 let is_known =
                     nodes.listed.iter().any(|node| node.connector.placement().may_be_distributed());
-                // Whoever uses the database learns of its faults.
+                // Requests report faults; this task only logs them.
                 if is_known && let Err(error) = nodes.refresh().await {
                     tracing::debug!(?error, "the map of buckets was not read");
                 }
@@ -269,7 +270,7 @@ impl Nodes {
     pub(crate) async fn refresh(&self) -> Result<(), StatementError> {
         let mut lease = self.acquire().await?;
         lease.look_at_placement().await?;
-        if self.placement() == Placement::Single {
+        if !self.is_distributed() {
             return Ok(());
         }
         let map = ShardMap::read(&mut lease).await?;

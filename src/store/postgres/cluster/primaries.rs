@@ -9,8 +9,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::store::Fault;
+use crate::store::postgres::cluster::shards::ServerNumber;
 use crate::store::postgres::connections::lease::Lease;
-use crate::store::postgres::connections::shards::ServerNumber;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements;

@@ -2,9 +2,8 @@
 
 use sqlx::{Connection, Row};
 
-use crate::store::postgres::connections::distribution::{
-    self, DistributionError, DistributionSettings, DistributionStep, TellDistribution, timeouts,
-};
+use super::plan::{DistributionSettings, DistributionStep, timeouts};
+use super::run::{self, DistributionError, TellDistribution, intended};
 use crate::store::postgres::connections::{PgOptions, schema};
 
 const OWNER: &str = "SELECT current_user::text AS name";
@@ -42,10 +41,10 @@ pub(crate) async fn distribute(
         role,
     };
     let steps = if request.dry_run {
-        distribution::intended(&mut db, schema, &settings).await?.steps().cloned().collect()
+        intended(&mut db, schema, &settings).await?.steps().cloned().collect()
     } else {
         let mut watch = schema::connect(options).await?;
-        let steps = distribution::distribute(&mut db, &mut watch, schema, &settings, tell).await?;
+        let steps = run::distribute(&mut db, &mut watch, schema, &settings, tell).await?;
         watch.close().await?;
         steps
     };

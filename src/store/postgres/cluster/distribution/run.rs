@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
-use crate::store::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, TablePlacement};
-use crate::store::postgres::connections::distribution::plan::{
+use crate::store::contract::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, TablePlacement};
+use crate::store::postgres::cluster::distribution::plan::{
     CannotDistribute, DistributionPlan, DistributionSettings, DistributionStep, HOT, placements, plan,
 };
-use crate::store::postgres::connections::distribution::state::{KEY, catalogue, cluster, no_logical_copy};
+use crate::store::postgres::cluster::distribution::state::{KEY, catalogue, cluster, no_logical_copy};
 use crate::store::postgres::connections::options::{StartError, told};
 use crate::store::quoting::identifier;
 

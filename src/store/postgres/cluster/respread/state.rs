@@ -6,12 +6,12 @@
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection, Row};
 
+use super::outcome::{RespreadError, RespreadResult};
 use crate::protocol::model::{Key, TableRef, Ticks};
 use crate::store::bucket::new_table_no;
 use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements;
 use crate::store::postgres::statements::respread as texts;
-use crate::store::postgres::upkeep::respread::{RespreadError, RespreadResult};
 
 /// A table that is being respread.
 #[derive(Debug, Clone)]

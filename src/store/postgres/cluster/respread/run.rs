@@ -1,22 +1,4 @@
-//! `rowhouse table respread`: changes the number of buckets of a table while it is written to.
-//!
-//! 1. The table gets another number. From then on, servers record the key of everything that they write
-//!    to it, in the transaction that writes.
-//! 2. Once writers that did not record have ended, the entities are copied from the buckets of the source
-//!    to those of the target.
-//! 3. The table gets another number again. Once writers under the former one have ended, what they have
-//!    recorded is copied. This is repeated until little is left.
-//! 4. Source and target are compared.
-//! 5. In one transaction, writers of the table wait, the rest is copied, and the table gets the number of
-//!    the target.
-//!
-//! Whatever happens meanwhile, the table is served. A process that ends early leaves a table whose writes
-//! are recorded, with which another goes on.
-
-mod compare;
-mod rows;
-mod state;
-mod writers;
+//! The steps of a respread.
 
 use std::time::Duration;
 
@@ -24,16 +6,19 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tokio::time::Instant;
 
 use crate::protocol::model::{TableRef, Ticks};
+use crate::store::postgres::cluster::distribution::is_worker;
 use crate::store::postgres::connections::connector::PLANS_OF_VALUES;
-use crate::store::postgres::connections::distribution::is_worker;
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
-use crate::store::postgres::connections::{PgOptions, StartError, schema, told};
+use crate::store::postgres::connections::{PgOptions, schema};
+use crate::store::postgres::respread::outcome::{RespreadResult, TellRespread};
+use crate::store::postgres::respread::state;
 use crate::store::postgres::statements::respread as texts;
+use crate::store::postgres::{RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 
-use compare::{CompareDirection, compare};
-use rows::{copy_changes, put, read_page};
-use state::{Begun, RespreadState};
-use writers::wait_for_writers;
+use super::compare::{CompareDirection, compare};
+use super::rows::{copy_changes, put, read_page};
+use super::state::{Begun, RespreadState};
+use super::writers::wait_for_writers;
 
 /// So few changes that they can be copied while writers wait.
 const FEW_CHANGES: u64 = 500;
@@ -49,96 +34,6 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Pause before the last step, or the lock of calls, is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// Why a table was not respread.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RespreadError {
-    #[error("there is no table {0} in the account {1}")]
-    NoTable(String, String),
-    #[error("the table was deleted meanwhile")]
-    Deleted,
-    #[error("the table is not being respread")]
-    NotBegun,
-    #[error("the table is being respread to {0} already: finish that, or give it up with --cancel, first")]
-    OtherSpread(u16),
-    #[error(
-        "the table has a property index, which cannot follow: drop it with `rowhouse index drop`, and create it \
-         again afterwards"
-    )]
-    HasIndex,
-    #[error(
-        "the table has an SQL view, which cannot follow: drop it with `rowhouse view drop`, and create it again \
-         afterwards"
-    )]
-    HasView,
-    #[error("another `rowhouse table respread` is running on this database")]
-    Elsewhere,
-    #[error("this is a worker: give the coordinator's URL as --migrate-url, or as --database-url")]
-    OnWorker,
-    #[error("the schema is not that of this program: run `rowhouse migrate` first")]
-    Schema,
-    #[error("a transaction has been writing for {0} seconds and does not end; run the command again later")]
-    Writer(u64),
-    #[error("a server of the cluster does not answer: {0}")]
-    ServerAway(String),
-    #[error(
-        "changes come faster than they can be copied; the table is served as before. Run the command again when \
-         fewer writes come, or give up with --cancel"
-    )]
-    TooManyChanges,
-    #[error(
-        "the copy differs from the table at PartitionKey {0:?}, RowKey {1:?}: this is a bug. The table is served \
-         as before; give up with --cancel"
-    )]
-    Differs(String, String),
-    #[error("the record of the respread does not fit the table")]
-    Broken,
-    #[error("{0}")]
-    Start(#[from] StartError),
-    #[error("{}", told(.0))]
-    Database(#[from] sqlx::Error),
-}
-
-/// Result of a step.
-pub(crate) type RespreadResult<T = ()> = Result<T, RespreadError>;
-
-/// What happens while a table is respread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RespreadEvent {
-    /// An earlier call had begun it.
-    Resumed,
-    /// So many entities have been copied by this call, of about so many.
-    Copied { entities: u64, of: Option<u64> },
-    /// So many changes were copied after them.
-    ChangesCopied { keys: u64 },
-    /// So many entities have been compared.
-    Compared { entities: u64 },
-}
-
-/// What was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct RespreadSummary {
-    /// Whether the table had this spread already.
-    pub was_there: bool,
-    /// Entities that this call copied.
-    pub copied: u64,
-    /// Keys that were copied again, because they were written meanwhile.
-    pub changes: u64,
-    /// Entities of the table that were compared.
-    pub compared: u64,
-    /// How long writers waited.
-    pub pause: Duration,
-}
-
-/// Whom to tell what happens.
-pub(crate) type TellRespread<'a> = &'a mut (dyn FnMut(RespreadEvent) + Send);
-
-/// Which table, and how many buckets it is to have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RespreadRequest<'a> {
-    pub table: TableRef<'a>,
-    pub spread: u16,
-}
 
 /// Gives a table another number of buckets, or goes on with that.
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::store::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, REFERENCE, TablePlacement};
+use crate::store::contract::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, REFERENCE, TablePlacement};
 
 /// Tables that statements for entities use.
 pub(crate) const HOT: [&str; 3] = ["tables", COLOCATED[0], COLOCATED[1]];
@@ -311,7 +311,7 @@ fn in_milliseconds(text: &str) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::cluster::fixture::{self, placed, table};
+    use crate::store::contract::cluster::fixture::{self, placed, table};
 
     const KNOWN: (Option<i64>, i64) = (Some(5), 5);
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::postgres::PgRow;
 use sqlx::{Executor, PgConnection, Row};
 
-use crate::store::cluster::{
+use crate::store::contract::cluster::{
     COLOCATED, Cluster, ClusterNode, DISTRIBUTION_COLUMN, NodeFacts, PlacedTable, REFERENCE, TablePlacement,
 };
 

@@ -2,12 +2,12 @@
 
 use sqlx::{PgConnection, Row};
 
+use super::outcome::RespreadError;
 use crate::protocol::model::Key;
+use crate::store::postgres::cluster::respread::rows::{by_bucket, keys, place};
+use crate::store::postgres::cluster::respread::state::{CopyPosition, RespreadState};
 use crate::store::postgres::state::table_ids::TableId;
 use crate::store::postgres::statements::respread as texts;
-use crate::store::postgres::upkeep::respread::RespreadError;
-use crate::store::postgres::upkeep::respread::rows::{by_bucket, keys, place};
-use crate::store::postgres::upkeep::respread::state::{CopyPosition, RespreadState};
 
 /// Entities that are compared together.
 const PAGE: i64 = 1000;

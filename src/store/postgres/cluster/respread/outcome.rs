@@ -1,0 +1,96 @@
+//! What is asked of a respread, what happens, and what comes of it.
+
+use std::time::Duration;
+
+use crate::protocol::model::TableRef;
+use crate::store::postgres::connections::{StartError, told};
+
+/// Why a table was not respread.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RespreadError {
+    #[error("there is no table {0} in the account {1}")]
+    NoTable(String, String),
+    #[error("the table was deleted meanwhile")]
+    Deleted,
+    #[error("the table is not being respread")]
+    NotBegun,
+    #[error("the table is being respread to {0} already: finish that, or give it up with --cancel, first")]
+    OtherSpread(u16),
+    #[error(
+        "the table has a property index, which cannot follow: drop it with `rowhouse index drop`, and create it \
+         again afterwards"
+    )]
+    HasIndex,
+    #[error(
+        "the table has an SQL view, which cannot follow: drop it with `rowhouse view drop`, and create it again \
+         afterwards"
+    )]
+    HasView,
+    #[error("another `rowhouse table respread` is running on this database")]
+    Elsewhere,
+    #[error("this is a worker: give the coordinator's URL as --migrate-url, or as --database-url")]
+    OnWorker,
+    #[error("the schema is not that of this program: run `rowhouse migrate` first")]
+    Schema,
+    #[error("a transaction has been writing for {0} seconds and does not end; run the command again later")]
+    Writer(u64),
+    #[error("a server of the cluster does not answer: {0}")]
+    ServerAway(String),
+    #[error(
+        "changes come faster than they can be copied; the table is served as before. Run the command again when \
+         fewer writes come, or give up with --cancel"
+    )]
+    TooManyChanges,
+    #[error(
+        "the copy differs from the table at PartitionKey {0:?}, RowKey {1:?}: this is a bug. The table is served \
+         as before; give up with --cancel"
+    )]
+    Differs(String, String),
+    #[error("the record of the respread does not fit the table")]
+    Broken,
+    #[error("{0}")]
+    Start(#[from] StartError),
+    #[error("{}", told(.0))]
+    Database(#[from] sqlx::Error),
+}
+
+/// Result of a step.
+pub(crate) type RespreadResult<T = ()> = Result<T, RespreadError>;
+
+/// What happens while a table is respread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RespreadEvent {
+    /// An earlier call had begun it.
+    Resumed,
+    /// So many entities have been copied by this call, of about so many.
+    Copied { entities: u64, of: Option<u64> },
+    /// So many changes were copied after them.
+    ChangesCopied { keys: u64 },
+    /// So many entities have been compared.
+    Compared { entities: u64 },
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RespreadSummary {
+    /// Whether the table had this spread already.
+    pub was_there: bool,
+    /// Entities that this call copied.
+    pub copied: u64,
+    /// Keys that were copied again, because they were written meanwhile.
+    pub changes: u64,
+    /// Entities of the table that were compared.
+    pub compared: u64,
+    /// How long writers waited.
+    pub pause: Duration,
+}
+
+/// Whom to tell what happens.
+pub(crate) type TellRespread<'a> = &'a mut (dyn FnMut(RespreadEvent) + Send);
+
+/// Which table, and how many buckets it is to have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RespreadRequest<'a> {
+    pub table: TableRef<'a>,
+    pub spread: u16,
+}
