@@ -6,14 +6,13 @@ use std::path::Path;
 use super::{Source, code, group_members, sources};
 
 /// Folders in which modules still import each other in a circle. It may only shrink.
-const LEFT: [&str; 11] = [
+const LEFT: [&str; 10] = [
     "src/cli",
     "src/observe/trace",
     "src/protocol/plan",
     "src/server/admin",
     "src/server/http/http2",
     "src/store/postgres/reads/pages",
-    "src/store/postgres/upkeep/respread",
     "src/transfer/formats",
     "src/transfer/locations/database",
     "src/transfer/locations/endpoint",
