@@ -14,7 +14,7 @@ use crate::protocol::auth::accounts::AccountKey;
 use crate::protocol::auth::seal::KeySlot;
 use crate::server::config::{AccountSettings, Database, Mistakes, StorageSettings, secret};
 use crate::server::database;
-use crate::transfer::client::connection::{ConnectionString, ConnectionStringError, Secret};
+use crate::transfer::client::connection::{ConnectionString, NO_KEY, Secret};
 
 /// The source of the key: given directly, or taken from the server's settings or its database.
 #[derive(Debug, Args)]
@@ -66,10 +66,10 @@ impl KeyArguments {
             return Err(Problem("--key-slot: chooses from the server's keys, but a key is given".into()));
         }
         if let Some(text) = text {
-            let refuse = |error: ConnectionStringError| Problem(format!("--connection-string: {error}"));
+            let refuse = |error: &str| Problem(format!("--connection-string: {error}"));
             let ConnectionString { account: own, secret, tables } =
                 ConnectionString::parse(&text).map_err(refuse)?;
-            let Secret::Key(of_string) = secret else { return Err(refuse(ConnectionStringError::NoKey)) };
+            let Secret::Key(of_string) = secret else { return Err(refuse(NO_KEY)) };
             let other = account.filter(|account| *account != own);
             return match (key, other) {
                 (Some(_), _) => Err(Problem("--connection-string and --key: give one of the two".into())),

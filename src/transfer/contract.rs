@@ -1,78 +1,15 @@
 //! What copies read from and write to.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::Key;
 use crate::store::LoadMark;
-use crate::transfer::client::{AddressError, ClientError, ServiceError};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::rows::type_inference::Inferences;
-
-/// Why a transfer failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TransferError {
-    /// The arguments contradict each other, or do not suit the endpoints.
-    #[error("{0}")]
-    Usage(String),
-    #[error("{0}")]
-    Failed(String),
-    #[error("interrupted")]
-    Interrupted,
-}
-
-/// The result of a step of a transfer.
-pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
-
-impl TransferError {
-    /// Names the file or folder that the error is about, unless the text names it.
-    pub(super) fn at(self, path: &Path) -> Self {
-        let path = path.display().to_string();
-        match self {
-            TransferError::Failed(text) if !text.contains(&path) => {
-                TransferError::Failed(format!("{path}: {text}"))
-            }
-            other => other,
-        }
-    }
-}
-
-impl From<ClientError> for TransferError {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Interrupted => TransferError::Interrupted,
-            other => TransferError::Failed(other.to_string()),
-        }
-    }
-}
-
-impl From<ServiceError> for TransferError {
-    fn from(error: ServiceError) -> Self {
-        TransferError::Failed(error.to_string())
-    }
-}
-
-impl From<AddressError> for TransferError {
-    fn from(error: AddressError) -> Self {
-        TransferError::Usage(error.to_string())
-    }
-}
-
-impl From<rusqlite::Error> for TransferError {
-    fn from(error: rusqlite::Error) -> Self {
-        TransferError::Failed(format!("the state file: {error}"))
-    }
-}
-
-impl From<std::io::Error> for TransferError {
-    fn from(error: std::io::Error) -> Self {
-        TransferError::Failed(error.to_string())
-    }
-}
 
 /// What a copy does with an entity whose key exists in the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -243,8 +180,10 @@ pub(crate) trait TransferTarget: Send + Sync {
         Ok(())
     }
 
-    /// Returns whether a table has entities; `None` if there is no such table.
-    fn has_entities(&self, table: &str) -> TransferResult<Option<bool>>;
+    /// Returns whether a table has entities; `None` if there is no such table, as in a new dump.
+    fn has_entities(&self, _table: &str) -> TransferResult<Option<bool>> {
+        Ok(None)
+    }
 
     /// Creates a table, unless it exists.
     fn create(&self, table: &str) -> TransferResult<()>;
@@ -265,7 +204,9 @@ pub(crate) trait TransferTarget: Send + Sync {
 
     /// Deletes versions of entities; returns how many there were. An entity that has changed since
     /// stays.
-    fn delete(&self, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64>;
+    fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
+        Err(TransferError::Usage("a dump cannot be changed".into()))
+    }
 
     /// Replaces the stored access policies of a table.
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()>;

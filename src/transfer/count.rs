@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::transfer::contract::Counts;
-use crate::transfer::contract::{
-    Page, Rejected, TransferError, TransferResult, TransferSource, TransferTarget,
-};
+use crate::transfer::contract::{Page, Rejected, TransferSource, TransferTarget};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::cosmos::not_in_cosmos;
 use crate::transfer::rows::row::Row;
 use crate::transfer::rows::selection::Selection;

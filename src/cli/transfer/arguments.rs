@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::Args;
 use tokio::runtime::Runtime;
@@ -12,7 +13,7 @@ use super::ended::TransferEnd;
 use crate::cli::output::warn;
 use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::transfer::{
-    DataLocation, FileFormat, FileOptions, Opener, PageWalk, Progress, ProgressForm, Selection,
+    Comparison, DataLocation, FileFormat, FileOptions, Opener, PageWalk, Progress, ProgressForm, Selection,
     TransferSource,
 };
 
@@ -228,7 +229,29 @@ impl TransferSession {
         PageWalk { source, selection, concurrency: self.concurrency, progress, stop: &self.stop }
     }
 
-    /// Returns what connecting takes.
+    /// Returns a comparison that deletes nothing. `renames`: names that tables have in the target.
+    pub(super) fn comparison<'a>(
+        &'a self,
+        [source, target]: [&'a dyn TransferSource; 2],
+        renames: &'a [(String, String)],
+        selection: &'a Selection,
+        progress: &'a Progress,
+    ) -> Comparison<'a> {
+        Comparison {
+            source,
+            target,
+            renames,
+            selection,
+            with_timestamps: false,
+            delete_extra: None,
+            concurrency: self.concurrency,
+            recheck_delay: Duration::ZERO,
+            progress,
+            stop: &self.stop,
+        }
+    }
+
+    /// Returns what opens locations.
     pub(super) fn opener<'a>(&self, selection: &'a Selection, account: Option<&'a str>) -> Opener<'a> {
         Opener {
             selection,

@@ -20,7 +20,7 @@ use crate::protocol::model::Ticks;
 use crate::server::config::MasterKeySettings;
 use crate::transfer::{
     Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, Mode, OpenLocation, Progress, Rejects,
-    Renamed, Selection, SettingsRule, Survey, TransferError, TransferSource, copy, name_problems,
+    Selection, SettingsRule, Survey, TransferError, TransferSource, copy, name_problems,
 };
 
 /// The arguments of `rowhouse copy`.
@@ -356,17 +356,10 @@ impl CopyJob<'_> {
             _ => opener.target(self.to)?,
         };
         let progress = Progress::start(arguments.run.progress, "compared");
-        let target = &Renamed::new(opened.as_source()?, &names);
         let mut comparison = Comparison {
-            source,
-            target,
-            selection,
-            with_timestamps: false,
             delete_extra: (deletes && arguments.delete_extra).then(|| opened.as_target()).transpose()?,
-            concurrency: session.concurrency,
             recheck_delay: Duration::from_secs(2),
-            progress: &progress,
-            stop: &session.stop,
+            ..session.comparison([source, opened.as_source()?], &names, selection, &progress)
         };
         if deletes {
             let entities = match comparison.delete_extra {

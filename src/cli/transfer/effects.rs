@@ -1,7 +1,6 @@
 //! What a copy would change and delete in its target, and asking before it does.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -10,8 +9,7 @@ use super::copying::{CopyArguments, CopyJob};
 use super::ended::TransferEnd;
 use super::rejected::list_rejected;
 use crate::transfer::{
-    Comparison, DataLocation, Inferences, Mode, OpenLocation, Progress, Renamed, Selection, SettingsStep,
-    TransferSource,
+    DataLocation, Inferences, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource,
 };
 
 /// How many entities of the target a copy would touch.
@@ -82,22 +80,10 @@ impl CopyJob<'_> {
         target: &dyn TransferSource,
     ) -> Result<Effects, TransferEnd> {
         let names = self.names(source)?;
-        let target = &Renamed::new(target, &names);
         let selection = &Selection { since: None, filter: None, ..self.selection.clone() };
         let progress = Progress::start(self.arguments.run.progress, "compared");
         let compare = |source: &dyn TransferSource| {
-            let comparison = Comparison {
-                source,
-                target,
-                selection,
-                with_timestamps: false,
-                delete_extra: None,
-                concurrency: self.session.concurrency,
-                recheck_delay: Duration::ZERO,
-                progress: &progress,
-                stop: &self.session.stop,
-            };
-            comparison.run()
+            self.session.comparison([source, target], &names, selection, &progress).run()
         };
         let compared = compare(source)?;
         let different = compared.tables.values().map(|tally| tally.different).sum();

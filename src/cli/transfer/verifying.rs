@@ -11,7 +11,7 @@ use super::arguments::{
 };
 use super::ended::TransferEnd;
 use crate::cli::output::OutputForm;
-use crate::transfer::{Compared, Comparison, Progress, Renamed, TransferSource as _};
+use crate::transfer::{Compared, Comparison, Progress, renamed_tables};
 
 /// Maximum differences listed in the text form; JSON has all.
 const MAX_SHOWN: usize = 20;
@@ -57,21 +57,14 @@ pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), TransferEnd> {
     let source = session.opener(&selection, from_account).source(&from)?;
     let target = session.opener(&selection, to_account).source(&to)?;
     let (source, target) = (source.as_source()?, target.as_source()?);
-    let target = Renamed::new(target, &arguments.rename);
     let ours = source.tables()?;
     refuse_unknown_renames(&arguments.rename, &ours)?;
-    check_matches(&selection, &[ours, target.tables()?].concat())?;
+    check_matches(&selection, &[ours, renamed_tables(target, &arguments.rename)?].concat())?;
     let progress = Progress::start(arguments.run.progress, "compared");
     let comparison = Comparison {
-        source,
-        target: &target,
-        selection: &selection,
         with_timestamps: arguments.timestamps,
-        delete_extra: None,
-        concurrency: session.concurrency,
         recheck_delay: Duration::from_secs(arguments.recheck_delay),
-        progress: &progress,
-        stop: &session.stop,
+        ..session.comparison([source, target], &arguments.rename, &selection, &progress)
     };
     let compared = comparison.run()?;
     drop(progress);

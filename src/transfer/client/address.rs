@@ -3,8 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::connection::{ConnectionString, ConnectionStringError, Secret, is_origin};
+use super::connection::{ConnectionString, Secret, is_origin};
 use crate::protocol::auth::accounts::AccountKey;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// What ends the name of an account at the endpoint of its second region.
 const SECONDARY: &str = "-secondary";
@@ -31,40 +32,33 @@ pub(crate) struct Address {
     pub credentials: EndpointCredentials,
 }
 
-/// Why a text is not the address of a table endpoint.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AddressError {
-    #[error("the connection string {0}")]
-    ConnectionString(#[from] ConnectionStringError),
-    #[error("the account key is not base64")]
-    Key,
-    #[error("the address has no signature (sig=…); give a connection string instead")]
-    NoSignature,
-    #[error("the connection string needs a TableEndpoint")]
-    NoEndpoint,
-}
+/// Why a text is no address.
+const NO_SIGNATURE: &str = "the address has no signature (sig=…); give a connection string instead";
+const NO_ENDPOINT: &str = "the connection string needs a TableEndpoint";
+const NO_BASE64: &str = "the account key is not base64";
 
 impl Address {
     /// Reads a connection string, or an `http(s)://` address with a SAS.
     ///
     /// # Errors
-    /// [`AddressError`].
-    pub(crate) fn parse(text: &str) -> Result<Self, AddressError> {
+    /// [`TransferError::Usage`] with the reason.
+    pub(crate) fn parse(text: &str) -> TransferResult<Self> {
         match text.split_once('?') {
             _ if !text.starts_with("http://") && !text.starts_with("https://") => {}
             Some((tables, sas)) if is_origin(tables) && sas.contains("sig=") => {
                 return Self::new(String::new(), Some(tables), Secret::Sas(sas.to_owned()));
             }
-            _ => return Err(AddressError::NoSignature),
+            _ => return Err(TransferError::Usage(NO_SIGNATURE.into())),
         }
-        let ConnectionString { account, secret, tables } = ConnectionString::parse(text)?;
+        let invalid = |reason| TransferError::Usage(format!("the connection string {reason}"));
+        let ConnectionString { account, secret, tables } = ConnectionString::parse(text).map_err(invalid)?;
         Self::new(account, tables.as_deref(), secret)
     }
 
-    fn new(account: String, tables: Option<&str>, secret: Secret) -> Result<Self, AddressError> {
+    fn new(account: String, tables: Option<&str>, secret: Secret) -> TransferResult<Self> {
         let tables = match tables {
             Some(tables) => tables.trim_end_matches('/').to_owned(),
-            None if account.is_empty() => return Err(AddressError::NoEndpoint),
+            None if account.is_empty() => return Err(TransferError::Usage(NO_ENDPOINT.into())),
             // The public cloud, as in the SDKs.
             None => format!("https://{account}.table.core.windows.net"),
         };
@@ -74,7 +68,8 @@ impl Address {
             Secret::Token(token) => EndpointCredentials::Token(token),
             Secret::Key(key) => {
                 let bytes = STANDARD.decode(key).ok().filter(|bytes| !bytes.is_empty());
-                let key = bytes.and_then(AccountKey::new).ok_or(AddressError::Key)?;
+                let key =
+                    bytes.and_then(AccountKey::new).ok_or_else(|| TransferError::Usage(NO_BASE64.into()))?;
                 EndpointCredentials::Key(Box::new(key))
             }
         };
@@ -119,6 +114,7 @@ fn account_in(tables: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transfer::client::connection::NO_KEY;
 
     #[test]
     fn endpoints_are_found_in_path_style_and_host_style() {
@@ -147,10 +143,10 @@ mod tests {
             assert_eq!(found, (tables, account, path), "{text}");
             assert_eq!(address.is_cosmos(), text.contains("cosmos"), "{text}");
         }
-        let wrong = |text| Address::parse(text).unwrap_err();
-        assert_eq!(wrong("http://h/abc"), AddressError::NoSignature);
-        assert_eq!(wrong("AccountName=a;AccountKey=%"), AddressError::Key);
-        assert_eq!(wrong("BearerToken=a"), AddressError::NoEndpoint);
-        assert_eq!(wrong("nonsense"), AddressError::ConnectionString(ConnectionStringError::NoKey));
+        let wrong = |text| Address::parse(text).unwrap_err().to_string();
+        assert_eq!(wrong("http://h/abc"), NO_SIGNATURE);
+        assert_eq!(wrong("AccountName=a;AccountKey=%"), NO_BASE64);
+        assert_eq!(wrong("BearerToken=a"), NO_ENDPOINT);
+        assert_eq!(wrong("nonsense"), format!("the connection string {NO_KEY}"));
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::transfer::error::TransferError;
+
 /// JSON with annotations for types that it cannot express.
 pub(super) const JSON: &str = "application/json;odata=minimalmetadata";
 
@@ -17,7 +19,7 @@ pub(crate) struct ClientAnswer {
 }
 
 /// An error answer of the service.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceError {
     pub status: u16,
     pub code: String,
@@ -53,6 +55,12 @@ impl std::fmt::Display for ServiceError {
             "" => write!(f, "{status}, which is no answer of a Table service"),
             code => write!(f, "{status} {code}: {message}"),
         }
+    }
+}
+
+impl From<ServiceError> for TransferError {
+    fn from(refused: ServiceError) -> Self {
+        TransferError::Failed(refused.to_string())
     }
 }
 

@@ -32,22 +32,18 @@ pub(crate) struct ConnectionString {
     pub tables: Option<String>,
 }
 
-/// Why a connection string is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ConnectionStringError {
-    #[error("has no AccountName and AccountKey")]
-    NoKey,
-    #[error("its endpoint must begin with http:// or https://")]
-    Endpoint,
-}
+/// Why a connection string is invalid: it has no key.
+pub(crate) const NO_KEY: &str = "has no AccountName and AccountKey";
+/// Why a connection string is invalid: its endpoint is not an HTTP URL.
+const NO_ORIGIN: &str = "its endpoint must begin with http:// or https://";
 
 impl ConnectionString {
     /// Reads `AccountName=…;AccountKey=…`, or `UseDevelopmentStorage=true`. In place of the key may
     /// stand `SharedAccessSignature=…`, or `BearerToken=…`, which SDKs do not know.
     ///
     /// # Errors
-    /// [`ConnectionStringError`].
-    pub(crate) fn parse(text: &str) -> Result<Self, ConnectionStringError> {
+    /// Why it is invalid.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let part = |wanted: &str| {
             let mut parts = text.split(';').filter_map(|part| part.trim().split_once('='));
             let value = parts.find(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
@@ -68,10 +64,10 @@ impl ConnectionString {
         let key = part("AccountKey").filter(|_| !account.is_empty()).map(|key| Secret::Key(key.into()));
         let sas = || part("SharedAccessSignature").map(|sas| Secret::Sas(sas.trim_start_matches('?').into()));
         let token = || part("BearerToken").map(|token| Secret::Token(token.into()));
-        let secret = key.or_else(sas).or_else(token).ok_or(ConnectionStringError::NoKey)?;
+        let secret = key.or_else(sas).or_else(token).ok_or(NO_KEY)?;
         match tables.as_deref().is_none_or(is_origin) {
             true => Ok(Self { account: account.into(), secret, tables }),
-            false => Err(ConnectionStringError::Endpoint),
+            false => Err(NO_ORIGIN),
         }
     }
 }
@@ -106,7 +102,7 @@ mod tests {
         for wrong in
             ["TableEndpoint=h:1", "TableEndpoint=http://h?x", "DefaultEndpointsProtocol=x;EndpointSuffix=a"]
         {
-            assert!(tables(wrong).is_err_and(|error| error == ConnectionStringError::Endpoint), "{wrong}");
+            assert!(tables(wrong).is_err_and(|error| error == NO_ORIGIN), "{wrong}");
         }
     }
 

@@ -11,8 +11,8 @@ pub(crate) mod connection;
 mod gate;
 mod send;
 
-pub(crate) use address::{Address, AddressError};
+pub(crate) use address::Address;
 pub(crate) use answer::{ClientAnswer, ServiceError};
 pub(crate) use call::ClientCall;
 pub(crate) use change_set::{ChangeSetBody, MAX_BODY, MAX_OPERATIONS, SetVerb};
-pub(crate) use send::{Client, ClientError};
+pub(crate) use send::Client;

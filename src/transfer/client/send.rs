@@ -14,6 +14,7 @@ use super::call::ClientCall;
 use super::change_set::ChangeSetBody;
 use super::gate::Gate;
 use crate::protocol::model::Ticks;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// Timeout of one request, longer than any page may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,22 +35,8 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// Maximum bytes of an answer: more than any page has.
 const MAX_ANSWER: u64 = 32 << 20;
 
-/// Why a request got no usable answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ClientError {
-    #[error("{0}")]
-    Refused(#[from] ServiceError),
-    #[error("{0}")]
-    Unreachable(String),
-    /// A redirect: it is not followed, because that would alter the request, and send it elsewhere.
-    #[error("{0}")]
-    Redirected(String),
-    #[error("interrupted")]
-    Interrupted,
-}
-
 /// The result of a request: what it returns, or the refusal of the service.
-type ClientResult<T> = Result<Result<T, ServiceError>, ClientError>;
+type ClientResult<T> = TransferResult<Result<T, ServiceError>>;
 
 /// An answer as it was received.
 struct Received {
@@ -68,7 +55,7 @@ impl Received {
         &self,
         call: &ClientCall,
         read: impl Fn(&ClientAnswer) -> Judged<T>,
-    ) -> Result<Judged<T>, ClientError> {
+    ) -> TransferResult<Judged<T>> {
         match self.answer.status {
             status if call.success.contains(&status) => Ok(read(&self.answer)),
             status @ 300..400 => {
@@ -76,7 +63,8 @@ impl Received {
                 // The query string may have a signature.
                 let location = location.split(['?', '#']).next().unwrap_or_default();
                 let (method, path) = (call.method, &call.path);
-                Err(ClientError::Redirected(format!(
+                // Following it would alter the request, and send it elsewhere.
+                Err(TransferError::Failed(format!(
                     "{method} {path}: {status}, which points to {location}; nothing was sent there"
                 )))
             }
@@ -151,8 +139,7 @@ impl Client {
     /// that the answer reports.
     ///
     /// # Errors
-    /// [`ClientError::Unreachable`] after the last attempt, [`ClientError::Redirected`] or
-    /// [`ClientError::Interrupted`].
+    /// [`TransferError::Failed`] after the last attempt, and for a redirect.
     pub(crate) fn read<T>(
         &self,
         call: &ClientCall,
@@ -202,7 +189,7 @@ impl Client {
             let most = if self.has_answered.load(Ordering::Relaxed) { ATTEMPTS } else { FIRST_ATTEMPTS };
             if attempt >= most {
                 let method = call.method;
-                return Err(ClientError::Unreachable(format!("{method} {}: {problem}", call.path)));
+                return Err(TransferError::Failed(format!("{method} {}: {problem}", call.path)));
             }
             self.retried.fetch_add(1, Ordering::Relaxed);
             self.pause(retry_after.unwrap_or_else(|| back_off(attempt)))?;
@@ -251,7 +238,7 @@ impl Client {
         Ok(Received { answer, retry_after, location })
     }
 
-    fn pause(&self, pause: Duration) -> Result<(), ClientError> {
+    fn pause(&self, pause: Duration) -> TransferResult<()> {
         let end = Instant::now() + pause;
         while !self.stop.load(Ordering::Relaxed) {
             let left = end.saturating_duration_since(Instant::now());
@@ -260,7 +247,7 @@ impl Client {
             }
             std::thread::sleep(left.min(STOP_CHECK));
         }
-        Err(ClientError::Interrupted)
+        Err(TransferError::Interrupted)
     }
 }
 

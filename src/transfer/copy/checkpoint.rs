@@ -8,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row as SqliteRow, params};
 use crate::protocol::model::Key;
 use crate::store::LoadMark;
 use crate::store::contract::load::new_copy;
-use crate::transfer::contract::{Counts, TransferError, TransferResult};
+use crate::transfer::contract::Counts;
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::{Lower, RowRange};
 use crate::transfer::work::work_queue::{Cut, Task};
 

@@ -10,9 +10,8 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::transfer::contract::{
-    Counts, Mode, Page, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
-};
+use crate::transfer::contract::{Counts, Mode, Page, TransferSource, TransferTarget, WritePage};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::selection::Selection;
 use crate::transfer::work::progress::Progress;
 use crate::transfer::work::work_queue::{Task, WorkQueue};

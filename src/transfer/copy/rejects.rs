@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::transfer::contract::{Rejected, TransferError, TransferResult};
+use crate::transfer::contract::Rejected;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// What the file begins with.
 const BEGINNING: &[u8] = b"{\"entity\":";

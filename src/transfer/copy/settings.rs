@@ -2,7 +2,8 @@
 
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
-use crate::transfer::contract::{Mode, TransferResult, TransferSource};
+use crate::transfer::contract::{Mode, TransferSource};
+use crate::transfer::error::TransferResult;
 
 /// What a copy does with the settings of a target.
 #[derive(Debug, Clone, Copy)]
@@ -65,19 +66,20 @@ fn same_properties(a: &ServiceProperties, b: &ServiceProperties) -> bool {
         && same(&a.minute_metrics, &b.minute_metrics)
 }
 
-/// Returns which settings differ, as far as both places tell them.
+/// Returns which settings differ, as far as both sides have them. `tables`: their names in the source and in the
+/// target.
 ///
 /// # Errors
 /// Those of both places.
-pub(crate) fn differing_settings(
+pub(crate) fn differing_settings<'t>(
     source: &dyn TransferSource,
     target: &dyn TransferSource,
-    tables: impl Iterator<Item = String>,
+    tables: impl Iterator<Item = (&'t str, &'t str)>,
     with_properties: bool,
 ) -> TransferResult<Vec<String>> {
     let mut found = Vec::new();
-    for table in tables {
-        if let (Some(ours), Some(theirs)) = (source.policies(&table)?, target.policies(&table)?)
+    for (table, in_target) in tables {
+        if let (Some(ours), Some(theirs)) = (source.policies(table)?, target.policies(in_target)?)
             && !same_policies(&ours, &theirs)
         {
             found.push(format!("policies of {table}"));

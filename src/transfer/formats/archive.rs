@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use super::object::Object;
 use super::staging::Staging;
 use super::{FileOptions, members, opening};
-use crate::transfer::contract::{Rejected, TransferResult};
+use crate::transfer::contract::Rejected;
+use crate::transfer::error::TransferResult;
 use crate::transfer::rows::row::Row;
 
 /// Whether a text is such an entity: each property is an object with the number of its type.

@@ -18,7 +18,8 @@ use crate::protocol::codec::policies::{Policy, read_time};
 use crate::protocol::codec::properties::{CorsRule, Logging, ServiceProperties};
 use crate::protocol::codec::stored::ANNOTATION;
 use crate::protocol::model::EdmType;
-use crate::transfer::contract::{Rejected, TransferError, TransferResult};
+use crate::transfer::contract::Rejected;
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::row::Row;
 
 /// The collection of tables.

@@ -9,7 +9,8 @@ use super::opening::{self, MAX_ENTITY_TEXT};
 use super::splitter::Splitter;
 use super::staging::Staging;
 use super::{FileOptions, members};
-use crate::transfer::contract::{Rejected, TransferResult};
+use crate::transfer::contract::Rejected;
+use crate::transfer::error::TransferResult;
 
 /// Members that hold the list of entities.
 const LISTS: [&[u8]; 3] = [br#""value""#, br#""items""#, br#""entities""#];

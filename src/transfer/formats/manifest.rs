@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::opening;
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// A manifest. Its checksums are not checked: how they are computed is not published.
 #[derive(Debug, Deserialize)]

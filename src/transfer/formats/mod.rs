@@ -18,7 +18,7 @@ mod staging;
 use std::path::Path;
 
 use crate::protocol::model::{EdmType, TableName};
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 use manifest::AzCopyManifest;
 use staging::Staging;
 pub(super) use staging::{Staged, StagingOptions, stage, stage_source};

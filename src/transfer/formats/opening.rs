@@ -7,7 +7,7 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder;
 
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// Bytes by which a file is recognized.
 const BEGINNING: u64 = 1 << 16;

@@ -5,7 +5,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use super::opening::{self, MAX_ENTITY_TEXT};
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// A JSON file that is being read.
 pub(super) struct Splitter {

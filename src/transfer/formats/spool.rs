@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::transfer::contract::{Rejected, TransferError, TransferResult};
+use crate::transfer::contract::Rejected;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// A rejected entity in the file.
 #[derive(Serialize, Deserialize)]

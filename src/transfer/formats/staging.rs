@@ -18,9 +18,8 @@ use crate::protocol::plan::Predicate;
 use crate::store::Store;
 use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use crate::transfer::contract::Counts;
-use crate::transfer::contract::{
-    Mode, Rejected, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
-};
+use crate::transfer::contract::{Mode, Rejected, RowReader, TransferSource, TransferTarget, WritePage};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::locations::database::LocalDatabase;
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::Row;

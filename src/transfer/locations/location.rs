@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::dump::{MANIFEST, names_single};
 use crate::server::config::{Database, StorageSettings};
-use crate::transfer::client::{Address, AddressError};
+use crate::transfer::client::Address;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// Maximum bytes of a file that holds a connection string.
 const MAX_SECRET: u64 = 64 << 10;
@@ -22,37 +23,24 @@ pub(crate) enum DataLocation {
     File(PathBuf),
 }
 
-/// Why a text is not a valid place.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LocationError {
-    #[error("{0} is not set")]
-    Variable(String),
-    #[error("{0}: {1}")]
-    File(String, std::io::Error),
-    #[error("{0}")]
-    Address(#[from] AddressError),
-    #[error("{0}")]
-    Database(String),
-    #[error(
-        "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
-         a dump (dump:PATH or PATH.ndjson.zst), a file that exists, env:NAME nor file:PATH"
-    )]
-    Unknown,
-}
+/// Why an argument is not understood.
+const UNKNOWN: &str = "is neither a connection string, an https:// address with a signature, a sqlite: or postgres: URL, \
+     a dump (dump:PATH or PATH.ndjson.zst), a file that exists, env:NAME nor file:PATH";
 
 impl DataLocation {
     /// Parses an argument. `env:NAME` and `file:PATH` name a variable and a file with the actual text, so
     /// that secrets do not show in the list of processes.
     ///
     /// # Errors
-    /// [`LocationError`].
-    pub(crate) fn parse(text: &str) -> std::result::Result<Self, LocationError> {
+    /// [`TransferError::Usage`] with the reason.
+    pub(crate) fn parse(text: &str) -> TransferResult<Self> {
         if let Some(name) = text.strip_prefix("env:") {
-            let value = std::env::var(name).map_err(|_| LocationError::Variable(text.to_owned()))?;
+            let value =
+                std::env::var(name).map_err(|_| TransferError::Usage(format!("{text} is not set")))?;
             return Self::of(value.trim());
         }
         if let Some(path) = text.strip_prefix("file:") {
-            let failed = |error| LocationError::File(text.to_owned(), error);
+            let failed = |error: std::io::Error| TransferError::Usage(format!("{text}: {error}"));
             let size = std::fs::metadata(path).map_err(failed)?.len();
             if size > MAX_SECRET {
                 return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
@@ -62,12 +50,12 @@ impl DataLocation {
         Self::of(text)
     }
 
-    fn of(text: &str) -> std::result::Result<Self, LocationError> {
+    fn of(text: &str) -> TransferResult<Self> {
         if let Some(path) = text.strip_prefix("dump:") {
             return Ok(DataLocation::Dump(path.into()));
         }
         if ["sqlite:", "postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
-            let database = StorageSettings::of_url(text).map_err(LocationError::Database)?;
+            let database = StorageSettings::of_url(text).map_err(TransferError::Usage)?;
             return Ok(DataLocation::Database(Box::new(database)));
         }
         if text.starts_with("http://") || text.starts_with("https://") || text.contains('=') {
@@ -77,7 +65,11 @@ impl DataLocation {
         if path.join(MANIFEST).is_file() || names_single(path) {
             return Ok(DataLocation::Dump(path.to_owned()));
         }
-        if path.exists() { Ok(DataLocation::File(path.to_owned())) } else { Err(LocationError::Unknown) }
+        if path.exists() {
+            Ok(DataLocation::File(path.to_owned()))
+        } else {
+            Err(TransferError::Usage(UNKNOWN.into()))
+        }
     }
 
     /// Returns the place without secrets, for messages and for comparing places.

@@ -4,7 +4,6 @@ pub(super) mod cosmos;
 pub(super) mod database;
 pub(super) mod dump;
 pub(super) mod endpoint;
-mod find_existing;
 pub(super) mod location;
 mod no_entities;
-pub(super) mod renamed;
+mod page_outcome;

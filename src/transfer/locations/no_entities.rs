@@ -3,7 +3,8 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::transfer::contract::{Page, TransferError, TransferResult};
+use crate::transfer::contract::Page;
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// Documents of a range that may be no entities: each is kept as a text.
 const MAX_NO_ENTITIES: usize = 1000;

@@ -8,7 +8,8 @@ use super::reordered::{ReorderedRows, Side};
 use super::{Comparison, DifferenceKind, Found};
 use crate::protocol::model::Key;
 use crate::transfer::contract::Counts;
-use crate::transfer::contract::{RowReader, TransferResult};
+use crate::transfer::contract::RowReader;
+use crate::transfer::error::TransferResult;
 use crate::transfer::rows::range::order_in_both;
 use crate::transfer::rows::row::Row;
 use crate::transfer::work::work_queue::{Task, WorkQueue};
@@ -49,7 +50,7 @@ impl<'a> Merge<'a> {
     ) -> TransferResult<()> {
         let keys_only = comparison.delete_extra.is_some();
         let ours = comparison.source.open(&task.table, &task.range, keys_only)?;
-        let reader = comparison.target.open(&task.table, &task.range, keys_only)?;
+        let reader = comparison.target.open(comparison.in_target(&task.table), &task.range, keys_only)?;
         let theirs = Rows { reader, read: VecDeque::new(), is_over: false };
         let (held, extra) = (ReorderedRows::default(), Vec::new());
         Self { comparison, queue, task, found, theirs, held, extra }.merge_all(ours)
@@ -205,7 +206,7 @@ impl<'a> Merge<'a> {
         if gone.is_empty() {
             return Ok(());
         }
-        let deleted = target.delete(table, &gone)?;
+        let deleted = target.delete(self.comparison.in_target(table), &gone)?;
         self.comparison
             .with(self.found, |found| found.tables.entry(table.clone()).or_default().deleted += deleted);
         Ok(())

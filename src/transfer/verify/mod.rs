@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::protocol::model::Key;
-use crate::transfer::contract::{Rejected, TransferError, TransferResult, TransferSource, TransferTarget};
+use crate::transfer::contract::{Rejected, TransferSource, TransferTarget};
 use crate::transfer::copy::settings::differing_settings;
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::Row;
 use crate::transfer::rows::selection::Selection;
@@ -111,6 +112,8 @@ impl Compared {
 pub(crate) struct Comparison<'a> {
     pub source: &'a dyn TransferSource,
     pub target: &'a dyn TransferSource,
+    /// Names that tables have in the target, by their names in the source.
+    pub renames: &'a [(String, String)],
     pub selection: &'a Selection,
     /// Whether to compare Timestamps too.
     pub with_timestamps: bool,
@@ -128,6 +131,26 @@ struct Found {
     tables: BTreeMap<String, Tally>,
     candidates: Vec<Difference>,
     unreadable: Vec<(String, Rejected)>,
+}
+
+/// Returns the tables of a target, by their names in the source if they have some.
+///
+/// # Errors
+/// Those of the target.
+pub(crate) fn renamed_tables(
+    target: &dyn TransferSource,
+    renames: &[(String, String)],
+) -> TransferResult<Vec<String>> {
+    let in_source = |name: String| {
+        let renamed = renames.iter().find(|(_, target)| target.eq_ignore_ascii_case(&name));
+        // A table that has the name of a renamed one in the source is none of those that are compared.
+        let is_hidden = || renames.iter().any(|(source, _)| source.eq_ignore_ascii_case(&name));
+        match renamed {
+            Some((source, _)) => Some(source.clone()),
+            None => (!is_hidden()).then_some(name),
+        }
+    };
+    Ok(target.tables()?.into_iter().filter_map(in_source).collect())
 }
 
 impl Comparison<'_> {
@@ -164,8 +187,8 @@ impl Comparison<'_> {
         self.recheck(found.candidates, &mut compared)?;
         if self.delete_extra.is_none() {
             let with_properties = self.selection.is_everything();
-            compared.settings =
-                differing_settings(self.source, self.target, tables.into_iter(), with_properties)?;
+            let names = tables.iter().map(|table| (table.as_str(), self.in_target(table)));
+            compared.settings = differing_settings(self.source, self.target, names, with_properties)?;
         }
         Ok(compared)
     }
@@ -182,15 +205,23 @@ impl Comparison<'_> {
 
     /// Returns the tables of both places, as the source spells them.
     fn tables(&self, compared: &mut Compared) -> TransferResult<Vec<String>> {
-        let selected = |place: &dyn TransferSource| -> TransferResult<Vec<String>> {
-            Ok(place.tables()?.into_iter().filter(|name| self.selection.has_table(name)).collect())
+        let selected = |mut names: Vec<String>| {
+            names.retain(|name| self.selection.has_table(name));
+            names
         };
-        let (mut ours, theirs) = (selected(self.source)?, selected(self.target)?);
+        let (mut ours, theirs) =
+            (selected(self.source.tables()?), selected(renamed_tables(self.target, self.renames)?));
         let has = |all: &[String], name: &str| all.iter().any(|other| other.eq_ignore_ascii_case(name));
         compared.extra_tables = theirs.iter().filter(|name| !has(&ours, name)).cloned().collect();
         compared.missing_tables = ours.iter().filter(|name| !has(&theirs, name)).cloned().collect();
         ours.retain(|name| has(&theirs, name));
         Ok(ours)
+    }
+
+    /// Returns the name of a table in the target.
+    fn in_target<'t>(&'t self, table: &'t str) -> &'t str {
+        let renamed = self.renames.iter().find(|(source, _)| source.eq_ignore_ascii_case(table));
+        renamed.map_or(table, |(_, target)| target)
     }
 
     fn with<T>(&self, found: &Mutex<Found>, change: impl FnOnce(&mut Found) -> T) -> T {
@@ -225,29 +256,25 @@ impl Comparison<'_> {
         }
         queue.run(self.concurrency, || {
             while let Some(task) = queue.take(None, &|_| Ok(()))? {
-                self.look_up(&task.table, self.source, self.target, DifferenceKind::Missing, found)?;
-                self.look_up(&task.table, self.target, self.source, DifferenceKind::Extra, found)?;
+                self.look_up(&task.table, DifferenceKind::Missing, found)?;
+                self.look_up(&task.table, DifferenceKind::Extra, found)?;
                 queue.finish(task.id);
             }
             Ok(())
         })
     }
 
-    fn look_up(
-        &self,
-        table: &str,
-        read: &dyn TransferSource,
-        other: &dyn TransferSource,
-        absent: DifferenceKind,
-        found: &Mutex<Found>,
-    ) -> TransferResult<()> {
+    /// Reads a table on one side, and looks up its entities on the other, where they may be `absent`.
+    fn look_up(&self, table: &str, absent: DifferenceKind, found: &Mutex<Found>) -> TransferResult<()> {
         let keys_only = absent == DifferenceKind::Extra;
-        let mut reader = read.open(table, &RowRange::everything(), keys_only)?;
+        let (ours, theirs) = ((self.source, table), (self.target, self.in_target(table)));
+        let ((read, name), (other, other_name)) = if keys_only { (theirs, ours) } else { (ours, theirs) };
+        let mut reader = read.open(name, &RowRange::everything(), keys_only)?;
         while let Some(page) = reader.next()? {
             self.unreadable(table, page.rejected, found);
             for row in page.rows {
                 self.check_stop()?;
-                match other.get(table, &row.key)? {
+                match other.get(other_name, &row.key)? {
                     None => self.differs(table, row.key, absent, found),
                     Some(_) if keys_only => {}
                     Some(there) => self.compare(table, &row, &there, found),
@@ -324,7 +351,7 @@ impl Comparison<'_> {
         for mut difference in candidates {
             self.check_stop()?;
             let (table, key) = (difference.table.clone(), difference.key.clone());
-            let (a, b) = (self.source.get(&table, &key)?, self.target.get(&table, &key)?);
+            let (a, b) = (self.source.get(&table, &key)?, self.target.get(self.in_target(&table), &key)?);
             let kind = match (&a, &b) {
                 (None, None) => continue,
                 (Some(_), None) => DifferenceKind::Missing,
@@ -370,6 +397,7 @@ mod tests {
         let comparison = Comparison {
             source,
             target,
+            renames: &[],
             selection: &Selection::default(),
             with_timestamps: false,
             delete_extra: None,

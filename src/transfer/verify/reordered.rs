@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::protocol::model::entity::StoredProperties;
 use crate::protocol::model::{Key, Ticks};
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::row::Row;
 
 const SCHEMA: &str = "

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// Calls `work` with each of `items`, on several threads; after the first failure no more are begun. Returns
 /// what the calls returned, in the order of the items.

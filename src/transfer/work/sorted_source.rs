@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::Key;
-use crate::transfer::contract::{Page, RowReader, TransferResult, TransferSource};
+use crate::transfer::contract::{Page, RowReader, TransferSource};
+use crate::transfer::error::TransferResult;
 use crate::transfer::rows::range::{Lower, RowRange};
 use crate::transfer::rows::row::Row;
 

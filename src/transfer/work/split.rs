@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::protocol::model::Key;
-use crate::transfer::contract::{TransferResult, TransferSource};
+use crate::transfer::contract::TransferSource;
+use crate::transfer::error::TransferResult;
 use crate::transfer::rows::range::{Lower, RowRange};
 use crate::transfer::work::at_once::at_once;
 

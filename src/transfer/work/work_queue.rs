@@ -4,7 +4,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::protocol::model::Key;
-use crate::transfer::contract::{Page, TransferError, TransferResult, TransferSource};
+use crate::transfer::contract::{Page, TransferSource};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::{Lower, RowRange, sorts_alike};
 use crate::transfer::work::split::Remainder;
 

@@ -28,7 +28,19 @@ const ORDERS: [(&str, &[&str]); 6] = [
     ("server", &["file", "http", "admin", "config", "database", "start"]),
     (
         "transfer",
-        &["client", "rows", "contract", "work", "locations", "formats", "opener", "copy", "verify", "count"],
+        &[
+            "error",
+            "client",
+            "rows",
+            "contract",
+            "work",
+            "locations",
+            "formats",
+            "opener",
+            "copy",
+            "verify",
+            "count",
+        ],
     ),
 ];
 

@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::formats::opening::{self, MAX_ENTITY_TEXT};
 
 /// The form of a file.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::records::{CsvForm, LineEnd, Record, Records};
-use crate::transfer::contract::TransferResult;
+use crate::transfer::error::TransferResult;
 use crate::transfer::formats::assembly::known_type;
 
 /// Returns the type of each column, if a file beside `path` has it: as a line of types below one

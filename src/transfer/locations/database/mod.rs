@@ -20,9 +20,8 @@ use crate::protocol::plan::{Projection, Scan, TableScan};
 use crate::store::{
     AccountChange, AccountOptions, CountPosition, CountedPart, Failure, Fault, LoadMark, Store, StoreResult,
 };
-use crate::transfer::contract::{
-    Counts, Page, RowReader, TransferError, TransferResult, TransferSource, TransferTarget, WritePage,
-};
+use crate::transfer::contract::{Counts, Page, RowReader, TransferSource, TransferTarget, WritePage};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::{Lower, RowRange};
 use crate::transfer::rows::row::{Row, Version};
 use writes::Versions;

@@ -14,8 +14,9 @@ use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::protocol::model::{EdmValue, IfMatch, Key, Stored, TableName, Ticks};
 use crate::protocol::plan::{Write, WriteKind};
 use crate::store::{Failure, Fault, Load, LoadMark, Store};
-use crate::transfer::contract::{Mode, Rejected, TransferError};
-use crate::transfer::locations::find_existing::find_existing;
+use crate::transfer::contract::Mode;
+use crate::transfer::error::TransferError;
+use crate::transfer::locations::page_outcome::PageOutcome;
 use crate::transfer::rows::row::Version;
 
 /// How far behind now a Timestamp may be: clocks differ. The version of a later one could only grow from
@@ -44,46 +45,40 @@ impl Versions {
 
 pub(super) fn write(database: &LocalDatabase, page: &mut WritePage<'_>) -> TransferResult<Counts> {
     let table = name(page.table)?;
-    let mut writer = LoadWriter { database, table, page, result: Counts::default() };
-    let rows = writer.once()?;
-    match writer.page.mode {
+    let rows = std::mem::take(&mut page.rows);
+    let mut writer = LoadWriter { database, table, outcome: PageOutcome::new(page) };
+    let rows = writer.once(rows)?;
+    match page.mode {
         Mode::Merge => writer.merge_all(rows)?,
         _ => writer.load_all(rows)?,
     }
-    Ok(writer.result)
+    Ok(writer.outcome.counts)
 }
 
 /// Writes a page.
 struct LoadWriter<'a, 'p> {
     database: &'a LocalDatabase,
     table: TableName,
-    page: &'a mut WritePage<'p>,
-    result: Counts,
+    outcome: PageOutcome<'a, 'p>,
 }
 
 impl LoadWriter<'_, '_> {
-    fn reject(&mut self, row: &Row, reason: String) -> TransferResult<()> {
-        self.result.rejected += 1;
-        (self.page.reject)(Rejected { entity: row.to_json(), reason })
-    }
-
     /// Takes the rows in the order of their keys. A Timestamp in the future is rejected; so is a key that a
     /// file has twice, unless the entities are equal.
-    fn once(&mut self) -> TransferResult<Vec<Row>> {
-        let mut rows = std::mem::take(&mut self.page.rows);
+    fn once(&mut self, mut rows: Vec<Row>) -> TransferResult<Vec<Row>> {
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         let mut once: Vec<Row> = Vec::with_capacity(rows.len());
         let newest = Ticks::now().raw().saturating_add(MAX_AHEAD);
         for row in rows {
             let is_ahead = row.modified.is_some_and(|modified| modified.raw() > newest);
             if is_ahead && !self.database.is_temporary {
-                self.reject(&row, "its Timestamp lies in the future".into())?;
+                self.outcome.reject(&row, "its Timestamp lies in the future")?;
                 continue;
             }
             match once.last().filter(|before| before.key == row.key) {
                 None => once.push(row),
-                Some(before) if before.has_properties_of(&row) => self.result.unchanged += 1,
-                Some(_) => self.reject(&row, "another entity has this key".into())?,
+                Some(before) if before.has_properties_of(&row) => self.outcome.counts.unchanged += 1,
+                Some(_) => self.outcome.reject(&row, "another entity has this key")?,
             }
         }
         Ok(once)
@@ -96,17 +91,20 @@ impl LoadWriter<'_, '_> {
             let count = rows.len() as u64;
             match self.load(&rows, self.mark(count)) {
                 Ok(true) => {
-                    self.result.written += count;
+                    self.outcome.counts.written += count;
                     return Ok(());
                 }
                 Ok(false) => rows = self.without_existing(rows)?,
                 Err(Failure::Refused(error)) if error.code != Code::TableNotFound && count > 0 => {
                     rows = self.load_singly(rows)?;
                 }
-                Err(failure) => return Err(failed(self.page.table, failure)),
+                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
             }
         }
-        Err(TransferError::Failed(format!("{}: other writers were in the way too often", self.page.table)))
+        Err(TransferError::Failed(format!(
+            "{}: gave up after {ATTEMPTS} attempts: other writers keep inserting the same keys",
+            self.outcome.page.table
+        )))
     }
 
     fn load(&self, rows: &[Row], mark: Option<LoadMark>) -> Result<bool, Failure> {
@@ -116,7 +114,7 @@ impl LoadWriter<'_, '_> {
             Ok(Stored { key: row.key.clone(), modified, properties: self.properties_of(row)? })
         };
         let rows = rows.iter().map(stored).collect::<Result<_, _>>()?;
-        let load = Arc::new(Load { rows, replaces: self.page.mode == Mode::Replace, mark });
+        let load = Arc::new(Load { rows, replaces: self.outcome.page.mode == Mode::Replace, mark });
         let LocalDatabase { store, account, .. } = self.database;
         self.database.run(|| store.load(self.table.in_account(account), &load))
     }
@@ -132,10 +130,15 @@ impl LoadWriter<'_, '_> {
 
     /// Returns the mark of the page, if the copy keeps marks: with `more` entities written.
     fn mark(&self, more: u64) -> Option<LoadMark> {
-        let reached = self.page.last.clone()?;
-        let Counts { written, unchanged, rejected } = self.result;
-        let counts = [written + more, unchanged, rejected + self.page.rejected];
-        Some(LoadMark { copy: self.page.copy.to_owned(), range: self.page.range, reached, counts })
+        let reached = self.outcome.page.last.clone()?;
+        let Counts { written, unchanged, rejected } = self.outcome.counts;
+        let counts = [written + more, unchanged, rejected + self.outcome.page.rejected];
+        Some(LoadMark {
+            copy: self.outcome.page.copy.to_owned(),
+            range: self.outcome.page.range,
+            reached,
+            counts,
+        })
     }
 
     /// Stores rows one by one, and rejects those that the database refuses. Returns none: the mark is
@@ -143,31 +146,19 @@ impl LoadWriter<'_, '_> {
     fn load_singly(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
         for row in rows {
             match self.load(std::slice::from_ref(&row), None) {
-                Ok(true) => self.result.written += 1,
+                Ok(true) => self.outcome.counts.written += 1,
                 Ok(false) => drop(self.without_existing(vec![row])?),
                 Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
-                    self.reject(&row, text(&error))?;
+                    self.outcome.reject(&row, text(&error))?;
                 }
-                Err(failure) => return Err(failed(self.page.table, failure)),
+                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
             }
         }
         Ok(Vec::new())
     }
 
-    /// Leaves out the entities whose keys the target has.
     fn without_existing(&mut self, rows: Vec<Row>) -> TransferResult<Vec<Row>> {
-        let found = find_existing(self.database, self.page.table, rows.iter())?;
-        let mut left = Vec::new();
-        for row in rows {
-            match found.get(&row.key) {
-                None => left.push(row),
-                Some(there) if self.page.mode == Mode::Skip || there.has_properties_of(&row) => {
-                    self.result.unchanged += 1;
-                }
-                Some(_) => self.reject(&row, "the target has another entity with this key".into())?,
-            }
-        }
-        Ok(left)
+        self.outcome.without_existing(self.database, rows, |row| row)
     }
 
     /// Merges rows into those that are there, and then records the mark: a merge may be repeated.
@@ -178,13 +169,13 @@ impl LoadWriter<'_, '_> {
             let version = row.modified.unwrap_or(now);
             match merge_of(&row) {
                 Ok(write) => waiting.push(RowMerge { row, write, version, attempts: 0 }),
-                Err(error) => self.reject(&row, text(&error))?,
+                Err(error) => self.outcome.reject(&row, text(&error))?,
             }
         }
         while !waiting.is_empty() {
             waiting = self.merge_some(waiting)?;
         }
-        self.load(&[], self.mark(0)).map(drop).map_err(|failure| failed(self.page.table, failure))
+        self.load(&[], self.mark(0)).map(drop).map_err(|failure| failed(self.outcome.page.table, failure))
     }
 
     /// Merges as many rows at once as may be; returns the others.
@@ -206,9 +197,9 @@ impl LoadWriter<'_, '_> {
         versions.release(&round);
         for (merge, outcome) in round.into_iter().zip(outcomes) {
             match outcome {
-                Ok(_) => self.result.written += 1,
+                Ok(_) => self.outcome.counts.written += 1,
                 Err(Failure::Refused(error)) if error.code != Code::TableNotFound => {
-                    self.reject(&merge.row, text(&error))?;
+                    self.outcome.reject(&merge.row, text(&error))?;
                 }
                 Err(Failure::Fault(
                     Fault::Busy | Fault::NotBegun | Fault::Serialization | Fault::Unavailable,
@@ -216,7 +207,7 @@ impl LoadWriter<'_, '_> {
                     std::thread::sleep(std::time::Duration::from_millis(20 << merge.attempts));
                     later.push(RowMerge { attempts: merge.attempts + 1, ..merge });
                 }
-                Err(failure) => return Err(failed(self.page.table, failure)),
+                Err(failure) => return Err(failed(self.outcome.page.table, failure)),
             }
         }
         Ok(later)

@@ -1,12 +1,14 @@
 //! What a dump holds, and where.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{DumpPart, Manifest};
+use crate::error::Error;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
 use crate::protocol::model::Key;
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// What a dump holds.
 #[derive(Debug, Default)]
@@ -62,12 +64,33 @@ impl DumpContents {
     }
 }
 
-/// Returns policies as dumps hold them.
-pub(super) fn stored_policies(policies: &[Policy]) -> TransferResult<String> {
-    policies::to_stored(policies).map_err(|error| TransferError::Failed(error.text().to_owned()))
+/// The settings in a dump that is being written.
+#[derive(Default)]
+pub(super) struct DumpSettings {
+    /// The service properties as stored JSON.
+    pub properties: Option<String>,
+    /// The stored access policies of each table as stored JSON.
+    pub tables: BTreeMap<String, Option<String>>,
 }
 
-/// Returns service properties as dumps hold them.
-pub(super) fn stored_properties(wanted: &ServiceProperties) -> TransferResult<String> {
-    properties::to_stored(wanted).map_err(|error| TransferError::Failed(error.text().to_owned()))
+impl DumpSettings {
+    /// Adds a table, unless it is there.
+    pub(super) fn create(&mut self, table: &str) {
+        self.tables.entry(table.to_owned()).or_default();
+    }
+
+    pub(super) fn set_policies(&mut self, table: &str, policies: &[Policy]) -> TransferResult<()> {
+        let stored = policies::to_stored(policies).map_err(failed)?;
+        self.tables.insert(table.to_owned(), Some(stored));
+        Ok(())
+    }
+
+    pub(super) fn set_properties(&mut self, wanted: &ServiceProperties) -> TransferResult<()> {
+        self.properties = Some(properties::to_stored(wanted).map_err(failed)?);
+        Ok(())
+    }
+}
+
+fn failed(error: Error) -> TransferError {
+    TransferError::Failed(error.text().to_owned())
 }

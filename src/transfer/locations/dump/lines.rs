@@ -2,7 +2,9 @@
 
 use crate::protocol::codec::strings::push_string;
 use crate::protocol::model::Key;
-use crate::transfer::contract::{Rejected, TransferResult, WritePage};
+use crate::transfer::contract::WritePage;
+use crate::transfer::error::TransferResult;
+use crate::transfer::locations::page_outcome::PageOutcome;
 use crate::transfer::rows::row::Row;
 
 /// The compression level: higher ones cost more time than they save.
@@ -25,19 +27,16 @@ impl<'a> PageLines<'a> {
     /// # Errors
     /// If a rejected entity cannot be recorded.
     pub(super) fn of(page: &'a WritePage<'_>, with_table: bool) -> TransferResult<Self> {
-        let mut lines = Self::default();
+        let (mut lines, mut outcome) = (Self::default(), PageOutcome::new(page));
         let mut line = String::new();
         for row in &page.rows {
             line.clear();
             match row.push_json(&mut line, true) {
                 Ok(()) => lines.push(row, &line, with_table.then_some(page.table)),
-                Err(reason) => {
-                    lines.rejected += 1;
-                    (page.reject)(Rejected { entity: row.to_json(), reason })?;
-                }
+                Err(reason) => outcome.reject(row, reason)?,
             }
         }
-        Ok(lines)
+        Ok(Self { rejected: outcome.counts.rejected, ..lines })
     }
 
     fn push(&mut self, row: &'a Row, line: &str, table: Option<&str>) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::protocol::model::Key;
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// The file name of the manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";

@@ -10,7 +10,7 @@ use zstd::stream::read::Decoder;
 
 use super::manifest::{DumpPart, MAX_LINE, digest, hex};
 use crate::protocol::model::Key;
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// Bytes of a part that are read at once.
 const BUFFER: usize = 1 << 16;

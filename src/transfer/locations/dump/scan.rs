@@ -14,7 +14,7 @@ use super::contents::{DumpContents, DumpPiece, DumpedTable};
 use super::manifest::{MAX_LINE, MAX_MANIFEST, hex};
 use super::single::{DumpList, END, FirstLine, LastLine, SINGLE_VERSION};
 use crate::protocol::model::Key;
-use crate::transfer::contract::{TransferError, TransferResult};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::sorts_alike;
 
 /// Compressed bytes from which on a new piece begins: pieces are read side by side.

@@ -8,15 +8,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::contents::{stored_policies, stored_properties};
+use super::contents::DumpSettings;
 use super::lines::{LEVEL, PageLines};
 use super::manifest::hex;
 use super::single::{AboutDump, DumpList, FirstLine, LastLine, ListedTable, SINGLE_VERSION};
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
-use crate::protocol::model::{Key, Ticks};
-use crate::transfer::contract::{Counts, TransferError, TransferResult, TransferTarget, WritePage};
-use crate::transfer::rows::row::Version;
+use crate::protocol::model::Ticks;
+use crate::transfer::contract::{Counts, TransferTarget, WritePage};
+use crate::transfer::error::{TransferError, TransferResult};
 
 /// A dump in one file to write to. Until it is complete it has the name `FILE.partial`, and is removed if
 /// this is dropped.
@@ -30,8 +30,9 @@ struct SingleDump {
     /// Locked against other copies.
     file: File,
     digest: Sha256,
-    properties: Option<String>,
-    tables: BTreeMap<String, ListedTable>,
+    settings: DumpSettings,
+    /// How many entities each table has.
+    entities: BTreeMap<String, u64>,
     is_complete: bool,
 }
 
@@ -69,8 +70,8 @@ impl SingleDumpTarget {
         let state = SingleDump {
             file,
             digest: Sha256::new(),
-            properties: None,
-            tables: BTreeMap::new(),
+            settings: DumpSettings::default(),
+            entities: BTreeMap::new(),
             is_complete: false,
         };
         let target = Self { path: path.to_owned(), partial: partial.into(), state: Mutex::new(state) };
@@ -95,11 +96,6 @@ impl SingleDump {
         self.digest.update(lines);
         Ok(self.file.write_all(&zstd::bulk::compress(lines.as_bytes(), LEVEL)?)?)
     }
-
-    fn table(&mut self, name: &str) -> &mut ListedTable {
-        let new = || ListedTable { name: name.to_owned(), entities: 0, policies: None };
-        self.tables.entry(name.to_owned()).or_insert_with(new)
-    }
 }
 
 impl TransferTarget for SingleDumpTarget {
@@ -107,12 +103,8 @@ impl TransferTarget for SingleDumpTarget {
         true
     }
 
-    fn has_entities(&self, _table: &str) -> TransferResult<Option<bool>> {
-        Ok(None)
-    }
-
     fn create(&self, table: &str) -> TransferResult<()> {
-        self.lock().table(table);
+        self.lock().settings.create(table);
         Ok(())
     }
 
@@ -122,24 +114,17 @@ impl TransferTarget for SingleDumpTarget {
         if written > 0 {
             let mut state = self.lock();
             state.push(&lines.text).map_err(|error| error.at(&self.partial))?;
-            state.table(page.table).entities += written;
+            *state.entities.entry(page.table.to_owned()).or_default() += written;
         }
         Ok(Counts { written, rejected: lines.rejected, ..Counts::default() })
     }
 
-    fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
-        Err(TransferError::Usage("a dump cannot be changed".into()))
-    }
-
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        let stored = stored_policies(policies)?;
-        self.lock().table(table).policies = Some(stored);
-        Ok(())
+        self.lock().settings.set_policies(table, policies)
     }
 
     fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        self.lock().properties = Some(stored_properties(wanted)?);
-        Ok(())
+        self.lock().settings.set_properties(wanted)
     }
 
     fn finish(&self, _copy: &str, _written: u64) -> TransferResult<()> {
@@ -152,8 +137,12 @@ impl SingleDumpTarget {
     fn complete(&self) -> TransferResult<()> {
         let mut state = self.lock();
         let sha256 = hex(state.digest.clone());
-        let tables = std::mem::take(&mut state.tables).into_values().collect();
-        let list = DumpList { properties: state.properties.take(), tables, sha256 };
+        let DumpSettings { properties, tables } = std::mem::take(&mut state.settings);
+        let listed = |(name, policies)| {
+            let entities = state.entities.get(&name).copied().unwrap_or_default();
+            ListedTable { name, entities, policies }
+        };
+        let list = DumpList { properties, tables: tables.into_iter().map(listed).collect(), sha256 };
         state.push(&json_line(&LastLine { list })?)?;
         state.file.sync_all()?;
         std::fs::rename(&self.partial, &self.path)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::contents::{stored_policies, stored_properties};
+use super::contents::DumpSettings;
 use super::lines::{LEVEL, PageLines};
 use super::manifest::{DumpPart, DumpTable, FORMAT, MANIFEST, Manifest, VERSION};
 use super::part::{OpenPart, PageKeys};
@@ -12,9 +12,9 @@ use super::single::EXTENSION;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::codec::properties::ServiceProperties;
 use crate::protocol::model::{Key, Ticks};
-use crate::transfer::contract::{Counts, TransferError, TransferResult, TransferTarget, WritePage};
+use crate::transfer::contract::{Counts, TransferTarget, WritePage};
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::sorts_alike;
-use crate::transfer::rows::row::Version;
 
 /// A part of at least this many bytes is followed by a new one.
 const PART_BYTES: u64 = 64 << 20;
@@ -27,15 +27,9 @@ pub(crate) struct DumpTarget {
 
 #[derive(Default)]
 struct DumpState {
-    properties: Option<String>,
-    tables: BTreeMap<String, TableSettings>,
+    settings: DumpSettings,
     /// The part that each range is being written to.
     open: BTreeMap<i64, Arc<Mutex<OpenPart>>>,
-}
-
-#[derive(Default)]
-struct TableSettings {
-    policies: Option<String>,
 }
 
 impl DumpTarget {
@@ -142,12 +136,8 @@ impl TransferTarget for DumpTarget {
         Ok(())
     }
 
-    fn has_entities(&self, _table: &str) -> TransferResult<Option<bool>> {
-        Ok(None)
-    }
-
     fn create(&self, table: &str) -> TransferResult<()> {
-        self.lock().tables.entry(table.to_owned()).or_default();
+        self.lock().settings.create(table);
         Ok(())
     }
 
@@ -155,19 +145,12 @@ impl TransferTarget for DumpTarget {
         self.write_page(&page).map_err(|error| error.at(&self.folder))
     }
 
-    fn delete(&self, _table: &str, _entities: &[(Key, Version)]) -> TransferResult<u64> {
-        Err(TransferError::Usage("a dump cannot be changed".into()))
-    }
-
     fn set_policies(&self, table: &str, policies: &[Policy]) -> TransferResult<()> {
-        let stored = stored_policies(policies)?;
-        self.lock().tables.entry(table.to_owned()).or_default().policies = Some(stored);
-        Ok(())
+        self.lock().settings.set_policies(table, policies)
     }
 
     fn set_properties(&self, wanted: &ServiceProperties) -> TransferResult<()> {
-        self.lock().properties = Some(stored_properties(wanted)?);
-        Ok(())
+        self.lock().settings.set_properties(wanted)
     }
 
     fn finish(&self, _copy: &str, written: u64) -> TransferResult<()> {
@@ -197,7 +180,7 @@ impl DumpTarget {
         self.load_finished()?;
         let state = self.lock();
         let mut tables = Vec::new();
-        for (name, table) in &state.tables {
+        for (name, policies) in &state.settings.tables {
             let mut parts = Vec::new();
             for part in state.open.values() {
                 let part = part.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,11 +191,11 @@ impl DumpTarget {
             }
             parts.sort_by_key(DumpPart::first_key);
             let entities = parts.iter().map(|part| part.entities).sum();
-            tables.push(DumpTable { name: name.clone(), entities, policies: table.policies.clone(), parts });
+            tables.push(DumpTable { name: name.clone(), entities, policies: policies.clone(), parts });
         }
         self.check_entities("in all", tables.iter().map(|table: &DumpTable| table.entities).sum(), written)?;
         let created = Ticks::now().to_canonical();
-        let properties = state.properties.clone();
+        let properties = state.settings.properties.clone();
         Manifest { format: FORMAT.into(), version: VERSION, created, properties, tables }.write(&self.folder)
     }
 }
@@ -241,7 +224,7 @@ impl DumpTarget {
             for part in state.open.values() {
                 known.push(part.lock().unwrap_or_else(PoisonError::into_inner).name.clone());
             }
-            state.tables.keys().cloned().collect()
+            state.settings.tables.keys().cloned().collect()
         };
         for table in tables {
             let Ok(entries) = std::fs::read_dir(self.folder.join(&table)) else { continue };

@@ -16,9 +16,9 @@ use crate::protocol::codec::xml;
 use crate::protocol::model::Key;
 use crate::transfer::client::{Client, ClientAnswer, ClientCall, ServiceError};
 use crate::transfer::contract::{
-    Counts, Page, Rejected, RowReader, TransferError, TransferResult, TransferSource, TransferTarget,
-    WritePage,
+    Counts, Page, Rejected, RowReader, TransferSource, TransferTarget, WritePage,
 };
+use crate::transfer::error::{TransferError, TransferResult};
 use crate::transfer::rows::range::RowRange;
 use crate::transfer::rows::row::{Row, Version};
 use crate::transfer::rows::selection::Selection;

@@ -8,8 +8,9 @@ use crate::protocol::codec::uri::{entity_address, escape};
 use crate::protocol::model::Key;
 use crate::protocol::model::version::etag;
 use crate::transfer::client::{ChangeSetBody, ClientCall, MAX_BODY, MAX_OPERATIONS, ServiceError, SetVerb};
-use crate::transfer::contract::{Mode, Rejected, TransferError};
-use crate::transfer::locations::find_existing::find_existing;
+use crate::transfer::contract::Mode;
+use crate::transfer::error::TransferError;
+use crate::transfer::locations::page_outcome::PageOutcome;
 use crate::transfer::rows::row::Version;
 use crate::transfer::work::at_once::at_once;
 
@@ -27,21 +28,17 @@ struct SetOperation {
 
 /// Writes a page in change sets, several partitions at once. An entity that is refused is left out, and the
 /// others are retried.
-pub(super) fn write(remote: &Endpoint, page: &mut WritePage<'_>) -> TransferResult<Counts> {
+pub(super) fn write(endpoint: &Endpoint, page: &mut WritePage<'_>) -> TransferResult<Counts> {
     let partitions = partitions(std::mem::take(&mut page.rows));
     let page = &*page;
-    let helpers = remote.helpers();
+    let helpers = endpoint.helpers();
     let written = at_once(helpers.count + 1, partitions, |rows| {
-        let mut writer = SetWriter { remote, page, result: Counts::default() };
+        let mut writer = SetWriter { endpoint, outcome: PageOutcome::new(page) };
         writer.write_all(rows)?;
-        Ok(writer.result)
+        Ok(writer.outcome.counts)
     })?;
     let mut sum = Counts::default();
-    for Counts { written, unchanged, rejected } in written {
-        sum.written += written;
-        sum.unchanged += unchanged;
-        sum.rejected += rejected;
-    }
+    written.into_iter().for_each(|counts| sum += counts);
     Ok(sum)
 }
 
@@ -62,17 +59,11 @@ fn partitions(mut rows: Vec<Row>) -> Vec<Vec<Row>> {
 
 /// Writes a page.
 struct SetWriter<'a, 'p> {
-    remote: &'a Endpoint,
-    page: &'a WritePage<'p>,
-    result: Counts,
+    endpoint: &'a Endpoint,
+    outcome: PageOutcome<'a, 'p>,
 }
 
 impl SetWriter<'_, '_> {
-    fn reject(&mut self, row: &Row, reason: impl Into<String>) -> TransferResult<()> {
-        self.result.rejected += 1;
-        (self.page.reject)(Rejected { entity: row.to_json(), reason: reason.into() })
-    }
-
     /// Writes entities in groups that one change set can hold, one group after the other.
     fn write_all(&mut self, rows: Vec<Row>) -> TransferResult<()> {
         let mut group: Vec<SetOperation> = Vec::new();
@@ -80,7 +71,7 @@ impl SetWriter<'_, '_> {
         for row in rows {
             let mut body = String::with_capacity(row.properties.as_str().len() + 256);
             if let Err(reason) = row.push_json(&mut body, false) {
-                self.reject(&row, reason)?;
+                self.outcome.reject(&row, reason)?;
                 continue;
             }
             let fits = group.first().is_none_or(|first| {
@@ -105,8 +96,8 @@ impl SetWriter<'_, '_> {
         while !group.is_empty() {
             let refused = match self.send(&group)? {
                 Ok(()) => {
-                    self.remote.failures.store(0, Ordering::Relaxed);
-                    self.result.written += group.len() as u64;
+                    self.endpoint.failures.store(0, Ordering::Relaxed);
+                    self.outcome.counts.written += group.len() as u64;
                     return Ok(());
                 }
                 Err(refused) => refused,
@@ -136,10 +127,10 @@ impl SetWriter<'_, '_> {
             Some(_) => return Err(refused.into()),
             None => 0,
         };
-        let may_exist = matches!(self.page.mode, Mode::Insert | Mode::Skip);
+        let may_exist = matches!(self.outcome.page.mode, Mode::Insert | Mode::Skip);
         if refused.code == "EntityAlreadyExists" && may_exist {
             let before = group.len();
-            group = self.without_existing(group)?;
+            group = self.outcome.without_existing(self.endpoint, group, |operation| &operation.row)?;
             if group.len() < before {
                 return Ok(group);
             }
@@ -148,70 +139,51 @@ impl SetWriter<'_, '_> {
         if refused.status == 500 {
             self.reject_failed(&row, &refused)?;
         } else {
-            self.reject(&row, refused.to_string())?;
+            self.outcome.reject(&row, refused.to_string())?;
         }
         Ok(group)
     }
 
     /// Rejects an entity that the server fails for, unless it fails for each.
     fn reject_failed(&mut self, row: &Row, refused: &ServiceError) -> TransferResult<()> {
-        let address = entity_address(self.page.table, &row.key.partition, &row.key.row);
+        let address = entity_address(self.outcome.page.table, &row.key.partition, &row.key.row);
         let reason = format!("{address}: {refused}");
-        if self.remote.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
+        if self.endpoint.failures.fetch_add(1, Ordering::Relaxed) >= MAX_FAILURES {
             return Err(TransferError::Failed(format!("the server fails for each entity: {reason}")));
         }
-        self.reject(row, reason)
-    }
-
-    /// Leaves out the entities whose keys the target has: a retry finds what the attempt before it has
-    /// written.
-    fn without_existing(&mut self, group: Vec<SetOperation>) -> TransferResult<Vec<SetOperation>> {
-        let found =
-            find_existing(self.remote, self.page.table, group.iter().map(|operation| &operation.row))?;
-        let mut left = Vec::new();
-        for operation in group {
-            let row = &operation.row;
-            match found.get(&row.key) {
-                None => left.push(operation),
-                Some(there) if self.page.mode == Mode::Skip || there.has_properties_of(row) => {
-                    self.result.unchanged += 1;
-                }
-                Some(_) => self.reject(row, "the target has another entity with this key")?,
-            }
-        }
-        Ok(left)
+        self.outcome.reject(row, reason)
     }
 
     fn send(&self, group: &[SetOperation]) -> TransferResult<std::result::Result<(), ServiceError>> {
         if let [only] = group {
             return self.send_one(only);
         }
-        let table = self.page.table;
-        let mut set = ChangeSetBody::new(&self.remote.client.address.tables);
+        let table = self.outcome.page.table;
+        let mut set = ChangeSetBody::new(&self.endpoint.client.address.tables);
         for SetOperation { row, body } in group {
             let resource = || entity_address(table, &row.key.partition, &row.key.row);
-            match self.page.mode {
+            match self.outcome.page.mode {
                 Mode::Insert | Mode::Skip => set.add(SetVerb::Insert, table, body),
                 Mode::Merge => set.add(SetVerb::InsertOrMerge, &resource(), body),
                 Mode::Replace => set.add(SetVerb::InsertOrReplace, &resource(), body),
             }
         }
-        Ok(self.remote.client.send_change_set(&set.call())?)
+        self.endpoint.client.send_change_set(&set.call())
     }
 
     /// Sends an operation by itself, which costs less than a batch: partitions may be tiny.
     fn send_one(&self, operation: &SetOperation) -> TransferResult<std::result::Result<(), ServiceError>> {
         let SetOperation { row, body } = operation;
-        let table = self.page.table;
+        let table = self.outcome.page.table;
         let entity = || format!("/{}", entity_address(table, &row.key.partition, &row.key.row));
-        let (method, path, success) = match self.page.mode {
+        let (method, path, success) = match self.outcome.page.mode {
             Mode::Insert | Mode::Skip => ("POST", format!("/{}", escape(table)), INSERTED),
             Mode::Merge => ("MERGE", entity(), WRITTEN),
             Mode::Replace => ("PUT", entity(), WRITTEN),
         };
         let call = ClientCall::with_body(method, path, "application/json", body.clone().into_bytes());
         let call = call.header("Prefer", "return-no-content").succeeds_with(success);
-        Ok(self.remote.client.send(&call)?)
+        self.endpoint.client.send(&call)
     }
 }
 
@@ -225,19 +197,19 @@ fn is_fatal(refused: &ServiceError) -> bool {
 }
 
 /// Deletes versions of entities in change sets, several at once; returns how many there were.
-pub(super) fn delete(remote: &Endpoint, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
+pub(super) fn delete(endpoint: &Endpoint, table: &str, entities: &[(Key, Version)]) -> TransferResult<u64> {
     let partitions = entities.chunk_by(|(a, _), (b, _)| a.partition == b.partition);
     let groups = partitions.flat_map(|partition| partition.chunks(MAX_OPERATIONS)).collect();
-    let helpers = remote.helpers();
+    let helpers = endpoint.helpers();
     let deleted = at_once(helpers.count + 1, groups, |group: &[(Key, Version)]| {
-        delete_group(remote, table, group.iter().collect())
+        delete_group(endpoint, table, group.iter().collect())
     })?;
     Ok(deleted.into_iter().sum())
 }
 
-fn delete_group(remote: &Endpoint, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {
+fn delete_group(endpoint: &Endpoint, table: &str, mut entities: Vec<&(Key, Version)>) -> TransferResult<u64> {
     while !entities.is_empty() {
-        let mut set = ChangeSetBody::new(&remote.client.address.tables);
+        let mut set = ChangeSetBody::new(&endpoint.client.address.tables);
         for (key, version) in &entities {
             let tag = match version {
                 Version::Any => "*".to_owned(),
@@ -246,7 +218,7 @@ fn delete_group(remote: &Endpoint, table: &str, mut entities: Vec<&(Key, Version
             };
             set.add(SetVerb::Delete(&tag), &entity_address(table, &key.partition, &key.row), "");
         }
-        match remote.client.send_change_set(&set.call())? {
+        match endpoint.client.send_change_set(&set.call())? {
             Ok(()) => return Ok(entities.len() as u64),
             // It is gone, or has changed since, and stays.
             Err(refused)

@@ -1,0 +1,43 @@
+//! Why a transfer failed.
+
+use std::path::Path;
+
+/// Why a transfer failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransferError {
+    /// The arguments contradict each other, or do not suit the endpoints.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Failed(String),
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// The result of a step of a transfer.
+pub(crate) type TransferResult<T> = std::result::Result<T, TransferError>;
+
+impl TransferError {
+    /// Names the file or folder that the error is about, unless the text names it.
+    pub(super) fn at(self, path: &Path) -> Self {
+        let path = path.display().to_string();
+        match self {
+            TransferError::Failed(text) if !text.contains(&path) => {
+                TransferError::Failed(format!("{path}: {text}"))
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for TransferError {
+    fn from(error: rusqlite::Error) -> Self {
+        TransferError::Failed(format!("the state file: {error}"))
+    }
+}
+
+impl From<std::io::Error> for TransferError {
+    fn from(error: std::io::Error) -> Self {
+        TransferError::Failed(error.to_string())
+    }
+}
