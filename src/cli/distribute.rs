@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
     };
     let began = Instant::now();
     let steps = block_on(async {
-        let distributed = postgres::distribute(options, request, &mut tell).await;
+        let distributed = postgres::distribute(options, request, &mut on_progress).await;
         Ok(distributed.map_err(DatabaseError::Distribution)?)
     })?;
     let text = summary(&steps, arguments.dry_run, began.elapsed().as_secs_f64());
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &DistributeArguments) -> Done {
 }
 
 /// Reports progress on standard error; the summary goes to standard output.
-fn tell(event: DistributionEvent<'_>) {
+fn on_progress(event: DistributionEvent<'_>) {
     match event {
         DistributionEvent::Step(step) => eprintln!("{step}"),
         DistributionEvent::Copied { bytes, of } => {

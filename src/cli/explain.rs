@@ -104,7 +104,7 @@ fn text(explained: &Value) -> String {
     let more = if cost["more"] == true { "; there are more pages" } else { "" };
     let _ = write!(
         text,
-        "\nA page: {} entities of {at_least}{} that were looked at, in {:.1} ms{more}",
+        "\nA page: {} entities of {at_least}{} that were examined, in {:.1} ms{more}",
         cost["rowsReturned"],
         cost["rowsLookedAt"],
         cost["milliseconds"].as_f64().unwrap_or_default(),

@@ -86,7 +86,7 @@ fn line(suggestion: &Value) -> String {
     let number = |name: &str| suggestion[name].as_u64().unwrap_or_default();
     let table = format!("{}/{}", text("account"), text("table"));
     format!(
-        "{table:<32} {:<24} {:<8} {} rows looked at for {} returned, in {} pages",
+        "{table:<32} {:<24} {:<8} {} rows examined for {} returned, in {} pages",
         text("property"),
         text("kind"),
         number("examined"),

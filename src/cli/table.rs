@@ -79,13 +79,13 @@ fn change(
 ) -> Result<(), TransferEnd> {
     let began = Instant::now();
     let mut last = None;
-    let mut tell = |event: RespreadEvent| print_progress(event, &mut last);
+    let mut on_progress = |event: RespreadEvent| print_progress(event, &mut last);
     let request = RespreadRequest { table: table.in_account(&arguments.account), spread };
     let summary = block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
-            done = respread::respread(options, request, Ticks::now, &mut tell) => {
+            done = respread::respread(options, request, Ticks::now, &mut on_progress) => {
                 Ok(Some(done.map_err(DatabaseError::Respread)?))
             }
             _ = interrupt.recv() => Ok(None),

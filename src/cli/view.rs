@@ -163,7 +163,7 @@ fn progress() -> impl FnMut(u64) + Send {
             last = Instant::now();
             let seconds = begun.elapsed().as_secs();
             // Progress that nobody can read is no reason to fail.
-            let _ = writeln!(stderr().lock(), "rowhouse: looked at {entities} entities in {seconds} s");
+            let _ = writeln!(stderr().lock(), "rowhouse: examined {entities} entities in {seconds} s");
         }
     }
 }

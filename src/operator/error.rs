@@ -73,7 +73,7 @@ impl From<ViewFailure> for OperatorError {
     fn from(failure: ViewFailure) -> Self {
         match failure {
             ViewFailure::Store(failure) => failure.into(),
-            ViewFailure::Told(text) => OperatorError::Definition(text),
+            ViewFailure::Message(text) => OperatorError::Definition(text),
         }
     }
 }

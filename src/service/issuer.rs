@@ -43,7 +43,7 @@ pub(crate) struct Issuer {
 struct Keys {
     fetched: Mutex<Fetched>,
     /// Notified whenever a fetch has ended.
-    told: Notify,
+    fetch_ended: Notify,
 }
 
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl Keys {
             fetched.answered = fetched.asked;
         }
         drop(fetched);
-        self.told.notify_waiters();
+        self.fetch_ended.notify_waiters();
     }
 
     fn fetched(&self) -> MutexGuard<'_, Fetched> {
@@ -159,13 +159,13 @@ impl Issuer {
     /// Returns the issuer's keys; `None` if they are not available.
     async fn keys(&self, key: &str) -> Option<Arc<JwkSet>> {
         // Subscribe before deciding, so that no end is missed.
-        let told = self.keys.told.notified();
+        let ended = self.keys.fetch_ended.notified();
         match self.keys.look(key, Instant::now()) {
             Look::Known(keys) => return keys,
             Look::Wait => {}
             Look::Ask => self.ask(),
         }
-        let _ = timeout(LOOKUP_TIMEOUT, told).await;
+        let _ = timeout(LOOKUP_TIMEOUT, ended).await;
         self.keys.usable()
     }
 

@@ -199,7 +199,7 @@ impl TransferSession {
     pub(super) fn start(arguments: &RunArguments, files: &FileArguments) -> Result<Self, TransferEnd> {
         let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build()?);
         let stop = Arc::new(AtomicBool::new(false));
-        let told = stop.clone();
+        let stop_on_signal = stop.clone();
         let _guard = runtime.enter();
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -208,7 +208,7 @@ impl TransferSession {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
             }
-            told.store(true, Ordering::Relaxed);
+            stop_on_signal.store(true, Ordering::Relaxed);
         });
         Ok(Self {
             stop,

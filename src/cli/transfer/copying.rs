@@ -111,7 +111,7 @@ fn time(text: &str) -> Result<Ticks, String> {
 pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
     let [from_account, to_account] = arguments.account.of(&from, &to);
-    if from.shown() == to.shown() && from_account == to_account {
+    if from.display() == to.display() && from_account == to_account {
         return Err(TransferEnd::Usage("FROM and TO are the same".into()));
     }
     if to.is_single_dump() && (arguments.resume || arguments.state.is_some()) {
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
     }
     job.warn_of_files(source, false);
     if arguments.resume && to.is_complete_dump() {
-        warn(&format!("{} is complete", to.shown()));
+        warn(&format!("{} is complete", to.display()));
         return if arguments.verify { job.compare(source, false) } else { Ok(()) };
     }
     job.refuse_what_cosmos_lacks(source)?;
@@ -332,9 +332,9 @@ impl CopyJob<'_> {
     fn fingerprint(&self) -> String {
         format!(
             "{} {:?} -> {} {:?} {} {:?} {:?}",
-            self.from.shown(),
+            self.from.display(),
             self.from_account,
-            self.to.shown(),
+            self.to.display(),
             self.to_account,
             self.selection.fingerprint(),
             self.arguments.mode,
@@ -387,7 +387,7 @@ impl CopyJob<'_> {
         files: &CopyFiles,
     ) -> Result<(), TransferEnd> {
         let text = summary::text_of(copied, elapsed, &files.rejects);
-        let text = format!("{} -> {}\n{text}", self.from.shown(), self.to.shown());
+        let text = format!("{} -> {}\n{text}", self.from.display(), self.to.display());
         self.arguments.form.print(&text, &summary::json_of(copied, elapsed, &files.rejects))?;
         Ok(())
     }
@@ -416,7 +416,7 @@ struct CopyFiles {
 impl CopyFiles {
     fn of(job: &CopyJob<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
-        (job.from.shown(), job.to.shown(), job.from_account, job.to_account).hash(&mut hasher);
+        (job.from.display(), job.to.display(), job.from_account, job.to_account).hash(&mut hasher);
         let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);
         let state = match job.to {
             to if to.is_single_dump() => None,

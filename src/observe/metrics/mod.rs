@@ -54,7 +54,7 @@ pub(crate) struct Metrics {
     pub expiry_lag: Gauge,
     pub tls: TlsMetrics,
     pub traces: Traces,
-    /// Rows that filtered pages looked at.
+    /// Rows that filtered pages examined.
     pub filters: FilterMetrics,
     /// Filters that an index could narrow.
     pub scan_costs: ScanCosts,

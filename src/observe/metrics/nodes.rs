@@ -1,4 +1,4 @@
-//! Metrics of each PostgreSQL server that a store was told of.
+//! Metrics of each PostgreSQL server that a store is given.
 //!
 //! Their number is that of the URLs in the settings. They are locked only when a store is opened and
 //! when metrics are printed.

@@ -1,4 +1,4 @@
-//! What filters cost: the rows that were looked at for those that were returned.
+//! What filters cost: the rows that were examined for those that were returned.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -40,7 +40,7 @@ impl FilterMetrics {
 
 /// Properties that are remembered at most; then the one that has cost the least makes room.
 const MAX_PROPERTIES: usize = 256;
-/// Rows looked at from which on a page may need an index …
+/// Rows examined from which on a page may need an index …
 const MIN_EXAMINED: u64 = 1000;
 /// … if it returned one in so many of them or fewer.
 const MIN_RATIO: u64 = 10;
@@ -62,7 +62,7 @@ pub(crate) struct ScanCost {
     pub returned: u64,
 }
 
-/// Whether so few of the rows that a page looked at were returned that an index may help.
+/// Whether so few of the rows that a page examined were returned that an index may help.
 pub(crate) const fn is_costly(examined: u64, returned: usize) -> bool {
     examined >= MIN_EXAMINED && examined >= MIN_RATIO * (returned as u64)
 }
@@ -76,7 +76,7 @@ impl ScanCosts {
         Self(Mutex::new(None))
     }
 
-    /// Adds a page that looked at a property without an index.
+    /// Adds a page that examined a property without an index.
     pub(crate) fn add(&self, scanned: ScannedProperty, examined: u64, returned: usize) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.get_or_insert_default();

@@ -124,7 +124,7 @@ fn filter_metrics(page: &mut MetricsText, filters: &FilterMetrics) {
     let families: [(&str, &str, Rows); 2] = [
         (
             "rowhouse_filter_rows_examined",
-            "About how many rows and index entries filtered queries looked at.",
+            "About how many rows and index entries filtered queries examined.",
             |rows| rows.examined.get(),
         ),
         ("rowhouse_filter_rows_returned", "Rows that filtered queries returned.", |rows| rows.returned.get()),

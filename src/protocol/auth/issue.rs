@@ -202,13 +202,13 @@ mod tests {
     #[test]
     fn times_may_be_relative() {
         let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
-        let told = |text| at_or_after(text, now);
-        assert_eq!(told("90s").as_deref(), Ok("2030-03-17T17:48:10Z"));
-        assert_eq!(told("2h").as_deref(), Ok("2030-03-17T19:46:40Z"));
-        assert_eq!(told("1d").as_deref(), Ok("2030-03-18T17:46:40Z"));
-        assert_eq!(told("2030-01-31").as_deref(), Ok("2030-01-31"));
+        let expiry = |text| at_or_after(text, now);
+        assert_eq!(expiry("90s").as_deref(), Ok("2030-03-17T17:48:10Z"));
+        assert_eq!(expiry("2h").as_deref(), Ok("2030-03-17T19:46:40Z"));
+        assert_eq!(expiry("1d").as_deref(), Ok("2030-03-18T17:46:40Z"));
+        assert_eq!(expiry("2030-01-31").as_deref(), Ok("2030-01-31"));
         for wrong in ["d", "xd", "1.5h", "9223372036854775807d", "999999999999m"] {
-            assert!(told(wrong).is_err(), "{wrong}");
+            assert!(expiry(wrong).is_err(), "{wrong}");
         }
     }
 

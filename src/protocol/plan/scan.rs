@@ -48,7 +48,7 @@ pub enum Projection {
 pub struct PageEnd {
     /// The number of entities.
     pub entities: usize,
-    /// About how many rows and index entries were looked at.
+    /// About how many rows and index entries were examined.
     pub examined: u64,
     /// The number in [`Scan::indexed`] of the choice that has named the rows; `None` if they were read in
     /// the order of keys.

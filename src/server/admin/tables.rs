@@ -101,7 +101,7 @@ pub(crate) async fn tables(call: &Call<'_>) -> Outcome {
         }
     }
     let method = format!(
-        "The first {SAMPLE} entities of each table were looked at. Where complete is false, the table \
+        "The first {SAMPLE} entities of each table were examined. Where complete is false, the table \
          holds more than its numbers say, and total says what is known: its entities were counted between \
          countBegan and countEnded, or are estimated from statistics, or there are at least as many. Bytes \
          are those of keys and stored properties, without indexes; those of a total are estimated, if it is \

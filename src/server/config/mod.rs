@@ -435,12 +435,15 @@ mod tests {
 
     #[test]
     fn databases_are_told_by_their_scheme() {
-        let shown = |url| read(&["--database-url", url]).map(|c| c.database.display());
-        assert_eq!(shown("sqlite://a.db").as_deref(), Ok("sqlite://a.db"));
-        assert_eq!(shown("sqlite::memory:").as_deref(), Ok("sqlite::memory:"));
-        assert_eq!(shown("postgres://u:secret@h:1/d?password=secret").as_deref(), Ok("postgres://u@h:1/d"));
-        assert_eq!(shown("postgresql:///d").as_deref(), Ok("postgresql:///d"));
-        assert!(shown("mysql://x").is_err() && shown("").is_err() && shown("sqlite:").is_err());
+        let displayed = |url| read(&["--database-url", url]).map(|c| c.database.display());
+        assert_eq!(displayed("sqlite://a.db").as_deref(), Ok("sqlite://a.db"));
+        assert_eq!(displayed("sqlite::memory:").as_deref(), Ok("sqlite::memory:"));
+        assert_eq!(
+            displayed("postgres://u:secret@h:1/d?password=secret").as_deref(),
+            Ok("postgres://u@h:1/d")
+        );
+        assert_eq!(displayed("postgresql:///d").as_deref(), Ok("postgresql:///d"));
+        assert!(displayed("mysql://x").is_err() && displayed("").is_err() && displayed("sqlite:").is_err());
     }
 
     #[test]
@@ -578,9 +581,9 @@ mod tests {
             (&issuer, &["--oidc-roles", "a=reader"]),
             (&["--otlp-headers", "a=b"], &["--otlp-endpoint", "http://c"]),
         ] {
-            let told = idle(setting);
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told[0].starts_with(setting[0].trim_end_matches("-file")), "{told:?}");
+            let warnings = idle(setting);
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].starts_with(setting[0].trim_end_matches("-file")), "{warnings:?}");
             if !needed.is_empty() {
                 assert_eq!(idle(&[setting, needed].concat()), [""; 0], "{setting:?}");
             }

@@ -49,7 +49,7 @@ impl From<Error> for PfxError {
 /// Opens a PFX file.
 ///
 /// # Errors
-/// [`PfxError`]. If a file without a checksum does not open, a wrong password cannot be told from
+/// [`PfxError`]. If a file without a checksum does not open, a wrong password cannot be distinguished from
 /// damage.
 pub(crate) fn open(bytes: &[u8], password: &str) -> Result<Pair, PfxError> {
     let store = KeyStore::from_pkcs12(bytes, password, Pkcs12ImportPolicy::Strict)?;

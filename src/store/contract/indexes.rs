@@ -124,7 +124,7 @@ pub(crate) struct NamedKeys {
 #[derive(Default)]
 pub(crate) struct BestChoice {
     best: Option<NamedKeys>,
-    /// Entries that were looked up.
+    /// Entries that were read.
     pub entries: u64,
 }
 
@@ -134,7 +134,7 @@ impl BestChoice {
         self.best.as_ref().map_or(MAX_ENTRIES, |best| best.keys.len())
     }
 
-    /// Takes the keys of a choice, of which one more than the limit were looked up; returns whether no
+    /// Takes the keys of a choice, of which one more than the limit were read; returns whether no
     /// other choice needs to be tried.
     pub(crate) fn offer(&mut self, choice: usize, keys: Vec<Key>) -> bool {
         self.entries += keys.len() as u64;
@@ -144,7 +144,7 @@ impl BestChoice {
         self.best.as_ref().is_some_and(|best| best.keys.len() <= FEW_ENTRIES)
     }
 
-    /// Whether choices were looked up and every one has too many entries. It is not known of a filter whose
+    /// Whether choices were read and every one has too many entries. It is not known of a filter whose
     /// choices are all about a former table.
     pub(crate) fn is_dense(&self) -> bool {
         self.best.is_none() && self.entries > 0
@@ -250,7 +250,7 @@ impl IndexUses {
 pub(crate) struct IndexPresence(Mutex<HashMap<i64, (bool, Instant)>>);
 
 impl IndexPresence {
-    /// Whether the database had an index when it was last looked for; `None` if that was too long ago.
+    /// Whether the database had an index when it was last read; `None` if that was too long ago.
     pub(crate) fn of(&self, index_no: i64) -> Option<bool> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&index_no).filter(|(_, at)| at.elapsed() < LOOKED).map(|(is_there, _)| *is_there)
@@ -349,7 +349,7 @@ mod tests {
         let named = best.into_named().unwrap();
         assert_eq!((named.choice, named.keys.len()), (3, FEW_ENTRIES));
         let mut dense = BestChoice::default();
-        assert!(!dense.is_dense(), "nothing was looked up");
+        assert!(!dense.is_dense(), "nothing was read");
         dense.offer(0, keys(MAX_ENTRIES + 1));
         assert!(dense.is_dense());
         assert_eq!(dense.into_named(), None);

@@ -50,7 +50,7 @@ pub struct ViewDefinition {
     pub columns: Vec<ViewColumn>,
     /// Roles that may read it.
     pub grants: Vec<String>,
-    /// Entities that were looked at for the columns.
+    /// Entities that were examined for the columns.
     pub seen: u64,
     /// Whether they were all.
     pub is_full: bool,
@@ -82,7 +82,7 @@ pub enum ViewFailure {
     /// As of other operations.
     Store(Failure),
     /// What the database says, such as a missing privilege.
-    Told(String),
+    Message(String),
 }
 
 impl<F: Into<Failure>> From<F> for ViewFailure {

@@ -61,7 +61,7 @@ pub(crate) fn judge(error: &sqlx::Error, effect: Effect) -> StatementError {
         (StatementError::Duplicate | StatementError::KeyTooLong | StatementError::Undecided, _) => {}
         (StatementError::Fault(Fault::Serialization), _) => {}
         // Expected of contended rows.
-        (StatementError::Held, error) => tracing::debug!(%error, "a row is held by somebody else"),
+        (StatementError::Held, error) => tracing::debug!(%error, "row locked by another transaction"),
         (StatementError::Fault(fault), error) => report(fault, error),
     }
     judged

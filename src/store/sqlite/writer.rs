@@ -29,7 +29,7 @@ pub(crate) struct Writer {
 }
 
 /// A write and the channel for its answer. It is atomic, and can be run again after a rollback. It is
-/// dropped once its requester has gone away: a write must not be done after its client was told that it
+/// dropped once its requester has gone away: a write must not be done after its client was answered that it
 /// timed out, nor keep the client's data in memory.
 trait WriteJob: Send {
     fn run(&mut self, db: &Connection) -> rusqlite::Result<()>;

@@ -38,13 +38,14 @@ pub(super) fn import(
 fn read(path: &Path, text: &str, options: &FileOptions, staging: &mut Staging) -> Result<Row, String> {
     let mut entity = Object::of(text.as_bytes())?;
     let name = |path: Option<&std::ffi::OsStr>| path.and_then(|name| name.to_str()).map(str::to_owned);
-    let told =
+    let stated =
         [("PartitionKey", name(path.parent().and_then(Path::file_name))), ("RowKey", name(path.file_stem()))];
-    let quoted = told.map(|(key, told)| (key, told.map(|told| Value::from(told).to_string())));
-    for (key, told) in &quoted {
+    let quoted = stated.map(|(key, stated)| (key, stated.map(|stated| Value::from(stated).to_string())));
+    for (key, stated) in &quoted {
         if entity.get(key).is_none() {
-            let told = told.as_deref().ok_or_else(|| format!("it has no {key}, and its path is no text"))?;
-            entity.push(key, told);
+            let stated =
+                stated.as_deref().ok_or_else(|| format!("it has no {key}, and its path is no text"))?;
+            entity.push(key, stated);
         }
     }
     members::entity(&entity, options, staging.notes())

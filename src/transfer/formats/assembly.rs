@@ -36,8 +36,8 @@ impl<'a> Assembly<'a> {
     ///
     /// # Errors
     /// If it is a date that cannot be stored as it is.
-    pub(super) fn annotated(&mut self, name: &str, told: Option<EdmType>, raw: &str) -> Result<(), String> {
-        match told {
+    pub(super) fn annotated(&mut self, name: &str, stated: Option<EdmType>, raw: &str) -> Result<(), String> {
+        match stated {
             Some(EdmType::DateTime) => self.date(name, raw)?,
             Some(number @ (EdmType::Int32 | EdmType::Int64 | EdmType::Double)) => {
                 self.notes.value(name, number, true);

@@ -270,14 +270,14 @@ fn row(document: &Object<'_>, mut entity: Assembly<'_>) -> Result<Row, String> {
         matches!(name, "PartitionKey" | "RowKey" | "Timestamp") || name.starts_with("odata.")
     };
     for (name, raw) in properties.iter().filter(|(name, _)| !is_key(name)) {
-        let told = properties.string(&format!("{name}{ANNOTATION}"));
-        match (told.as_deref(), json_object::string(raw)) {
+        let stated = properties.string(&format!("{name}{ANNOTATION}"));
+        match (stated.as_deref(), json_object::string(raw)) {
             (Some("Edm.Guid"), Some(text)) => {
                 let text =
                     guid(&text).map_err(|reason| format!("{name}: '{text}' is not a GUID: {reason}"))?;
                 entity.text(name, None, &text)?;
             }
-            (Some(told), _) => entity.annotated(name, EdmType::from_name(told), raw)?,
+            (Some(stated), _) => entity.annotated(name, EdmType::from_name(stated), raw)?,
             // Integers are Int32; a larger one without a type was sent as a double.
             (None, _) if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) => {
                 let is_small = raw.parse::<i32>().is_ok();

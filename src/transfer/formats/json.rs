@@ -66,9 +66,9 @@ impl AboutFile {
         if self.documents == 1 {
             return Err("it has no entities".into());
         }
-        let told = serde_json::from_slice(last).ok().and_then(|last| number(&last, "RecordCount"));
-        match told.filter(|told| *told != has) {
-            Some(told) => Err(format!("it states {told} entities, and has {has}")),
+        let stated = serde_json::from_slice(last).ok().and_then(|last| number(&last, "RecordCount"));
+        match stated.filter(|stated| *stated != has) {
+            Some(stated) => Err(format!("it states {stated} entities, and has {has}")),
             None => Ok(()),
         }
     }

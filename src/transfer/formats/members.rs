@@ -68,8 +68,8 @@ impl EntityReading<'_> {
         for property in properties {
             let property = Object::of(property.get().as_bytes())?;
             let name = property.string("PropertyName").ok_or("a property has no name")?;
-            let told = property.get("PropertyType").and_then(|number| number.parse::<usize>().ok());
-            let edm_type = told.and_then(|number| ARCHIVER.get(number));
+            let stated = property.get("PropertyType").and_then(|number| number.parse::<usize>().ok());
+            let edm_type = stated.and_then(|number| ARCHIVER.get(number));
             let edm_type = edm_type.ok_or_else(|| format!("{name}: its type is unknown"))?;
             self.entity.typed(&name, edm_type, property.get("PropertyValue").unwrap_or("null"))?;
         }
@@ -81,9 +81,9 @@ impl EntityReading<'_> {
         let wanted = self.options.types.iter().find(|(wanted, _)| wanted == name);
         if is_system {
             self.entity.untyped(name, raw);
-        } else if let Some(told) = self.object.get(&format!("{name}{ANNOTATION}")) {
-            let told = json_object::string(told).and_then(|told| known_type(&told));
-            return self.entity.annotated(name, told, raw);
+        } else if let Some(stated) = self.object.get(&format!("{name}{ANNOTATION}")) {
+            let stated = json_object::string(stated).and_then(|stated| known_type(&stated));
+            return self.entity.annotated(name, stated, raw);
         } else if let Some((_, wanted)) = wanted {
             return self.entity.typed(name, wanted.name(), raw);
         } else if raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
@@ -124,13 +124,13 @@ fn typed<'a>(name: &str, raw: &'a str) -> Result<(String, &'a str), String> {
         if let Some(edm_type) = object.string("edm_type").or_else(|| object.string("edmType")) {
             return Some((edm_type.into_owned(), object.get("value")?));
         }
-        let told = object.get("EdmType")?;
-        if let Ok(number) = told.parse::<usize>() {
+        let stated = object.get("EdmType")?;
+        if let Ok(number) = stated.parse::<usize>() {
             let edm_type = *ARCHIVER.get(number)?;
             let value = object.iter().find(|(member, _)| member.ends_with("Value"))?.1;
             return Some((edm_type.to_owned(), value));
         }
-        Some((json_object::string(told)?.into_owned(), object.get(name)?))
+        Some((json_object::string(stated)?.into_owned(), object.get(name)?))
     };
     of().ok_or_else(|| format!("{name}: an object without a type and a value"))
 }

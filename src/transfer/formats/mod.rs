@@ -215,12 +215,12 @@ fn table_of(path: &Path, options: &FileOptions) -> TransferResult<String> {
     let folder = folder.map(|folder| folder.to_string_lossy().into_owned());
     let stem = folder.as_deref().unwrap_or(stem);
     let parts: Vec<&str> = stem.split('_').collect();
-    let told = match parts.as_slice() {
+    let stated = match parts.as_slice() {
         [table, "Backup", ..] => *table,
         [_, table, time, ..] if time.len() > 8 && time.starts_with(|c: char| c.is_ascii_digit()) => *table,
         _ => stem,
     };
-    let name = options.table.as_deref().unwrap_or(told);
+    let name = options.table.as_deref().unwrap_or(stated);
     match TableName::parse(name) {
         Ok(_) => Ok(name.to_owned()),
         Err(_) => {

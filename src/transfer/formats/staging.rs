@@ -68,7 +68,7 @@ impl Staging {
         self.inferences.of(&self.table)
     }
 
-    /// Notes something about the files that is to be told before anything is written.
+    /// Notes something about the files that is to be reported before anything is written.
     pub(super) fn remark(&mut self, text: String) {
         self.inferences.remark(text);
     }

@@ -73,7 +73,7 @@ impl DataLocation {
     }
 
     /// Returns the place without secrets, for messages and for comparing places.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn display(&self) -> String {
         match self {
             DataLocation::Endpoint(address) => address.tables.clone(),
             DataLocation::Database(database) => database.display(),

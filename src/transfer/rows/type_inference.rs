@@ -102,7 +102,7 @@ impl Inferences {
         TableNotes { inferences: self, table }
     }
 
-    /// Notes something about the files that is to be told before anything is written.
+    /// Notes something about the files that is to be reported before anything is written.
     pub(crate) fn remark(&mut self, text: String) {
         if self.remarks.len() < MAX_REMEMBERED {
             self.remarks.push(text);
@@ -130,7 +130,7 @@ pub(crate) struct TableNotes<'a> {
 }
 
 impl TableNotes<'_> {
-    /// Notes the type of a value that is told, or was inferred.
+    /// Notes the type of a value that is stated, or was inferred.
     pub(crate) fn value(&mut self, property: &str, edm_type: EdmType, is_told: bool) {
         self.change(property, |types| {
             types.untyped += u64::from(!is_told);

@@ -10,7 +10,7 @@ use crate::transfer::work::at_once::at_once;
 
 /// No key has a lesser character.
 const LEAST: char = ' ';
-/// Keys of a partition from here on are not looked for: servers sort them in several ways.
+/// Keys of a partition from here on are not searched: servers sort them in several ways.
 const GREATEST: &str = "\u{d7ff}";
 /// Characters of a split point behind the common beginning.
 const DIGITS: i32 = 6;
@@ -111,22 +111,22 @@ impl Remainder<'_> {
         probe: &(dyn Fn(&str) -> TransferResult<Option<String>> + Sync),
     ) -> TransferResult<Option<Behind>> {
         let candidates = candidates(text, end);
-        let shown = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
+        let text_of = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
         let (mut found, mut from, mut to) = (None, 0, candidates.len());
         // Once the range is done, nothing is left to split.
         while from < to && (self.reached)().is_some() {
             let asked = spaced(from, to, self.width);
-            let texts: Vec<String> = asked.iter().map(|at| shown(&candidates[*at])).collect();
+            let texts: Vec<String> = asked.iter().map(|at| text_of(&candidates[*at])).collect();
             let answers = at_once(self.width, texts, |text| probe(&text))?;
             for (at, answer) in asked.into_iter().zip(answers) {
                 let Some(key) = answer else {
                     to = to.min(at);
                     continue;
                 };
-                let known = candidates.partition_point(|candidate| shown(candidate) <= key).max(at + 1);
+                let known = candidates.partition_point(|candidate| text_of(candidate) <= key).max(at + 1);
                 if known > from {
                     from = known;
-                    let (last, next) = (shown(&candidates[known - 1]), candidates.get(known).map(shown));
+                    let (last, next) = (text_of(&candidates[known - 1]), candidates.get(known).map(text_of));
                     found = Some(Behind { last, next, key });
                 }
             }
@@ -318,8 +318,8 @@ mod tests {
         fn candidates_ascend_between_the_text_and_the_end(
             text in "[ -~é中😀]{0,5}", end in prop::option::of("[ -~é中😀]{1,5}"),
         ) {
-            let shown = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
-            let all: Vec<String> = candidates(&text, end.as_deref()).iter().map(shown).collect();
+            let text_of = |candidate: &Candidate| format!("{}{}", &text[..candidate.kept], candidate.then);
+            let all: Vec<String> = candidates(&text, end.as_deref()).iter().map(text_of).collect();
             prop_assert!(all.is_sorted_by(|a, b| a < b), "{:?}", all);
             prop_assert!(all.iter().all(|found| *found > text && end.as_ref().is_none_or(|end| found < end)));
         }

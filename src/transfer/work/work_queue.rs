@@ -90,7 +90,7 @@ impl WorkQueue {
         self.changed.notify_all();
     }
 
-    /// Whether the workers have been told to stop.
+    /// Whether the workers have to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.lock().is_stopped
     }

@@ -207,7 +207,7 @@ pub async fn views_follow_their_tables<B: AnyStore>(store: &B) {
     };
     assert!(matches!(
         store.put_view(table.in_account(&account), &taken, now()).await,
-        Err(ViewFailure::Told(_))
+        Err(ViewFailure::Message(_))
     ));
     assert_eq!(names(store, &account).await, Vec::<String>::new());
     // The view of a deleted table goes, and one of the new table may have its name.

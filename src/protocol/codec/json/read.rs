@@ -229,12 +229,12 @@ impl Members<'_> {
             _ if raw.starts_with(['{', '[']) => return Some(format!("{name}: it is an object or a list")),
             _ => {}
         }
-        let mut told = self.types.iter().filter(|(of, _)| of == name).map(|(_, raw)| *raw);
-        let annotated = match (told.next(), told.next()) {
+        let mut stated = self.types.iter().filter(|(of, _)| of == name).map(|(_, raw)| *raw);
+        let annotated = match (stated.next(), stated.next()) {
             (Some(_), Some(_)) => return Some(format!("{name}{ANNOTATION} stands twice")),
-            (Some(told), None) => {
-                match json_object::string(told).and_then(|told| EdmType::from_name(&told)) {
-                    None => return Some(format!("{name}: {told} is not a type")),
+            (Some(stated), None) => {
+                match json_object::string(stated).and_then(|stated| EdmType::from_name(&stated)) {
+                    None => return Some(format!("{name}: {stated} is not a type")),
                     known => known,
                 }
             }

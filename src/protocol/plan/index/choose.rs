@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// The ranges of the first choice, as text.
-    fn shown(predicate: &Predicate) -> Vec<String> {
+    fn ranges_of(predicate: &Predicate) -> Vec<String> {
         let indexes = [index("N", IndexKind::Number), index("S", IndexKind::Text)];
         let first = choices(predicate, &indexes).into_iter().next();
         let bound = |bound: &Option<IndexValue>| match bound {
@@ -222,7 +222,7 @@ mod tests {
             (string(Eq, "a\u{1}b\u{0}c"), vec!["S:a..a\u{1}b"]),
             (string(Eq, &"ä".repeat(300)), vec![&*format!("S:{0}..{0}", "ä".repeat(256))]),
         ] {
-            assert_eq!(shown(&predicate), ranges, "{predicate:?}");
+            assert_eq!(ranges_of(&predicate), ranges, "{predicate:?}");
         }
     }
 
@@ -251,8 +251,8 @@ mod tests {
     #[test]
     fn the_ranges_of_an_or_are_limited() {
         let many = |count| Predicate::Any((0..count).map(|n| int("N", CompareOp::Eq, n)).collect());
-        assert_eq!(shown(&many(64)).len(), 64);
-        assert_eq!(shown(&many(65)).len(), 0);
+        assert_eq!(ranges_of(&many(64)).len(), 64);
+        assert_eq!(ranges_of(&many(65)).len(), 0);
     }
 
     /// The entry of a value, as the databases make it.

@@ -123,7 +123,7 @@ struct Lifetime<IO> {
     connection: Connection<IO, Bytes>,
     /// Ends when the connection has been idle for too long.
     resting: Pin<Box<Sleep>>,
-    /// When the client was told that the connection ends.
+    /// When GOAWAY was sent to the client.
     leaving: Option<Instant>,
 }
 

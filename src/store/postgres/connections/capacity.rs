@@ -70,9 +70,9 @@ mod tests {
     fn threads_and_probes_count() {
         let options = PgOptions::new("postgres://h/d");
         assert_eq!(options.most_connections(2), 32 + 4 + 4);
-        let told = |allowed| ConnectionDemand { most: 40, allowed }.to_string();
-        assert!(told(97).ends_with("enough for 2 servers") && told(40).ends_with("enough for 1 server"));
-        assert!(told(39).ends_with("too few for one server"));
+        let text = |allowed| ConnectionDemand { most: 40, allowed }.to_string();
+        assert!(text(97).ends_with("enough for 2 servers") && text(40).ends_with("enough for 1 server"));
+        assert!(text(39).ends_with("too few for one server"));
         assert_eq!(PgOptions { coalesce: false, ..options }.most_connections(2), 32 + 4);
     }
 }

@@ -75,7 +75,7 @@ impl Drop for Lease<'_> {
         let Some(mut session) = self.session.take() else { return };
         if self.running {
             drop(session);
-            self.outlive();
+            self.hold_permit_until_closed();
         } else if !self.in_transaction {
             (session.owner, session.idle_since) = (self.owner, Instant::now());
             self.connector.sessions().give(session);
@@ -108,8 +108,8 @@ impl Lease<'_> {
     pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
         let connector = self.connector;
         let connection = self.start()?;
-        let looked = connector.watch(connector.placement().look(connection)).await;
-        let placement = self.settle(looked, Effect::Undone)?;
+        let inspected = connector.watch(connector.placement().look(connection)).await;
+        let placement = self.settle(inspected, Effect::Undone)?;
         if let Some(session) = &self.session
             && session.placement != placement
         {
@@ -175,9 +175,9 @@ impl Lease<'_> {
         let result = connector.watch(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
         match result {
             Err(Ended::Failed(error)) => match error.as_database_error().and_then(told_of_definition) {
-                Some(told) => {
+                Some(error) => {
                     self.running = false;
-                    Ok(Err(told))
+                    Ok(Err(error))
                 }
                 None => self.settle(Err(Ended::Failed(error)), Effect::Undone),
             },
@@ -314,7 +314,7 @@ impl Lease<'_> {
     }
 
     /// Keeps the permit until the database has noticed that the connection is closed.
-    fn outlive(&mut self) {
+    fn hold_permit_until_closed(&mut self) {
         let slot = self.slot.take();
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
@@ -345,7 +345,7 @@ impl Lease<'_> {
                     self.discard_all();
                 } else if is_of_worker(&error) {
                     self.connector.node().unreachable.one();
-                    self.doubt();
+                    self.recheck_before_reuse();
                 }
                 Err(judge(&error, effect))
             }
@@ -370,7 +370,7 @@ impl Lease<'_> {
     }
 
     /// Has the connection checked before it is used again.
-    fn doubt(&mut self) {
+    fn recheck_before_reuse(&mut self) {
         if let Some(session) = &mut self.session {
             session.losses = self.connector.losses().wrapping_sub(1);
         }

@@ -18,6 +18,6 @@ pub(crate) mod sessions;
 
 pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;
-pub(crate) use options::told;
+pub(crate) use options::database_message;
 pub use options::{PgOptions, StartError};
 pub(crate) use parameters::unknown_parameter;

@@ -140,9 +140,9 @@ pub enum StartError {
     Options(String),
     #[error("invalid database URL: {0}")]
     Url(#[source] sqlx::Error),
-    #[error("cannot connect to the database: {}", told(.0))]
+    #[error("cannot connect to the database: {}", database_message(.0))]
     Connect(#[source] sqlx::Error),
-    #[error("the role of the database URL may not do this: {}", told(.0))]
+    #[error("the role of the database URL may not do this: {}", database_message(.0))]
     Forbidden(#[source] sqlx::Error),
     #[error("the database did not answer within {0:?}")]
     ConnectTimeout(Duration),
@@ -174,7 +174,7 @@ const OLD_CERTIFICATE: &str = "UnsupportedCertVersion";
 impl StartError {
     /// The failure of a statement on a connection that was opened.
     pub(crate) fn of_statement(error: sqlx::Error) -> Self {
-        match error.as_database_error().and_then(|told| told.code()).as_deref() {
+        match error.as_database_error().and_then(|error| error.code()).as_deref() {
             Some("42501") => StartError::Forbidden(error),
             _ => StartError::Connect(error),
         }
@@ -198,18 +198,18 @@ fn has_old_certificate(error: &sqlx::Error) -> bool {
 }
 
 /// Returns the message of PostgreSQL, without the line of its source that sqlx adds.
-pub(crate) fn told(error: &sqlx::Error) -> String {
+pub(crate) fn database_message(error: &sqlx::Error) -> String {
     if has_old_certificate(error) {
         return "the database's certificate is of X.509 version 1, which TLS refuses; Citus makes such by itself".into();
     }
-    error.as_database_error().map_or_else(|| error.to_string(), |told| told.message().to_owned())
+    error.as_database_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
 
 fn told_of_migration(error: &MigrateError) -> String {
     match error {
         MigrateError::Execute(inner) => {
-            let code = inner.as_database_error().and_then(|told| told.code());
-            format!("{}{}", told(inner), hint(code.as_deref()))
+            let code = inner.as_database_error().and_then(|error| error.code());
+            format!("{}{}", database_message(inner), hint(code.as_deref()))
         }
         other => other.to_string(),
     }
@@ -232,11 +232,12 @@ mod tests {
 
     #[test]
     fn a_certificate_of_the_first_version_is_named() {
-        let told = |text: &str| StartError::Connect(sqlx::Error::Io(std::io::Error::other(text.to_owned())));
-        let old = told("invalid peer certificate: Other(OtherError(UnsupportedCertVersion))");
+        let refused =
+            |text: &str| StartError::Connect(sqlx::Error::Io(std::io::Error::other(text.to_owned())));
+        let old = refused("invalid peer certificate: Other(OtherError(UnsupportedCertVersion))");
         assert!(old.to_string().contains("X.509 version 1"), "{old}");
         assert!(old.advice().is_some_and(|advice| advice.contains("sslmode=disable")));
-        assert_eq!(told("connection refused").advice(), None);
+        assert_eq!(refused("connection refused").advice(), None);
         assert_eq!(StartError::Worker.advice(), None);
     }
 

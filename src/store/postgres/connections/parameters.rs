@@ -34,7 +34,7 @@ pub(crate) fn unknown_parameter(url: &str) -> Option<String> {
     let mut names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
     names.find_map(|name| {
         let name = percent_decode_str(name).decode_utf8_lossy();
-        (!name.is_empty() && !is_known(&name)).then(|| shown(&name))
+        (!name.is_empty() && !is_known(&name)).then(|| without_secrets(&name))
     })
 }
 
@@ -43,8 +43,8 @@ fn is_known(name: &str) -> bool {
     is_session_setting || KNOWN.contains(&name)
 }
 
-/// A name with other characters is not shown: it may be part of a password with an unescaped `?` or `&`.
-fn shown(name: &str) -> String {
+/// A name with other characters is not printed: it may be part of a password with an unescaped `?` or `&`.
+fn without_secrets(name: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if name.len() <= SHOWN && name.chars().all(is_word) { name.to_owned() } else { "…".to_owned() }
 }

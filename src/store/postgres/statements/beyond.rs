@@ -32,7 +32,7 @@ pub(crate) const SUMMARIZE_EXPIRIES: &str = "SELECT count(*) AS rules, \
      min(CASE WHEN e.clean <= $1 THEN e.clean ELSE e.made END + e.pause) AS behind \
      FROM expiry AS e JOIN tables AS t ON t.table_no = e.table_no";
 /// $1 bucket, $2 pks, $3 rks, $4 versions, side by side; $5 the table, $6 when its rule was set.
-/// A row that another transaction has changed is looked at again, and then has another version.
+/// A row that another transaction has changed is read again, and then has another version.
 pub const DELETE_EXPIRED: &str = "DELETE FROM entities AS e USING \
      unnest($2::text[], $3::text[], $4::bigint[]) AS u (pk, rk, modified) \
      WHERE e.bucket = $1 AND e.pk = u.pk AND e.rk = u.rk AND e.modified = u.modified \

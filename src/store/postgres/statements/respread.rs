@@ -2,7 +2,7 @@
 //!
 //! Entities are served from the buckets of the source, and copied to those of the target. They work
 //! where Citus distributes the entities too: each is for one bucket, and what stores rows selects from
-//! `buckets`, which has the rows of both layouts meanwhile. Keys are looked up by subqueries instead of
+//! `buckets`, which has the rows of both layouts meanwhile. Keys are read by subqueries instead of
 //! joins: while statistics do not know a bucket, a join would read all of it.
 
 // The state.

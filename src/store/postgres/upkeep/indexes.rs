@@ -219,12 +219,12 @@ impl PgStore {
     /// Waits for the work of a session, and names in the log who keeps it waiting.
     async fn watched<T>(&self, pid: i32, what: &str, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
-        let mut told: Option<Instant> = None;
+        let mut logged: Option<Instant> = None;
         loop {
             if let Ok(done) = timeout(PATIENCE, work.as_mut()).await {
                 return done;
             }
-            if told.is_some_and(|at| at.elapsed() < REPEAT) {
+            if logged.is_some_and(|at| at.elapsed() < REPEAT) {
                 continue;
             }
             let blockers = tokio::select! {
@@ -237,7 +237,7 @@ impl PgStore {
             {
                 let blockers = blockers.join(", ");
                 tracing::warn!(blockers, "{what} waits for the end of other transactions");
-                told = Some(Instant::now());
+                logged = Some(Instant::now());
             }
         }
     }

@@ -32,8 +32,8 @@ const MAY_CREATE: &str = "SELECT current_user::text AS role, current_schema()::t
 pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartError> {
     options.check()?;
     let limit = options.acquire_timeout + options.operation_timeout;
-    let looked = tokio::time::timeout(limit, look(options)).await;
-    looked.map_err(|_| StartError::ConnectTimeout(limit))?
+    let inspected = tokio::time::timeout(limit, look(options)).await;
+    inspected.map_err(|_| StartError::ConnectTimeout(limit))?
 }
 
 async fn look(options: &PgOptions) -> Result<Inspection, StartError> {

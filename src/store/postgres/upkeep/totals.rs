@@ -134,7 +134,7 @@ impl Attempt for Estimate {
         }
         let mut sum = 0;
         for bucket in table_id.buckets() {
-            // The statistics of a value are looked up by the value, which is a number of ours.
+            // The statistics of a value are read by the value, which is a number of ours.
             let text = format!("EXPLAIN (FORMAT JSON) SELECT pk FROM entities WHERE bucket = {bucket}");
             let explain = sqlx::query(sqlx::AssertSqlSafe(text)).persistent(false);
             let row = lease.row(explain, Effect::Undone).await?.ok_or(Fault::Other)?;

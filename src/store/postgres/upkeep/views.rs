@@ -114,7 +114,7 @@ impl PgStore {
     /// Why a view was left as it is, with the sessions that have locked it.
     async fn reason(&self, place: &ViewPlace, failure: ViewFailure) -> String {
         let reason = match failure {
-            ViewFailure::Told(reason) => return reason,
+            ViewFailure::Message(reason) => return reason,
             ViewFailure::Store(failure) => format!("{failure:?}"),
         };
         let read = async {
@@ -201,7 +201,7 @@ async fn refuse_hiding(lease: &mut Lease<'_>, schema: &str, own_schema: &str) ->
     let row = lease.row(precedes, Effect::Undone).await?.ok_or(Fault::Other)?;
     define(lease, "ROLLBACK TO SAVEPOINT looking".to_owned()).await?;
     if row.try_get("precedes").map_err(broken_row)? {
-        return Err(ViewFailure::Told(format!(
+        return Err(ViewFailure::Message(format!(
             "the schema {schema} stands before {own_schema}, which has the tables, on the search_path of this role; \
              name another schema"
         )));
@@ -298,9 +298,9 @@ async fn locked(lease: &mut Lease<'_>, table: TableRef<'_>) -> Result<TableId, V
     let row = lease.row(find, Effect::Undone).await?.ok_or(Code::TableNotFound)?;
     let spread: i32 = row.try_get("spread").map_err(broken_row)?;
     if spread < 0 {
-        let told =
+        let message =
             "the spread of the table is being changed: make the view when `rowhouse table respread` is done";
-        return Err(ViewFailure::Told(told.into()));
+        return Err(ViewFailure::Message(message.into()));
     }
     let spread = u16::try_from(spread).map_err(|_| Fault::Other)?;
     Ok(TableId::new(row.try_get("table_no").map_err(broken_row)?, spread))
@@ -377,7 +377,7 @@ async fn record(
 
 /// Runs a definition. What the database says about it is for the operator.
 async fn define(lease: &mut Lease<'_>, text: String) -> Result<(), ViewFailure> {
-    lease.define(text).await?.map_err(ViewFailure::Told)
+    lease.define(text).await?.map_err(ViewFailure::Message)
 }
 
 fn view(row: &PgRow) -> Result<SqlView, StatementError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
 use crate::store::sqlite::connections::options::{
-    BUSY_TIMEOUT, Location, MAX_MAP_MIB, OpenError, SqliteOptions, shown,
+    BUSY_TIMEOUT, Location, MAX_MAP_MIB, OpenError, SqliteOptions, display,
 };
 use crate::store::sqlite::connections::schema::migrate;
 use crate::store::sqlite::connections::{access, reading};
@@ -27,7 +27,7 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Connection, OpenError> {
         migrate(&mut connection)?;
         if connection.is_readonly("main")? {
             let advice = "let the user of this process write to it and to its folder";
-            return Err(OpenError::ReadOnly(shown(&options.location), advice.to_owned()));
+            return Err(OpenError::ReadOnly(display(&options.location), advice.to_owned()));
         }
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         Ok(connection)
@@ -53,8 +53,8 @@ fn explain(location: &Location, error: OpenError) -> OpenError {
     };
     match (error, obstacle) {
         (OpenError::ReadOnly(path, _), Some(obstacle)) => OpenError::ReadOnly(path, obstacle),
-        (_, Some(obstacle)) => OpenError::Access(shown(location), obstacle),
-        (OpenError::Configure(error), None) => OpenError::Open(shown(location), error),
+        (_, Some(obstacle)) => OpenError::Access(display(location), obstacle),
+        (OpenError::Configure(error), None) => OpenError::Open(display(location), error),
         (other, None) => other,
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn connect(options: &SqliteOptions) -> Result<Connection, OpenError> 
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         ),
     }
-    .map_err(|error| OpenError::Open(shown(location), error))?;
+    .map_err(|error| OpenError::Open(display(location), error))?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     if *location != Location::Memory {
         // FULL: a commit returns only when the log is on the disk, so an acknowledged write survives a power

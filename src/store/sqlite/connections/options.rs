@@ -73,7 +73,7 @@ impl SqliteOptions {
     }
 }
 
-pub(crate) fn shown(location: &Location) -> String {
+pub(crate) fn display(location: &Location) -> String {
     match location {
         Location::File(path) => path.display().to_string(),
         Location::Memory => "in memory".into(),

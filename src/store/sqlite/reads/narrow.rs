@@ -25,7 +25,7 @@ pub(crate) struct Narrowed {
     pub points: Option<Vec<Span>>,
     /// The number of the choice that has named them.
     pub choice: Option<usize>,
-    /// Entries that were looked up.
+    /// Entries that were read.
     pub entries: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn narrow(
         if memory.bounds.has(choice) {
             continue;
         }
-        // An index that was removed meanwhile is as good as none.
+        // The index was dropped meanwhile: skip it.
         let Some(keys) = look_up(db, &choice.ranges, best.limit() + 1)? else { continue };
         memory.uses.count(choice);
         remember(db, choice, &keys, memory)?;

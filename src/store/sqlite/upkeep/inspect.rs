@@ -5,7 +5,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::{accounts, entries, indexes};
 use crate::store::sqlite::connections::options::BUSY_TIMEOUT;
-use crate::store::sqlite::connections::options::{Location, OpenError, shown};
+use crate::store::sqlite::connections::options::{Location, OpenError, display};
 use crate::store::sqlite::connections::schema;
 use crate::store::{IndexState, Inspection, MigrationObstacle};
 
@@ -47,7 +47,7 @@ fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         return Ok(found);
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = |error| OpenError::Open(shown(location), error);
+    let open = |error| OpenError::Open(display(location), error);
     let db = Connection::open_with_flags(path, flags).map_err(open)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(open)?;

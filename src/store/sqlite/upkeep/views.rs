@@ -29,7 +29,7 @@ impl SqlViews for SqliteStore {
             };
             Ok(Ok(in_savepoint(db, || put(db, table_no, &view, now))?))
         };
-        self.writer.submit(put).await?.map_err(ViewFailure::Told)
+        self.writer.submit(put).await?.map_err(ViewFailure::Message)
     }
 
     async fn drop_view(&self, table: TableRef<'_>) -> Result<bool, ViewFailure> {

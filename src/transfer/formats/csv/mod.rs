@@ -78,8 +78,8 @@ pub(super) fn import(
     Ok(())
 }
 
-/// Returns the columns of values. `told`: types from the file beside it.
-fn columns(names: &[String], told: &[Option<String>]) -> Vec<Column> {
+/// Returns the columns of values. `stated`: types from the file beside it.
+fn columns(names: &[String], stated: &[Option<String>]) -> Vec<Column> {
     let types = |name: &str| names.iter().position(|other| other.strip_suffix(TYPE) == Some(name));
     let is_value =
         |name: &&String| !name.ends_with(TYPE) || !names.iter().any(|n| name.strip_suffix(TYPE) == Some(n));
@@ -87,7 +87,7 @@ fn columns(names: &[String], told: &[Option<String>]) -> Vec<Column> {
         name: name.clone(),
         at,
         types: types(name),
-        first: told.get(at).cloned().flatten(),
+        first: stated.get(at).cloned().flatten(),
     };
     (0..).zip(names).filter(|(_, name)| is_value(name)).map(column).collect()
 }
@@ -99,8 +99,8 @@ fn find_types(columns: &mut [Column], mut records: Records) -> TransferResult<()
     let lacks_type = |column: &Column| column.types.is_some() && column.first.is_none();
     while columns.iter().any(lacks_type) && records.next(&mut record)? {
         for column in columns.iter_mut().filter(|column| lacks_type(column)) {
-            let told = column.types.and_then(|at| record.get(at)).filter(|told| !told.is_empty());
-            column.first = told.map(str::to_owned);
+            let stated = column.types.and_then(|at| record.get(at)).filter(|stated| !stated.is_empty());
+            column.first = stated.map(str::to_owned);
         }
     }
     Ok(())
@@ -116,10 +116,10 @@ fn row(
     for column in columns {
         let name = column.name.as_str();
         let text = record.get(column.at).unwrap_or_default();
-        let told = column.types.and_then(|at| record.get(at)).filter(|told| !told.is_empty());
+        let stated = column.types.and_then(|at| record.get(at)).filter(|stated| !stated.is_empty());
         let is_key = matches!(name, "PartitionKey" | "RowKey");
         // No value without a type is no property; a string may be empty.
-        if text.is_empty() && told.is_none() && !is_key {
+        if text.is_empty() && stated.is_none() && !is_key {
             continue;
         }
         if is_key || name == "Timestamp" {
@@ -128,7 +128,7 @@ fn row(
         }
         let wanted = options.types.iter().find(|(wanted, _)| wanted == name);
         let wanted = wanted.map(|(_, edm_type)| edm_type.name());
-        match told.or(column.first.as_deref()).or(wanted) {
+        match stated.or(column.first.as_deref()).or(wanted) {
             Some("Null" | "Edm.Null") => {}
             Some(known) => entity.text(name, Some(known), text)?,
             None => {

@@ -3,7 +3,7 @@
 use sqlx::{Connection, Row};
 
 use super::plan::{DistributionSettings, DistributionStep, timeouts};
-use super::run::{self, DistributionError, TellDistribution, intended};
+use super::run::{self, DistributionError, OnDistributionProgress, intended};
 use crate::store::postgres::connections::{PgOptions, schema};
 
 const OWNER: &str = "SELECT current_user::text AS name";
@@ -27,7 +27,7 @@ pub(crate) struct DistributionRequest {
 pub(crate) async fn distribute(
     options: &PgOptions,
     request: DistributionRequest,
-    tell: TellDistribution<'_>,
+    on_progress: OnDistributionProgress<'_>,
 ) -> Result<Vec<DistributionStep>, DistributionError> {
     let mut db = schema::connect(options).await?;
     let schema = (schema::version(&mut db).await?, schema::known());
@@ -44,7 +44,7 @@ pub(crate) async fn distribute(
         intended(&mut db, schema, &settings).await?.steps().cloned().collect()
     } else {
         let mut watch = schema::connect(options).await?;
-        let steps = run::distribute(&mut db, &mut watch, schema, &settings, tell).await?;
+        let steps = run::distribute(&mut db, &mut watch, schema, &settings, on_progress).await?;
         watch.close().await?;
         steps
     };

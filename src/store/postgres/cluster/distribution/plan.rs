@@ -5,7 +5,7 @@ use std::fmt;
 use crate::store::contract::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, REFERENCE, TablePlacement};
 
 /// Tables that statements for entities use.
-pub(crate) const HOT: [&str; 3] = ["tables", COLOCATED[0], COLOCATED[1]];
+pub(crate) const REQUEST_TABLES: [&str; 3] = ["tables", COLOCATED[0], COLOCATED[1]];
 
 /// How tables are to be distributed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,12 +67,12 @@ impl DistributionStep {
         matches!(self, Reference(_) | Distribute { .. } | DistributeConcurrently { .. } | Colocate(_))
     }
 
-    /// Whether requests for entities wait for the step: it locks one of [`HOT`].
-    pub(crate) fn is_felt(&self) -> bool {
+    /// Whether requests for entities wait for the step: it locks one of [`REQUEST_TABLES`].
+    pub(crate) fn blocks_requests(&self) -> bool {
         use DistributionStep::*;
         match self {
             Distribute { .. } | Colocate(_) => true,
-            Reference(table) | Truncate(table) => HOT.contains(table),
+            Reference(table) | Truncate(table) => REQUEST_TABLES.contains(table),
             _ => false,
         }
     }
@@ -86,8 +86,8 @@ impl DistributionStep {
             Schema(_) | NoStatistics | NoStatisticsInShards => 0,
             DistributeConcurrently { .. } => 1,
             Limit { .. } => 2,
-            Reference(table) if !HOT.contains(table) => 3,
-            Truncate(table) if !HOT.contains(table) => 4,
+            Reference(table) if !REQUEST_TABLES.contains(table) => 3,
+            Truncate(table) if !REQUEST_TABLES.contains(table) => 4,
             Reference(_) => 5,
             Distribute { .. } => 6,
             Colocate(_) => 7,

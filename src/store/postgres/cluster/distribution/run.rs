@@ -6,10 +6,11 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 use crate::store::contract::cluster::{COLOCATED, Cluster, DISTRIBUTION_COLUMN, TablePlacement};
 use crate::store::postgres::cluster::distribution::plan::{
-    CannotDistribute, DistributionPlan, DistributionSettings, DistributionStep, HOT, placements, plan,
+    CannotDistribute, DistributionPlan, DistributionSettings, DistributionStep, REQUEST_TABLES, placements,
+    plan,
 };
 use crate::store::postgres::cluster::distribution::state::{KEY, catalogue, cluster, no_logical_copy};
-use crate::store::postgres::connections::options::{StartError, told};
+use crate::store::postgres::connections::options::{StartError, database_message};
 use crate::store::quoting::identifier;
 
 /// The lock that keeps two distributions from running at the same time.
@@ -21,7 +22,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(700);
 /// How often the tables are tried: more than a minute in all.
 const LOCK_ATTEMPTS: u32 = 60;
 
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(5);
 
 /// A distribution takes as long as it takes, but ends if nobody waits for it any more.
@@ -54,7 +55,7 @@ pub(crate) enum DistributionError {
     Cannot(#[from] CannotDistribute),
     #[error("{0}")]
     Start(#[from] StartError),
-    #[error("{}", told(.0))]
+    #[error("{}", database_message(.0))]
     Database(#[from] sqlx::Error),
     #[error(
         "other transactions kept the tables locked; nothing was changed, so try again when fewer scans or \
@@ -74,11 +75,11 @@ pub(crate) enum DistributionEvent<'a> {
     Copied { bytes: i64, of: i64 },
 }
 
-/// Whom to tell what happens.
-pub(crate) type TellDistribution<'a> = &'a mut (dyn FnMut(DistributionEvent<'_>) + Send);
+/// Receives progress.
+pub(crate) type OnDistributionProgress<'a> = &'a mut (dyn FnMut(DistributionEvent<'_>) + Send);
 
 /// Distributes what is not distributed yet. `watch` is a second connection, on which progress is
-/// looked at.
+/// examined.
 ///
 /// # Errors
 /// [`DistributionError`]. What no transaction could hold is done nevertheless, and is left out when
@@ -88,17 +89,17 @@ pub(crate) async fn distribute(
     watch: &mut PgConnection,
     schema: (Option<i64>, i64),
     settings: &DistributionSettings,
-    tell: TellDistribution<'_>,
+    on_progress: OnDistributionProgress<'_>,
 ) -> Result<Vec<DistributionStep>, DistributionError> {
     prepare(db).await?;
     let before = intended(db, schema, settings).await?.before;
     for step in &before {
-        tell(DistributionEvent::Step(step));
-        carry_out_watched(db, watch, step, tell).await?;
+        on_progress(DistributionEvent::Step(step));
+        carry_out_watched(db, watch, step, on_progress).await?;
     }
     let rest = DistributionSettings { concurrently: false, ..settings.clone() };
     let decide = |found: Option<&Cluster>| plan(found, schema, &rest);
-    let done = together(db, Some(&settings.role), &decide, tell).await?;
+    let done = together(db, Some(&settings.role), &decide, on_progress).await?;
     Ok(before.into_iter().chain(done).collect())
 }
 
@@ -153,10 +154,10 @@ async fn together(
     db: &mut PgConnection,
     role: Option<&str>,
     decide: Decide<'_>,
-    tell: TellDistribution<'_>,
+    on_progress: OnDistributionProgress<'_>,
 ) -> Result<Vec<DistributionStep>, DistributionError> {
     for _ in 0..LOCK_ATTEMPTS {
-        match attempt(db, role, decide, tell).await {
+        match attempt(db, role, decide, on_progress).await {
             Err(DistributionError::Database(error)) if is_locked(&error) => {
                 tokio::time::sleep(LOCK_PAUSE).await
             }
@@ -170,7 +171,7 @@ async fn attempt(
     db: &mut PgConnection,
     role: Option<&str>,
     decide: Decide<'_>,
-    tell: TellDistribution<'_>,
+    on_progress: OnDistributionProgress<'_>,
 ) -> Result<Vec<DistributionStep>, DistributionError> {
     let mut transaction = db.begin().await?;
     let db = &mut *transaction;
@@ -182,16 +183,16 @@ async fn attempt(
     let steps = decide(found.as_ref())?.together;
     let limit = format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis());
     db.execute(sqlx::raw_sql(AssertSqlSafe(limit))).await?;
-    let (unfelt, felt): (Vec<_>, Vec<_>) = steps.iter().partition(|step| !step.is_felt());
-    for step in unfelt {
-        tell(DistributionEvent::Step(step));
+    let (quiet, blocking): (Vec<_>, Vec<_>) = steps.iter().partition(|step| !step.blocks_requests());
+    for step in quiet {
+        on_progress(DistributionEvent::Step(step));
         carry_out(db, step).await?;
     }
     if let Some(text) = found.as_ref().and_then(lock_local) {
         db.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
     }
-    for step in felt {
-        tell(DistributionEvent::Step(step));
+    for step in blocking {
+        on_progress(DistributionEvent::Step(step));
         carry_out(db, step).await?;
     }
     transaction.commit().await?;
@@ -205,7 +206,7 @@ fn lock_local(cluster: &Cluster) -> Option<String> {
         let table = cluster.tables.iter().find(|table| table.name == **name);
         table.is_some_and(|table| matches!(table.placement, TablePlacement::Local | TablePlacement::Begun))
     };
-    let names: Vec<&str> = HOT.iter().filter(is_local).copied().collect();
+    let names: Vec<&str> = REQUEST_TABLES.iter().filter(is_local).copied().collect();
     (!names.is_empty()).then(|| format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", names.join(", ")))
 }
 
@@ -220,7 +221,7 @@ async fn carry_out_watched(
     db: &mut PgConnection,
     watch: &mut PgConnection,
     step: &DistributionStep,
-    tell: TellDistribution<'_>,
+    on_progress: OnDistributionProgress<'_>,
 ) -> Result<(), DistributionError> {
     let of = sqlx::query(WHOLE).bind(COLOCATED[0]).fetch_one(&mut *watch).await?.try_get("bytes")?;
     let mut work = std::pin::pin!(carry_out(db, step));
@@ -230,7 +231,7 @@ async fn carry_out_watched(
         }
         let copied = sqlx::query(COPIED).bind(COLOCATED[0]).bind(SIZE_OF_SHARDS);
         let bytes = copied.fetch_one(&mut *watch).await?.try_get("bytes")?;
-        tell(DistributionEvent::Copied { bytes, of });
+        on_progress(DistributionEvent::Copied { bytes, of });
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) async fn is_worker(db: &mut PgConnection) -> Result<bool, sqlx::Error
 }
 
 /// Reads the catalogue of one node; `None` without Citus. The other nodes are not asked, and only
-/// where tables are is looked at.
+/// where tables are is examined.
 ///
 /// # Errors
 /// Those of the database.

@@ -28,7 +28,7 @@ pub(crate) enum CompareDirection {
 }
 
 /// Compares every entity of one layout with that of the other. What was written since changes were last
-/// copied is left out. `tell` hears how many were compared, which is also returned.
+/// copied is left out. `on_progress` gets how many were compared, which is also returned.
 ///
 /// # Errors
 /// [`RespreadError::Differs`] at the first difference.
@@ -36,7 +36,7 @@ pub(crate) async fn compare(
     db: &mut PgConnection,
     state: &RespreadState,
     direction: CompareDirection,
-    tell: &mut (dyn FnMut(u64) + Send),
+    on_progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<u64, RespreadError> {
     let (from, to) = match direction {
         CompareDirection::Forward => (state.source, state.target),
@@ -51,7 +51,7 @@ pub(crate) async fn compare(
             return Err(RespreadError::Differs(key.partition.clone(), key.row.clone()));
         }
         compared += page.len() as u64;
-        tell(compared);
+        on_progress(compared);
         position = next;
     }
     Ok(compared)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::protocol::model::TableRef;
-use crate::store::postgres::connections::{StartError, told};
+use crate::store::postgres::connections::{StartError, database_message};
 
 /// Why a table was not respread.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub(crate) enum RespreadError {
     Broken,
     #[error("{0}")]
     Start(#[from] StartError),
-    #[error("{}", told(.0))]
+    #[error("{}", database_message(.0))]
     Database(#[from] sqlx::Error),
 }
 
@@ -85,8 +85,8 @@ pub(crate) struct RespreadSummary {
     pub pause: Duration,
 }
 
-/// Whom to tell what happens.
-pub(crate) type TellRespread<'a> = &'a mut (dyn FnMut(RespreadEvent) + Send);
+/// Receives progress.
+pub(crate) type OnRespreadProgress<'a> = &'a mut (dyn FnMut(RespreadEvent) + Send);
 
 /// Which table, and how many buckets it is to have.
 #[derive(Debug, Clone, Copy)]

@@ -10,14 +10,14 @@ use crate::store::postgres::cluster::distribution::is_worker;
 use crate::store::postgres::connections::connector::PLANS_OF_VALUES;
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::{PgOptions, schema};
-use crate::store::postgres::respread::outcome::{RespreadResult, TellRespread};
+use crate::store::postgres::respread::outcome::{OnRespreadProgress, RespreadResult};
 use crate::store::postgres::respread::state;
 use crate::store::postgres::statements::respread as texts;
 use crate::store::postgres::{RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 
 use super::compare::{CompareDirection, compare};
 use super::rows::{copy_changes, put, read_page};
-use super::state::{Begun, RespreadState};
+use super::state::{RespreadStart, RespreadState};
 use super::writers::wait_for_writers;
 
 /// So few changes that they can be copied while writers wait.
@@ -43,23 +43,26 @@ pub(crate) async fn respread(
     options: &PgOptions,
     request: RespreadRequest<'_>,
     now: impl Fn() -> Ticks,
-    tell: TellRespread<'_>,
+    on_progress: OnRespreadProgress<'_>,
 ) -> RespreadResult<RespreadSummary> {
     let mut session = RespreadSession::open(options).await?;
     let RespreadRequest { table, spread } = request;
     let mut state = match state::begin(&mut session.db, table, spread).await? {
-        Begun::AlreadyThere => return Ok(RespreadSummary { was_there: true, ..RespreadSummary::default() }),
-        Begun::Now(state) => state,
-        Begun::Before(state) => {
-            tell(RespreadEvent::Resumed);
+        RespreadStart::AlreadyThere => {
+            return Ok(RespreadSummary { was_there: true, ..RespreadSummary::default() });
+        }
+        RespreadStart::Started(state) => state,
+        RespreadStart::Resumed(state) => {
+            on_progress(RespreadEvent::Resumed);
             state
         }
     };
     wait_for_writers(&mut session.db, session.placement, "entities").await?;
-    let mut summary = RespreadSummary { copied: session.copy(&mut state, tell).await?, ..Default::default() };
-    summary.changes += session.catch_up(&mut state, tell).await?;
-    summary.compared = session.compare(&state, tell).await?;
-    summary.changes += session.catch_up(&mut state, tell).await?;
+    let mut summary =
+        RespreadSummary { copied: session.copy(&mut state, on_progress).await?, ..Default::default() };
+    summary.changes += session.catch_up(&mut state, on_progress).await?;
+    summary.compared = session.compare(&state, on_progress).await?;
+    summary.changes += session.catch_up(&mut state, on_progress).await?;
     session.finish(&mut state, &mut summary, now).await?;
     session.close().await?;
     Ok(summary)
@@ -113,7 +116,11 @@ impl RespreadSession {
     }
 
     /// Copies the entities that were not copied yet; returns how many.
-    async fn copy(&mut self, state: &mut RespreadState, tell: TellRespread<'_>) -> RespreadResult<u64> {
+    async fn copy(
+        &mut self,
+        state: &mut RespreadState,
+        on_progress: OnRespreadProgress<'_>,
+    ) -> RespreadResult<u64> {
         let total = sqlx::query(texts::TOTAL).bind(state.table_no).fetch_optional(&mut self.db).await?;
         let total: Option<i64> = total.map(|row| row.try_get("entities")).transpose()?.flatten();
         let (mut copied, mut saved) = (0, Instant::now());
@@ -129,7 +136,7 @@ impl RespreadSession {
                 tokio::join!(put(&mut self.db, state.target, &page.entities), following);
             written?;
             copied += page.entities.len() as u64;
-            tell(RespreadEvent::Copied { entities: copied, of: total.map(i64::cast_unsigned) });
+            on_progress(RespreadEvent::Copied { entities: copied, of: total.map(i64::cast_unsigned) });
             match page.next {
                 Some(next) => state.position = next,
                 None => state.position = state::CopyPosition::of_share(usize::from(state.source.spread)),
@@ -146,12 +153,16 @@ impl RespreadSession {
     }
 
     /// Copies changes until few come while that is done; returns how many keys were copied.
-    async fn catch_up(&mut self, state: &mut RespreadState, tell: TellRespread<'_>) -> RespreadResult<u64> {
+    async fn catch_up(
+        &mut self,
+        state: &mut RespreadState,
+        on_progress: OnRespreadProgress<'_>,
+    ) -> RespreadResult<u64> {
         let mut changes = 0;
         for _ in 0..ROUNDS {
             let copied = self.copy_former_changes(state).await?;
             changes += copied;
-            tell(RespreadEvent::ChangesCopied { keys: changes });
+            on_progress(RespreadEvent::ChangesCopied { keys: changes });
             if copied <= FEW_CHANGES {
                 return Ok(changes);
             }
@@ -166,11 +177,16 @@ impl RespreadSession {
         copy_changes(&mut self.db, state, Some(state.table_no)).await
     }
 
-    async fn compare(&mut self, state: &RespreadState, tell: TellRespread<'_>) -> RespreadResult<u64> {
+    async fn compare(
+        &mut self,
+        state: &RespreadState,
+        on_progress: OnRespreadProgress<'_>,
+    ) -> RespreadResult<u64> {
         let mut before = 0;
         for direction in [CompareDirection::Forward, CompareDirection::Backward] {
-            let mut tell = |entities| tell(RespreadEvent::Compared { entities: before + entities });
-            before += compare(&mut self.reader, state, direction, &mut tell).await?;
+            let mut on_progress =
+                |entities| on_progress(RespreadEvent::Compared { entities: before + entities });
+            before += compare(&mut self.reader, state, direction, &mut on_progress).await?;
         }
         Ok(before / 2)
     }

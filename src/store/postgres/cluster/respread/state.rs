@@ -50,13 +50,13 @@ impl CopyPosition {
 }
 
 /// What was found when a respread was to begin.
-pub(crate) enum Begun {
+pub(crate) enum RespreadStart {
     /// The table has this spread, and is not being respread.
     AlreadyThere,
     /// It has begun now.
-    Now(RespreadState),
-    /// It had begun before.
-    Before(RespreadState),
+    Started(RespreadState),
+    /// An earlier call had started it.
+    Resumed(RespreadState),
 }
 
 /// Begins, or finds what was begun.
@@ -64,19 +64,19 @@ pub(crate) async fn begin(
     db: &mut PgConnection,
     table: TableRef<'_>,
     spread: u16,
-) -> Result<Begun, RespreadError> {
+) -> Result<RespreadStart, RespreadError> {
     let mut transaction = db.begin().await?;
     let (table_no, old_spread) = locked(&mut transaction, table).await?;
     if old_spread < 0 {
         let state = find(&mut transaction, table_no).await?;
         return match state.target.spread == spread {
-            true => Ok(Begun::Before(state)),
+            true => Ok(RespreadStart::Resumed(state)),
             false => Err(RespreadError::OtherSpread(state.target.spread)),
         };
     }
     let source = TableId::new(table_no, u16::try_from(old_spread).map_err(|_| RespreadError::Broken)?);
     if source.spread == spread {
-        return Ok(Begun::AlreadyThere);
+        return Ok(RespreadStart::AlreadyThere);
     }
     let obstacles = sqlx::query(texts::OBSTACLES).bind(table_no).fetch_one(&mut *transaction).await?;
     if obstacles.try_get("has_index")? {
@@ -104,7 +104,7 @@ pub(crate) async fn begin(
     set_buckets(&mut transaction, source, Some(state.table_no)).await?;
     set_buckets(&mut transaction, state.target, None).await?;
     transaction.commit().await?;
-    Ok(Begun::Now(state))
+    Ok(RespreadStart::Started(state))
 }
 
 /// Finds a respread that was begun.

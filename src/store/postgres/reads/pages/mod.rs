@@ -122,7 +122,7 @@ impl<'a> Reading<'a> {
         };
         let limit = self.time_limit(store.operation_timeout);
         let mut walk = Windows::new(part, self.residual, self.scan.projection, limit);
-        // The keys of a page that is merged from buckets are looked up before it.
+        // The keys of a page that is merged from buckets are read before it.
         let points = match part.bucket {
             None => self.narrowed(store, part.table_id, &walk, &mut lease, &mut page.end).await?,
             Some(_) => None,
