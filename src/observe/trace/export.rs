@@ -9,8 +9,65 @@ use ureq::tls::{RootCerts, TlsConfig};
 use uuid::Uuid;
 
 use super::context::hex;
-use super::{Finished, Message, TraceSettings, half};
 use crate::observe::metrics::METRICS;
+
+/// The settings of traces.
+#[derive(Clone, PartialEq)]
+pub(crate) struct TraceSettings {
+    /// The address of the collector; `/v1/traces` is added.
+    pub endpoint: String,
+    /// Headers that are sent with each batch, such as the credentials for the collector.
+    pub headers: Vec<(String, String)>,
+    pub service: String,
+    /// Share of the requests without a `traceparent` that are traced, 0 to 1.
+    pub ratio: f64,
+}
+
+impl std::fmt::Debug for TraceSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Headers may hold secrets.
+        f.debug_struct("TraceSettings").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+/// A request that is traced.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(super) id: [u8; 16],
+    pub(super) parent: Option<[u8; 8]>,
+    pub(super) span: [u8; 8],
+    pub(super) begun: Instant,
+    /// The same moment in wall-clock time.
+    pub(super) wall: SystemTime,
+}
+
+/// The data of a request in its trace. No keys, no content, no query strings.
+#[derive(Debug, Clone)]
+pub(crate) struct SpanFields {
+    pub operation: &'static str,
+    pub method: &'static str,
+    pub status: u16,
+    /// Whether the server failed, even if only inside the answer to a batch.
+    pub failed: bool,
+    /// The error code that the client saw, or the empty text.
+    pub error: &'static str,
+    pub account: String,
+    pub table: String,
+    pub request_id: String,
+    /// Start and duration of each wait for the database.
+    pub waits: Vec<(Instant, Duration)>,
+}
+
+pub(super) struct Finished {
+    pub(super) trace: Trace,
+    pub(super) duration: Duration,
+    pub(super) facts: SpanFields,
+}
+
+pub(super) enum Message {
+    Finished(Box<Finished>),
+    Flush(SyncSender<()>),
+}
 
 /// Maximum number of requests in one batch.
 const BATCH: usize = 512;
@@ -140,4 +197,8 @@ fn text(key: &str, value: &str) -> Value {
 /// Prints nanoseconds since 1970 as a string, which OTLP requires for 64-bit numbers in JSON.
 fn nanos(at: SystemTime) -> String {
     at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos()).to_string()
+}
+
+pub(super) fn half(id: Uuid) -> [u8; 8] {
+    id.as_u64_pair().0.to_be_bytes()
 }

@@ -14,74 +14,18 @@ use uuid::Uuid;
 
 use crate::observe::metrics::METRICS;
 use context::Parent;
+use export::{Finished, Message, half};
+pub(crate) use export::{SpanFields, Trace, TraceSettings};
 
 /// Maximum number of requests whose traces wait to be sent.
 const QUEUE: usize = 4096;
 /// Maximum time to send the waiting traces at shutdown.
 const FLUSH: Duration = Duration::from_secs(3);
 
-/// The settings of traces.
-#[derive(Clone, PartialEq)]
-pub(crate) struct TraceSettings {
-    /// The address of the collector; `/v1/traces` is added.
-    pub endpoint: String,
-    /// Headers that are sent with each batch, such as the credentials for the collector.
-    pub headers: Vec<(String, String)>,
-    pub service: String,
-    /// Share of the requests without a `traceparent` that are traced, 0 to 1.
-    pub ratio: f64,
-}
-
-impl std::fmt::Debug for TraceSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Headers may hold secrets.
-        f.debug_struct("TraceSettings").field("service", &self.service).finish_non_exhaustive()
-    }
-}
-
 /// Hands traces to the thread that sends them.
 pub(crate) struct Tracer {
     queue: SyncSender<Message>,
     ratio: f64,
-}
-
-/// A request that is traced.
-#[derive(Debug)]
-pub(crate) struct Trace {
-    id: [u8; 16],
-    parent: Option<[u8; 8]>,
-    span: [u8; 8],
-    begun: Instant,
-    /// The same moment in wall-clock time.
-    wall: SystemTime,
-}
-
-/// The data of a request in its trace. No keys, no content, no query strings.
-#[derive(Debug, Clone)]
-pub(crate) struct SpanFields {
-    pub operation: &'static str,
-    pub method: &'static str,
-    pub status: u16,
-    /// Whether the server failed, even if only inside the answer to a batch.
-    pub failed: bool,
-    /// The error code that the client saw, or the empty text.
-    pub error: &'static str,
-    pub account: String,
-    pub table: String,
-    pub request_id: String,
-    /// Start and duration of each wait for the database.
-    pub waits: Vec<(Instant, Duration)>,
-}
-
-struct Finished {
-    trace: Trace,
-    duration: Duration,
-    facts: SpanFields,
-}
-
-enum Message {
-    Finished(Box<Finished>),
-    Flush(SyncSender<()>),
 }
 
 impl Tracer {
@@ -130,10 +74,6 @@ impl Tracer {
             let _ = waiting.recv_timeout(FLUSH);
         }
     }
-}
-
-fn half(id: Uuid) -> [u8; 8] {
-    id.as_u64_pair().0.to_be_bytes()
 }
 
 /// Maps an identifier evenly to a number from 0 to 1, for sampling.

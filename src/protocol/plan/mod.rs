@@ -17,6 +17,7 @@ pub use decide::{Change, Write, WriteKind, Written, decide};
 pub use predicate::{Field, Predicate};
 pub use scan::{PageEnd, Projection, Scan, TableEntry, TablePage, TableScan};
 pub use span::Span;
+pub use write::ChangeSet;
 
 use std::time::Duration;
 
@@ -149,15 +150,6 @@ impl Write {
 
 const fn wants_content(prefer: Option<Prefer>) -> bool {
     !matches!(prefer, Some(Prefer::NoContent))
-}
-
-/// At least one write, to one partition of one table, done together.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChangeSet {
-    pub table: TableName,
-    pub writes: Vec<Write>,
-    /// The table's name as each write spells it, for the Location of what it inserts.
-    pub spellings: Vec<TableName>,
 }
 
 /// Plans an operation.

@@ -2,13 +2,21 @@
 
 use std::collections::HashSet;
 
-use super::ChangeSet;
 use super::decide::{Write, WriteKind};
 use crate::error::{Code, Error, Result};
 use crate::protocol::codec::validated::ValidatedProperties;
 use crate::protocol::model::names::{KeyPart, check_body_key, check_key_length, check_url_key};
 use crate::protocol::model::{Key, TableName};
 use crate::protocol::request::operation::{EntityWrite, ValidatedEntity, WriteVerb};
+
+/// At least one write, to one partition of one table, done together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangeSet {
+    pub table: TableName,
+    pub writes: Vec<Write>,
+    /// The table's name as each write spells it, for the Location of what it inserts.
+    pub spellings: Vec<TableName>,
+}
 
 /// Plans one write.
 ///

@@ -13,8 +13,10 @@ use h2::{Reason, RecvStream, SendStream};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::SEND_BUFFER;
 use super::translate::{head_of, request_of};
+
+/// Bytes of an answer that a stream may buffer before they are sent.
+pub(super) const SEND_BUFFER: usize = 64 * 1024;
 
 /// Bytes of an answer that are sent at once; the timeout of writes applies to each such piece.
 const PIECE: usize = 16 * 1024;

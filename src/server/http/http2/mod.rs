@@ -41,8 +41,6 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
 /// Maximum bytes of a head, as on HTTP/1.1.
 const MAX_HEAD: u32 = 128 * 1024;
-/// Bytes of an answer that a stream may buffer before they are sent.
-const SEND_BUFFER: usize = 64 * 1024;
 
 /// Serves a connection until it ends, or until `stop` is done and the requests in flight are
 /// answered.
@@ -106,7 +104,7 @@ fn settings() -> Builder {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(MAX_HEAD)
-        .max_send_buffer_size(SEND_BUFFER);
+        .max_send_buffer_size(exchange::SEND_BUFFER);
     settings
 }
 
