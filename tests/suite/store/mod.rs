@@ -1,7 +1,6 @@
 //! What every store has to do, and what PostgreSQL has to do besides.
 
 mod accounts;
-mod beyond;
 mod citus;
 mod coalesce;
 pub mod contract;
@@ -12,6 +11,7 @@ mod indexes;
 mod limits;
 mod loads;
 mod merges;
+mod operator_features;
 mod outages;
 mod pages;
 mod postgres;

@@ -4,8 +4,8 @@
 //! sharded database refuses (now(), ctid, MERGE, …). Statements check the cached number of a table: if
 //! the table was deleted, or deleted and created again, no row of `tables` has this number.
 
-pub(crate) mod beyond;
 mod chosen;
+pub(crate) mod operator;
 pub mod respread;
 pub(crate) mod rewind;
 pub(crate) mod view;
@@ -97,7 +97,6 @@ pub mod indexes;
 mod load;
 mod pages;
 
-pub use beyond::{COUNT_REST, DELETE_EXPIRED};
 pub use entities::{
     DELETE, DELETE_EACH, DELETE_IN_BUCKET, DELETE_MANY, INSERT, INSERT_EACH, INSERT_IN_BUCKET, INSERT_MANY,
     INSERT_MANY_ROUTED, INSERT_MISSING, INSERT_MISSING_ROUTED, INSERT_OR_MERGE, INSERT_OR_MERGE_EACH,
@@ -109,6 +108,7 @@ pub use entities::{
 pub use load::{
     FORGET_MARKS, FORGET_STALE_MARKS, LOAD, LOAD_IN_BUCKET, LOAD_NEW, LOAD_NEW_IN_BUCKET, MARK, MARKS,
 };
+pub use operator::{COUNT_REST, DELETE_EXPIRED};
 pub use pages::{
     WALK_STRIDE, columns, filtered, points, points_of_bucket, points_of_partition, range, walk, window,
 };
@@ -296,7 +296,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         &load::ALL,
         &indexes::ALL,
         &rewind::ALL,
-        &beyond::ALL,
+        &operator::ALL,
         &respread::ALL,
     ];
     let mut texts: Vec<Cow<'static, str>> = fixed.concat().into_iter().map(Cow::Borrowed).collect();

@@ -12,7 +12,7 @@ use crate::store::postgres::connections::sessions::LockWait;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
-use crate::store::postgres::statements::{FORGET_STALE_MARKS, beyond as texts};
+use crate::store::postgres::statements::{FORGET_STALE_MARKS, operator as texts};
 use crate::store::{
     Expiry, ExpiryRule, ExpirySummary, Fault, SWEEP_RETRY_PAUSE, StoreResult, SweepState, TableExpiry,
 };

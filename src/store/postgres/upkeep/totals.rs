@@ -9,7 +9,7 @@ use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::{Attempt, retry};
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::state::table_ids::{TableId, exists};
-use crate::store::postgres::statements::beyond as texts;
+use crate::store::postgres::statements::operator as texts;
 use crate::store::postgres::{PgStore, statements};
 use crate::store::{CountPosition, CountedPart, Fault, StoreResult, StoredTotal, TotalPass, Totals};
 

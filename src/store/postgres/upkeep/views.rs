@@ -14,7 +14,7 @@ use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::state::table_ids::TableId;
-use crate::store::postgres::statements::{beyond as texts, view as definitions};
+use crate::store::postgres::statements::{operator as texts, view as definitions};
 use crate::store::quoting::identifier;
 use crate::store::{Fault, SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, ViewFailure};
 
