@@ -28,7 +28,7 @@ macro_rules! contract {
             loads: stored_as_they_are, marked_together, marks_of_stale_copies_are_removed, the_last_version_has_none_behind_it;
             accounts: sealed_anew_together, options_by_account;
             pushdown: sql_is_eval;
-            beyond: rules_belong_to_tables, what_was_written_meanwhile_stays, every_entity_is_counted_once,
+            operator_features: rules_belong_to_tables, what_was_written_meanwhile_stays, every_entity_is_counted_once,
                 counts_are_stored_until_the_table_goes, views_follow_their_tables, rules_come_back_with_snapshots;
             rewind: comes_back_as_it_was, one_account_alone, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
         );
