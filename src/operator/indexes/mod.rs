@@ -17,7 +17,7 @@ use crate::protocol::model::{EdmType, TableName, Ticks};
 use crate::protocol::plan::index::{IndexKind, UnknownIndexKind};
 use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
 use crate::protocol::plan::{Projection, Scan, Span};
-use crate::store::{AddedIndex, Failure, IndexFigures, Store, StoredIndex};
+use crate::store::{AddedIndex, Failure, IndexFigures, NewIndex, Store, StoredIndex};
 
 /// Entities that are read to find the type of a property.
 const SAMPLE: usize = 1000;
@@ -76,7 +76,8 @@ pub(crate) async fn add(
         Some(kind) => kind,
         None => kind_of(&sample(store, account, &name).await.map_err(missing)?, property)?,
     };
-    match store.add_index(name.in_account(account), property, kind, now).await.map_err(missing)? {
+    let index = NewIndex { table: name.in_account(account), property, kind };
+    match store.add_index(index, now).await.map_err(missing)? {
         AddedIndex::Added(index_no) => find_by_number(store, index_no).await,
         AddedIndex::Exists => Err(OperatorError::IndexExists),
         AddedIndex::TooMany => Err(OperatorError::TooManyIndexes),

@@ -292,6 +292,14 @@ impl std::fmt::Write for HashedText {
     }
 }
 
+/// An index to add.
+#[derive(Debug, Clone, Copy)]
+pub struct NewIndex<'a> {
+    pub table: TableRef<'a>,
+    pub property: &'a str,
+    pub kind: IndexKind,
+}
+
 store_trait! {
 /// Property indexes.
 pub trait Indexes {
@@ -302,13 +310,7 @@ pub trait Indexes {
     ///
     /// # Errors
     /// [`Code::TableNotFound`].
-    async fn add_index(
-        &self,
-        table: TableRef<'_>,
-        property: &str,
-        kind: IndexKind,
-        now: Ticks,
-    ) -> StoreResult<AddedIndex>;
+    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex>;
 
     /// Builds an index, for as long as that takes; what a former attempt has left is made again. Pages
     /// use it once the servers have read the list. On SQLite, writes wait meanwhile.

@@ -58,7 +58,8 @@ pub use entities::{Collect, Entities};
 pub(crate) use expiry::SWEEP_RETRY_PAUSE;
 pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};
 pub use indexes::{
-    AddedIndex, BuiltIndex, IndexFigures, IndexState, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, StoredIndex,
+    AddedIndex, BuiltIndex, IndexFigures, IndexState, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex,
+    StoredIndex,
 };
 pub(crate) use inspection::{Inspection, MigrationObstacle};
 pub use load::{Load, LoadMark, Loads};

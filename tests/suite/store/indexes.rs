@@ -13,7 +13,7 @@ use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Tic
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex, choices};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Span, WriteKind};
-use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, StoredIndex};
+use rowhouse::store::{AddedIndex, BuiltIndex, IndexState, MAX_TABLE_INDEXES, NewIndex, StoredIndex};
 
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
@@ -141,7 +141,10 @@ async fn index<B: AnyStore>(
     property: &str,
     kind: IndexKind,
 ) -> PropertyIndex {
-    let added = store.add_index(table.in_account(account), property, kind, now()).await.expect("an index");
+    let added = store
+        .add_index(NewIndex { table: table.in_account(account), property, kind }, now())
+        .await
+        .expect("an index");
     let AddedIndex::Added(number) = added else { panic!("{added:?}") };
     let stored = find(store, number).await.expect("it is listed");
     assert_eq!(stored.state, IndexState::Building);
@@ -343,7 +346,9 @@ pub async fn other_literals_of_dense_filters_walk<B: AnyStore>(store: &B) {
 pub async fn indexes_are_limited<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let add = async |property: &str| {
-        store.add_index(table.in_account(&account), property, IndexKind::Text, now()).await
+        store
+            .add_index(NewIndex { table: table.in_account(&account), property, kind: IndexKind::Text }, now())
+            .await
     };
     let mut added = Vec::new();
     for at in 0..MAX_TABLE_INDEXES {
@@ -357,7 +362,12 @@ pub async fn indexes_are_limited<B: AnyStore>(store: &B) {
     assert!(store.drop_index(added[0], now()).await.unwrap());
     assert!(!store.drop_index(added[0], now()).await.unwrap(), "it is gone");
     assert!(matches!(add("P0").await.unwrap(), AddedIndex::Added(_)));
-    let missing = store.add_index(name("Missing").in_account(&account), "P", IndexKind::Text, now()).await;
+    let missing = store
+        .add_index(
+            NewIndex { table: name("Missing").in_account(&account), property: "P", kind: IndexKind::Text },
+            now(),
+        )
+        .await;
     assert_eq!(refusal(missing), Code::TableNotFound);
     store.delete_table(table.in_account(&account), now()).await.unwrap();
 }
@@ -366,8 +376,13 @@ pub async fn a_deleted_table_takes_its_indexes_along<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
     let old = index(store, &account, &table, "N", IndexKind::Number).await;
-    let AddedIndex::Added(unbuilt) =
-        store.add_index(table.in_account(&account), "M", IndexKind::Number, now()).await.unwrap()
+    let AddedIndex::Added(unbuilt) = store
+        .add_index(
+            NewIndex { table: table.in_account(&account), property: "M", kind: IndexKind::Number },
+            now(),
+        )
+        .await
+        .unwrap()
     else {
         panic!("an index")
     };

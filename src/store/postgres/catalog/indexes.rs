@@ -4,7 +4,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::error::Code;
-use crate::protocol::model::{TableRef, Ticks};
+use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::bucket::new_table_no;
 use crate::store::contract::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
@@ -12,7 +12,7 @@ use crate::store::postgres::PgStore;
 use crate::store::postgres::fault::Effect;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::statements::indexes as texts;
-use crate::store::{AddedIndex, Fault, IndexState, StoreResult, StoredIndex};
+use crate::store::{AddedIndex, Fault, IndexState, NewIndex, StoreResult, StoredIndex};
 
 impl PgStore {
     pub(crate) async fn read_indexes(&self) -> StoreResult<Vec<StoredIndex>> {
@@ -22,13 +22,8 @@ impl PgStore {
         Ok(found.into_iter().flatten().collect())
     }
 
-    pub(crate) async fn try_add_index(
-        &self,
-        table: TableRef<'_>,
-        property: &str,
-        kind: IndexKind,
-        now: Ticks,
-    ) -> StoreResult<AddedIndex> {
+    pub(crate) async fn try_add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
+        let NewIndex { table, property, kind } = index;
         let mut lease = self.nodes.acquire_to_lock().await?;
         lease.begin().await?;
         let table = sqlx::query(texts::LOCK_TABLE).bind(table.account).bind(table.name.lower());

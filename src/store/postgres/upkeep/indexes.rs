@@ -9,8 +9,8 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
 use tokio::time::timeout;
 
-use crate::protocol::model::{TableRef, Ticks};
-use crate::protocol::plan::index::{IndexKind, PropertyIndex};
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
 use crate::store::contract::indexes::removable_until;
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::search_path::SearchPath;
@@ -19,7 +19,9 @@ use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::statements::indexes as texts;
 use crate::store::postgres::upkeep::views::blocker;
-use crate::store::{AddedIndex, BuiltIndex, Failure, Fault, IndexFigures, Indexes, StoreResult, StoredIndex};
+use crate::store::{
+    AddedIndex, BuiltIndex, Failure, Fault, IndexFigures, Indexes, NewIndex, StoreResult, StoredIndex,
+};
 
 /// The settings of the session: no limit of time, and the parser that literals are written for.
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
@@ -174,14 +176,8 @@ impl Indexes for PgStore {
         retry(|| self.read_indexes()).await
     }
 
-    async fn add_index(
-        &self,
-        table: TableRef<'_>,
-        property: &str,
-        kind: IndexKind,
-        now: Ticks,
-    ) -> StoreResult<AddedIndex> {
-        retry(|| self.try_add_index(table, property, kind, now)).await
+    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
+        retry(|| self.try_add_index(index, now)).await
     }
 
     async fn build_index(&self, index: &PropertyIndex, now: Ticks) -> StoreResult<BuiltIndex> {

@@ -2,14 +2,16 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::protocol::model::{TableRef, Ticks};
-use crate::protocol::plan::index::{IndexKind, PropertyIndex};
+use crate::protocol::model::Ticks;
+use crate::protocol::plan::index::PropertyIndex;
 use crate::store::contract::indexes::removable_until;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::{entries, indexes};
 use crate::store::sqlite::rows::Sqlite;
 use crate::store::sqlite::store::CancelledBuild;
-use crate::store::{AddedIndex, BuiltIndex, Failure, IndexFigures, Indexes, StoreResult, StoredIndex};
+use crate::store::{
+    AddedIndex, BuiltIndex, Failure, IndexFigures, Indexes, NewIndex, StoreResult, StoredIndex,
+};
 use std::time::Duration;
 
 /// Instructions of SQLite between two looks at whether a build is cancelled.
@@ -22,13 +24,8 @@ impl Indexes for SqliteStore {
         self.readers.with(|db| indexes::list(db).map(Ok))
     }
 
-    async fn add_index(
-        &self,
-        table: TableRef<'_>,
-        property: &str,
-        kind: IndexKind,
-        now: Ticks,
-    ) -> StoreResult<AddedIndex> {
+    async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex> {
+        let NewIndex { table, property, kind } = index;
         let (table, property) = (table.into_owned(), property.to_owned());
         let add = move |db: &Connection| indexes::add(db, table.as_ref(), &property, kind, now);
         self.writer.submit(add).await
