@@ -1,6 +1,7 @@
 //! An entity on its way from a body into the store and back to a client: nothing
 //! is altered, and nothing that breaks a limit gets in.
 
+use rowhouse::error::Result;
 use rowhouse::protocol::codec::atom::read as atom_read;
 use rowhouse::protocol::codec::atom::write::{Atom, Style};
 use rowhouse::protocol::codec::feed::{Feed, FeedForm};
@@ -8,7 +9,6 @@ use rowhouse::protocol::codec::json::read::{self as json_read, EntityBody};
 use rowhouse::protocol::codec::json::write::{self as json_write, Metadata, MetadataContext};
 use rowhouse::protocol::codec::stored::{self, PropertyFinder};
 use rowhouse::protocol::codec::validated::ValidatedProperties;
-use rowhouse::error::Result;
 use rowhouse::protocol::model::edm::utf16_len;
 use rowhouse::protocol::model::entity::{Properties, StoredProperties};
 use rowhouse::protocol::model::names::{

@@ -7,10 +7,10 @@ pub mod filter;
 
 use std::fmt::Debug;
 
+use rowhouse::error::{Code, Error};
 use rowhouse::protocol::auth::AccountSet;
 use rowhouse::protocol::codec::failure::{self, ErrorContext};
 use rowhouse::protocol::codec::{multipart, xml};
-use rowhouse::error::{Code, Error};
 use rowhouse::protocol::model::Ticks;
 use rowhouse::protocol::request::Head;
 

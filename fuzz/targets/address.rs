@@ -3,8 +3,8 @@
 //! path. Printed again, a resource is the same resource.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::codec::uri::{entity_address, escape};
 use rowhouse::error::Result;
+use rowhouse::protocol::codec::uri::{entity_address, escape};
 use rowhouse::protocol::model::Key;
 use rowhouse::protocol::request::{Head, Resource, Target, target};
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, fields};

@@ -3,8 +3,8 @@
 //! what a change set of them means.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::codec::multipart::{self, InnerAnswer, MAX_PARTS, Part};
 use rowhouse::error::Error;
+use rowhouse::protocol::codec::multipart::{self, InnerAnswer, MAX_PARTS, Part};
 use rowhouse::protocol::plan;
 use rowhouse::protocol::request::batch::{self, Batch, MAX_OPERATIONS};
 use rowhouse::protocol::request::operation::Context;

@@ -2,8 +2,8 @@
 //! Whole requests, as HTTP/1.1 writes them, from their address to their plan.
 
 use libfuzzer_sys::fuzz_target;
-use rowhouse::protocol::auth::{self, Credentials, bearer};
 use rowhouse::error::Result;
+use rowhouse::protocol::auth::{self, Credentials, bearer};
 use rowhouse::protocol::plan;
 use rowhouse::protocol::request::batch::Batch;
 use rowhouse::protocol::request::operation::Context;

@@ -3,13 +3,13 @@
 //! one that was made from these fields, a line each, proves just them.
 
 use libfuzzer_sys::fuzz_target;
+use rowhouse::error::{Code, Result};
 use rowhouse::protocol::auth::Identity;
 use rowhouse::protocol::auth::accounts::AccountKey;
-use rowhouse::protocol::auth::grant::KeyRange;
 use rowhouse::protocol::auth::issue::{Grant, SasSubject};
+use rowhouse::protocol::auth::permissions::KeyRange;
 use rowhouse::protocol::auth::sas::{Claim, Use};
 use rowhouse::protocol::codec::policies::read_time;
-use rowhouse::error::{Code, Result};
 use rowhouse::protocol::model::Ticks;
 use rowhouse::protocol::request::options::Options;
 use rowhouse_fuzz::{ACCOUNT, accounts, assert_refused, fields, now};

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::output::{Done, OutputForm, Problem, block_on};
 use super::signer::KeyArguments;
 use crate::error::Error;
-use crate::protocol::auth::inspect::SasQuestion;
+use crate::protocol::auth::explain_sas::SasQuestion;
 use crate::protocol::auth::sas::Use;
 use crate::protocol::codec::policies::Policy;
 use crate::protocol::model::{TableName, Ticks};

@@ -22,7 +22,7 @@ use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::model::{TableName, Ticks};
 use crate::protocol::plan::{self, Plan};
-use crate::protocol::request::allow;
+use crate::protocol::request::allowed_methods;
 use crate::protocol::request::batch::Batch;
 use crate::protocol::request::operation::Context;
 use crate::protocol::request::options::Options;
@@ -255,7 +255,7 @@ impl Pipeline<'_> {
         if answer.status != 405 {
             return answer;
         }
-        answer.with("Allow", allow::methods(&target.resource, &self.options))
+        answer.with("Allow", allowed_methods::methods(&target.resource, &self.options))
     }
 
     /// Errors of the table layer are answered here and nowhere else.

@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 
 use super::accounts::is_account_name;
-use super::grant::{Identity, Role};
+use super::permissions::{Identity, Role};
 use crate::error::{Code, Error, Result};
 use crate::protocol::model::{TableName, Ticks};
 

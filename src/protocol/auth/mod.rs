@@ -2,15 +2,15 @@
 
 pub mod accounts;
 pub mod bearer;
-pub mod grant;
-pub(crate) mod inspect;
+pub(crate) mod explain_sas;
 pub mod issue;
+pub mod permissions;
 pub mod sas;
 pub(crate) mod seal;
 pub(crate) mod shared_key;
 
 pub use accounts::AccountSet;
-pub use grant::{Action, Identity, allows};
+pub use permissions::{Action, Identity, allows};
 
 use crate::error::{Code, Error, Result};
 use crate::protocol::model::Ticks;

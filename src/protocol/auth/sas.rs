@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
 use super::accounts::AccountKey;
-use super::grant::{Identity, KeyRange};
+use super::permissions::{Identity, KeyRange};
 use crate::error::{Code, Error, Result};
 use crate::protocol::codec::policies::{Policy, is_permission, read_time};
 use crate::protocol::codec::uri::escape;

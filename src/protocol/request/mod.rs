@@ -1,7 +1,7 @@
 //! Converts head and body to a [`Request`]: what the client wants, syntactically valid; `plan`
 //! checks its meaning.
 
-pub mod allow;
+pub mod allowed_methods;
 pub mod batch;
 pub(crate) mod format;
 pub(crate) mod head;

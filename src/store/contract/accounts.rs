@@ -30,19 +30,19 @@ pub enum AccountChange {
     /// Sets or removes the limit of an account, which may be one of the settings.
     Limit { name: String, requests_per_second: Option<u32> },
     /// Replaces the sealed forms of the keys of these accounts, but not the keys themselves, if no
-    /// account was changed since [`super::account_changes`] returned the count `seen`.
+    /// account was changed since [`StoredAccounts::account_changes`] returned the count `seen`.
     Reseal { seen: i64, accounts: Vec<Resealed> },
 }
 
 /// Change counters of the stored accounts and their options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChangeCounts {
-    /// Counts changes of what [`super::accounts`] returns: accounts, their keys and state.
+    /// Counts changes of what [`StoredAccounts::accounts`] returns: accounts, their keys and state.
     pub accounts: i64,
-    /// Counts changes of what [`super::account_options`] returns: limits and service
+    /// Counts changes of what [`StoredAccounts::account_options`] returns: limits and service
     /// properties.
     pub options: i64,
-    /// Counts changes of what [`super::indexes`] returns.
+    /// Counts changes of what [`Indexes::indexes`](super::Indexes::indexes) returns.
     pub indexes: i64,
 }
 
@@ -67,7 +67,8 @@ store_trait! {
 /// StoredAccounts in the database, and their options: limits and service properties.
 pub trait StoredAccounts {
     /// Returns the change counters of accounts, of their options and of indexes. If a counter differs
-    /// from the last read, [`accounts`], [`account_options`] or [`indexes`]
+    /// from the last read, [`StoredAccounts::accounts`], [`StoredAccounts::account_options`] or
+        /// [`Indexes::indexes`](super::Indexes::indexes)
     /// has changed.
     async fn account_changes(&self) -> StoreResult<ChangeCounts>;
 

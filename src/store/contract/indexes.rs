@@ -306,10 +306,10 @@ pub trait Indexes {
     /// Lists the property indexes of existing tables.
     async fn indexes(&self) -> StoreResult<Vec<StoredIndex>>;
 
-    /// Adds an index, to be built by [`build_index`]. The property has a valid name.
+    /// Adds an index, to be built by [`Indexes::build_index`]. The property has a valid name.
     ///
     /// # Errors
-    /// [`Code::TableNotFound`].
+    /// `TableNotFound`.
     async fn add_index(&self, index: NewIndex<'_>, now: Ticks) -> StoreResult<AddedIndex>;
 
     /// Builds an index, for as long as that takes; what a former attempt has left is made again. Pages

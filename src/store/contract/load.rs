@@ -64,7 +64,7 @@ pub trait Loads {
     /// done.
     ///
     /// # Errors
-    /// [`Code::TableNotFound`].
+    /// `TableNotFound`.
     async fn load(&self, table: TableRef<'_>, load: &Arc<Load>) -> StoreResult<bool>;
 
     /// Reads the marks of a copy.

@@ -10,7 +10,7 @@ pub trait Upkeep {
     /// time of the last replayed commit; `None` if it has replayed none (protocol §11.1).
     async fn current_until(&self, now: Ticks) -> StoreResult<Option<Ticks>>;
 
-    /// Returns how many deleted tables may have rows left for [`purge`]. Some of them may
+    /// Returns how many deleted tables may have rows left for [`Upkeep::purge`]. Some of them may
     /// have none.
     async fn backlog(&self) -> StoreResult<u64>;
 

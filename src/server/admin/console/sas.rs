@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::ConsoleMode;
 use crate::error::Error;
-use crate::protocol::auth::inspect::SasQuestion;
+use crate::protocol::auth::explain_sas::SasQuestion;
 use crate::protocol::auth::issue::{Grant, GrantError, SasSubject, at_or_after};
 use crate::protocol::auth::sas::Use;
 use crate::protocol::model::Ticks;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::accounts::AccountKey;
-use super::grant::{Action, Identity, allows};
+use super::permissions::{Action, Identity, allows};
 use super::sas::{Claim, SasFindings, Use};
 use crate::error::{Code, Error, Result};
 use crate::protocol::codec::policies::Policy;
