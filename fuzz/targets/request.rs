@@ -8,7 +8,7 @@ use rowhouse::protocol::plan;
 use rowhouse::protocol::request::batch::Batch;
 use rowhouse::protocol::request::operation::Context;
 use rowhouse::protocol::request::options::Options;
-use rowhouse::protocol::request::{self, Head, RequestKind, allow, target};
+use rowhouse::protocol::request::{self, Head, RequestKind, allowed_methods, target};
 use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused, http, now};
 
 fuzz_target!(|data: &[u8]| {
@@ -30,7 +30,7 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
         Ok(_) => {}
         Err(error) => assert_refused(&error),
     }
-    assert!(allow::methods(&target.resource, &options).ends_with("OPTIONS"));
+    assert!(allowed_methods::methods(&target.resource, &options).ends_with("OPTIONS"));
     let context = Context { head, options: &options, body, max_comparisons: COMPARISONS };
     match request::read(&context, &target)?.wanted {
         RequestKind::One(operation) => plan::plan(operation).map(drop),
