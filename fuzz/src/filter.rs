@@ -2,7 +2,7 @@
 
 use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::names::{KeyPart, check_body_key};
-use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, Ticks, lexical};
+use rowhouse::protocol::model::{EdmValue, Key, Stored, Ticks, lexical};
 use rowhouse::protocol::odata::{Expr, Operand};
 
 /// The text of an expression, with as few parentheses as it can have.
@@ -12,7 +12,7 @@ pub fn print(expr: &Expr) -> String {
         Expr::And(parts) => join(parts, " and "),
         Expr::Not(inner) => format!("not {}", inside(inner)),
         Expr::Compare { left, op, right } => {
-            format!("{} {} {}", operand(left), operator(*op), operand(right))
+            format!("{} {} {}", operand(left), op.word(), operand(right))
         }
         Expr::Bare(bare) => operand(bare),
     }
@@ -45,17 +45,6 @@ fn operand(operand: &Operand) -> String {
         EdmValue::Guid(value) => format!("guid'{value}'"),
         EdmValue::Int32(value) => value.to_string(),
         EdmValue::Int64(value) => format!("{value}L"),
-    }
-}
-
-const fn operator(op: CompareOp) -> &'static str {
-    match op {
-        CompareOp::Eq => "eq",
-        CompareOp::Ne => "ne",
-        CompareOp::Lt => "lt",
-        CompareOp::Le => "le",
-        CompareOp::Gt => "gt",
-        CompareOp::Ge => "ge",
     }
 }
 

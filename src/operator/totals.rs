@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::protocol::model::{Key, TableName, Ticks};
+use crate::protocol::model::{Key, TableName, TableRef, Ticks};
 use crate::protocol::plan::{Predicate, Projection, Scan, query};
 use crate::store::{CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass};
 
@@ -48,23 +48,22 @@ pub(crate) struct TableTotal {
 /// Failures of the database.
 pub(crate) async fn total(
     store: &Store,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
     size: TableSize,
     now: Ticks,
 ) -> StoreResult<TableTotal> {
     let (entities, basis) = if size.complete {
         (size.entities, TotalBasis::Exact)
     } else {
-        let stored = store.stored_total(table.in_account(account)).await?;
+        let stored = store.stored_total(table).await?;
         if stored.is_none_or(|stored| is_stale(stored, now)) {
-            store.want_total(table.in_account(account), now).await?;
+            store.want_total(table, now).await?;
         }
         match stored {
             Some(StoredTotal { entities, started, ended }) => {
                 (entities, TotalBasis::Counted { started, ended })
             }
-            None => match store.estimate(table.in_account(account)).await? {
+            None => match store.estimate(table).await? {
                 Some(estimate) if estimate > size.entities => (estimate, TotalBasis::Estimated),
                 _ => (size.entities, TotalBasis::AtLeast),
             },
@@ -86,8 +85,7 @@ fn is_stale(stored: StoredTotal, now: Ticks) -> bool {
 /// `TableNotFound`; failures of the database.
 pub(crate) async fn count_matching(
     store: &Store,
-    account: &str,
-    table: &TableName,
+    table: TableRef<'_>,
     from: &Key,
     predicate: &Predicate,
     time: Duration,
@@ -105,7 +103,7 @@ pub(crate) async fn count_matching(
             projection: Projection::SystemOnly,
             indexed: Vec::new(),
         };
-        let ((), end) = store.page(table.in_account(account), &scan, ()).await?;
+        let ((), end) = store.page(table, &scan, ()).await?;
         entities += end.entities as u64;
         let Some(next) = end.next else { return Ok(CountedPart { entities, next: None }) };
         if begun.elapsed() >= time {
@@ -133,12 +131,11 @@ impl CountPace {
     pub(crate) async fn step(
         &mut self,
         store: &Store,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         from: &CountPosition,
     ) -> StoreResult<CountedPart> {
         let begun = Instant::now();
-        let part = store.count_part(table.in_account(account), from, self.0).await;
+        let part = store.count_part(table, from, self.0).await;
         let (least, most) = STEP_ROWS;
         let rows = match &part {
             Err(_) => self.0 / 4,
@@ -157,15 +154,14 @@ impl CountPace {
     pub(crate) async fn count_for(
         &mut self,
         store: &Store,
-        account: &str,
-        table: &TableName,
+        table: TableRef<'_>,
         from: CountPosition,
         time: Duration,
     ) -> StoreResult<CountedPart> {
         let begun = Instant::now();
         let mut counted = CountedPart { entities: 0, next: Some(from) };
         while let Some(from) = counted.next.take() {
-            let part = self.step(store, account, table, &from).await?;
+            let part = self.step(store, table, &from).await?;
             counted = CountedPart { entities: counted.entities + part.entities, next: part.next };
             if begun.elapsed() >= time {
                 break;
@@ -185,7 +181,7 @@ impl CountPace {
         now: Ticks,
     ) -> StoreResult<()> {
         let table = TableName::parse(&pass.table)?;
-        let part = self.step(store, &pass.account, &table, &pass.position).await?;
+        let part = self.step(store, table.in_account(&pass.account), &pass.position).await?;
         store.record_total(pass, &part, now).await
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::{Action, Identity, allows};
 use crate::protocol::codec::uri::escape;
-use crate::protocol::model::{Key, TableName};
+use crate::protocol::model::{Key, TableName, TableRef};
 use crate::protocol::plan::index::{IndexChoice, PropertyIndex};
 use crate::protocol::plan::scan::{MAX_ROWS, MAX_TIME};
 use crate::protocol::plan::strategy::{self, KeyAccess, SpanBound};
@@ -67,11 +67,11 @@ pub(crate) async fn explain_query(
     let table = TableName::parse(&request.table)?;
     let mut scan = scan(request, &table, max_comparisons)?;
     indexes.narrow(&request.account, &table, &mut scan);
-    let cost =
-        if request.measure { Some(measure(store, &request.account, &table, &scan).await?) } else { None };
+    let table = table.in_account(&request.account);
+    let cost = if request.measure { Some(measure(store, table, &scan).await?) } else { None };
     let narrowed_by = match &cost {
         Some(cost) => cost.narrowed_by,
-        None => narrowed_by(store, &request.account, &table, &scan).await?,
+        None => narrowed_by(store, table, &scan).await?,
     };
     let used = narrowed_by.and_then(|number| scan.indexed.get(number));
     let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
@@ -111,12 +111,12 @@ fn properties(choice: &IndexChoice) -> Value {
 
 /// Asks the store which choice of indexes it would use. It looks up entries as for a page, but
 /// reads no row.
-async fn narrowed_by(store: &Store, account: &str, table: &TableName, scan: &Scan) -> Result<Option<usize>> {
+async fn narrowed_by(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Option<usize>> {
     if scan.indexed.is_empty() {
         return Ok(None);
     }
     let lookup = Scan { spans: Vec::new(), ..scan.clone() };
-    let ((), end) = store.page(table.in_account(account), &lookup, ()).await?;
+    let ((), end) = store.page(table, &lookup, ()).await?;
     Ok(end.narrowed_by)
 }
 
@@ -140,15 +140,15 @@ fn scan(request: &ExplainRequest, table: &TableName, max_comparisons: usize) -> 
 }
 
 /// Reads one page, and counts the rows that were examined for it.
-async fn measure(store: &Store, account: &str, table: &TableName, scan: &Scan) -> Result<QueryCost> {
+async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<QueryCost> {
     let begun = Instant::now();
-    let ((), end) = store.page(table.in_account(account), scan, ()).await?;
+    let ((), end) = store.page(table, scan, ()).await?;
     let (returned, took) = (end.entities as u64, begun.elapsed());
     let more = end.next.is_some();
     let (looked_at, is_exact) = match &scan.residual {
         None => (returned, true),
         Some(_) if end.narrowed_by.is_some() => (end.examined, true),
-        Some(_) => count(store, account, table, scan, end.next.as_ref()).await?,
+        Some(_) => count(store, table, scan, end.next.as_ref()).await?,
     };
     Ok(QueryCost {
         returned,
@@ -161,13 +161,7 @@ async fn measure(store: &Store, account: &str, table: &TableName, scan: &Scan) -
 }
 
 /// Counts the rows of the spans below `until`, and tells whether these are all.
-async fn count(
-    store: &Store,
-    account: &str,
-    table: &TableName,
-    scan: &Scan,
-    until: Option<&Key>,
-) -> Result<(u64, bool)> {
+async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&Key>) -> Result<(u64, bool)> {
     let begun = Instant::now();
     let spans = span::within(scan.spans.clone(), &Key::new("", ""), until);
     let mut rows = 0;
@@ -190,7 +184,7 @@ async fn count(
             indexed: Vec::new(),
             ..scan.clone()
         };
-        let ((), end) = store.page(table.in_account(account), &page, ()).await?;
+        let ((), end) = store.page(table, &page, ()).await?;
         rows += end.entities as u64;
         match end.next {
             Some(next) => from = next,

@@ -120,6 +120,18 @@ impl CompareOp {
     pub const ALL: [CompareOp; 6] =
         [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
+    /// The word of `$filter` for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            CompareOp::Eq => "eq",
+            CompareOp::Ne => "ne",
+            CompareOp::Lt => "lt",
+            CompareOp::Le => "le",
+            CompareOp::Gt => "gt",
+            CompareOp::Ge => "ge",
+        }
+    }
+
     /// Returns the operator for exchanged operands: `3 lt N` is `N gt 3`.
     pub(crate) const fn mirrored(self) -> Self {
         match self {

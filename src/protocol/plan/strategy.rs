@@ -4,7 +4,7 @@ use super::predicate::{Field, Predicate};
 use super::scan::Scan;
 use super::span::Span;
 use crate::protocol::model::lexical::{format_double, format_guid};
-use crate::protocol::model::{CompareOp, EdmValue, Key};
+use crate::protocol::model::{EdmValue, Key};
 
 /// What is read of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub(crate) fn filter_text(predicate: &Predicate) -> String {
                 Field::Timestamp => "Timestamp",
                 Field::Custom(name) => name,
             };
-            format!("{field} {} {}", operator(*op), literal_text(literal))
+            format!("{field} {} {}", op.word(), literal_text(literal))
         }
     }
 }
@@ -176,17 +176,6 @@ fn nested(predicate: &Predicate) -> String {
     match predicate {
         Predicate::All(_) | Predicate::Any(_) | Predicate::Not(_) => format!("({text})"),
         _ => text,
-    }
-}
-
-const fn operator(op: CompareOp) -> &'static str {
-    match op {
-        CompareOp::Eq => "eq",
-        CompareOp::Ne => "ne",
-        CompareOp::Lt => "lt",
-        CompareOp::Le => "le",
-        CompareOp::Gt => "gt",
-        CompareOp::Ge => "ge",
     }
 }
 

@@ -114,7 +114,7 @@ async fn size(store: &Store, account: &str, name: &str) -> Result<Option<(TableS
     let name = TableName::parse(name)?;
     let measure = async {
         let size = store.size(name.in_account(account), SAMPLE).await?;
-        Ok((size, totals::total(store, account, &name, size, Ticks::now()).await?))
+        Ok((size, totals::total(store, name.in_account(account), size, Ticks::now()).await?))
     };
     match measure.await.map_err(|failure: Failure| Error::from(failure)) {
         Ok(found) => Ok(Some(found)),
@@ -137,10 +137,20 @@ pub(crate) async fn count(call: &Call<'_>) -> Outcome {
     let counting = async {
         StoreResult::Ok(match &predicate {
             Some(predicate) => {
-                totals::count_matching(call.store(), account, &table, &from.key, predicate, COUNT_TIME)
+                totals::count_matching(
+                    call.store(),
+                    table.in_account(account),
+                    &from.key,
+                    predicate,
+                    COUNT_TIME,
+                )
+                .await?
+            }
+            None => {
+                CountPace::default()
+                    .count_for(call.store(), table.in_account(account), from, COUNT_TIME)
                     .await?
             }
-            None => CountPace::default().count_for(call.store(), account, &table, from, COUNT_TIME).await?,
         })
     };
     let CountedPart { entities, next } = within(CALL_TIMEOUT, counting).await?;

@@ -66,10 +66,14 @@ fn client_file(client: &str, file: &str) -> Option<(String, String)> {
     Some((format!("{label} {}", file.to_lowercase()), files.replace('*', file)))
 }
 
+/// Where the tests of a module may stand.
+pub(super) fn module_files(module: &str) -> Vec<String> {
+    let paths = ["conformance/", ""].map(|folder| format!("tests/suite/{folder}{module}"));
+    paths.map(|path| [format!("{path}.rs"), format!("{path}/mod.rs")]).concat()
+}
+
 fn suite_file(module: &str) -> Option<(String, String)> {
-    let files = ["conformance/", ""].map(|folder| format!("tests/suite/{folder}{module}"));
-    let files = files.map(|path| [format!("{path}.rs"), format!("{path}/mod.rs")]).concat();
-    let file = files.into_iter().find(|file| root().join(file).is_file())?;
+    let file = module_files(module).into_iter().find(|file| root().join(file).is_file())?;
     let label = if module == "replay" { "recorded" } else { module };
     Some((label.to_owned(), file))
 }

@@ -111,13 +111,13 @@ impl LocalDatabase {
         from: &CountPosition,
     ) -> StoreResult<CountedPart> {
         for _ in 1..ATTEMPTS {
-            match self.runtime.block_on(pace.step(&self.store, &self.account, table, from)) {
+            match self.runtime.block_on(pace.step(&self.store, table.in_account(&self.account), from)) {
                 Err(Failure::Fault(_)) => {}
                 counted => return counted,
             }
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
-        self.runtime.block_on(pace.step(&self.store, &self.account, table, from))
+        self.runtime.block_on(pace.step(&self.store, table.in_account(&self.account), from))
     }
 
     fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
@@ -221,7 +221,9 @@ impl TransferSource for LocalDatabase {
             let part = match filter {
                 Some(filter) => {
                     let key = &position.key;
-                    self.run(|| totals::count_matching(store, account, &table, key, filter, COUNT_TIME))
+                    self.run(|| {
+                        totals::count_matching(store, table.in_account(account), key, filter, COUNT_TIME)
+                    })
                 }
                 None => self.run_paced(&mut pace, &table, &position),
             };
