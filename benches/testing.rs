@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rowhouse::protocol::codec::validated::ValidatedProperties;
 use rowhouse::protocol::model::{EdmValue, Key, TableName, Ticks};
 use rowhouse::protocol::plan::{Write, WriteKind};
-use rowhouse::store::Rewind;
+use rowhouse::store::Reset;
 use rowhouse::store::postgres::{PgOptions, PgStore};
 use rowhouse::store::sqlite::{Location, SqliteOptions, SqliteStore};
 use rowhouse::store::{Entities, Tables, Upkeep};
@@ -60,7 +60,7 @@ fn timed<T>(times: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
     done
 }
 
-async fn store<B: Entities + Tables + Rewind + Upkeep>(name: &str, store: &B) {
+async fn store<B: Entities + Tables + Reset + Upkeep>(name: &str, store: &B) {
     store.reset(Some(ACCOUNT), now()).await.expect("a reset");
     fill(store).await;
     let [mut takes, mut restores, mut drops, mut resets] = [const { Vec::new() }; 4];

@@ -17,7 +17,7 @@ mod operations;
 mod permit;
 mod pipeline;
 mod recent;
-mod rewind;
+mod reset;
 mod throttle;
 
 use std::num::NonZeroU32;

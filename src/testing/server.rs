@@ -14,7 +14,7 @@ use crate::error;
 use crate::protocol::auth::accounts::{AccountError, connection_string};
 use crate::server::config::{Config, Mistakes};
 use crate::server::start::{self, ListeningServer, ServeError};
-use crate::store::contract::rewind::MAX_SNAPSHOTS;
+use crate::store::contract::reset::MAX_SNAPSHOTS;
 
 /// Timeout for starting, and for reset, snapshot and restore.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);

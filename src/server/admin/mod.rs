@@ -13,7 +13,7 @@ mod dispatch;
 mod expiry;
 mod guard;
 mod indexes;
-mod rewind;
+mod reset;
 pub(crate) mod routes;
 mod tables;
 mod views;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, expiry, indexes, rewind, tables, views};
+use super::{about, accounts, expiry, indexes, reset, tables, views};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of an answer.
@@ -89,11 +89,11 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/views", |call| Box::pin(views::list(call))),
     token("PUT", "/accounts/{name}/tables/{table}/view", |call| Box::pin(views::put(call))).changing(),
     token("DELETE", "/accounts/{name}/tables/{table}/view", |call| Box::pin(views::drop(call))).changing(),
-    for_tests("POST", "/test/reset", |call| Box::pin(rewind::reset(call))).changing(),
-    for_tests("GET", "/test/snapshots", |call| Box::pin(rewind::list(call))),
-    for_tests("POST", "/test/snapshots", |call| Box::pin(rewind::take(call))).changing(),
-    for_tests("POST", "/test/snapshots/{name}/restore", |call| Box::pin(rewind::restore(call))).changing(),
-    for_tests("DELETE", "/test/snapshots/{name}", |call| Box::pin(rewind::discard(call))).changing(),
+    for_tests("POST", "/test/reset", |call| Box::pin(reset::reset(call))).changing(),
+    for_tests("GET", "/test/snapshots", |call| Box::pin(reset::list(call))),
+    for_tests("POST", "/test/snapshots", |call| Box::pin(reset::take(call))).changing(),
+    for_tests("POST", "/test/snapshots/{name}/restore", |call| Box::pin(reset::restore(call))).changing(),
+    for_tests("DELETE", "/test/snapshots/{name}", |call| Box::pin(reset::discard(call))).changing(),
     open("GET", "/console", |call| Box::pin(assets::redirect(call))).of_console(),
     guarded("GET", "/console/api/session", |call| Box::pin(session::session(call))).of_console(),
     open("GET", "/console/{asset...}", |call| Box::pin(assets::asset(call))).of_console(),

@@ -45,7 +45,7 @@ mod expiry;
 pub(crate) mod indexes;
 mod inspection;
 pub(crate) mod load;
-pub mod rewind;
+pub mod reset;
 mod tables;
 mod totals;
 mod upkeep;
@@ -63,7 +63,7 @@ pub use indexes::{
 };
 pub(crate) use inspection::{Inspection, MigrationObstacle};
 pub use load::{Load, LoadMark, Loads};
-pub use rewind::{Rewind, StoreSnapshot};
+pub use reset::{Reset, StoreSnapshot};
 pub use tables::{TableSize, Tables};
 pub use totals::{CountPosition, CountedPart, StoredTotal, TotalPass, Totals};
 pub use upkeep::Upkeep;

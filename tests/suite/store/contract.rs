@@ -30,7 +30,7 @@ macro_rules! contract {
             pushdown: sql_is_eval;
             operator_features: rules_belong_to_tables, what_was_written_meanwhile_stays, every_entity_is_counted_once,
                 counts_are_stored_until_the_table_goes, views_follow_their_tables, rules_come_back_with_snapshots;
-            rewind: comes_back_as_it_was, one_account_alone, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
+            reset: comes_back_as_it_was, one_account_alone, snapshots_are_bounded, whoever_asks_meanwhile_sees_one_state
         );
     };
     (@stamp $name:ident, $open:path, $($module:ident: $($case:ident),+);+) => {

@@ -16,7 +16,7 @@ mod outages;
 mod pages;
 mod postgres;
 mod pushdown;
-mod rewind;
+mod reset;
 mod sqlite;
 mod statements;
 mod tables;

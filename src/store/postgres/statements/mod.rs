@@ -6,8 +6,8 @@
 
 mod chosen;
 pub(crate) mod operator;
+pub(crate) mod reset;
 pub mod respread;
-pub(crate) mod rewind;
 pub(crate) mod view;
 
 pub(crate) use chosen::EntityStatements;
@@ -295,7 +295,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         &entities::ALL,
         &load::ALL,
         &indexes::ALL,
-        &rewind::ALL,
+        &reset::ALL,
         &operator::ALL,
         &respread::ALL,
     ];

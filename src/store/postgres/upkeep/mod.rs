@@ -4,7 +4,7 @@ mod expiry;
 mod indexes;
 mod inspect;
 mod purge;
-mod rewind;
+mod reset;
 mod totals;
 mod views;
 

@@ -5,7 +5,7 @@ mod expiry;
 pub(crate) mod indexes;
 pub(crate) mod inspect;
 pub(crate) mod purge;
-pub(crate) mod rewind;
+pub(crate) mod reset;
 mod totals;
 mod view_text;
 mod views;

@@ -7,7 +7,7 @@ use rowhouse::protocol::model::{EdmValue, IfMatch, Stored, TableName};
 use rowhouse::protocol::plan::scan::MAX_TIME;
 use rowhouse::protocol::plan::{Span, TableScan, WriteKind};
 use rowhouse::store::Failure;
-use rowhouse::store::contract::rewind::MAX_SNAPSHOTS;
+use rowhouse::store::contract::reset::MAX_SNAPSHOTS;
 
 use super::contract::{account, fill, insert, name, now, number, scan, walk, write};
 

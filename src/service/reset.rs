@@ -20,7 +20,7 @@ impl Service {
     }
 
     /// Takes a snapshot of an account, or of all of them, and returns its name; `None` if there are
-    /// already [`crate::store::contract::rewind::MAX_SNAPSHOTS`].
+    /// already [`crate::store::contract::reset::MAX_SNAPSHOTS`].
     ///
     /// # Errors
     /// Those of the database.

@@ -6,16 +6,16 @@ use sqlx::postgres::PgRow;
 
 use crate::protocol::model::Ticks;
 use crate::store::bucket::new_table_no;
-use crate::store::contract::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
+use crate::store::contract::reset::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
-use crate::store::postgres::statements::rewind as texts;
-use crate::store::{Rewind, StoreResult};
+use crate::store::postgres::statements::reset as texts;
+use crate::store::{Reset, StoreResult};
 
-impl Rewind for PgStore {
+impl Reset for PgStore {
     async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
         retry(|| self.try_reset(account, now)).await
     }

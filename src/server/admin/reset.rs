@@ -9,7 +9,7 @@ use super::call::Outcome;
 use super::{Call, Refusal, Reply};
 use crate::error::Result;
 use crate::service::Service;
-use crate::store::contract::rewind::MAX_SNAPSHOTS;
+use crate::store::contract::reset::MAX_SNAPSHOTS;
 
 /// Empties the account that the query names, or all accounts.
 ///

@@ -24,7 +24,7 @@ store_trait! {
 /// Restored data has its former ETags and timestamps, in tables with new table numbers, so that a
 /// write that began before cannot reach it. Snapshots end with the store that took them, and are
 /// never in the schema that it serves.
-pub trait Rewind {
+pub trait Reset {
     /// Empties an account, or all accounts.
     async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()>;
 

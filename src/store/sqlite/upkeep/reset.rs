@@ -5,12 +5,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::protocol::model::Ticks;
 use crate::store::bucket::{bucket, new_table_no};
-use crate::store::contract::rewind::{MAX_SNAPSHOTS, StoreSnapshot};
+use crate::store::contract::reset::{MAX_SNAPSHOTS, StoreSnapshot};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::catalog::accounts::count_option_change;
 use crate::store::sqlite::catalog::tables::SPREAD;
 use crate::store::sqlite::rows::{Sqlite, ticks};
-use crate::store::{Rewind, StoreResult};
+use crate::store::{Reset, StoreResult};
 
 const CREATE: &str = "
 CREATE TEMP TABLE IF NOT EXISTS snapshots (name TEXT PRIMARY KEY, account TEXT, taken INTEGER NOT NULL) STRICT;
@@ -54,7 +54,7 @@ const DROP: [&str; 4] = [
     "DELETE FROM temp.snapshot_properties WHERE snapshot = ?1",
 ];
 
-impl Rewind for SqliteStore {
+impl Reset for SqliteStore {
     async fn reset(&self, account: Option<&str>, now: Ticks) -> StoreResult<()> {
         let account = account.map(str::to_owned);
         self.writer.submit(move |db| reset(db, account.as_deref(), now).map(Ok)).await
