@@ -3,10 +3,8 @@
 mod arguments;
 mod copying;
 mod counting;
-mod effects;
 mod ended;
 mod rejected;
-mod summary;
 mod verifying;
 
 pub(crate) use copying::CopyArguments;

@@ -2,25 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-
-use super::arguments::{confirmed, refuse_ranged};
-use super::copying::{CopyArguments, CopyJob};
-use super::ended::TransferEnd;
-use super::rejected::list_rejected;
-use crate::transfer::{
-    DataLocation, Inferences, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource,
-};
+use super::prepare::CopyJob;
+use crate::cli::transfer::arguments::confirmed;
+use crate::cli::transfer::ended::TransferEnd;
+use crate::transfer::{DataLocation, Mode, OpenLocation, Progress, Selection, SettingsStep, TransferSource};
 
 /// How many entities of the target a copy would touch.
 #[derive(Debug, Default)]
-struct Effects {
+pub(super) struct Effects {
     /// Those that are other than in the source.
-    different: u64,
+    pub different: u64,
     /// Those that `--delete-extra` would delete.
-    deleted: u64,
+    pub deleted: u64,
     /// Tables that `--delete-extra-tables` would delete, with their entities.
-    deleted_tables: BTreeMap<String, u64>,
+    pub deleted_tables: BTreeMap<String, u64>,
 }
 
 impl Effects {
@@ -30,7 +25,7 @@ impl Effects {
     }
 
     /// Returns what would be done, in lines for people.
-    fn lines(&self, mode: Mode) -> Vec<String> {
+    pub(super) fn lines(&self, mode: Mode) -> Vec<String> {
         let different = self.different;
         let becomes = match mode {
             Mode::Insert => "differ in TO, and would be rejected",
@@ -44,28 +39,6 @@ impl Effects {
         };
         lines.extend(self.deleted_tables.iter().map(table));
         lines
-    }
-}
-
-impl CopyArguments {
-    /// Refuses deletions and comparisons for which the places are not suited.
-    ///
-    /// # Errors
-    /// [`TransferEnd::Usage`], before a place is opened.
-    pub(super) fn refuse_wrong_deletions(
-        &self,
-        from: &DataLocation,
-        to: &DataLocation,
-    ) -> Result<(), TransferEnd> {
-        let deletions =
-            [(self.delete_extra, "--delete-extra"), (self.delete_extra_tables, "--delete-extra-tables")];
-        for (_, name) in deletions.into_iter().filter(|(is_given, _)| *is_given) {
-            refuse_ranged(name, &[from, to])?;
-            if matches!(to, DataLocation::Dump(_)) {
-                return Err(TransferEnd::Usage(format!("{name}: a new dump has nothing that is extra")));
-            }
-        }
-        if self.verify { refuse_ranged("--verify", &[from, to]) } else { Ok(()) }
     }
 }
 
@@ -102,48 +75,11 @@ impl CopyJob<'_> {
         Ok(effects)
     }
 
-    /// Reports what would be copied.
-    pub(super) fn rehearse(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
-        self.warn_of_files(source, true);
-        let survey = self.survey(source)?;
-        list_rejected(&survey);
-        let entities: u64 = survey.tables.values().sum();
-        let mut text: String =
-            survey.tables.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
-        text.push_str(&format!(
-            "{entities:>12}  in {} tables would be copied, {} cannot be; nothing was changed",
-            survey.tables.len(),
-            survey.rejected,
-        ));
-        let effects = self.rehearsed_effects(source)?;
-        let more: Vec<String> =
-            effects.iter().flat_map(|effects| effects.lines(self.arguments.mode)).collect();
-        more.iter().for_each(|line| text.push_str(&format!("\n{line}")));
-        let inferred: Vec<_> = source
-            .inferences()
-            .into_iter()
-            .flat_map(Inferences::notable)
-            .map(|(table, property, types)| {
-                json!({
-                    "table": table, "property": property, "types": types.types, "untyped": types.untyped,
-                    "looksLike": types.looks_like(), "withoutZone": types.without_zone,
-                })
-            })
-            .collect();
-        let value = json!({
-            "report": "dryRun", "dryRun": true, "remarks": source.inferences().map(Inferences::remarks),
-            "tables": survey.tables, "entities": entities, "rejected": survey.rejected,
-            "inferred": inferred,
-            "different": effects.as_ref().map(|effects| effects.different),
-            "deleted": effects.as_ref().map(|effects| effects.deleted),
-            "deletedTables": effects.as_ref().map(|effects| &effects.deleted_tables),
-        });
-        self.arguments.form.print(&text, &value)?;
-        if survey.rejected > 0 { Err(TransferEnd::Rejected) } else { Ok(()) }
-    }
-
     /// Counts what would be changed and deleted, if the arguments ask for either.
-    fn rehearsed_effects(&self, source: &dyn TransferSource) -> Result<Option<Effects>, TransferEnd> {
+    pub(super) fn expected_effects(
+        &self,
+        source: &dyn TransferSource,
+    ) -> Result<Option<Effects>, TransferEnd> {
         let arguments = self.arguments;
         let deletes = arguments.delete_extra || arguments.delete_extra_tables;
         if arguments.mode == Mode::Insert && !deletes || matches!(self.to, DataLocation::Dump(_)) {

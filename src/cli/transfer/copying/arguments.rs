@@ -1,0 +1,115 @@
+//! The arguments of `rowhouse copy`, and which of them contradict each other.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cli::output::OutputForm;
+use crate::cli::transfer::arguments::{
+    FileArguments, LocationAccounts, RunArguments, SelectionArguments, refuse_ranged, rename,
+};
+use crate::cli::transfer::ended::TransferEnd;
+use crate::protocol::auth::seal::MasterKeys;
+use crate::protocol::model::Ticks;
+use crate::server::config::MasterKeySettings;
+use crate::transfer::{DataLocation, Mode};
+
+/// The arguments of `rowhouse copy`.
+#[derive(Debug, Args)]
+pub(crate) struct CopyArguments {
+    /// Connection string, https:// address with a signature, sqlite: or postgres: URL, dump:FOLDER, a
+    /// file of Azurite or another program, env:NAME or file:PATH
+    pub from: String,
+    /// The same, without files of other programs; a new FILE.ndjson.zst becomes a dump in one file
+    pub to: String,
+    #[command(flatten)]
+    pub selection: SelectionArguments,
+    /// Copy only entities changed at this time or later, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_parser = time)]
+    pub since: Option<Ticks>,
+    /// What to do with entities that the target already has
+    #[arg(long, value_enum, default_value_t = Mode::Insert)]
+    pub mode: Mode,
+    /// Name of a table in the target: People=People2; several separated by ','
+    #[arg(long, value_name = "TABLE=NAME", value_delimiter = ',', value_parser = rename)]
+    pub rename: Vec<(String, String)>,
+    /// Maximum entities a second
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate_limit: Option<u32>,
+    /// Copy the accounts with their encrypted keys too; both databases need the same master key
+    #[arg(long)]
+    pub accounts: bool,
+    #[command(flatten)]
+    pub master_key: MasterKeySettings,
+    /// After the copy, delete entities that only the target has
+    #[arg(long, conflicts_with_all = ["filter", "rename"])]
+    pub delete_extra: bool,
+    /// After the copy, delete tables that only the target has
+    #[arg(long, conflicts_with_all = ["filter", "rename"])]
+    pub delete_extra_tables: bool,
+    /// Do nothing if more entities than this would be deleted
+    #[arg(long, value_name = "N")]
+    pub max_delete: Option<u64>,
+    #[command(flatten)]
+    pub account: LocationAccounts,
+    /// Count what would be copied, changed and deleted, list what cannot be copied and the types that
+    /// files do not state, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Continue an interrupted copy
+    #[arg(long)]
+    pub resume: bool,
+    /// File with the state of the copy [default: rowhouse-copy-….state, or in the dump folder]
+    #[arg(long)]
+    pub state: Option<PathBuf>,
+    /// File for entities that cannot be copied, as JSON lines [default: beside the state]
+    #[arg(long)]
+    pub rejects: Option<PathBuf>,
+    /// Continue with the other tables if one fails
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Compare both places afterwards
+    #[arg(long)]
+    pub verify: bool,
+    /// Do not ask before existing entities, tables and settings are changed or deleted
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub files: FileArguments,
+    #[command(flatten)]
+    pub run: RunArguments,
+    #[command(flatten)]
+    pub form: OutputForm,
+}
+
+impl CopyArguments {
+    /// Returns the master key that the accounts are opened with.
+    pub(super) fn master_keys(&self) -> Result<MasterKeys, TransferEnd> {
+        let read = self.master_key.read().map_err(|error| TransferEnd::Usage(error.to_string()))?;
+        let needed = "--accounts: --master-key or --master-key-file is needed, as given to the servers";
+        read.ok_or_else(|| TransferEnd::Usage(needed.into()))
+    }
+    /// Refuses deletions and comparisons for which the places are not suited.
+    ///
+    /// # Errors
+    /// [`TransferEnd::Usage`], before a place is opened.
+    pub(super) fn refuse_wrong_deletions(
+        &self,
+        from: &DataLocation,
+        to: &DataLocation,
+    ) -> Result<(), TransferEnd> {
+        let deletions =
+            [(self.delete_extra, "--delete-extra"), (self.delete_extra_tables, "--delete-extra-tables")];
+        for (_, name) in deletions.into_iter().filter(|(is_given, _)| *is_given) {
+            refuse_ranged(name, &[from, to])?;
+            if matches!(to, DataLocation::Dump(_)) {
+                return Err(TransferEnd::Usage(format!("{name}: a new dump has nothing that is extra")));
+            }
+        }
+        if self.verify { refuse_ranged("--verify", &[from, to]) } else { Ok(()) }
+    }
+}
+
+fn time(text: &str) -> Result<Ticks, String> {
+    Ticks::parse(text).map_err(|_| "is not a time such as 2026-01-31T08:00:00Z".into())
+}

@@ -1,0 +1,198 @@
+//! `rowhouse copy`.
+
+mod arguments;
+mod effects;
+mod prepare;
+mod report;
+
+use std::time::Duration;
+
+use super::arguments::{TransferSession, location};
+use super::ended::TransferEnd;
+use super::rejected::{list_rejected, record_unread, warn_of_rejected};
+use super::verifying;
+use crate::cli::output::warn;
+use crate::transfer::{
+    Checkpoint, Comparison, CopyOptions, CopySummary, DataLocation, OpenLocation, Progress, Rejects,
+    Selection, TransferError, TransferSource, copy,
+};
+
+pub(crate) use arguments::CopyArguments;
+use prepare::{CopyFiles, CopyJob};
+use report::interrupted;
+
+/// Copies, and prints a summary.
+///
+/// # Errors
+/// How it ended, unless everything was copied.
+pub(crate) fn run(arguments: &CopyArguments) -> Result<(), TransferEnd> {
+    let (from, to) = (location("FROM", &arguments.from)?, location("TO", &arguments.to)?);
+    let [from_account, to_account] = arguments.account.of(&from, &to);
+    if from.display() == to.display() && from_account == to_account {
+        return Err(TransferEnd::Usage("FROM and TO are the same".into()));
+    }
+    if to.is_single_dump() && (arguments.resume || arguments.state.is_some()) {
+        let text =
+            "--resume, --state: a dump in one file has no state; begin again, or make a dump in a folder";
+        return Err(TransferEnd::Usage(text.into()));
+    }
+    let selection = arguments.selection.selection(arguments.since)?;
+    let master = arguments.accounts.then(|| arguments.master_keys()).transpose()?;
+    arguments.refuse_wrong_deletions(&from, &to)?;
+    let session = TransferSession::start(&arguments.run, &arguments.files)?;
+    let opened = session.opener(&selection, from_account).source(&from)?;
+    let session = &session;
+    let mut job = CopyJob {
+        arguments,
+        from: &from,
+        to: &to,
+        from_account,
+        to_account,
+        selection,
+        session,
+        resumes: false,
+    };
+    let files = CopyFiles::of(&job);
+    job.resumes = arguments.resume && files.state.as_deref().is_some_and(Checkpoint::is_begun);
+    job.check_names(opened.as_source()?)?;
+    let sorted = match (&to, opened.as_source()?.is_ordered()) {
+        (DataLocation::Dump(_), false) => {
+            Some(session.opener(&job.selection, None).sorted(opened.as_source()?)?)
+        }
+        _ => None,
+    };
+    let source = sorted.as_ref().map_or(opened.as_source(), OpenLocation::as_source)?;
+    if arguments.dry_run {
+        return job.dry_run(source);
+    }
+    job.warn_of_files(source, false);
+    if arguments.resume && to.is_complete_dump() {
+        warn(&format!("{} is complete", to.display()));
+        return if arguments.verify { job.compare(source, false) } else { Ok(()) };
+    }
+    job.refuse_what_cosmos_lacks(source)?;
+    // What the target has does not depend on the selection.
+    let unfiltered = Selection::default();
+    let written = session.opener(&unfiltered, to_account).target(&to)?;
+    if let Some(master) = master {
+        let copied = opened.copy_accounts(&written, &master)?;
+        warn(&format!("{copied} accounts copied; existing ones were left as they are"));
+    }
+    job.confirm(source, &written)?;
+    let rejected = job.copy(source, &written, &files)?;
+    drop(written);
+    let is_to_delete = arguments.delete_extra || arguments.delete_extra_tables;
+    let deletes = is_to_delete && !rejected;
+    if is_to_delete && rejected {
+        warn(
+            "--delete-extra: entities were rejected, so nothing is deleted; what seems extra may be a former version of one",
+        );
+    }
+    if deletes || arguments.verify {
+        job.compare(source, deletes)?;
+    }
+    if rejected { Err(TransferEnd::Rejected) } else { Ok(()) }
+}
+
+impl CopyJob<'_> {
+    /// Copies; returns whether entities were rejected.
+    fn copy(
+        &self,
+        source: &dyn TransferSource,
+        written: &OpenLocation,
+        files: &CopyFiles,
+    ) -> Result<bool, TransferEnd> {
+        let arguments = self.arguments;
+        warn_of_rejected(source, &self.selection)?;
+        let checkpoint = match &files.state {
+            Some(state) => Checkpoint::open(state, &self.fingerprint(), arguments.resume)?,
+            None => Checkpoint::in_memory()?,
+        };
+        // A copy that was interrupted before it began has not recorded all of them.
+        let has_begun = self.resumes && !checkpoint.tables()?.is_empty();
+        let rejects = Rejects::open(&files.rejects, has_begun)?;
+        let unread = record_unread(source, &self.selection, &rejects, has_begun)?;
+        let renames = self.names(source)?;
+        let options = CopyOptions {
+            selection: &self.selection,
+            mode: arguments.mode,
+            concurrency: self.session.concurrency,
+            keep_going: arguments.keep_going,
+            existing: written.as_source().ok(),
+            settings: self.settings_rule(),
+            rate_limit: arguments.rate_limit,
+            renames: &renames,
+            stop: &self.session.stop,
+        };
+        let progress = Progress::start(arguments.run.progress, "copied");
+        let done = copy(source, written.as_target()?, &options, &checkpoint, &rejects, &progress);
+        let elapsed = progress.elapsed();
+        drop(progress);
+        if matches!(done, Err(TransferError::Interrupted)) {
+            let so_far =
+                CopySummary { tables: checkpoint.counts()?.into_iter().collect(), ..CopySummary::default() };
+            self.summarize(&so_far, elapsed, files)?;
+        }
+        let mut copied = done.map_err(|error| interrupted(error.into(), files.state.as_deref()))?;
+        for setting in &copied.left {
+            warn(&format!("{setting} differ, and stay as they are in TO"));
+        }
+        for (table, rejected) in unread {
+            copied.tables.entry(table).or_default().rejected += rejected;
+        }
+        if copied.failed.is_empty() {
+            checkpoint.remove();
+        }
+        self.summarize(&copied, elapsed, files)?;
+        if copied.failed.is_empty() {
+            return Ok(copied.sum().rejected > 0);
+        }
+        Err(interrupted(TransferEnd::Failed("some tables failed".into()), files.state.as_deref()))
+    }
+
+    /// Counts what would be copied, changed and deleted, and changes nothing.
+    fn dry_run(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        self.warn_of_files(source, true);
+        let survey = self.survey(source)?;
+        list_rejected(&survey);
+        let effects = self.expected_effects(source)?;
+        self.print_dry_run(source, &survey, effects.as_ref())
+    }
+
+    /// Deletes what is extra if it `deletes`, and compares if the arguments say so: whole tables, even if
+    /// only changes were copied.
+    fn compare(&self, source: &dyn TransferSource, deletes: bool) -> Result<(), TransferEnd> {
+        let (arguments, session) = (self.arguments, self.session);
+        let selection = &Selection { since: None, ..self.selection.clone() };
+        let names = self.names(source)?;
+        let whole = self.whole_source()?;
+        let source = whole.as_ref().map_or(Ok(source), |whole| whole.as_source())?;
+        let opener = session.opener(selection, self.to_account);
+        let opened = match self.to {
+            DataLocation::Dump(_) => opener.source(self.to)?,
+            _ => opener.target(self.to)?,
+        };
+        let progress = Progress::start(arguments.run.progress, "compared");
+        let mut comparison = Comparison {
+            delete_extra: (deletes && arguments.delete_extra).then(|| opened.as_target()).transpose()?,
+            recheck_delay: Duration::from_secs(2),
+            ..session.comparison([source, opened.as_source()?], &names, selection, &progress)
+        };
+        if deletes {
+            let entities = match comparison.delete_extra {
+                Some(_) => comparison.run()?.tables.values().map(|tally| tally.deleted).sum(),
+                None => 0,
+            };
+            let tables = if arguments.delete_extra_tables { comparison.extra_tables()? } else { Vec::new() };
+            tables.iter().try_for_each(|table| opened.as_target()?.delete_table(table))?;
+            verifying::deleted(&arguments.form, entities, &tables)?;
+        }
+        if !arguments.verify {
+            return Ok(());
+        }
+        comparison.delete_extra = None;
+        let compared = comparison.run()?;
+        drop(progress);
+        verifying::report(&arguments.form, &compared)
+    }
+}

@@ -1,0 +1,150 @@
+//! What a copy finds out before it writes.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
+
+use super::arguments::CopyArguments;
+use crate::cli::output::warn;
+use crate::cli::transfer::arguments::{TransferSession, check_matches, confirmed, refuse_unknown_renames};
+use crate::cli::transfer::ended::TransferEnd;
+use crate::cli::transfer::rejected::{list_rejected, warn_of_remarks};
+use crate::transfer::{
+    DataLocation, OpenLocation, Progress, Selection, SettingsRule, Survey, TransferSource, name_problems,
+};
+
+/// A copy with what was found out about its arguments.
+pub(super) struct CopyJob<'a> {
+    pub arguments: &'a CopyArguments,
+    pub from: &'a DataLocation,
+    pub to: &'a DataLocation,
+    pub from_account: Option<&'a str>,
+    pub to_account: Option<&'a str>,
+    pub selection: Selection,
+    pub session: &'a TransferSession,
+    /// Whether it goes on from where an earlier run has ended.
+    pub resumes: bool,
+}
+
+impl CopyJob<'_> {
+    /// Returns the names of the selected tables in the source and in the target.
+    pub(super) fn names(&self, source: &dyn TransferSource) -> Result<Vec<(String, String)>, TransferEnd> {
+        let mut names = source.tables()?;
+        names.retain(|name| self.selection.has_table(name));
+        let renamed = |table: &str| {
+            let renames = &self.arguments.rename;
+            let exact = renames.iter().find(|(from, _)| from == table);
+            let other = || {
+                let found = renames.iter().find(|(from, _)| from.eq_ignore_ascii_case(table));
+                // A place with case-sensitive names may have another table of that name.
+                found.filter(|(from, _)| !names.contains(from))
+            };
+            exact.or_else(other).map_or(table, |(_, to)| to).to_owned()
+        };
+        Ok(names.iter().map(|table| (table.clone(), renamed(table))).collect())
+    }
+
+    /// Refuses names of tables that neither place has, and those that TO cannot have.
+    pub(super) fn check_names(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        let mut tables = source.tables()?;
+        refuse_unknown_renames(&self.arguments.rename, &tables)?;
+        if self.arguments.delete_extra_tables && tables.is_empty() {
+            return Err(TransferEnd::Usage("--delete-extra-tables: FROM has no table".into()));
+        }
+        if !self.selection.unmatched(&tables).0.is_empty() {
+            tables.extend(self.target_tables());
+        }
+        check_matches(&self.selection, &tables)?;
+        let problems = name_problems(&self.names(source)?, self.to.is_cosmos());
+        if problems.is_empty() { Ok(()) } else { Err(TransferEnd::Usage(problems.join("\n"))) }
+    }
+
+    /// Returns the tables of TO, if it can be read: it may not exist yet.
+    fn target_tables(&self) -> Vec<String> {
+        let unfiltered = Selection::default();
+        let opened = self.session.opener(&unfiltered, self.to_account).source(self.to);
+        opened.and_then(|opened| opened.as_source()?.tables()).unwrap_or_default()
+    }
+
+    /// Returns what becomes of the target's settings.
+    pub(super) fn settings_rule(&self) -> SettingsRule {
+        SettingsRule { mode: self.arguments.mode, delete_extra: self.arguments.delete_extra }
+    }
+
+    /// Opens the source as a whole if only changes are copied.
+    ///
+    /// # Errors
+    /// As [`Opener::source`](crate::transfer::Opener::source).
+    pub(super) fn whole_source(&self) -> Result<Option<OpenLocation>, TransferEnd> {
+        let selection = &Selection { since: None, ..self.selection.clone() };
+        let open = || self.session.opener(selection, self.from_account).source(self.from);
+        Ok(self.arguments.since.map(|_| open()).transpose()?)
+    }
+
+    /// Lists what files do not tell, before anything is written: all of it, or what may be wrong.
+    pub(super) fn warn_of_files(&self, source: &dyn TransferSource, all: bool) {
+        let Some(inferences) = source.inferences() else { return };
+        warn_of_remarks(inferences.remarks());
+        for (table, property, types) in inferences.notable() {
+            types.said(property, all).iter().for_each(|said| warn(&format!("{table}.{property}: {said}")));
+        }
+    }
+
+    /// Reads everything once if TO is Cosmos DB, to report what it cannot represent before anything is
+    /// written.
+    pub(super) fn refuse_what_cosmos_lacks(&self, source: &dyn TransferSource) -> Result<(), TransferEnd> {
+        if !self.to.is_cosmos() || self.resumes {
+            return Ok(());
+        }
+        let survey = self.survey(source)?;
+        list_rejected(&survey);
+        if survey.rejected == 0 {
+            return Ok(());
+        }
+        let question = format!("{} entities cannot be copied to Cosmos DB", survey.rejected);
+        confirmed(&question, self.arguments.yes)
+    }
+
+    pub(super) fn survey(&self, source: &dyn TransferSource) -> Result<Survey, TransferEnd> {
+        let progress = Progress::start(self.arguments.run.progress, "read");
+        Ok(self.session.walk(source, &self.selection, &progress).survey(self.to.is_cosmos())?)
+    }
+
+    /// Returns what a resumed copy must have in common with the first run.
+    pub(super) fn fingerprint(&self) -> String {
+        format!(
+            "{} {:?} -> {} {:?} {} {:?} {:?}",
+            self.from.display(),
+            self.from_account,
+            self.to.display(),
+            self.to_account,
+            self.selection.fingerprint(),
+            self.arguments.mode,
+            self.arguments.rename
+        )
+    }
+}
+
+/// The files of a copy.
+pub(super) struct CopyFiles {
+    /// `None` for a copy that cannot be resumed.
+    pub state: Option<PathBuf>,
+    pub rejects: PathBuf,
+}
+
+impl CopyFiles {
+    pub(super) fn of(job: &CopyJob<'_>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (job.from.display(), job.to.display(), job.from_account, job.to_account).hash(&mut hasher);
+        let stem = format!("rowhouse-copy-{:08x}", hasher.finish() >> 32);
+        let state = match job.to {
+            to if to.is_single_dump() => None,
+            DataLocation::Dump(folder) => Some(folder.join("copy.state")),
+            _ => Some(format!("{stem}.state").into()),
+        };
+        let rejects = PathBuf::from(format!("{stem}.rejects.jsonl"));
+        Self {
+            state: job.arguments.state.clone().or(state),
+            rejects: job.arguments.rejects.clone().unwrap_or(rejects),
+        }
+    }
+}

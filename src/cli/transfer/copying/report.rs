@@ -1,0 +1,127 @@
+//! What a copy did or would do, as text and as JSON.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::effects::Effects;
+use super::prepare::{CopyFiles, CopyJob};
+use crate::cli::transfer::ended::TransferEnd;
+use crate::transfer::{CopySummary, Counts, Inferences, Survey, TransferSource};
+
+/// Returns the summary for people, short enough for a ticket.
+fn text_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> String {
+    let sum = copied.sum();
+    let rate = (sum.written + sum.unchanged) as f64 / elapsed.as_secs_f64().max(0.001);
+    let mut text = String::new();
+    for (table, counts) in &copied.tables {
+        text.push_str(&format!(
+            "{table}: {} copied, {} already there, {} rejected\n",
+            counts.written, counts.unchanged, counts.rejected
+        ));
+    }
+    for (table, reason) in &copied.failed {
+        text.push_str(&format!("{table}: failed: {reason}\n"));
+    }
+    text.push_str(&format!(
+        "{} entities of {} tables copied, {} already there, {} rejected, in {:.1} s ({rate:.0}/s); \
+         {} answers throttled, {} requests repeated",
+        sum.written,
+        copied.tables.len(),
+        sum.unchanged,
+        sum.rejected,
+        elapsed.as_secs_f64(),
+        copied.throttled,
+        copied.retried,
+    ));
+    if sum.rejected > 0 {
+        text.push_str(&format!("\nthe rejected ones are in {}", rejects.display()));
+    }
+    text
+}
+
+/// Returns the summary for programs.
+fn json_of(copied: &CopySummary, elapsed: Duration, rejects: &Path) -> serde_json::Value {
+    let sum = copied.sum();
+    let of_table = |counts: &Counts| json!({ "copied": counts.written, "unchanged": counts.unchanged, "rejected": counts.rejected });
+    let tables = copied.tables.iter().map(|(table, counts)| (table.clone(), of_table(counts)));
+    json!({
+        "report": "copy", "copied": sum.written, "unchanged": sum.unchanged, "rejected": sum.rejected,
+        "throttled": copied.throttled, "retried": copied.retried, "seconds": elapsed.as_secs_f64(),
+        "tables": tables.collect::<serde_json::Map<_, _>>(), "failed": copied.failed,
+        "rejects": (sum.rejected > 0).then(|| rejects.display().to_string()),
+    })
+}
+
+impl CopyJob<'_> {
+    /// Prints what would be copied, changed and deleted.
+    ///
+    /// # Errors
+    /// [`TransferEnd::Rejected`] if there are entities that cannot be copied.
+    pub(super) fn print_dry_run(
+        &self,
+        source: &dyn TransferSource,
+        survey: &Survey,
+        effects: Option<&Effects>,
+    ) -> Result<(), TransferEnd> {
+        let entities: u64 = survey.tables.values().sum();
+        let mut text: String =
+            survey.tables.iter().map(|(table, entities)| format!("{entities:>12}  {table}\n")).collect();
+        text.push_str(&format!(
+            "{entities:>12}  in {} tables would be copied, {} cannot be; nothing was changed",
+            survey.tables.len(),
+            survey.rejected,
+        ));
+        let more: Vec<String> =
+            effects.iter().flat_map(|effects| effects.lines(self.arguments.mode)).collect();
+        more.iter().for_each(|line| text.push_str(&format!("\n{line}")));
+        let inferred: Vec<_> = source
+            .inferences()
+            .into_iter()
+            .flat_map(Inferences::notable)
+            .map(|(table, property, types)| {
+                json!({
+                    "table": table, "property": property, "types": types.types, "untyped": types.untyped,
+                    "looksLike": types.looks_like(), "withoutZone": types.without_zone,
+                })
+            })
+            .collect();
+        let value = json!({
+            "report": "dryRun", "dryRun": true, "remarks": source.inferences().map(Inferences::remarks),
+            "tables": survey.tables, "entities": entities, "rejected": survey.rejected,
+            "inferred": inferred,
+            "different": effects.map(|effects| effects.different),
+            "deleted": effects.map(|effects| effects.deleted),
+            "deletedTables": effects.map(|effects| &effects.deleted_tables),
+        });
+        self.arguments.form.print(&text, &value)?;
+        if survey.rejected > 0 { Err(TransferEnd::Rejected) } else { Ok(()) }
+    }
+
+    /// Prints what was copied.
+    pub(super) fn summarize(
+        &self,
+        copied: &CopySummary,
+        elapsed: Duration,
+        files: &CopyFiles,
+    ) -> Result<(), TransferEnd> {
+        let text = text_of(copied, elapsed, &files.rejects);
+        let text = format!("{} -> {}\n{text}", self.from.display(), self.to.display());
+        self.arguments.form.print(&text, &json_of(copied, elapsed, &files.rejects))?;
+        Ok(())
+    }
+}
+
+/// Says how an interrupted or failed copy is continued.
+pub(super) fn interrupted(ended: TransferEnd, state: Option<&Path>) -> TransferEnd {
+    let hint = match state {
+        Some(state) => format!("continue with --resume; the state is in {}", state.display()),
+        None => "a dump in one file cannot be continued: begin again".into(),
+    };
+    match ended {
+        TransferEnd::Failed(text) => TransferEnd::Failed(format!("{text}\n{hint}")),
+        TransferEnd::Interrupted(text) => TransferEnd::Interrupted(format!("{text}\n{hint}")),
+        other => other,
+    }
+}
