@@ -19,7 +19,7 @@ use rowhouse::protocol::codec::json::{read as json_read, write as json_write};
 use rowhouse::protocol::codec::{multipart, stored};
 use rowhouse::protocol::model::entity::StoredProperties;
 use rowhouse::protocol::model::{Key, Stored, Ticks};
-use rowhouse::protocol::odata;
+use rowhouse::protocol::odata::{self, Grammar};
 use rowhouse::protocol::plan::filter::{Subject, predicate};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::request::operation::Context;
@@ -28,7 +28,7 @@ use rowhouse::protocol::request::{self, Head, Target, target};
 
 const FILTER: &str = "PartitionKey eq 'Jones' and RowKey ge 'A' and RowKey lt 'B' and (Age gt 30 or not (Active eq true)) \
                       and Seen ge datetime'2026-01-01T00:00:00Z' and Total ne 12L";
-const COMPARISONS: usize = 1000;
+const GRAMMAR: Grammar = Grammar { max_comparisons: 1000, extended: false };
 
 /// Ten properties, 1 KiB.
 fn entity(row: usize) -> String {
@@ -81,10 +81,10 @@ fn context(metadata: json_write::Metadata) -> json_write::MetadataContext<'stati
 
 fn filters(c: &mut Criterion) {
     let mut group = c.benchmark_group("filter");
-    group.bench_function("parse", |b| b.iter(|| odata::parse(black_box(FILTER), COMPARISONS)));
-    let expr = odata::parse(FILTER, COMPARISONS).expect("a filter");
+    group.bench_function("parse", |b| b.iter(|| odata::parse(black_box(FILTER), GRAMMAR)));
+    let expr = odata::parse(FILTER, GRAMMAR).expect("a filter");
     group.bench_function("understand", |b| b.iter(|| predicate(black_box(&expr), Subject::Entities)));
-    let condition = predicate(&odata::parse("Age eq 37", COMPARISONS).expect("a filter"), Subject::Entities)
+    let condition = predicate(&odata::parse("Age eq 37", GRAMMAR).expect("a filter"), Subject::Entities)
         .expect("a predicate");
     let (prepared, entity) = (Prepared::new(&condition), stored_entity(1));
     group.bench_function("match", |b| b.iter(|| prepared.matches(black_box(&entity).into())));
@@ -159,7 +159,7 @@ fn head<'a>(method: &'a str, path: &str, headers: &[(&'a str, &'a str)]) -> Head
 }
 
 fn without_options<'a>(head: &'a Head<'a>, body: &'a [u8]) -> Context<'a> {
-    Context { head, options: &NO_OPTIONS, body, max_comparisons: COMPARISONS }
+    Context { head, options: &NO_OPTIONS, body, grammar: GRAMMAR }
 }
 
 fn resolve(head: &Head) -> Target {

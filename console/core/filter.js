@@ -11,15 +11,30 @@ export const OPERATORS = [
   ["lt", "is below"],
   ["le", "is at most"],
   ["begins", "begins with"],
+  ["endswith", "ends with"],
+  ["contains", "contains"],
+  ["missing", "is missing"],
+  ["present", "is there"],
 ];
+
+/** Those that compare with a string. @type {Operator[]} */
+export const TEXT_OPERATORS = ["begins", "endswith", "contains"];
+/** Those that need no value. @type {Operator[]} */
+export const UNARY_OPERATORS = ["missing", "present"];
 
 /** @param {Clause[]} clauses @returns {string} `and` binds closer than `or` */
 export function filterOf(clauses) {
   return clauses.map((clause, index) => (index ? `${clause.join} ` : "") + comparison(clause)).join(" ");
 }
 
-/** @param {Clause} clause */
+/**
+ * The form that every program may use, where there is one: the others are extended queries, which an account must
+ * have. @param {Clause} clause
+ */
 function comparison({ property, operator, value }) {
+  if (operator === "missing") return `${property} eq null`;
+  if (operator === "present") return `${property} ne null`;
+  if (operator === "endswith" || operator === "contains") return `${operator}(${property},${quoted(value.text)})`;
   if (operator !== "begins") return `${property} ${operator} ${literalOf(value)}`;
   const end = successor(value.text);
   return end === null

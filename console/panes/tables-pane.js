@@ -163,7 +163,7 @@ class TablesPane extends View {
   #showState() {
     const selected = this.#grid.selected.size;
     const isEmpty = this.#grid.rows.length === 0;
-    const more = this.tables.some(({ complete }) => !complete) ? " · +: the table holds more than was looked at" : "";
+    const more = this.tables.some(({ complete }) => !complete) ? " · +: the table holds more than was counted" : "";
     this.#state.textContent = `${count(this.tables.length)} ${this.tables.length === 1 ? "table" : "tables"}${selected ? ` · ${count(selected)} selected` : ""}${more}`;
     this.#delete.hidden = selected === 0 || session.isReadOnly;
     for (const control of this.#forRow) control.disabled = isEmpty;

@@ -3,7 +3,7 @@
 import { complaint, shortType, TYPES, typeOf } from "../core/edm.js";
 import { h } from "../core/dom.js";
 import { InputError } from "../core/errors.js";
-import { filterOf, OPERATORS } from "../core/filter.js";
+import { filterOf, OPERATORS, TEXT_OPERATORS, UNARY_OPERATORS } from "../core/filter.js";
 import { View } from "../core/view.js";
 import { button, input, select } from "./controls.js";
 
@@ -95,8 +95,20 @@ class FilterClause extends View {
   }
 
   #suggestType() {
-    const type = this.#operator.value === "begins" ? "Edm.String" : this.typeOfName(this.#property.value);
+    const type = this.#isText() ? "Edm.String" : this.typeOfName(this.#property.value);
     if (type) this.#type.value = type;
+    const isUnary = UNARY_OPERATORS.includes(this.#chosen());
+    this.#value.disabled = isUnary;
+    this.#type.disabled = isUnary;
+  }
+
+  /** @returns {Operator} */
+  #chosen() {
+    return /** @type {Operator} */ (this.#operator.value);
+  }
+
+  #isText() {
+    return TEXT_OPERATORS.includes(this.#chosen());
   }
 
   /** @returns {Clause} */
@@ -104,12 +116,11 @@ class FilterClause extends View {
     const property = this.#property.value.trim();
     const type = typeOf(this.#type.value) ?? "Edm.String";
     const text = this.#value.value;
-    const wrong = complaint(type, text);
+    const operator = this.#chosen();
+    const wrong = UNARY_OPERATORS.includes(operator) ? undefined : complaint(type, text);
     if (!property) throw new InputError("Each clause needs a property.");
     if (wrong) throw new InputError(`${property}: ${wrong}`);
-    const operator = /** @type {Operator} */ (this.#operator.value);
-    if (operator === "begins" && type !== "Edm.String")
-      throw new InputError(`${property}: only strings begin with something.`);
+    if (this.#isText() && type !== "Edm.String") throw new InputError(`${property}: only strings have this comparison.`);
     return { join: this.#join.value === "or" ? "or" : "and", property, operator, value: { type, text } };
   }
 }

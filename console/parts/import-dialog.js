@@ -79,7 +79,7 @@ async function createIfAbsent(service, table) {
   }
 }
 
-/** The first entities of a file, so that their types can be looked at. @param {File | undefined} file */
+/** The first entities of a file, so that their types can be seen. @param {File | undefined} file */
 async function previewOf(file) {
   if (!file) return "";
   try {

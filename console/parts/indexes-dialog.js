@@ -91,7 +91,7 @@ async function suggestions(account, table) {
     .slice(0, 3)
     .map(
       (/** @type {any} */ cost) =>
-        `Filters on ${cost.property} looked at ${count(cost.examined)} rows and returned ${count(cost.returned)}.`,
+        `Filters on ${cost.property} examined ${count(cost.examined)} rows and returned ${count(cost.returned)}.`,
     )
     .join(" ");
 }

@@ -2,7 +2,7 @@
 
 use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::names::{KeyPart, check_body_key};
-use rowhouse::protocol::model::{EdmValue, Key, Stored, Ticks, lexical};
+use rowhouse::protocol::model::{CaseFold, EdmValue, Key, Stored, TextTest, Ticks, lexical};
 use rowhouse::protocol::odata::{Expr, Operand};
 
 /// The text of an expression, with as few parentheses as it can have.
@@ -15,6 +15,19 @@ pub fn print(expr: &Expr) -> String {
             format!("{} {} {}", operand(left), op.word(), operand(right))
         }
         Expr::Bare(bare) => operand(bare),
+        Expr::Call { test, operand: text, needle } => {
+            let function = match test {
+                TextTest::StartsWith => "startswith",
+                TextTest::EndsWith => "endswith",
+                TextTest::Contains => "contains",
+                TextTest::Is(op) => panic!("{op:?} is no function"),
+            };
+            format!("{function}({},{})", operand(text), literal(needle))
+        }
+        Expr::In { operand: text, values } => {
+            let values: Vec<_> = values.iter().map(literal).collect();
+            format!("{} in ({})", operand(text), values.join(","))
+        }
     }
 }
 
@@ -30,11 +43,17 @@ fn inside(expr: &Expr) -> String {
 }
 
 fn operand(operand: &Operand) -> String {
-    let literal = match operand {
-        Operand::Property(name) => return name.clone(),
-        Operand::Literal(literal) => literal,
-    };
-    match literal {
+    match operand {
+        Operand::Property(name) => name.clone(),
+        Operand::Literal(value) => literal(value),
+        Operand::Folded(CaseFold::Lower, name) => format!("tolower({name})"),
+        Operand::Folded(CaseFold::Upper, name) => format!("toupper({name})"),
+        Operand::Null => "null".to_owned(),
+    }
+}
+
+fn literal(value: &EdmValue) -> String {
+    match value {
         EdmValue::String(text) => format!("'{}'", text.replace('\'', "''")),
         EdmValue::Binary(bytes) => {
             format!("X'{}'", bytes.iter().map(|b| format!("{b:02x}")).collect::<String>())
@@ -53,7 +72,8 @@ pub fn comparisons(expr: &Expr) -> usize {
     match expr {
         Expr::Or(parts) | Expr::And(parts) => parts.iter().map(comparisons).sum(),
         Expr::Not(inner) => comparisons(inner),
-        Expr::Compare { .. } | Expr::Bare(_) => 1,
+        Expr::Compare { .. } | Expr::Bare(_) | Expr::Call { .. } => 1,
+        Expr::In { values, .. } => values.len(),
     }
 }
 
@@ -81,13 +101,22 @@ impl Mentioned {
                 self.operand(right);
             }
             Expr::Bare(operand) => self.operand(operand),
+            Expr::Call { operand, needle, .. } => {
+                self.operand(operand);
+                self.literals.push(needle.clone());
+            }
+            Expr::In { operand, values } => {
+                self.operand(operand);
+                self.literals.extend_from_slice(values);
+            }
         }
     }
 
     fn operand(&mut self, operand: &Operand) {
         match operand {
-            Operand::Property(name) => self.names.push(name.clone()),
+            Operand::Property(name) | Operand::Folded(_, name) => self.names.push(name.clone()),
             Operand::Literal(literal) => self.literals.push(literal.clone()),
+            Operand::Null => {}
         }
     }
 

@@ -12,6 +12,7 @@ use rowhouse::protocol::auth::AccountSet;
 use rowhouse::protocol::codec::failure::{self, ErrorContext};
 use rowhouse::protocol::codec::{multipart, xml};
 use rowhouse::protocol::model::Ticks;
+use rowhouse::protocol::odata::Grammar;
 use rowhouse::protocol::request::Head;
 
 /// The account that every request is for.
@@ -20,6 +21,10 @@ pub const ACCOUNT: &str = "acct";
 pub const KEY: &str = "c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlIQ==";
 /// Comparisons of a filter at most.
 pub const COMPARISONS: usize = 100;
+/// What an account that asks for it may write in a filter.
+pub const EXTENDED: Grammar = Grammar { max_comparisons: COMPARISONS, extended: true };
+/// What the service understands.
+pub const PLAIN: Grammar = Grammar { extended: false, ..EXTENDED };
 
 /// The time at which everything happens.
 pub fn now() -> Ticks {

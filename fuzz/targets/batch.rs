@@ -10,7 +10,7 @@ use rowhouse::protocol::request::batch::{self, Batch, MAX_OPERATIONS};
 use rowhouse::protocol::request::operation::Context;
 use rowhouse::protocol::request::options::NO_OPTIONS;
 use rowhouse::protocol::request::{Head, target};
-use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused};
+use rowhouse_fuzz::{PLAIN, accounts, assert_refused};
 
 const BOUNDARY: &str = "b";
 /// Never part of an input that is compared.
@@ -63,7 +63,7 @@ fn check_batch(data: &[u8]) {
         ..Head::default()
     };
     let target = target::resolve(&head, &accounts()).expect("it is an address");
-    let context = Context { head: &head, options: &NO_OPTIONS, body: data, max_comparisons: COMPARISONS };
+    let context = Context { head: &head, options: &NO_OPTIONS, body: data, grammar: PLAIN };
     match batch::read(&context, &target) {
         Err(error) => refused(&error),
         Ok(Batch::Query(part)) => match *part {

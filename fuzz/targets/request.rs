@@ -9,7 +9,7 @@ use rowhouse::protocol::request::batch::Batch;
 use rowhouse::protocol::request::operation::Context;
 use rowhouse::protocol::request::options::Options;
 use rowhouse::protocol::request::{self, Head, RequestKind, allowed_methods, target};
-use rowhouse_fuzz::{COMPARISONS, accounts, assert_refused, http, now};
+use rowhouse_fuzz::{EXTENDED, accounts, assert_refused, http, now};
 
 fuzz_target!(|data: &[u8]| {
     let Some((head, body)) = http(data) else { return };
@@ -31,7 +31,7 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
         Err(error) => assert_refused(&error),
     }
     assert!(allowed_methods::methods(&target.resource, &options).ends_with("OPTIONS"));
-    let context = Context { head, options: &options, body, max_comparisons: COMPARISONS };
+    let context = Context { head, options: &options, body, grammar: EXTENDED };
     match request::read(&context, &target)?.wanted {
         RequestKind::One(operation) => plan::plan(operation).map(drop),
         RequestKind::Batch(Batch::ChangeSet { parts, failure }) => {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::output::{Done, OutputForm, Problem, block_on};
 use crate::error::Error;
 use crate::operator::indexes::IndexCatalog;
+use crate::protocol::odata::Grammar;
 use crate::server::config::{AccountSettings, Mistakes, StorageSettings};
 use crate::server::database;
 use crate::service::{ExplainRequest, explain_query};
@@ -68,7 +69,8 @@ async fn explain(store: &Store, arguments: &ExplainArguments, account: &str) -> 
         measure: true,
     };
     let indexes = IndexCatalog::new(store.indexes().await?);
-    explain_query(store, &indexes, MAX_COMPARISONS, &request).await
+    let grammar = Grammar { max_comparisons: MAX_COMPARISONS, extended: true };
+    explain_query(store, &indexes, grammar, &request).await
 }
 
 /// Returns the names of indexes for people; `None` if there are none.

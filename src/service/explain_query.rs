@@ -11,6 +11,7 @@ use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::{Action, Identity, allows};
 use crate::protocol::codec::uri::escape;
 use crate::protocol::model::{Key, TableName, TableRef};
+use crate::protocol::odata::Grammar;
 use crate::protocol::plan::index::{IndexChoice, PropertyIndex};
 use crate::protocol::plan::scan::{MAX_ROWS, MAX_TIME};
 use crate::protocol::plan::strategy::{self, KeyAccess, SpanBound};
@@ -61,11 +62,11 @@ struct QueryCost {
 pub(crate) async fn explain_query(
     store: &Store,
     indexes: &IndexCatalog,
-    max_comparisons: usize,
+    grammar: Grammar,
     request: &ExplainRequest,
 ) -> Result<Value> {
     let table = TableName::parse(&request.table)?;
-    let mut scan = scan(request, &table, max_comparisons)?;
+    let mut scan = scan(request, &table, grammar)?;
     indexes.narrow(&request.account, &table, &mut scan);
     let table = table.in_account(&request.account);
     let cost = if request.measure { Some(measure(store, table, &scan).await?) } else { None };
@@ -126,7 +127,7 @@ fn bound_to_json(bound: SpanBound) -> Value {
 }
 
 /// Returns the scan of the query, with the permission of an operator who only reads.
-fn scan(request: &ExplainRequest, table: &TableName, max_comparisons: usize) -> Result<Scan> {
+fn scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result<Scan> {
     let mut text = format!("$filter={}", escape(request.filter.as_deref().unwrap_or_default()));
     if let Some(select) = &request.select {
         text += &format!("&$select={}", escape(select));
@@ -134,7 +135,7 @@ fn scan(request: &ExplainRequest, table: &TableName, max_comparisons: usize) -> 
     if let Some(top) = request.top {
         text += &format!("&$top={top}");
     }
-    let options = Options::parse(&text)?.query(max_comparisons)?;
+    let options = Options::parse(&text)?.query(grammar)?;
     allows(&Identity::Operator { may_write: false }, Action::ReadEntities, Some(table), None)?;
     query::entities(&options, None)
 }

@@ -21,6 +21,7 @@ use crate::protocol::auth::{self, AccountSet, Identity};
 use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::properties::CorsRule;
 use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::odata::Grammar;
 use crate::protocol::plan::{self, Plan};
 use crate::protocol::request::allowed_methods;
 use crate::protocol::request::batch::Batch;
@@ -213,8 +214,9 @@ impl Pipeline<'_> {
         identity: &Identity,
         body: &[u8],
     ) -> Result<(Planned, Printer<'t>)> {
-        let (head, options, max_comparisons) = (self.head, &self.options, self.service.max_comparisons);
-        let request = request::read(&Context { head, options, body, max_comparisons }, target)?;
+        let (head, options) = (self.head, &self.options);
+        let grammar = self.grammar();
+        let request = request::read(&Context { head, options, body, grammar }, target)?;
         self.observed.wants(&request.wanted);
         let now = self.service.version_clock.next_version();
         let printer = Printer { target, format: request.format, prefer: request.prefer, now };
@@ -237,6 +239,12 @@ impl Pipeline<'_> {
             self.service.follower_of(target).indexes().narrow(&target.account, table, scan);
         }
         Ok((Planned::One(plan), printer))
+    }
+
+    /// Operators may always use extended queries: no program depends on theirs.
+    fn grammar(&self) -> Grammar {
+        let extended = self.operator.is_some();
+        Grammar { max_comparisons: self.service.max_comparisons, extended }
     }
 
     fn page_time(&self) -> Duration {

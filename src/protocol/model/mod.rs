@@ -4,11 +4,13 @@ pub mod edm;
 pub mod entity;
 pub mod lexical;
 pub mod names;
+pub(crate) mod text_test;
 pub(crate) mod ticks;
 pub mod version;
 
 pub use edm::{CompareOp, EdmType, EdmValue};
 pub use entity::{Entity, Key, Stored};
 pub use names::{TableName, TableRef};
+pub use text_test::{CaseFold, TextTest};
 pub use ticks::Ticks;
 pub use version::IfMatch;

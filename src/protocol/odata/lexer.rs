@@ -8,13 +8,15 @@ use crate::protocol::model::{CompareOp, EdmValue, Ticks, lexical};
 pub(crate) enum Token {
     Open,
     Close,
+    /// Between the arguments of a function and the values of a list, in extended queries only.
+    Comma,
     Not,
     /// A property, an operator or the name of a function, depending on its place.
     Word(String),
     Literal(EdmValue),
     /// OData that the Table service does not support: negated operands, member paths.
     Unsupported,
-    /// `null`, which cannot be compared with anything.
+    /// `null`, which only extended queries can compare.
     Null,
     End,
 }
@@ -70,12 +72,14 @@ fn is_invalid(c: char) -> bool {
 pub(crate) struct Lexer {
     chars: Vec<char>,
     at: usize,
+    /// Whether a comma is a token.
+    extended: bool,
 }
 
 impl Lexer {
     /// Returns a lexer at the start of `text`.
-    pub(crate) fn new(text: &str) -> Self {
-        Self { chars: text.chars().collect(), at: 0 }
+    pub(crate) fn new(text: &str, extended: bool) -> Self {
+        Self { chars: text.chars().collect(), at: 0, extended }
     }
 
     /// Returns the next token; [`Token::End`] after the end of the text.
@@ -90,6 +94,7 @@ impl Lexer {
         let token = match c {
             '(' => self.single(Token::Open),
             ')' => self.single(Token::Close),
+            ',' if self.extended => self.single(Token::Comma),
             '\'' => Token::Literal(EdmValue::String(self.quoted()?)),
             '0'..='9' | '.' => self.number()?,
             '-' if self.chars[self.at + 1..].starts_with(&['I', 'N', 'F']) => self.minus_infinity(),

@@ -3,4 +3,4 @@
 pub(crate) mod lexer;
 pub(crate) mod parser;
 
-pub use parser::{Expr, Operand, parse};
+pub use parser::{Expr, Grammar, Operand, parse};

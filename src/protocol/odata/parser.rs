@@ -3,7 +3,7 @@
 
 use super::lexer::{BadToken, Lexer, Spanned, Token};
 use crate::error::{Code, Error, Result};
-use crate::protocol::model::{CompareOp, EdmValue};
+use crate::protocol::model::{CaseFold, CompareOp, EdmValue, TextTest};
 
 /// Maximum nesting of parentheses and `not`.
 const MAX_DEPTH: usize = 200;
@@ -21,6 +21,17 @@ pub enum Expr {
     },
     /// An operand in the place of a condition.
     Bare(Operand),
+    /// `startswith(operand, needle)` and its kin, in extended queries only.
+    Call {
+        test: TextTest,
+        operand: Operand,
+        needle: EdmValue,
+    },
+    /// `operand in (values)`, in extended queries only.
+    In {
+        operand: Operand,
+        values: Vec<EdmValue>,
+    },
 }
 
 /// One side of a comparison.
@@ -28,22 +39,36 @@ pub enum Expr {
 pub enum Operand {
     Property(String),
     Literal(EdmValue),
+    /// `tolower(Property)` or `toupper(Property)`, in extended queries only.
+    Folded(CaseFold, String),
+    /// `null`, in extended queries only.
+    Null,
 }
 
-/// Parses a filter with at most `max_comparisons` comparisons and bare
-/// operands. The text is already percent-decoded.
+/// Which filters are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grammar {
+    /// Maximum comparisons, bare operands, calls of functions and values of lists.
+    pub max_comparisons: usize,
+    /// Whether functions of text, lists and `null` are understood, which the service lacks.
+    pub extended: bool,
+}
+
+/// Parses a filter. The text is already percent-decoded.
 ///
 /// # Errors
 /// [`Code::FilterSyntax`] with the offset, in UTF-16 units, just past the offending
-/// token, also for too deep or too long expressions; [`Code::NotImplemented`] for functions,
-/// arithmetic and member paths (UNVERIFIED 11); [`Code::InvalidInput`] for `null`.
-pub fn parse(text: &str, max_comparisons: usize) -> Result<Expr> {
+/// token, also for too deep or too long expressions; [`Code::NotImplemented`] for functions that
+/// the grammar lacks, arithmetic and member paths (UNVERIFIED 11); [`Code::InvalidInput`] for `null`
+/// where the grammar lacks it.
+pub fn parse(text: &str, grammar: Grammar) -> Result<Expr> {
     let mut parser = Parser {
         text,
-        lexer: Lexer::new(text),
+        lexer: Lexer::new(text, grammar.extended),
         current: Spanned { token: Token::End, end: 0 },
         depth: 0,
-        comparisons_left: max_comparisons,
+        comparisons_left: grammar.max_comparisons,
+        extended: grammar.extended,
     };
     parser.advance()?;
     let expr = parser.or()?;
@@ -56,6 +81,7 @@ struct Parser<'a> {
     current: Spanned,
     depth: usize,
     comparisons_left: usize,
+    extended: bool,
 }
 
 impl Parser<'_> {
@@ -146,19 +172,81 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Result<Expr> {
-        if matches!(self.current.token, Token::Word(_) | Token::Literal(_)) {
-            let left = self.comparisons_left.checked_sub(1);
-            self.comparisons_left = left.ok_or_else(|| self.unexpected())?;
+        match self.current.token {
+            Token::Word(_) | Token::Literal(_) => self.count_comparison()?,
+            Token::Null if self.extended => self.count_comparison()?,
+            _ => {}
         }
         let left = self.primary()?;
-        let Some(op) = self.current.token.comparison() else { return Ok(left) };
+        if self.extended && self.current.token.is_word("in") {
+            return self.list(left);
+        }
+        let Some(op) = self.current.token.comparison() else { return self.unless_null(left) };
         self.advance()?;
         let right = self.primary()?;
         match (left, right) {
             (Expr::Bare(left), Expr::Bare(right)) => Ok(Expr::Compare { left, op, right }),
+            (call @ Expr::Call { .. }, Expr::Bare(Operand::Literal(EdmValue::Boolean(wanted)))) => match op {
+                CompareOp::Eq | CompareOp::Ne if wanted == (op == CompareOp::Eq) => Ok(call),
+                CompareOp::Eq | CompareOp::Ne => Ok(Expr::Not(Box::new(call))),
+                _ => Err(Code::NotImplemented.into()),
+            },
             // Comparing the results of conditions is OData that the service does not support.
             _ => Err(Code::NotImplemented.into()),
         }
+    }
+
+    fn count_comparison(&mut self) -> Result<()> {
+        let left = self.comparisons_left.checked_sub(1);
+        self.comparisons_left = left.ok_or_else(|| self.unexpected())?;
+        Ok(())
+    }
+
+    /// `null` alone is refused as where the grammar lacks it.
+    fn unless_null(&self, expr: Expr) -> Result<Expr> {
+        if expr == Expr::Bare(Operand::Null) { Err(Code::InvalidInput.into()) } else { Ok(expr) }
+    }
+
+    /// Parses `in (value, …)` behind its operand.
+    fn list(&mut self, left: Expr) -> Result<Expr> {
+        let Expr::Bare(operand @ (Operand::Property(_) | Operand::Folded(..))) = left else {
+            return Err(self.unexpected());
+        };
+        self.advance()?;
+        self.expect(&Token::Open)?;
+        let mut values = Vec::new();
+        loop {
+            if !values.is_empty() {
+                self.count_comparison()?;
+            }
+            values.push(self.literal()?);
+            if self.current.token != Token::Comma {
+                break;
+            }
+            self.advance()?;
+        }
+        self.expect(&Token::Close)?;
+        Ok(Expr::In { operand, values })
+    }
+
+    fn literal(&mut self) -> Result<EdmValue> {
+        match &self.current.token {
+            Token::Literal(_) => {}
+            Token::Null => return Err(Code::InvalidInput.into()),
+            Token::Word(_) | Token::Unsupported => return Err(Code::NotImplemented.into()),
+            _ => return Err(self.unexpected()),
+        }
+        match self.advance()? {
+            Token::Literal(value) => Ok(value),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn expect(&mut self, wanted: &Token) -> Result<()> {
+        if self.current.token != *wanted {
+            return Err(self.unexpected_operator());
+        }
+        self.advance().map(drop)
     }
 
     fn primary(&mut self) -> Result<Expr> {
@@ -174,6 +262,10 @@ impl Parser<'_> {
             }
             Token::Word(_) | Token::Literal(_) => self.operand(),
             Token::Unsupported => Err(Code::NotImplemented.into()),
+            Token::Null if self.extended => {
+                self.advance()?;
+                Ok(Expr::Bare(Operand::Null))
+            }
             Token::Null => Err(Code::InvalidInput.into()),
             _ => Err(self.unexpected()),
         }
@@ -181,17 +273,72 @@ impl Parser<'_> {
 
     fn operand(&mut self) -> Result<Expr> {
         let operand = match self.advance()? {
-            Token::Word(_) if self.current.token == Token::Open => {
-                return Err(Code::NotImplemented.into());
-            }
-            Token::Word(name) => Operand::Property(name),
-            Token::Literal(value) => Operand::Literal(value),
+            Token::Word(name) if self.current.token == Token::Open => self.function(&name)?,
+            Token::Word(name) => Expr::Bare(Operand::Property(name)),
+            Token::Literal(value) => Expr::Bare(Operand::Literal(value)),
             _ => return Err(self.unexpected()),
         };
         if self.current.token.is_unsupported_operator() {
             return Err(Code::NotImplemented.into());
         }
-        Ok(Expr::Bare(operand))
+        Ok(operand)
+    }
+
+    /// Parses the arguments of a function.
+    fn function(&mut self, name: &str) -> Result<Expr> {
+        let test = match name {
+            _ if !self.extended => return Err(Code::NotImplemented.into()),
+            "startswith" => TextTest::StartsWith,
+            "endswith" => TextTest::EndsWith,
+            "contains" | "substringof" => TextTest::Contains,
+            "tolower" => return self.folded(CaseFold::Lower).map(Expr::Bare),
+            "toupper" => return self.folded(CaseFold::Upper).map(Expr::Bare),
+            _ => return Err(Code::NotImplemented.into()),
+        };
+        self.expect(&Token::Open)?;
+        let is_needle_first = name == "substringof";
+        let mut needle = if is_needle_first { Some(self.literal()?) } else { None };
+        if is_needle_first {
+            self.expect(&Token::Comma)?;
+        }
+        let operand = self.text_operand()?;
+        if !is_needle_first {
+            self.expect(&Token::Comma)?;
+            needle = Some(self.literal()?);
+        }
+        self.expect(&Token::Close)?;
+        let needle = needle.ok_or_else(|| self.unexpected())?;
+        Ok(Expr::Call { test, operand, needle })
+    }
+
+    /// Parses a property, or one in another case.
+    fn text_operand(&mut self) -> Result<Operand> {
+        let name = self.name()?;
+        match name.as_str() {
+            _ if self.current.token != Token::Open => Ok(Operand::Property(name)),
+            "tolower" => self.folded(CaseFold::Lower),
+            "toupper" => self.folded(CaseFold::Upper),
+            _ => Err(Code::NotImplemented.into()),
+        }
+    }
+
+    fn folded(&mut self, fold: CaseFold) -> Result<Operand> {
+        self.expect(&Token::Open)?;
+        let name = self.name()?;
+        self.expect(&Token::Close)?;
+        Ok(Operand::Folded(fold, name))
+    }
+
+    fn name(&mut self) -> Result<String> {
+        match &self.current.token {
+            Token::Word(_) => {}
+            Token::Literal(_) | Token::Unsupported => return Err(Code::NotImplemented.into()),
+            _ => return Err(self.unexpected()),
+        }
+        match self.advance()? {
+            Token::Word(name) => Ok(name),
+            _ => Err(self.unexpected()),
+        }
     }
 }
 
@@ -200,6 +347,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const PLAIN: Grammar = Grammar { max_comparisons: 1000, extended: false };
+    const EXTENDED: Grammar = Grammar { max_comparisons: 1000, extended: true };
+
+    fn up_to(max_comparisons: usize) -> Grammar {
+        Grammar { max_comparisons, extended: false }
+    }
     fn property(name: &str) -> Operand {
         Operand::Property(name.into())
     }
@@ -210,10 +363,10 @@ mod tests {
         Expr::Compare { left: property(name), op: CompareOp::Eq, right: int(n) }
     }
     fn parsed(text: &str) -> Expr {
-        parse(text, 1000).unwrap_or_else(|e| panic!("{text}: {e}"))
+        parse(text, PLAIN).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
     fn refused(text: &str) -> (Code, String) {
-        let error = parse(text, 1000).unwrap_err();
+        let error = parse(text, PLAIN).unwrap_err();
         (error.code, error.text().to_owned())
     }
 
@@ -355,20 +508,108 @@ mod tests {
     #[test]
     fn depth_and_length_are_bounded() {
         let deep = |n: usize| format!("{}a eq 1{}", "(".repeat(n), ")".repeat(n));
-        assert!(parse(&deep(MAX_DEPTH), 1000).is_ok());
+        assert!(parse(&deep(MAX_DEPTH), up_to(1000)).is_ok());
         assert_eq!(refused(&deep(MAX_DEPTH + 1)).0, Code::FilterSyntax);
         assert_eq!(refused(&deep(100_000)).0, Code::FilterSyntax);
         assert_eq!(refused(&"not ".repeat(100_000)).0, Code::FilterSyntax);
         let long = vec!["a eq 1"; 500].join(" or ");
-        assert!(parse(&long, 500).is_ok());
-        assert!(parse(&long, 499).is_err());
-        assert!(parse("(a) eq 1", 1).is_ok());
+        assert!(parse(&long, up_to(500)).is_ok());
+        assert!(parse(&long, up_to(499)).is_err());
+        assert!(parse("(a) eq 1", up_to(1)).is_ok());
+    }
+
+    fn call(test: TextTest, operand: Operand, needle: &str) -> Expr {
+        Expr::Call { test, operand, needle: EdmValue::String(needle.into()) }
+    }
+
+    #[test]
+    fn extended_queries_have_functions_lists_and_null() {
+        let parsed = |text: &str| parse(text, EXTENDED).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let lower = || Operand::Folded(CaseFold::Lower, "a".into());
+        let text = |text: &str| Operand::Literal(EdmValue::String(text.into()));
+        let starts = || call(TextTest::StartsWith, property("a"), "x");
+        let compare = |left, op, right| Expr::Compare { left, op, right };
+        for (filter, tree) in [
+            ("startswith(a,'x')", starts()),
+            ("startswith ( a , 'x' )", starts()),
+            ("startswith(a,'x') eq true", starts()),
+            ("startswith(a,'x') ne false", starts()),
+            ("startswith(a,'x') eq false", Expr::Not(Box::new(starts()))),
+            ("not startswith(a,'x')", Expr::Not(Box::new(starts()))),
+            ("b eq 1 and startswith(a,'x')", Expr::And(vec![eq("b", 1), starts()])),
+            ("endswith(a,'it''s')", call(TextTest::EndsWith, property("a"), "it's")),
+            ("contains(tolower(a),'')", call(TextTest::Contains, lower(), "")),
+            ("substringof('x',a)", call(TextTest::Contains, property("a"), "x")),
+            ("tolower(a) eq 'x'", compare(lower(), CompareOp::Eq, text("x"))),
+            (
+                "'X' lt toupper(a)",
+                compare(text("X"), CompareOp::Lt, Operand::Folded(CaseFold::Upper, "a".into())),
+            ),
+            ("a eq null", compare(property("a"), CompareOp::Eq, Operand::Null)),
+            ("null ne a", compare(Operand::Null, CompareOp::Ne, property("a"))),
+            (
+                "a in (1, 'x')",
+                Expr::In {
+                    operand: property("a"),
+                    values: vec![EdmValue::Int32(1), EdmValue::String("x".into())],
+                },
+            ),
+            ("in in(1)", Expr::In { operand: property("in"), values: vec![EdmValue::Int32(1)] }),
+            ("startswith eq 1", eq("startswith", 1)),
+        ] {
+            assert_eq!(parsed(filter), tree, "{filter}");
+        }
+    }
+
+    #[test]
+    fn what_extended_queries_lack_is_refused() {
+        for (text, code) in [
+            ("startswith(a,b)", Code::NotImplemented),
+            ("startswith('x',a)", Code::NotImplemented),
+            ("substringof(a,'x')", Code::NotImplemented),
+            ("startswith(trim(a),'x')", Code::NotImplemented),
+            ("length(a) eq 1", Code::NotImplemented),
+            ("StartsWith(a,'x')", Code::NotImplemented),
+            ("startswith(a,'x') lt true", Code::NotImplemented),
+            ("a in (b)", Code::NotImplemented),
+            ("startswith(a,'x'", Code::FilterSyntax),
+            ("startswith(a)", Code::FilterSyntax),
+            ("startswith(a,)", Code::FilterSyntax),
+            ("startswith(a,'x','y')", Code::FilterSyntax),
+            ("a in ()", Code::FilterSyntax),
+            ("a in (1,)", Code::FilterSyntax),
+            ("a in 1", Code::FilterSyntax),
+            ("1 in (1)", Code::FilterSyntax),
+            ("a, b", Code::FilterSyntax),
+            ("a in (null)", Code::InvalidInput),
+            ("null", Code::InvalidInput),
+        ] {
+            assert_eq!(parse(text, EXTENDED).map_err(|error| error.code), Err(code), "{text}");
+        }
+    }
+
+    #[test]
+    fn calls_and_values_count_as_comparisons() {
+        for (text, comparisons) in [
+            ("startswith(a,'x') and b eq null", 2),
+            ("a in (1,2,3) or null eq b", 4),
+            ("tolower(a) eq 'x'", 1),
+        ] {
+            let parse_with = |max_comparisons| parse(text, Grammar { max_comparisons, extended: true });
+            assert!(parse_with(comparisons).is_ok(), "{text}");
+            assert_eq!(
+                parse_with(comparisons - 1).map_err(|error| error.code),
+                Err(Code::FilterSyntax),
+                "{text}"
+            );
+        }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_the_parser_panic(text in "\\PC{0,60}") {
-            let _ = parse(&text, 100);
+            let _ = parse(&text, PLAIN);
+            let _ = parse(&text, EXTENDED);
         }
 
         #[test]
@@ -377,8 +618,31 @@ mod tests {
                 "(", ")", "a", "eq", "1", "'x'", "and", "or", "not", "-", "1.", "1e", ".", "guid'", "INF", "-INF", "'",
             ]), 0..20)
         ) {
-            let _ = parse(&words.join(" "), 100);
-            let _ = parse(&words.concat(), 100);
+            let _ = parse(&words.join(" "), PLAIN);
+            let _ = parse(&words.concat(), PLAIN);
+        }
+
+        /// The extended grammar changes no answer but those to what the service lacks.
+        #[test]
+        fn both_grammars_agree_on_what_the_service_knows(
+            words in prop::collection::vec(prop::sample::select(vec![
+                "(", ")", ",", "a", "b", "eq", "ne", "1", "'x'", "and", "or", "not", "in", "null", "true",
+                "startswith", "endswith", "contains", "substringof", "tolower", "toupper", "year", "-",
+            ]), 0..20),
+            max_comparisons in 0_usize..6,
+        ) {
+            let text = words.join(" ");
+            let plain = parse(&text, up_to(max_comparisons));
+            let extended = parse(&text, Grammar { max_comparisons, extended: true });
+            let may_differ = match &plain {
+                Ok(_) => false,
+                Err(error) => match error.code {
+                    Code::NotImplemented => true,
+                    Code::InvalidInput => words.contains(&"null"),
+                    _ => words.contains(&"in"),
+                },
+            };
+            prop_assert!(may_differ || plain == extended, "{text}: {plain:?}, {extended:?}");
         }
     }
 }

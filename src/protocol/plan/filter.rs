@@ -3,7 +3,7 @@
 
 use super::predicate::{Field, Predicate};
 use crate::error::{Code, Error, Result};
-use crate::protocol::model::{CompareOp, EdmType, EdmValue};
+use crate::protocol::model::{CompareOp, EdmType, EdmValue, TextTest};
 use crate::protocol::odata::{Expr, Operand};
 
 /// The message for a filter that is a value.
@@ -54,6 +54,10 @@ fn condition(expr: &Expr, subject: Subject) -> Result<Predicate, NotACondition> 
         Expr::Compare { left, op, right } => {
             comparison(left, *op, right, subject).map_err(NotACondition::Other)
         }
+        Expr::Call { test, operand, needle } => {
+            text_test(operand, *test, needle, subject).map_err(NotACondition::Other)
+        }
+        Expr::In { operand, values } => any_of(operand, values, subject).map_err(NotACondition::Other),
         connective => predicate(connective, subject).map_err(NotACondition::Other),
     }
 }
@@ -76,6 +80,7 @@ fn bare(operand: &Operand, subject: Subject) -> Result<Predicate, EdmType> {
     match operand {
         Operand::Literal(EdmValue::Boolean(value)) => Ok(Predicate::Always(*value)),
         Operand::Literal(other) => Err(other.edm_type()),
+        Operand::Folded(..) | Operand::Null => Err(EdmType::String),
         Operand::Property(name) => match field(name, subject) {
             Field::Custom(name) => Ok(Predicate::Flag(name)),
             declared => Err(declared_type(&declared)),
@@ -87,6 +92,16 @@ fn comparison(left: &Operand, op: CompareOp, right: &Operand, subject: Subject) 
     let (name, op, literal) = match (left, right) {
         (Operand::Property(name), Operand::Literal(literal)) => (name, op, literal),
         (Operand::Literal(literal), Operand::Property(name)) => (name, op.mirrored(), literal),
+        (Operand::Folded(..), Operand::Literal(literal)) => {
+            return text_test(left, TextTest::Is(op), literal, subject);
+        }
+        (Operand::Literal(literal), Operand::Folded(..)) => {
+            return text_test(right, TextTest::Is(op.mirrored()), literal, subject);
+        }
+        (Operand::Property(name), Operand::Null) | (Operand::Null, Operand::Property(name)) => {
+            return presence(name, op, subject);
+        }
+        (Operand::Null, _) | (_, Operand::Null) => return Err(Code::InvalidInput.into()),
         _ => return Err(Code::NotImplemented.into()),
     };
     let field = field(name, subject);
@@ -105,6 +120,52 @@ fn comparison(left: &Operand, op: CompareOp, right: &Operand, subject: Subject) 
     Ok(Predicate::Compare { field, op, literal })
 }
 
+/// A function of text, or a comparison of text in another case.
+fn text_test(operand: &Operand, test: TextTest, needle: &EdmValue, subject: Subject) -> Result<Predicate> {
+    let (fold, name) = match operand {
+        Operand::Property(name) => (None, name),
+        Operand::Folded(fold, name) => (Some(*fold), name),
+        Operand::Literal(_) | Operand::Null => return Err(Code::NotImplemented.into()),
+    };
+    let field = field(name, subject);
+    let declared = declared_type(&field);
+    let EdmValue::String(needle) = needle else {
+        return Err(binary_kinds(declared, needle.edm_type(), text_kind(test)));
+    };
+    if declared != EdmType::String {
+        return Err(binary_kinds(declared, EdmType::String, text_kind(test)));
+    }
+    let (fold, needle) = match (subject, &field) {
+        // Names of tables ignore case, as in comparisons.
+        (Subject::Tables, Field::PartitionKey) => (None, needle.to_ascii_lowercase()),
+        _ => (fold, needle.clone()),
+    };
+    Ok(match (test, fold) {
+        (TextTest::Is(op), None) => Predicate::Compare { field, op, literal: EdmValue::String(needle) },
+        _ => Predicate::Text { field, fold, test, needle },
+    })
+}
+
+/// A list of values: one of them is equal.
+fn any_of(operand: &Operand, values: &[EdmValue], subject: Subject) -> Result<Predicate> {
+    let equal =
+        |value: &EdmValue| comparison(operand, CompareOp::Eq, &Operand::Literal(value.clone()), subject);
+    values.iter().map(equal).collect::<Result<_>>().map(Predicate::Any)
+}
+
+/// A comparison with `null`, which says whether the entity has the property.
+fn presence(name: &str, op: CompareOp, subject: Subject) -> Result<Predicate> {
+    let is_present = match field(name, subject) {
+        Field::Custom(name) => Predicate::Present(name),
+        _ => Predicate::Always(true),
+    };
+    match op {
+        CompareOp::Ne => Ok(is_present),
+        CompareOp::Eq => Ok(Predicate::Not(Box::new(is_present))),
+        _ => Err(Code::InvalidInput.into()),
+    }
+}
+
 fn field(name: &str, subject: Subject) -> Field {
     match (subject, name) {
         (Subject::Entities, "PartitionKey") | (Subject::Tables, "TableName") => Field::PartitionKey,
@@ -119,6 +180,16 @@ const fn declared_type(field: &Field) -> EdmType {
     match field {
         Field::Timestamp => EdmType::DateTime,
         _ => EdmType::String,
+    }
+}
+
+/// The service lacks these, so the names are our own.
+const fn text_kind(test: TextTest) -> &'static str {
+    match test {
+        TextTest::StartsWith => "StartsWith",
+        TextTest::EndsWith => "EndsWith",
+        TextTest::Contains => "Contains",
+        TextTest::Is(op) => operator_kind(op),
     }
 }
 
@@ -159,10 +230,12 @@ fn unary_kind(kind: EdmType) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::odata::parse;
+    use crate::protocol::model::CaseFold;
+    use crate::protocol::odata::{Grammar, parse};
 
     fn planned(text: &str, subject: Subject) -> Result<Predicate> {
-        predicate(&parse(text, 100).unwrap(), subject)
+        let grammar = Grammar { max_comparisons: 100, extended: true };
+        predicate(&parse(text, grammar).unwrap(), subject)
     }
     fn compare(field: Field, op: CompareOp, literal: EdmValue) -> Predicate {
         Predicate::Compare { field, op, literal }
@@ -210,6 +283,51 @@ mod tests {
     fn bare_booleans_are_conditions() {
         assert_eq!(planned("true", Subject::Entities), Ok(Predicate::Always(true)));
         assert_eq!(planned("Flag", Subject::Entities), Ok(Predicate::Flag("Flag".into())));
+    }
+
+    #[test]
+    fn extended_queries_have_their_meaning() {
+        let text =
+            |field, fold, test, needle: &str| Predicate::Text { field, fold, test, needle: needle.into() };
+        let a = || Field::Custom("A".into());
+        let present = || Predicate::Present("A".into());
+        for (filter, meant) in [
+            ("startswith(A,'x')", text(a(), None, TextTest::StartsWith, "x")),
+            ("substringof('x',RowKey)", text(Field::RowKey, None, TextTest::Contains, "x")),
+            ("'x' lt tolower(A)", text(a(), Some(CaseFold::Lower), TextTest::Is(CompareOp::Gt), "x")),
+            ("A ne null", present()),
+            ("null eq A", Predicate::Not(Box::new(present()))),
+            ("RowKey ne null", Predicate::Always(true)),
+            ("Timestamp eq null", Predicate::Not(Box::new(Predicate::Always(true)))),
+            (
+                "PartitionKey in ('a','b')",
+                Predicate::Any(
+                    ["a", "b"]
+                        .map(|key| compare(Field::PartitionKey, CompareOp::Eq, EdmValue::String(key.into())))
+                        .into(),
+                ),
+            ),
+        ] {
+            assert_eq!(planned(filter, Subject::Entities), Ok(meant), "{filter}");
+        }
+        let name = text(Field::PartitionKey, None, TextTest::StartsWith, "my");
+        assert_eq!(planned("startswith(toupper(TableName),'My')", Subject::Tables), Ok(name));
+        let equal = compare(Field::PartitionKey, CompareOp::Eq, EdmValue::String("my".into()));
+        assert_eq!(planned("toupper(TableName) eq 'MY'", Subject::Tables), Ok(equal));
+        for (filter, code) in [
+            ("startswith(PartitionKey,5)", Code::FilterOperandKinds),
+            ("startswith(Timestamp,'x')", Code::FilterOperandKinds),
+            ("contains(A,5)", Code::FilterOperandKinds),
+            ("tolower(A) eq 5", Code::FilterOperandKinds),
+            ("RowKey in ('a',5)", Code::FilterOperandKinds),
+            ("A lt null", Code::InvalidInput),
+            ("1 eq null", Code::InvalidInput),
+            ("tolower(A) eq null", Code::InvalidInput),
+            ("tolower(A)", Code::InvalidInput),
+            ("tolower(A) eq B", Code::NotImplemented),
+        ] {
+            assert_eq!(planned(filter, Subject::Entities).map_err(|error| error.code), Err(code), "{filter}");
+        }
     }
 
     #[test]

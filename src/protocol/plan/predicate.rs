@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::protocol::codec::stored::{self, PropertyFinder};
 use crate::protocol::model::edm::compare;
 use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::model::{CompareOp, EdmValue, Ticks};
+use crate::protocol::model::{CaseFold, CompareOp, EdmValue, TextTest, Ticks};
 
 /// The operand of a comparison. System properties have declared types, custom ones have their
 /// stored type.
@@ -34,6 +34,16 @@ pub enum Predicate {
     },
     /// A bare property: true only for a stored Boolean `true`.
     Flag(String),
+    /// A test of a text, in this case if there is a `fold`: false for a missing property and for all
+    /// other types.
+    Text {
+        field: Field,
+        fold: Option<CaseFold>,
+        test: TextTest,
+        needle: String,
+    },
+    /// Whether the entity has the custom property, of whatever type.
+    Present(String),
 }
 
 /// What a predicate reads of an entity.
@@ -106,6 +116,14 @@ impl Predicate {
                 Field::Timestamp => compare(&EdmValue::DateTime(view.modified), *op, literal),
                 Field::Custom(name) => find(view, name).is_some_and(|stored| compare(stored, *op, literal)),
             },
+            Predicate::Text { field, fold, test, needle } => {
+                let holds = |text: &str| test.holds(text, needle);
+                text_of(view, field).is_some_and(|text| match fold {
+                    Some(fold) => holds(&fold.apply(text)),
+                    None => holds(text),
+                })
+            }
+            Predicate::Present(name) => find(view, name).is_some(),
         }
     }
 
@@ -114,8 +132,10 @@ impl Predicate {
         match self {
             Predicate::All(parts) | Predicate::Any(parts) => parts.iter().all(Self::is_about_properties),
             Predicate::Not(inner) => inner.is_about_properties(),
-            Predicate::Compare { field, .. } => matches!(field, Field::Custom(_)),
-            Predicate::Flag(_) | Predicate::Always(_) => true,
+            Predicate::Compare { field, .. } | Predicate::Text { field, .. } => {
+                matches!(field, Field::Custom(_))
+            }
+            Predicate::Flag(_) | Predicate::Present(_) | Predicate::Always(_) => true,
         }
     }
 
@@ -134,15 +154,30 @@ impl Predicate {
                 parts.iter().for_each(|p| p.collect_names(names));
             }
             Predicate::Not(inner) => inner.collect_names(names),
-            Predicate::Flag(name) => names.push(name),
-            Predicate::Compare { field: Field::Custom(name), .. } => names.push(name),
-            Predicate::Compare { .. } | Predicate::Always(_) => {}
+            Predicate::Flag(name)
+            | Predicate::Present(name)
+            | Predicate::Compare { field: Field::Custom(name), .. }
+            | Predicate::Text { field: Field::Custom(name), .. } => names.push(name),
+            Predicate::Compare { .. } | Predicate::Text { .. } | Predicate::Always(_) => {}
         }
     }
 }
 
 fn find<'a>(view: &'a EntityView<'_>, name: &str) -> Option<&'a EdmValue> {
     view.properties.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
+}
+
+/// Returns the text of a field; `None` if it has none.
+fn text_of<'a>(view: &'a EntityView<'_>, field: &Field) -> Option<&'a str> {
+    match field {
+        Field::PartitionKey => Some(view.partition),
+        Field::RowKey => Some(view.row),
+        Field::Timestamp => None,
+        Field::Custom(name) => match find(view, name) {
+            Some(EdmValue::String(text)) => Some(text),
+            _ => None,
+        },
+    }
 }
 
 fn text(stored: &str, op: CompareOp, literal: &EdmValue) -> bool {

@@ -83,10 +83,12 @@ fn projection(select: Option<&Select>) -> Projection {
 mod tests {
     use super::*;
     use crate::error::Code;
+    use crate::protocol::odata::Grammar;
     use crate::protocol::request::options::Options;
 
     fn scan(query: &str) -> Result<Scan, Code> {
-        let options = Options::parse(query).unwrap().query(100).unwrap();
+        let options =
+            Options::parse(query).unwrap().query(Grammar { max_comparisons: 100, extended: false }).unwrap();
         entities(&options, None).map_err(|e| e.code)
     }
 
@@ -112,7 +114,10 @@ mod tests {
 
     #[test]
     fn half_a_key_is_a_filter() {
-        let options = Options::parse("$filter=A eq 1").unwrap().query(100).unwrap();
+        let options = Options::parse("$filter=A eq 1")
+            .unwrap()
+            .query(Grammar { max_comparisons: 100, extended: false })
+            .unwrap();
         let scan = entities(&options, Some("p")).unwrap();
         assert_eq!(scan.spans[0].partition(), Some("p"));
         assert!(scan.residual.is_some());

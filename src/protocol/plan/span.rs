@@ -5,7 +5,7 @@
 
 use super::predicate::{Field, Predicate};
 use crate::protocol::model::names::MAX_KEY;
-use crate::protocol::model::{CompareOp, EdmValue, Key};
+use crate::protocol::model::{CompareOp, EdmValue, Key, TextTest};
 
 /// The keys from `lower` on and below `upper`, in page order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +159,11 @@ fn is_exact_conjunction(predicate: &Predicate) -> bool {
             Predicate::Compare { op: CompareOp::Ne, .. } => return false,
             Predicate::Compare { field: Field::PartitionKey, op, .. } => point |= *op == CompareOp::Eq,
             Predicate::Compare { field: Field::RowKey, .. } => rows = true,
-            _ => return false,
+            other => match prefixed(other) {
+                Some((Field::PartitionKey, _)) => {}
+                Some((Field::RowKey, _)) => rows = true,
+                _ => return false,
+            },
         }
     }
     point || !rows
@@ -248,21 +252,59 @@ fn boxes(predicate: &Predicate, negated: bool) -> Vec<KeyBox> {
         (Predicate::Not(inner), _) => boxes(inner, !negated),
         (Predicate::Always(value), _) if *value == negated => vec![],
         (Predicate::Compare { field, op, literal: EdmValue::String(text) }, _) => {
-            let intervals = intervals(*op, text, negated);
-            let place = |interval: Interval| match field {
-                Field::PartitionKey => KeyBox { partitions: interval, rows: Interval::full() },
-                Field::RowKey => KeyBox { partitions: Interval::full(), rows: interval },
-                Field::Timestamp | Field::Custom(_) => KeyBox::full(),
-            };
-            match field {
-                Field::PartitionKey | Field::RowKey => intervals.into_iter().map(place).collect(),
-                Field::Timestamp | Field::Custom(_) => vec![KeyBox::full()],
-            }
+            placed(field, || intervals(*op, text, negated))
         }
-        (Predicate::Always(_) | Predicate::Compare { .. } | Predicate::Flag(_), _) => {
-            vec![KeyBox::full()]
+        (other, _) => match prefixed(other) {
+            Some((field, prefix)) => placed(field, || prefix_intervals(prefix, negated)),
+            None => vec![KeyBox::full()],
+        },
+    }
+}
+
+/// Returns the boxes of intervals of a field.
+fn placed(field: &Field, intervals: impl FnOnce() -> Vec<Interval>) -> Vec<KeyBox> {
+    let full = Interval::full;
+    match field {
+        Field::PartitionKey => {
+            intervals().into_iter().map(|partitions| KeyBox { partitions, rows: full() }).collect()
+        }
+        Field::RowKey => intervals().into_iter().map(|rows| KeyBox { partitions: full(), rows }).collect(),
+        Field::Timestamp | Field::Custom(_) => vec![KeyBox::full()],
+    }
+}
+
+/// Returns the field and the prefix of a test for one, which is a range of keys if the field is one.
+fn prefixed(predicate: &Predicate) -> Option<(&Field, &str)> {
+    match predicate {
+        Predicate::Text { field, fold: None, test: TextTest::StartsWith, needle } => Some((field, needle)),
+        _ => None,
+    }
+}
+
+/// Returns the intervals of the keys that begin with `prefix`, or of the others.
+fn prefix_intervals(prefix: &str, negated: bool) -> Vec<Interval> {
+    let has_none = prefix.contains(|c: char| c <= '\u{1}') || cut(prefix).1;
+    let (low, high) = (prefix.to_owned(), after_prefix(prefix));
+    match (has_none, negated) {
+        (true, true) => vec![Interval::full()],
+        (true, false) => vec![],
+        (false, false) => vec![Interval { low, high }],
+        (false, true) => {
+            let below = Interval { low: String::new(), high: Some(low) };
+            let above = high.map(|low| Interval { low, high: None });
+            [Some(below), above].into_iter().flatten().filter(|interval| !interval.is_empty()).collect()
         }
     }
+}
+
+/// Returns the smallest text above all that begin with `prefix`; `None` if there is none.
+pub(super) fn after_prefix(prefix: &str) -> Option<String> {
+    let next = |c: char| match c {
+        '\u{d7ff}' => Some('\u{e000}'),
+        c => char::from_u32(u32::from(c) + 1),
+    };
+    let (at, next) = prefix.char_indices().rev().find_map(|(at, c)| Some((at, next(c)?)))?;
+    Some(format!("{}{next}", &prefix[..at]))
 }
 
 fn intersect_all(left: &[KeyBox], right: &[KeyBox]) -> Vec<KeyBox> {
@@ -342,6 +384,9 @@ mod tests {
     fn rk(op: CompareOp, text: &str) -> Predicate {
         compare(Field::RowKey, op, text)
     }
+    fn starts(field: Field, prefix: &str) -> Predicate {
+        Predicate::Text { field, fold: None, test: TextTest::StartsWith, needle: prefix.into() }
+    }
     fn span(lower: (&str, &str), upper: Option<(&str, &str)>) -> Span {
         Span { lower: Key::new(lower.0, lower.1), upper: upper.map(|(p, r)| Key::new(p, r)) }
     }
@@ -373,6 +418,30 @@ mod tests {
             (Predicate::Not(Box::new(pk(Ge, "b"))), vec![span(("", ""), Some(("b", "")))], false),
             (Predicate::Always(false), vec![], true),
             (pk(Eq, "a\u{0}b"), vec![], true),
+            (starts(Field::PartitionKey, "ab"), vec![span(("ab", ""), Some(("ac", "")))], true),
+            (starts(Field::PartitionKey, ""), vec![span(("", ""), None)], true),
+            (starts(Field::PartitionKey, "a\u{0}"), vec![], true),
+            (
+                starts(Field::PartitionKey, "a\u{10ffff}"),
+                vec![span(("a\u{10ffff}", ""), Some(("b", "")))],
+                true,
+            ),
+            (
+                starts(Field::PartitionKey, "\u{d7ff}"),
+                vec![span(("\u{d7ff}", ""), Some(("\u{e000}", "")))],
+                true,
+            ),
+            (
+                all(vec![pk(Eq, "p"), starts(Field::RowKey, "a")]),
+                vec![span(("p", "a"), Some(("p", "b")))],
+                true,
+            ),
+            (
+                Predicate::Not(Box::new(starts(Field::PartitionKey, "b"))),
+                vec![span(("", ""), Some(("b", ""))), span(("c", ""), None)],
+                false,
+            ),
+            (starts(Field::RowKey, "a"), vec![span(("", "a"), None)], false),
         ] {
             assert_eq!(spans_of(&predicate), spans, "{predicate:?}");
             assert_eq!(is_exact(&predicate), exact, "{predicate:?}");
@@ -476,6 +545,8 @@ mod tests {
                 0 => Predicate::Always(is_pk),
                 1 => Predicate::Flag("X".into()),
                 2 => pk(op, &format!("{text}\u{0}b")),
+                3 if is_pk => starts(Field::PartitionKey, &text),
+                3 => starts(Field::RowKey, &text),
                 _ if is_pk => pk(op, &text),
                 _ => rk(op, &text),
             });

@@ -4,7 +4,7 @@ use super::predicate::{Field, Predicate};
 use super::scan::Scan;
 use super::span::Span;
 use crate::protocol::model::lexical::{format_double, format_guid};
-use crate::protocol::model::{EdmValue, Key};
+use crate::protocol::model::{CaseFold, EdmValue, Key, TextTest};
 
 /// What is read of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,15 +159,30 @@ pub(crate) fn filter_text(predicate: &Predicate) -> String {
         Predicate::Always(holds) => holds.to_string(),
         Predicate::Flag(name) => name.clone(),
         Predicate::Compare { field, op, literal } => {
-            let field = match field {
-                Field::PartitionKey => "PartitionKey",
-                Field::RowKey => "RowKey",
-                Field::Timestamp => "Timestamp",
-                Field::Custom(name) => name,
-            };
-            format!("{field} {} {}", op.word(), literal_text(literal))
+            format!("{} {} {}", field_name(field), op.word(), literal_text(literal))
         }
+        Predicate::Text { field, fold, test, needle } => {
+            let operand = folded(field_name(field), *fold);
+            match test {
+                TextTest::Is(op) => format!("{operand} {} {}", op.word(), quoted(needle)),
+                function => format!("{}({operand},{})", function.word(), quoted(needle)),
+            }
+        }
+        Predicate::Present(name) => format!("{name} ne null"),
     }
+}
+
+fn field_name(field: &Field) -> &str {
+    match field {
+        Field::PartitionKey => "PartitionKey",
+        Field::RowKey => "RowKey",
+        Field::Timestamp => "Timestamp",
+        Field::Custom(name) => name,
+    }
+}
+
+fn folded(name: &str, fold: Option<CaseFold>) -> String {
+    fold.map_or_else(|| name.to_owned(), |fold| format!("{}({name})", fold.word()))
 }
 
 /// Compound parts stand in parentheses.
@@ -201,12 +216,17 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::odata::Grammar;
     use crate::protocol::plan::query;
     use crate::protocol::request::options::Options;
 
     fn scan(filter: &str) -> Scan {
         let query = format!("$filter={}", crate::protocol::codec::uri::escape(filter));
-        query::entities(&Options::parse(&query).unwrap().query(100).unwrap(), None).unwrap()
+        query::entities(
+            &Options::parse(&query).unwrap().query(Grammar { max_comparisons: 100, extended: true }).unwrap(),
+            None,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -249,6 +269,8 @@ mod tests {
         for filter in [
             "X eq X'00ff' and T gt datetime'2020-01-01T00:00:00Z' or not (S ne 'it''s')",
             "(A or B) and (C or not D) and E lt -5",
+            "startswith(A,'it''s') and not contains(tolower(RowKey),'x') or A ne null and not B ne null",
+            "endswith(A,'') or tolower(A) lt 'x' or toupper(B) eq 'Y'",
         ] {
             let predicate = scan(filter).residual.unwrap();
             assert_eq!(scan(&filter_text(&predicate)).residual, Some(predicate), "{filter}");

@@ -27,6 +27,7 @@ mod tests {
     use super::*;
     use crate::error::Code;
     use crate::protocol::model::Key;
+    use crate::protocol::odata::Grammar;
     use crate::protocol::request::operation::Context;
     use crate::protocol::request::verb::Verb;
     use crate::protocol::request::{Head, Target, wanted};
@@ -37,7 +38,8 @@ mod tests {
         let head =
             Head { method: method.into(), headers: vec![("if-match".into(), "*".into())], ..Head::default() };
         let options = Options::parse(query).unwrap();
-        let context = Context { head: &head, options: &options, body: b"", max_comparisons: 1 };
+        let grammar = Grammar { max_comparisons: 1, extended: false };
+        let context = Context { head: &head, options: &options, body: b"", grammar };
         let target = Target {
             account: "acct".into(),
             secondary: false,

@@ -171,7 +171,7 @@ fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &He
     if (&resource, verb) == (&Resource::Service, Verb::Post) {
         return Err(Code::MethodNotAllowed.into());
     }
-    let inner = Context { head, options: &options, body, max_comparisons: context.max_comparisons };
+    let inner = Context { head, options: &options, body, grammar: context.grammar };
     operation::on_resource(&inner, verb, &resource)
 }
 

@@ -14,6 +14,7 @@ use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, Layout, ServiceProperties};
 use crate::protocol::codec::validated::ValidatedProperties;
 use crate::protocol::model::{IfMatch, Key};
+use crate::protocol::odata::Grammar;
 
 /// What a request asks for. Names and keys are as sent, unchecked.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,7 +127,7 @@ pub struct Context<'a> {
     pub head: &'a Head<'a>,
     pub options: &'a Options<'a>,
     pub body: &'a [u8],
-    pub max_comparisons: usize,
+    pub grammar: Grammar,
 }
 
 /// Parses an operation that is not a batch.
@@ -136,7 +137,7 @@ pub struct Context<'a> {
 /// [`Code::NotImplemented`] for what later versions of Rowhouse will support, and the errors of
 /// bodies, options and conditions.
 pub(crate) fn on_resource(context: &Context<'_>, verb: Verb, resource: &Resource) -> Result<Operation> {
-    let query = || context.options.query(context.max_comparisons);
+    let query = || context.options.query(context.grammar);
     let name = String::clone;
     Ok(match (resource, verb) {
         (Resource::Service, _) => service(context, verb)?,

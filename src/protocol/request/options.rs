@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::uri::{escape_lightly, percent_decode};
 use crate::protocol::model::names::ordinal;
-use crate::protocol::odata::{self, Expr};
+use crate::protocol::odata::{self, Expr, Grammar};
 
 /// Every parameter of a request, decoded once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -118,9 +118,9 @@ impl<'a> Options<'a> {
     /// # Errors
     /// [`Code::InvalidInput`] for `$top` outside 0 to 1000, and the errors of
     /// [`odata::parse`].
-    pub(crate) fn query(&self, max_comparisons: usize) -> Result<QueryOptions> {
+    pub(crate) fn query(&self, grammar: Grammar) -> Result<QueryOptions> {
         let filter = match self.get("$filter").filter(|text| !text.trim().is_empty()) {
-            Some(text) => Some(odata::parse(text, max_comparisons)?),
+            Some(text) => Some(odata::parse(text, grammar)?),
             None => None,
         };
         let token = |name: &str| self.get(name).filter(|t| !t.is_empty()).map(str::to_owned);
@@ -174,7 +174,9 @@ mod tests {
     use super::*;
 
     fn query(text: &str) -> Result<QueryOptions, Code> {
-        Options::parse(text).and_then(|o| o.query(100)).map_err(|e| e.code)
+        Options::parse(text)
+            .and_then(|o| o.query(Grammar { max_comparisons: 100, extended: false }))
+            .map_err(|e| e.code)
     }
 
     #[test]

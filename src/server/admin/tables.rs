@@ -13,7 +13,7 @@ use crate::error::{Code, Error};
 use crate::operator::totals::{self, CountPace, TableTotal};
 use crate::operator::{table_name, to_json};
 use crate::protocol::model::{Key, TableName, Ticks};
-use crate::protocol::odata;
+use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::plan::scan::MAX_TIME;
 use crate::protocol::plan::span::Span;
@@ -159,7 +159,7 @@ pub(crate) async fn count(call: &Call<'_>) -> Outcome {
 }
 
 fn predicate(text: &str) -> Result<Predicate, Refusal> {
-    let parsed = odata::parse(text, MAX_COMPARISONS)?;
+    let parsed = odata::parse(text, Grammar { max_comparisons: MAX_COMPARISONS, extended: true })?;
     Ok(filter::predicate(&parsed, Subject::Entities)?)
 }
 

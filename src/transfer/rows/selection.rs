@@ -1,7 +1,7 @@
 //! Which tables and entities a command applies to.
 
 use crate::protocol::model::Ticks;
-use crate::protocol::odata;
+use crate::protocol::odata::{self, Grammar};
 use crate::protocol::plan::filter::{self, Subject};
 use crate::protocol::plan::predicate::Predicate;
 
@@ -57,8 +57,21 @@ impl Selection {
     /// # Errors
     /// Why the filter is invalid, in the service's words.
     pub(crate) fn predicate(&self) -> Result<Option<Predicate>, String> {
+        self.understood(true)
+    }
+
+    /// Checks that the filter has nothing that the service lacks.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the service's words.
+    pub(crate) fn check_for_endpoint(&self) -> Result<(), String> {
+        self.understood(false).map(drop)
+    }
+
+    fn understood(&self, extended: bool) -> Result<Option<Predicate>, String> {
         let Some(text) = self.filter_text() else { return Ok(None) };
-        let parsed = odata::parse(&text, self.max_comparisons.max(1000));
+        let grammar = Grammar { max_comparisons: self.max_comparisons.max(1000), extended };
+        let parsed = odata::parse(&text, grammar);
         let read = parsed.and_then(|expression| filter::predicate(&expression, Subject::Entities));
         read.map(Some).map_err(|error| error.text().to_owned())
     }
@@ -125,5 +138,7 @@ mod tests {
         assert!(both.predicate().is_ok_and(|predicate| predicate.is_some()));
         let wrong = Selection { filter: Some("A eq".into()), ..Selection::default() };
         assert!(wrong.predicate().is_err());
+        let extended = Selection { filter: Some("startswith(A,'x')".into()), ..Selection::default() };
+        assert!(extended.predicate().is_ok() && extended.check_for_endpoint().is_err());
     }
 }

@@ -116,7 +116,7 @@ type Maker = {
 /** what happens with entities that exist: they stay, are replaced, or merged */
 type Mode = "insert" | "replace" | "merge";
 
-type Operator = "eq" | "ne" | "gt" | "ge" | "lt" | "le" | "begins";
+type Operator = "eq" | "ne" | "gt" | "ge" | "lt" | "le" | "begins" | "endswith" | "contains" | "missing" | "present";
 
 interface Options {
   query?: Record<string, string | number | undefined>;

@@ -52,7 +52,7 @@ fn next(answer: &Answer) -> Option<String> {
 }
 
 /// All pages of a query; the options must begin with `?`.
-fn walk(t: &Table, options: &str) -> Vec<Vec<Value>> {
+pub(super) fn walk(t: &Table, options: &str) -> Vec<Vec<Value>> {
     let mut pages = Vec::new();
     let mut token = String::new();
     loop {

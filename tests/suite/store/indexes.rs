@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, TextTest, Ticks};
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex, choices};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Span, WriteKind};
@@ -117,10 +117,18 @@ fn comparison() -> impl Strategy<Value = Predicate> {
             0 if matches!(literal, EdmValue::String(_)) => Field::PartitionKey,
             1 => return Predicate::Flag(name.into()),
             2 => return Predicate::Always(op == CompareOp::Eq),
+            3 => return starts_with(name, literal),
             _ => Field::Custom(name.into()),
         };
         Predicate::Compare { field, op, literal }
     })
+}
+
+/// A test for the first characters of a string, or for its presence.
+fn starts_with(name: &str, literal: EdmValue) -> Predicate {
+    let EdmValue::String(text) = literal else { return Predicate::Present(name.into()) };
+    let needle = text.chars().take(if text.len() % 2 == 0 { 1 } else { 300 }).collect();
+    Predicate::Text { field: Field::Custom(name.into()), fold: None, test: TextTest::StartsWith, needle }
 }
 
 fn predicate() -> impl Strategy<Value = Predicate> {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{CompareOp, EdmValue, Key};
+use rowhouse::protocol::model::{CaseFold, CompareOp, EdmValue, Key, TextTest};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Projection, Span, WriteKind};
 
@@ -32,8 +32,34 @@ fn comparison() -> impl Strategy<Value = Predicate> {
     })
 }
 
+fn text_test() -> impl Strategy<Value = Predicate> {
+    let tests = [TextTest::StartsWith, TextTest::EndsWith, TextTest::Contains];
+    let tests = tests.into_iter().chain(CompareOp::ALL.map(TextTest::Is)).collect::<Vec<_>>();
+    let fold = prop::sample::select(vec![None, Some(CaseFold::Lower), Some(CaseFold::Upper)]);
+    // Parts of the values, and of their escaped forms.
+    let needle = prop_oneof!["[aé\u{0}\u{1}\u{2}]{0,2}", "[a-cA-C0-9]{0,2}", value().prop_map(text_of)];
+    (prop::sample::select(tests), fold, needle, 0..6_u8, prop::sample::select(NAMES.to_vec())).prop_map(
+        |(test, fold, needle, kind, name)| {
+            let field = match kind {
+                0 => Field::PartitionKey,
+                1 => Field::RowKey,
+                2 => return Predicate::Present(name.into()),
+                _ => Field::Custom(name.into()),
+            };
+            Predicate::Text { field, fold, test, needle }
+        },
+    )
+}
+
+fn text_of(value: EdmValue) -> String {
+    match value {
+        EdmValue::String(text) => text,
+        _ => String::new(),
+    }
+}
+
 fn predicate() -> impl Strategy<Value = Predicate> {
-    comparison().prop_recursive(3, 12, 3, |inner| {
+    prop_oneof![2 => comparison(), 1 => text_test()].prop_recursive(3, 12, 3, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Predicate::All),
             prop::collection::vec(inner.clone(), 0..3).prop_map(Predicate::Any),
@@ -55,6 +81,8 @@ fn predicates(runner: &mut TestRunner) -> Vec<Predicate> {
             all.push(Predicate::Compare { field, op, literal: literal.clone() });
         }
     }
+    let test = text_test();
+    all.extend((0..FILTERS).map(|_| test.new_tree(runner).unwrap().current()));
     all.extend((0..FILTERS).map(|_| tree.new_tree(runner).unwrap().current()));
     all
 }

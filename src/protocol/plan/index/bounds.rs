@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{IndexKind, PropertyIndex};
 use crate::protocol::model::{CompareOp, EdmValue, lexical};
+use crate::protocol::plan::span::after_prefix;
 
 /// Characters of a string that an index holds at most: its rows must stay small.
 pub const MAX_TEXT: usize = 256;
@@ -115,6 +116,18 @@ impl Bounds {
         };
         let lower_types = lower.is_some().then_some(types);
         Some(Self { lower, upper, lower_types })
+    }
+
+    /// Returns the bounds of the strings that begin with `prefix`; `None` if all do.
+    pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
+        let prefix = first_characters(cut(prefix, '\u{1}'));
+        if prefix.is_empty() {
+            return None;
+        }
+        let types = ComparedTypes::All;
+        let upper = after_prefix(&prefix);
+        let upper = upper.map(|above| UpperBound { value: IndexValue::Text(above), types });
+        Some(Self { lower: Some(IndexValue::Text(prefix)), upper, lower_types: Some(types) })
     }
 
     /// Intersects with the bounds of another comparison of the same property.

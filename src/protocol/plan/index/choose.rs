@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::bounds::{Bounds, kind_of};
 use super::{IndexKind, IndexRange, PropertyIndex};
-use crate::protocol::model::{CompareOp, EdmValue};
+use crate::protocol::model::{CompareOp, EdmValue, TextTest};
 use crate::protocol::plan::predicate::{Field, Predicate};
 
 /// Alternatives of one predicate at most.
@@ -52,7 +52,14 @@ fn collect<'p>(predicate: &'p Predicate, found: &mut Vec<(&'p str, IndexKind)>) 
             let kind = kind_of(literal).filter(|_| *op != CompareOp::Ne);
             found.extend(kind.map(|kind| (name.as_str(), kind)));
         }
-        Predicate::Compare { .. } | Predicate::Not(_) | Predicate::Always(_) => {}
+        Predicate::Text { field: Field::Custom(name), fold: None, test: TextTest::StartsWith, needle } => {
+            found.extend((!needle.is_empty()).then_some((name.as_str(), IndexKind::Text)));
+        }
+        Predicate::Compare { .. }
+        | Predicate::Text { .. }
+        | Predicate::Present(_)
+        | Predicate::Not(_)
+        | Predicate::Always(_) => {}
     }
 }
 
@@ -65,10 +72,10 @@ fn find(predicate: &Predicate, negated: bool, indexes: &[Arc<PropertyIndex>]) ->
         (Predicate::Any(parts), false) | (Predicate::All(parts), true) => {
             any_of(parts, negated, indexes).into_iter().collect()
         }
-        (Predicate::Flag(_) | Predicate::Compare { .. }, false) => {
+        (Predicate::Flag(_) | Predicate::Compare { .. } | Predicate::Text { .. }, false) => {
             all_of(std::slice::from_ref(predicate), false, indexes)
         }
-        (Predicate::Always(_) | Predicate::Flag(_) | Predicate::Compare { .. }, _) => Vec::new(),
+        (_, _) => Vec::new(),
     }
 }
 
@@ -97,12 +104,22 @@ fn gather<'i>(
                 gather(inner, negated, indexes, bounds, found);
             }
             (Predicate::Compare { field: Field::Custom(name), op, literal }, false) => {
-                add(name, *op, literal, indexes, bounds);
+                add(name, kind_of(literal), Bounds::of(*op, literal), indexes, bounds);
             }
+            (
+                Predicate::Text {
+                    field: Field::Custom(name),
+                    fold: None,
+                    test: TextTest::StartsWith,
+                    needle,
+                },
+                false,
+            ) => add(name, Some(IndexKind::Text), Bounds::of_prefix(needle), indexes, bounds),
             (Predicate::Flag(name), false) => {
-                add(name, CompareOp::Eq, &EdmValue::Boolean(true), indexes, bounds);
+                let stored_true = Bounds::of(CompareOp::Eq, &EdmValue::Boolean(true));
+                add(name, Some(IndexKind::Boolean), stored_true, indexes, bounds);
             }
-            (Predicate::Compare { .. }, false) => {}
+            (Predicate::Compare { .. } | Predicate::Text { .. }, false) => {}
             (other, _) => found.extend(find(other, negated, indexes)),
         }
     }
@@ -110,14 +127,13 @@ fn gather<'i>(
 
 fn add<'i>(
     name: &str,
-    op: CompareOp,
-    literal: &EdmValue,
+    kind: Option<IndexKind>,
+    new: Option<Bounds>,
     indexes: &'i [Arc<PropertyIndex>],
     bounds: &mut Vec<(&'i Arc<PropertyIndex>, Bounds)>,
 ) {
-    let kind = kind_of(literal);
     let index = indexes.iter().find(|index| index.property == name && Some(index.kind) == kind);
-    let (Some(index), Some(new)) = (index, Bounds::of(op, literal)) else { return };
+    let (Some(index), Some(new)) = (index, new) else { return };
     match bounds.iter_mut().find(|(known, _)| Arc::ptr_eq(known, index)) {
         Some((_, known)) => *known = known.clone().and(new),
         None => bounds.push((index, new)),
@@ -314,12 +330,22 @@ mod tests {
         ]
     }
 
+    fn text_test() -> impl Strategy<Value = TextTest> {
+        prop::sample::select(vec![TextTest::StartsWith, TextTest::StartsWith, TextTest::Contains])
+    }
+
     fn predicate() -> impl Strategy<Value = Predicate> {
         let name = || prop::sample::select(vec!["A", "B"]);
         let leaf = prop_oneof![
             8 => (name(), prop::sample::select(CompareOp::ALL.to_vec()), value())
                 .prop_map(|(name, op, literal)| compare(name, op, literal)),
             1 => name().prop_map(|name| Predicate::Flag(name.into())),
+            2 => (name(), text_test(), value()).prop_map(|(name, test, value)| match value {
+                EdmValue::String(needle) => {
+                    Predicate::Text { field: Field::Custom(name.into()), fold: None, test, needle }
+                }
+                _ => Predicate::Present(name.into()),
+            }),
             1 => any::<bool>().prop_map(Predicate::Always),
         ];
         leaf.prop_recursive(3, 12, 3, |inner| {

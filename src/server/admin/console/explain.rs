@@ -1,5 +1,6 @@
 //! `/explain`: how a query will be answered, and what it costs.
 
+use crate::protocol::odata::Grammar;
 use crate::server::admin::call::{CALL_TIMEOUT, Call, Outcome, Reply, within};
 use crate::service::{ExplainRequest, explain_query};
 
@@ -13,6 +14,7 @@ pub(crate) async fn explain(call: &Call<'_>) -> Outcome {
     call.check_account(&request.account)?;
     let _permit = call.admin.permit().await?;
     let indexes = service.follower.indexes();
-    let explaining = explain_query(call.store(), &indexes, service.max_comparisons, &request);
+    let grammar = Grammar { max_comparisons: service.max_comparisons, extended: true };
+    let explaining = explain_query(call.store(), &indexes, grammar, &request);
     Ok(Reply::json(200, &within(CALL_TIMEOUT, explaining).await?))
 }

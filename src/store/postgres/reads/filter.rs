@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::protocol::codec::stored::{self, ANNOTATION};
-use crate::protocol::model::{CompareOp, EdmType, EdmValue, lexical};
+use crate::protocol::model::{CaseFold, CompareOp, EdmType, EdmValue, TextTest, lexical};
 use crate::protocol::plan::{Field, Predicate};
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
@@ -28,7 +28,16 @@ fn count(predicate: &Predicate) -> Option<usize> {
         }
         Predicate::Not(inner) => count(inner),
         Predicate::Always(_) => Some(1),
-        Predicate::Flag(name) => (!name.contains('\u{0}')).then_some(1),
+        Predicate::Flag(name) | Predicate::Present(name) => (!name.contains('\u{0}')).then_some(1),
+        Predicate::Text { field, test, needle, .. } => {
+            let name = matches!(field, Field::Custom(name) if name.contains('\u{0}'));
+            // Escaped texts consist of U+0001 and U+0002 there: a part of one may be no part of the text.
+            let last = match test {
+                TextTest::Contains | TextTest::EndsWith => '\u{2}',
+                TextTest::StartsWith | TextTest::Is(_) => '\u{0}',
+            };
+            (!name && !needle.contains(|c| c <= last)).then_some(1)
+        }
         Predicate::Compare { field, literal, .. } => {
             let name = matches!(field, Field::Custom(name) if name.contains('\u{0}'));
             let text = matches!(literal, EdmValue::String(text) if text.contains('\u{0}'));
@@ -73,6 +82,51 @@ impl<'p> Translation<'_, 'p> {
                 (Field::Custom(name), literal) => self.custom(name, *op, literal)?,
                 _ => constant(op.holds_on_type_mismatch()),
             },
+            Predicate::Text { field, fold, test, needle } => {
+                let needle = needle.as_str();
+                match field {
+                    Field::PartitionKey => self.text_test("pk", *fold, *test, needle)?,
+                    Field::RowKey => self.text_test("rk", *fold, *test, needle)?,
+                    Field::Timestamp => constant(false),
+                    Field::Custom(name) => {
+                        let property = self.property(name)?;
+                        let plain = self.text_test(&property.text, *fold, *test, needle)?;
+                        let escaped =
+                            self.text_test(&property.text, *fold, *test, &stored::escape(needle))?;
+                        let (is_plain, is_escaped) =
+                            (property.is_plain("string"), property.is_annotated(EdmType::String));
+                        format!(
+                            "CASE WHEN {is_plain} THEN {plain} WHEN {is_escaped} THEN {escaped} ELSE false END"
+                        )
+                    }
+                }
+            }
+            Predicate::Present(name) => format!("({} IS NOT NULL)", self.property(name)?.value),
+        })
+    }
+
+    /// `lower` and `upper` change only ASCII letters in this collation.
+    fn text_test(
+        &mut self,
+        text: &str,
+        fold: Option<CaseFold>,
+        test: TextTest,
+        needle: &str,
+    ) -> Result<String, StatementError> {
+        let text = format!("{text} COLLATE \"C\"");
+        let text = match fold {
+            None => text,
+            Some(CaseFold::Lower) => format!("lower({text})"),
+            Some(CaseFold::Upper) => format!("upper({text})"),
+        };
+        if let TextTest::Is(op) = test {
+            return self.compare(&text, op, needle);
+        }
+        let needle = self.binds.add(needle)?;
+        Ok(match test {
+            TextTest::StartsWith => format!("starts_with({text}, {needle})"),
+            TextTest::Contains => format!("(strpos({text}, {needle}) > 0)"),
+            _ => format!("(right({text}, length({needle})) = {needle})"),
         })
     }
 

@@ -70,12 +70,18 @@ impl Endpoint {
     /// selects.
     ///
     /// # Errors
-    /// [`TransferError::Usage`] for `since` on Cosmos, which returns no rows for such a filter.
+    /// [`TransferError::Usage`] for `since` on Cosmos, which returns no rows for such a filter, and for
+    /// a filter with more than the service knows.
     pub(crate) fn new(client: Client, selection: &Selection) -> TransferResult<Self> {
         if client.address.is_cosmos() && selection.since.is_some() {
             let text = "--since: Cosmos DB answers filters on Timestamp with no rows; copy without it";
             return Err(TransferError::Usage(text.into()));
         }
+        selection.check_for_endpoint().map_err(|reason| {
+            TransferError::Usage(format!(
+                "the filter: {reason} An endpoint takes filters of the service only."
+            ))
+        })?;
         let is_name = |name: &&String| !name.contains(['*', '?']);
         let named = selection.include.iter().filter(is_name).cloned().collect();
         let (failures, helping) = (AtomicU32::new(0), AtomicUsize::new(0));

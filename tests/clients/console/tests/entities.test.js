@@ -103,6 +103,22 @@ test("a raw filter and a built one find the same, and the builder knows types", 
   await eventually(() => column(page, "RowKey"), ["Mary", "Tom"]);
 });
 
+test("the builder asks what programs can ask only with extended queries", async () => {
+  const table = await our.server.table(people);
+  const page = await openTable(our, table);
+  await page.getByRole("button", { name: "Builder" }).click();
+  await page.getByLabel("Property", { exact: true }).fill("RowKey");
+  await page.getByLabel("Comparison").selectOption("contains");
+  await page.getByLabel("Value", { exact: true }).fill("ar");
+  await page.getByRole("button", { name: "Add clause" }).click();
+  await page.getByLabel("Property", { exact: true }).last().fill("Age");
+  await page.getByLabel("Comparison").last().selectOption("present");
+  assert.equal(await page.getByLabel("Value", { exact: true }).last().isDisabled(), true);
+  await page.getByRole("button", { name: "Use this filter" }).click();
+  assert.equal(await page.getByLabel("Filter").inputValue(), "contains(RowKey,'ar') and Age ne null");
+  await eventually(() => column(page, "RowKey"), ["Mary"]);
+});
+
 test("a filter that is wrong is answered in words, with the id of the request", async () => {
   const table = await our.server.table(people);
   const page = await openTable(our, table);

@@ -1,0 +1,68 @@
+//! Tests of text by code points, without collation or normalization: the functions of extended
+//! queries (docs/reference/protocol.md §15).
+
+use std::borrow::Cow;
+
+use super::CompareOp;
+
+/// What a function of a filter asks of a String.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TextTest {
+    StartsWith,
+    EndsWith,
+    Contains,
+    /// A comparison of text whose case was changed.
+    Is(CompareOp),
+}
+
+impl TextTest {
+    /// Whether `text` passes the test with `needle`. Every text contains the empty one.
+    pub fn holds(self, text: &str, needle: &str) -> bool {
+        match self {
+            TextTest::StartsWith => text.starts_with(needle),
+            TextTest::EndsWith => text.ends_with(needle),
+            TextTest::Contains => text.contains(needle),
+            TextTest::Is(op) => op.holds(Some(text.cmp(needle))),
+        }
+    }
+
+    /// Returns the name of the function, or the word of the comparison.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            TextTest::StartsWith => "startswith",
+            TextTest::EndsWith => "endswith",
+            TextTest::Contains => "contains",
+            TextTest::Is(op) => op.word(),
+        }
+    }
+}
+
+/// A change of case, of ASCII letters alone: the same in both databases, and for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CaseFold {
+    Lower,
+    Upper,
+}
+
+impl CaseFold {
+    /// Returns the text in this case.
+    pub fn apply(self, text: &str) -> Cow<'_, str> {
+        let changes = match self {
+            CaseFold::Lower => text.bytes().any(|b| b.is_ascii_uppercase()),
+            CaseFold::Upper => text.bytes().any(|b| b.is_ascii_lowercase()),
+        };
+        match self {
+            _ if !changes => Cow::Borrowed(text),
+            CaseFold::Lower => Cow::Owned(text.to_ascii_lowercase()),
+            CaseFold::Upper => Cow::Owned(text.to_ascii_uppercase()),
+        }
+    }
+
+    /// Returns the name of the function.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            CaseFold::Lower => "tolower",
+            CaseFold::Upper => "toupper",
+        }
+    }
+}
