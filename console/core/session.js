@@ -31,6 +31,7 @@ class Session extends EventTarget {
       name: account.name,
       isOfSettings: account.origin === "settings",
       isDisabled: account.disabled,
+      hasExtendedQueries: account.extendedQueries,
     }));
     this.hasMoreAccounts = found.moreAccounts;
     this.dispatchEvent(new Event("change"));

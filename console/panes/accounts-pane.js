@@ -77,11 +77,13 @@ class AccountsPane extends View {
         "dl",
         { class: "facts" },
         stored ? this.#facts(stored) : [fact("Keys", "Changed where the server is configured")],
+        fact("Queries", account.hasExtendedQueries ? "extended" : "as the service has them"),
       ),
       h(
         "div",
         { class: "actions" },
         h("a", { class: "button", href: addressOf("tables", account.name) }, "Tables"),
+        button("Queries", () => this.queries(account), { changes: true, label: `Queries of ${account.name}` }),
         stored ? this.#actions(stored) : null,
       ),
     );
@@ -146,28 +148,9 @@ class AccountsPane extends View {
   /** @param {string} name */
   async rotate(name) {
     let slot = 1;
-    const choice = h(
-      "fieldset",
-      { class: "choices" },
-      h("legend", {}, "Which key"),
-      [1, 2].map((number) =>
-        h(
-          "label",
-          { class: "check" },
-          h("input", {
-            type: "radio",
-            name: "slot",
-            checked: number === slot,
-            on: {
-              change: () => {
-                slot = number;
-              },
-            },
-          }),
-          `Key ${number}`,
-        ),
-      ),
-    );
+    const choice = choices("Which key", ["Key 1", "Key 2"], 0, (index) => {
+      slot = index + 1;
+    });
     /** @type {any} */
     let rotated = null;
     const modal = confirmByName({
@@ -214,6 +197,21 @@ class AccountsPane extends View {
     await this.load();
   }
 
+  /** @param {Account} account */
+  async queries({ name, hasExtendedQueries }) {
+    let extended = hasExtendedQueries;
+    const choice = choices("Queries", ["As the service has them", "Extended"], extended ? 1 : 0, (index) => {
+      extended = index === 1;
+    });
+    const modal = new Modal(
+      `Queries of ${name}`,
+      [h("p", {}, "Programs that use extended queries do not run on Azure."), choice],
+      { action: { text: "Save", act: () => connection.exchange("PUT", `accounts/${name}/queries`, { extended }) } },
+    );
+    await modal.open().closed;
+    await this.load();
+  }
+
   /** @param {string} name */
   disable(name) {
     confirmByName({
@@ -242,6 +240,20 @@ function numberOrNull(text) {
   if (text.trim() === "") return null;
   if (!/^\d{1,7}$/.test(text.trim())) throw new Error("A whole number from 1 to 1,000,000, or nothing.");
   return Number(text);
+}
+
+/** One of several. @param {string} legend @param {string[]} texts @param {number} chosen @param {(index: number) => void} choose */
+function choices(legend, texts, chosen, choose) {
+  const options = texts.map((text, index) => {
+    const on = { change: () => choose(index) };
+    return h(
+      "label",
+      { class: "check" },
+      h("input", { type: "radio", name: "choice", checked: index === chosen, on }),
+      text,
+    );
+  });
+  return h("fieldset", { class: "choices" }, h("legend", {}, legend), options);
 }
 
 /** @param {string} name @param {string} text */

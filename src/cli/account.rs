@@ -16,7 +16,7 @@ use crate::protocol::model::Ticks;
 use crate::server::config::{Database, MasterKeySettings};
 use crate::server::database;
 use crate::server::file::read_text;
-use crate::store::{Store, StoredAccount};
+use crate::store::{AccountOptions, Store, StoredAccount};
 
 const ADD_EXAMPLES: &str = "Examples:
   openssl rand -base64 32 > master.key
@@ -35,6 +35,13 @@ const LIMIT_EXAMPLES: &str = "Examples:
   rowhouse account limit myaccount --none   # --max-requests-per-second of each server applies again
 
 The account may be one of the settings. Servers apply the change within seconds.";
+
+const QUERIES_EXAMPLES: &str = "Examples:
+  rowhouse account queries myaccount extended
+  rowhouse account queries myaccount service   # as the service has them, which is the default
+
+Programs that use extended queries do not run on Azure. The account may be one of the settings, over
+which this command wins. Servers apply the change within seconds.";
 
 const RESEAL_EXAMPLE: &str = "Example:
   openssl rand -base64 32 > new.key
@@ -63,6 +70,9 @@ pub(crate) enum AccountCommand {
     /// Limit the requests per second of an account on each server, or remove its limit
     #[command(after_help = LIMIT_EXAMPLES)]
     Limit(LimitArguments),
+    /// Let the clients of an account use extended queries, or no longer
+    #[command(after_help = QUERIES_EXAMPLES)]
+    Queries(QueriesArguments),
     /// Remove an account and its keys; its tables stay, but are inaccessible until the name is
     /// added again
     #[command(after_help = "Example:\n  rowhouse account remove myaccount")]
@@ -136,6 +146,26 @@ pub(crate) struct LimitArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct QueriesArguments {
+    /// The account's name
+    name: String,
+    /// Which queries its clients may use
+    #[arg(value_enum)]
+    queries: Queries,
+    #[command(flatten)]
+    database: DatabaseArguments,
+}
+
+/// Which queries the clients of an account may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Queries {
+    /// Those of the service, and more
+    Extended,
+    /// Those of the service
+    Service,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ResealArguments {
     #[command(flatten)]
     master_key: MasterKeySettings,
@@ -173,6 +203,7 @@ pub(crate) fn run(command: &AccountCommand) -> Done {
         AccountCommand::Disable(arguments) => set_disabled(arguments, true),
         AccountCommand::Enable(arguments) => set_disabled(arguments, false),
         AccountCommand::Limit(arguments) => limit(arguments),
+        AccountCommand::Queries(arguments) => set_queries(arguments),
         AccountCommand::Reseal(arguments) => reseal(arguments),
         AccountCommand::Remove(NameArguments { name, database }) => {
             block_on(async { Ok(accounts::remove(&open(database).await?, name).await?) })?;
@@ -272,6 +303,15 @@ fn limit(arguments: &LimitArguments) -> Done {
     database.form.print(&text, &json!({ "name": name, "requestsPerSecond": requests_per_second }))
 }
 
+fn set_queries(arguments: &QueriesArguments) -> Done {
+    let QueriesArguments { name, queries, database } = arguments;
+    let extended = *queries == Queries::Extended;
+    block_on(async { Ok(accounts::set_queries(&open_or_make(database).await?, name, extended).await?) })?;
+    let verb = if extended { "may" } else { "may not" };
+    let text = format!("Clients of the account {name} {verb} use extended queries.");
+    database.form.print(&text, &json!({ "name": name, "extended": extended }))
+}
+
 fn reseal(arguments: &ResealArguments) -> Done {
     let ResealArguments { master_key, database } = arguments;
     let master = needed(master_key)?;
@@ -285,23 +325,29 @@ fn reseal(arguments: &ResealArguments) -> Done {
 }
 
 fn list(database: &DatabaseArguments) -> Done {
-    let (found, limits) = block_on(async {
+    let (found, options) = block_on(async {
         let store = database::open_to_read(&settings(database)?).await?;
-        Ok((accounts::list(&store).await?, accounts::limits(&store).await?))
+        Ok((accounts::list(&store).await?, accounts::options(&store).await?))
     })?;
-    let lines: Vec<String> = found.iter().map(|account| line(account, &limits)).collect();
+    let lines: Vec<String> = found.iter().map(|account| line(account, &options)).collect();
     let text =
         if lines.is_empty() { "There are no accounts in the database.".into() } else { lines.join("\n") };
     database
         .form
-        .print(&text, &found.iter().map(|account| to_json::account(account, &limits)).collect::<Value>())
+        .print(&text, &found.iter().map(|account| to_json::account(account, &options)).collect::<Value>())
 }
 
-fn line(account: &StoredAccount, limits: &HashMap<String, u32>) -> String {
+fn line(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> String {
+    let options = options.get(&account.name);
     let state = if account.disabled { "disabled" } else { "enabled" };
     let [first, second] = account.rotated.map(Ticks::to_canonical);
     let created = account.created.to_canonical();
-    let limit = limits.get(&account.name).map(|limit| format!(", at most {limit} requests a second"));
-    let limit = limit.unwrap_or_default();
-    format!("{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}{limit}", account.name)
+    let limit = options.and_then(|options| options.requests_per_second);
+    let limit = limit.map(|limit| format!(", at most {limit} requests a second")).unwrap_or_default();
+    let has_extended = options.is_some_and(|options| options.extended_queries == Some(true));
+    let queries = if has_extended { ", extended queries" } else { "" };
+    format!(
+        "{:<24} {state:<8} created {created}, key 1 of {first}, key 2 of {second}{limit}{queries}",
+        account.name
+    )
 }

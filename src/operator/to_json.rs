@@ -10,13 +10,16 @@ use super::totals::{TableTotal, TotalBasis};
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::store::{
-    IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry, ViewDefinition,
+    AccountOptions, IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry,
+    ViewDefinition,
 };
 
 /// An account, without its keys.
-pub(crate) fn account(account: &StoredAccount, limits: &HashMap<String, u32>) -> Value {
+pub(crate) fn account(account: &StoredAccount, options: &HashMap<String, AccountOptions>) -> Value {
+    let options = options.get(&account.name);
     json!({
-        "requestsPerSecond": limits.get(&account.name),
+        "requestsPerSecond": options.and_then(|options| options.requests_per_second),
+        "extendedQueries": options.and_then(|options| options.extended_queries).unwrap_or(false),
         "name": account.name,
         "disabled": account.disabled,
         "created": account.created.to_canonical(),

@@ -16,6 +16,7 @@ pub struct Builder {
     database_url: String,
     port: u16,
     host_suffix: Option<String>,
+    extended_queries: bool,
 }
 
 impl Server {
@@ -35,7 +36,13 @@ impl Server {
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { accounts: Vec::new(), database_url: "sqlite::memory:".into(), port: 0, host_suffix: None }
+        Self {
+            accounts: Vec::new(),
+            database_url: "sqlite::memory:".into(),
+            port: 0,
+            host_suffix: None,
+            extended_queries: false,
+        }
     }
 }
 
@@ -67,6 +74,12 @@ impl Builder {
         self
     }
 
+    /// Lets clients of all accounts use extended queries, which the service answers with 501.
+    pub fn extended_queries(mut self) -> Self {
+        self.extended_queries = true;
+        self
+    }
+
     /// Starts the server, and returns once it is ready.
     ///
     /// # Errors
@@ -81,10 +94,14 @@ impl Builder {
 
     fn config(&self) -> Result<Config, ServerError> {
         let suffixes = self.host_suffix.iter().map(|s| s.trim_start_matches('.').to_owned()).collect();
-        let accounts = match self.accounts.is_empty() {
+        let mut accounts = match self.accounts.is_empty() {
             true => AccountSet::development(suffixes),
             false => AccountSet::parse(&Account::setting(&self.accounts), suffixes)?,
         };
+        let names: Vec<String> = accounts.names().into_iter().map(str::to_owned).collect();
+        for name in names {
+            accounts.set_extended_queries(&name, self.extended_queries);
+        }
         let storage = StorageSettings::with_limits(&self.database_url, 8, 64);
         let mut mistakes = Mistakes::default();
         let database = storage.read(&mut mistakes);

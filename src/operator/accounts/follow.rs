@@ -1,4 +1,4 @@
-//! The accounts that a server serves: keys and state, CORS rules and limits, in one snapshot, and the
+//! The accounts that a server serves: keys, state and options, in one snapshot, and the
 //! property indexes of tables. A change counter in the database is polled, and the snapshot reloaded when it changes.
 //! The read replica has its own rules and indexes: it may lag behind.
 
@@ -30,7 +30,7 @@ pub(crate) fn check(master: &MasterKeys, stored: &[StoredAccount]) -> Result<(),
     closed.map_or(Ok(()), |account| Err(OperatorError::MasterKeyOfServer(account.name.clone())))
 }
 
-/// Limits and service properties are reloaded after this time, even if no counter has changed:
+/// The options of accounts are reloaded after this time, even if no counter has changed:
 /// older servers on the same database do not count changes of service properties.
 const MAX_AGE: Duration = Duration::from_secs(60);
 /// How long a request waits for this server to load the change that it made.
@@ -188,6 +188,9 @@ impl Follower {
         for account in options {
             let limit = account.requests_per_second.and_then(NonZeroU32::new);
             set.set_options(&account.name, rules_of(account), limit);
+            if let Some(extended) = account.extended_queries {
+                set.set_extended_queries(&account.name, extended);
+            }
         }
         set
     }

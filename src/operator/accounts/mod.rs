@@ -17,7 +17,7 @@ use super::OperatorError;
 use crate::protocol::auth::accounts::is_account_name;
 use crate::protocol::auth::seal::{KeySlot, MasterKeys, NONCE};
 use crate::protocol::model::Ticks;
-use crate::store::{AccountChange, Resealed, Store, StoredAccount};
+use crate::store::{AccountChange, AccountOptions, Resealed, Store, StoredAccount};
 
 /// Bytes of a new key, the same as those of the Azure service.
 const KEY: usize = 64;
@@ -93,13 +93,13 @@ pub(crate) async fn find(store: &Store, name: &str) -> Result<StoredAccount, Ope
     found.ok_or_else(|| OperatorError::AccountNotFound(name.to_owned()))
 }
 
-/// The limits of the accounts that have one, in requests per second on each server.
+/// The stored options of the accounts that have any, by name.
 ///
 /// # Errors
 /// [`OperatorError::Store`].
-pub(crate) async fn limits(store: &Store) -> Result<HashMap<String, u32>, OperatorError> {
-    let options = store.account_options().await?;
-    Ok(options.into_iter().filter_map(|options| Some((options.name, options.requests_per_second?))).collect())
+pub(crate) async fn options(store: &Store) -> Result<HashMap<String, AccountOptions>, OperatorError> {
+    let stored = store.account_options().await?;
+    Ok(stored.into_iter().map(|options| (options.name.clone(), options)).collect())
 }
 
 /// Sets or removes the limit of an account, in requests per second on each server. The account may
@@ -119,6 +119,17 @@ pub(crate) async fn limit(
         return Err(OperatorError::Limit(MAX_REQUESTS_PER_SECOND));
     }
     change(store, name, AccountChange::Limit { name: name.to_owned(), requests_per_second }).await
+}
+
+/// Sets whether an account has extended queries. The account may be one of the settings.
+///
+/// # Errors
+/// [`OperatorError::AccountName`] for a name that no account can have.
+pub(crate) async fn set_queries(store: &Store, name: &str, extended: bool) -> Result<(), OperatorError> {
+    if !is_account_name(name) {
+        return Err(OperatorError::AccountName(name.to_owned()));
+    }
+    change(store, name, AccountChange::Queries { name: name.to_owned(), extended }).await
 }
 
 /// Makes a new key in one slot of an account, and returns it in base64. The key in the other slot

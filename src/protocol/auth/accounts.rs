@@ -1,4 +1,4 @@
-//! The accounts that a server serves: their keys, CORS rules and limits.
+//! The accounts that a server serves: their keys and options.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -69,6 +69,8 @@ struct ServedAccount {
     keys: Vec<AccountKey>,
     cors: Arc<[CorsRule]>,
     requests_per_second: Option<NonZeroU32>,
+    /// Whether its clients may use extended queries.
+    extended_queries: bool,
 }
 
 impl ServedAccount {
@@ -123,6 +125,13 @@ impl AccountSet {
         if let Some(served) = self.accounts.get_mut(account) {
             (served.cors, served.requests_per_second) = (cors, requests_per_second);
         }
+    }
+
+    /// Sets whether an account has extended queries; `false` if it is not in the set.
+    pub(crate) fn set_extended_queries(&mut self, account: &str, extended: bool) -> bool {
+        let Some(served) = self.accounts.get_mut(account) else { return false };
+        served.extended_queries = extended;
+        true
     }
 
     /// A set with the well-known development account only.
@@ -189,6 +198,11 @@ impl AccountSet {
     /// Returns the limit that an operator has set for an account, in requests per second.
     pub(crate) fn requests_per_second(&self, account: &str) -> Option<NonZeroU32> {
         self.accounts.get(account)?.requests_per_second
+    }
+
+    /// Whether the clients of an account may use extended queries.
+    pub(crate) fn has_extended_queries(&self, account: &str) -> bool {
+        self.accounts.get(account).is_some_and(|served| served.extended_queries)
     }
 
     /// Returns the first account by name with its first key in base64, for a connection string.

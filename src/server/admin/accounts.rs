@@ -42,6 +42,12 @@ struct AccountLimits {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct AccountQueries {
+    extended: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Nothing {}
 
 /// Lists the accounts by name, without their keys.
@@ -51,8 +57,8 @@ struct Nothing {}
 pub(crate) async fn list(call: &Call<'_>) -> Outcome {
     master(call)?;
     let found = within(CALL_TIMEOUT, accounts::list(call.store())).await?;
-    let limits = within(CALL_TIMEOUT, accounts::limits(call.store())).await?;
-    Ok(Reply::json(200, &found.iter().map(|account| to_json::account(account, &limits)).collect::<Value>()))
+    let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
+    Ok(Reply::json(200, &found.iter().map(|account| to_json::account(account, &options)).collect::<Value>()))
 }
 
 /// Shows one account, without its keys.
@@ -63,8 +69,8 @@ pub(crate) async fn list(call: &Call<'_>) -> Outcome {
 pub(crate) async fn read(call: &Call<'_>) -> Outcome {
     stored(call, call.parameter("name"))?;
     let found = within(CALL_TIMEOUT, accounts::find(call.store(), call.parameter("name"))).await?;
-    let limits = within(CALL_TIMEOUT, accounts::limits(call.store())).await?;
-    Ok(Reply::json(200, &to_json::account(&found, &limits)))
+    let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
+    Ok(Reply::json(200, &to_json::account(&found, &options)))
 }
 
 /// Adds an account, and returns its keys, this once.
@@ -127,8 +133,9 @@ pub(crate) async fn set_disabled(call: &Call<'_>, disabled: bool) -> Outcome {
 /// 404 for an unknown account; errors of the database.
 pub(crate) async fn read_limits(call: &Call<'_>) -> Outcome {
     let name = served(call)?;
-    let limits = within(CALL_TIMEOUT, accounts::limits(call.store())).await?;
-    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limits.get(name) })))
+    let options = within(CALL_TIMEOUT, accounts::options(call.store())).await?;
+    let limit = options.get(name).and_then(|options| options.requests_per_second);
+    Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": limit })))
 }
 
 /// Sets the limit of an account, or removes it so that the limit of the settings applies.
@@ -141,6 +148,27 @@ pub(crate) async fn set_limits(call: &Call<'_>) -> Outcome {
     let change = accounts::limit(call.store(), name, requests_per_second);
     changed(call, change).await?;
     Ok(Reply::json(200, &json!({ "name": name, "requestsPerSecond": requests_per_second })))
+}
+
+/// Shows whether this server answers extended queries of an account, which may be one of the settings.
+///
+/// # Errors
+/// 404 for an unknown account.
+pub(crate) fn read_queries(call: &Call<'_>) -> Outcome {
+    let name = served(call)?;
+    let extended = follower(call).accounts().has_extended_queries(name);
+    Ok(Reply::json(200, &json!({ "name": name, "extended": extended })))
+}
+
+/// Sets whether an account has extended queries.
+///
+/// # Errors
+/// As [`read_queries`]; 400 for another body; errors of the database.
+pub(crate) async fn set_queries(call: &Call<'_>) -> Outcome {
+    let AccountQueries { extended } = call.document()?;
+    let name = served(call)?;
+    changed(call, accounts::set_queries(call.store(), name, extended)).await?;
+    Ok(Reply::json(200, &json!({ "name": name, "extended": extended })))
 }
 
 /// Returns the account that the call names, which must be one of the settings or of the database.

@@ -80,6 +80,8 @@ pub(crate) const ROUTES: &[Route] = &[
     token("POST", "/accounts/{name}/enable", |call| Box::pin(accounts::set_disabled(call, false))).changing(),
     guarded("GET", "/accounts/{name}/limits", |call| Box::pin(accounts::read_limits(call))),
     token("PUT", "/accounts/{name}/limits", |call| Box::pin(accounts::set_limits(call))).changing(),
+    guarded("GET", "/accounts/{name}/queries", |call| Box::pin(async move { accounts::read_queries(call) })),
+    token("PUT", "/accounts/{name}/queries", |call| Box::pin(accounts::set_queries(call))).changing(),
     token("POST", "/accounts/{name}/rotate", |call| Box::pin(accounts::rotate(call))).changing(),
     guarded("GET", "/accounts/{name}/tables/{table}/count", |call| Box::pin(tables::count(call))),
     guarded("GET", "/expiry", |call| Box::pin(expiry::list(call))),

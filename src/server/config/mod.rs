@@ -55,6 +55,10 @@ pub(crate) struct Settings {
     #[command(flatten)]
     pub accounts: AccountSettings,
 
+    /// Accounts of these settings whose clients may use extended queries, separated by ','
+    #[arg(long, env = "ROWHOUSE_EXTENDED_QUERIES", value_delimiter = ',')]
+    pub extended_queries: Vec<String>,
+
     /// Serve the well-known development account on an address that others can reach
     #[arg(long, env = "ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT")]
     pub allow_development_account: bool,
@@ -245,6 +249,11 @@ pub(crate) enum ConfigError {
     Roles(#[from] AssignmentError),
     #[error("--accounts: {0}")]
     Accounts(#[from] AccountError),
+    #[error(
+        "--extended-queries {0:?}: not an account of the settings; `rowhouse account queries` is for accounts \
+         of the database"
+    )]
+    ExtendedQueries(String),
     #[error("{0}: not 32 bytes in base64; `openssl rand -base64 32` makes one")]
     MasterKey(&'static str),
     #[error("--old-master-key: needs --master-key, which replaces it")]
@@ -308,7 +317,10 @@ impl Settings {
         let listen = mistakes.note(self.listen.address());
         let database = self.storage.read(&mut mistakes);
         let suffixes = mistakes.note(self.suffixes()).unwrap_or_default();
-        let identities = self.accounts.read(suffixes, &mut mistakes);
+        let mut identities = self.accounts.read(suffixes, &mut mistakes);
+        if let Some(Identities { accounts, .. }) = &mut identities {
+            mistakes.note(self.extend_queries(accounts));
+        }
         let trust = mistakes.note(self.trust.read());
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
         mistakes.note(filter);
@@ -354,6 +366,12 @@ impl Settings {
             return Err(ConfigError::Development(listen));
         }
         Ok(())
+    }
+
+    fn extend_queries(&self, accounts: &mut AccountSet) -> Result<(), ConfigError> {
+        let given = self.extended_queries.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+        let mut unknown = given.filter(|name| !accounts.set_extended_queries(name, true));
+        unknown.next().map_or(Ok(()), |name| Err(ConfigError::ExtendedQueries(name.to_owned())))
     }
 
     fn limits(&self) -> Limits {
@@ -451,6 +469,7 @@ mod tests {
         for (arguments, part) in [
             (["--listen", "nonsense"], "--listen nonsense"),
             (["--accounts", "a"], "--accounts: account number 1"),
+            (["--extended-queries", "devstoreaccount1,nobody"], "--extended-queries \"nobody\""),
             (["--table-spread", "0"], "--table-spread"),
             (["--workers", "x"], "--workers"),
             (["--tls-cert", "x"], "--tls-cert, --tls-key"),
@@ -625,6 +644,21 @@ mod tests {
         assert_eq!(endless, "--accounts-file /dev/zero: the file has more than 4 MiB");
         let both = read(&["--accounts-file", file, "--accounts", "abc:AAAA"]).unwrap_err();
         assert_eq!(both, "--accounts and --accounts-file: give one of the two");
+    }
+
+    #[test]
+    fn accounts_of_the_settings_have_extended_queries_by_name() {
+        let config = read(&["--accounts", "abc:AAAA;abd:AQID;abe:AQID", "--extended-queries", "abd, ,abe"]);
+        let accounts = config.unwrap().accounts;
+        assert_eq!(
+            ["abc", "abd", "abe"].map(|name| accounts.has_extended_queries(name)),
+            [false, true, true]
+        );
+        let development = read(&["--extended-queries", "devstoreaccount1"]).unwrap().accounts;
+        assert!(development.has_extended_queries("devstoreaccount1"));
+        assert!(
+            !read(&["--extended-queries", ""]).unwrap().accounts.has_extended_queries("devstoreaccount1")
+        );
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum AccountChange {
     Remove { name: String },
     /// Sets or removes the limit of an account, which may be one of the settings.
     Limit { name: String, requests_per_second: Option<u32> },
+    /// Sets whether an account has extended queries; it may be one of the settings.
+    Queries { name: String, extended: bool },
     /// Replaces the sealed forms of the keys of these accounts, but not the keys themselves, if no
     /// account was changed since [`StoredAccounts::account_changes`] returned the count `seen`.
     Reseal { seen: i64, accounts: Vec<Resealed> },
@@ -39,8 +41,8 @@ pub enum AccountChange {
 pub struct ChangeCounts {
     /// Counts changes of what [`StoredAccounts::accounts`] returns: accounts, their keys and state.
     pub accounts: i64,
-    /// Counts changes of what [`StoredAccounts::account_options`] returns: limits and service
-    /// properties.
+    /// Counts changes of what [`StoredAccounts::account_options`] returns: limits, queries and
+    /// service properties.
     pub options: i64,
     /// Counts changes of what [`Indexes::indexes`](super::Indexes::indexes) returns.
     pub indexes: i64,
@@ -54,6 +56,8 @@ pub struct AccountOptions {
     pub properties: Option<String>,
     /// The limit in requests per second on each server, if an operator has set one.
     pub requests_per_second: Option<u32>,
+    /// Whether it has extended queries, if an operator has chosen.
+    pub extended_queries: Option<bool>,
 }
 
 /// An account's keys, sealed under another master key.
@@ -64,7 +68,7 @@ pub struct Resealed {
 }
 
 store_trait! {
-/// StoredAccounts in the database, and their options: limits and service properties.
+/// StoredAccounts in the database, and their options: limits, queries and service properties.
 pub trait StoredAccounts {
     /// Returns the change counters of accounts, of their options and of indexes. If a counter differs
     /// from the last read, [`StoredAccounts::accounts`], [`StoredAccounts::account_options`] or
@@ -75,7 +79,7 @@ pub trait StoredAccounts {
     /// Reads the stored accounts, in the order of their names, without those of the settings.
     async fn accounts(&self) -> StoreResult<Vec<StoredAccount>>;
 
-    /// Reads the limits and service properties of all accounts that have any.
+    /// Reads the options of all accounts that have any.
     async fn account_options(&self) -> StoreResult<Vec<AccountOptions>>;
 
     /// Changes stored accounts; `false` if the condition of the change does not hold, and nothing

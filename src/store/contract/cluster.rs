@@ -100,7 +100,7 @@ pub(crate) const COLOCATED: [&str; 3] = ["entities", "buckets", "respread_change
 /// The column by which they are distributed.
 pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
 /// Tables that each node has a copy of: they are small, and seldom written.
-pub(crate) const REFERENCE: [&str; 16] = [
+pub(crate) const REFERENCE: [&str; 17] = [
     "tables",
     "doomed",
     "service_properties",
@@ -108,6 +108,7 @@ pub(crate) const REFERENCE: [&str; 16] = [
     "account_changes",
     "account_limits",
     "account_option_changes",
+    "account_queries",
     "expiry",
     "table_totals",
     "sql_views",

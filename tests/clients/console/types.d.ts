@@ -10,6 +10,7 @@ interface Account {
   /** whether it is one of the server's settings, which only change there */
   isOfSettings: boolean;
   isDisabled: boolean;
+  hasExtendedQueries: boolean;
 }
 
 /** closes the dialog unless it throws */
@@ -206,6 +207,7 @@ type StoredAccount = {
   created: string;
   rotated: string[];
   requestsPerSecond: number | null;
+  extendedQueries: boolean;
 };
 
 /** as `/tables` measures it */

@@ -425,6 +425,7 @@ fn counting_and_deleting_follow_the_filter() {
 fn a_table_is_restored_under_another_name_at_a_limited_rate_with_accounts() {
     for (from, to) in Site::both().into_iter().zip([Site::postgres(), Site::sqlite()]) {
         let added = account_of(&from.json(&["account", "add", "mine"]));
+        from.json(&["account", "queries", "mine", "extended"]);
         let server = from.server(&[]);
         let client = Client::path_style(server.address(), added.clone());
         let [table, other] = [client.table(), client.table()];
@@ -437,6 +438,7 @@ fn a_table_is_restored_under_another_name_at_a_limited_rate_with_accounts() {
         let done = copy(&from, &from.url, &to.url, &more);
         assert_eq!(done["copied"], 500, "{done}");
         assert!(begun.elapsed() >= Duration::from_millis(100), "500 entities at 1000 a second");
+        assert_eq!(to.json(&["account", "list"])[0]["extendedQueries"], true);
         let server = to.server(&[]);
         let client = Client::path_style(server.address(), added);
         assert_eq!(Table::new(&client, "Restored").count(), 300);

@@ -5,7 +5,7 @@ use crate::commands::{MASTER, OTHER_MASTER, Site, account_of, soon, status};
 use crate::support::client::Account;
 use crate::support::postgres::text;
 
-const ADMIN: [&str; 4] = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
+pub const ADMIN: [&str; 4] = ["--admin-listen", "127.0.0.1:0", "--admin-token", TOKEN];
 
 pub fn call(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
     let host = admin.address();

@@ -85,7 +85,8 @@ fn everything_but_the_files_needs_the_token() {
     let session = done(&call(&admin, "GET", "/console/api/session", ""), 200);
     assert_eq!((&session["readOnly"], &session["testMode"]), (&json!(false), &json!(false)));
     assert_eq!(session["tablesEndpoint"], format!("http://{}", server.address()));
-    let shown = json!([{ "name": account, "origin": "settings", "disabled": false }]);
+    let shown =
+        json!([{ "name": account, "origin": "settings", "disabled": false, "extendedQueries": false }]);
     assert_eq!(session["accounts"], shown);
     drop(server);
     // Without a token, nobody uses the console.

@@ -67,3 +67,32 @@ pub async fn options_by_account<B: AnyStore>(store: &B) {
     assert!(store.change_account(&limit(&limited, None)).await.unwrap());
     assert_eq!(of(&limited).await.and_then(|options| options.requests_per_second), None);
 }
+
+/// Whether accounts have extended queries, which is unknown until it is set, and apart from their limits.
+pub async fn queries_by_account<B: AnyStore>(store: &B) {
+    let [extended, plain, limited] = [account(), account(), account()];
+    let choose = async |name: &str, extended| {
+        let change = AccountChange::Queries { name: name.to_owned(), extended };
+        assert!(store.change_account(&change).await.unwrap());
+    };
+    let of = async |name: &str| {
+        let all = store.account_options().await.unwrap();
+        all.into_iter().find(|options| options.name == name)
+    };
+    let before = store.account_changes().await.unwrap().options;
+    choose(&extended, true).await;
+    choose(&plain, true).await;
+    choose(&plain, false).await;
+    let limit = AccountChange::Limit { name: limited.clone(), requests_per_second: Some(7) };
+    assert!(store.change_account(&limit).await.unwrap());
+    assert!(store.account_changes().await.unwrap().options >= before + 4);
+    assert_eq!(of(&limited).await.unwrap().extended_queries, None);
+    assert_eq!(of(&plain).await.unwrap().extended_queries, Some(false));
+    store.set_properties(&extended, r#"{"a":1}"#).await.unwrap();
+    choose(&limited, true).await;
+    let found = of(&extended).await.unwrap();
+    assert_eq!((found.extended_queries, found.requests_per_second), (Some(true), None));
+    assert!(found.properties.is_some());
+    let found = of(&limited).await.unwrap();
+    assert_eq!((found.extended_queries, found.requests_per_second), (Some(true), Some(7)));
+}

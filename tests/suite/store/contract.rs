@@ -26,7 +26,7 @@ macro_rules! contract {
             pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density, large_entities;
             values: stored_unaltered;
             loads: stored_as_they_are, marked_together, marks_of_stale_copies_are_removed, the_last_version_has_none_behind_it;
-            accounts: sealed_anew_together, options_by_account;
+            accounts: sealed_anew_together, options_by_account, queries_by_account;
             pushdown: sql_is_eval;
             operator_features: rules_belong_to_tables, what_was_written_meanwhile_stays, every_entity_is_counted_once,
                 counts_are_stored_until_the_table_goes, views_follow_their_tables, rules_come_back_with_snapshots;

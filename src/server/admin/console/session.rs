@@ -17,7 +17,12 @@ pub(crate) async fn session(call: &Call<'_>) -> Outcome {
     let accounts = served.names();
     let listed = accounts.iter().take(MAX_ACCOUNTS).map(|name| {
         let origin = if follower.is_given(name) { "settings" } else { "database" };
-        json!({ "name": name, "origin": origin, "disabled": served.is_disabled(name) })
+        json!({
+            "name": name,
+            "origin": origin,
+            "disabled": served.is_disabled(name),
+            "extendedQueries": served.has_extended_queries(name),
+        })
     });
     Ok(Reply::json(
         200,

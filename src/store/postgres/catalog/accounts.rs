@@ -102,6 +102,9 @@ impl PgStore {
             AccountChange::Limit { name, requests_per_second } => {
                 sqlx::query(statements::LIMIT_ACCOUNT).bind(name).bind(requests_per_second.map(i64::from))
             }
+            AccountChange::Queries { name, extended } => {
+                sqlx::query(statements::SET_ACCOUNT_QUERIES).bind(name).bind(extended)
+            }
             AccountChange::Remove { name } => sqlx::query(statements::REMOVE_ACCOUNT).bind(name),
             AccountChange::Reseal { seen, accounts } => {
                 let key = |at: usize| accounts.iter().map(|a| a.keys[at].as_slice()).collect::<Vec<_>>();
@@ -121,6 +124,7 @@ fn options(row: &PgRow) -> StoreResult<AccountOptions> {
         name: row.try_get("name").map_err(broken_row)?,
         properties: properties.map(|StoredColumn(text)| text.to_owned()),
         requests_per_second: limit.map(u32::try_from).transpose().map_err(|_| Fault::Other)?,
+        extended_queries: row.try_get("extended").map_err(broken_row)?,
     })
 }
 

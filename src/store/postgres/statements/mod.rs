@@ -182,7 +182,7 @@ pub(crate) const READ_POLICIES: &str = "SELECT policies FROM tables WHERE accoun
 pub(crate) const WRITE_POLICIES: &str =
     "UPDATE tables SET policies = $3 WHERE account = $1 AND name_lower = $2 RETURNING table_no";
 
-// Accounts, their limits and service properties. Each change counts itself in the same statement.
+// Accounts, their limits, queries and service properties. Each change counts itself in the same statement.
 
 pub(crate) const READ_PROPERTIES: &str = "SELECT properties FROM service_properties WHERE account = $1";
 /// Replaces the given members and keeps the others.
@@ -191,12 +191,19 @@ pub(crate) const MERGE_PROPERTIES: &str = counted!(
     "INSERT INTO service_properties AS p (account, properties) VALUES ($1, $2) \
      ON CONFLICT (account) DO UPDATE SET properties = p.properties || excluded.properties RETURNING account"
 );
-pub(crate) const LIST_ACCOUNT_OPTIONS: &str = "SELECT coalesce(p.account, l.name) AS name, p.properties, l.requests_per_second \
-     FROM service_properties AS p FULL JOIN account_limits AS l ON l.name = p.account";
+pub(crate) const LIST_ACCOUNT_OPTIONS: &str = "SELECT coalesce(p.account, l.name, q.name) AS name, p.properties, \
+     l.requests_per_second, q.extended FROM service_properties AS p \
+     FULL JOIN account_limits AS l ON l.name = p.account \
+     FULL JOIN account_queries AS q ON q.name = coalesce(p.account, l.name)";
 pub(crate) const LIMIT_ACCOUNT: &str = counted!(
     "account_option_changes",
     "INSERT INTO account_limits (name, requests_per_second) VALUES ($1, $2) \
      ON CONFLICT (name) DO UPDATE SET requests_per_second = excluded.requests_per_second RETURNING name"
+);
+pub(crate) const SET_ACCOUNT_QUERIES: &str = counted!(
+    "account_option_changes",
+    "INSERT INTO account_queries (name, extended) VALUES ($1, $2) \
+     ON CONFLICT (name) DO UPDATE SET extended = excluded.extended RETURNING name"
 );
 pub(crate) const ACCOUNT_CHANGES: &str = "SELECT \
      coalesce((SELECT changes FROM account_changes), 0) AS accounts, \
@@ -255,7 +262,7 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
 const NODES: [&str; 6] = [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, HASHES];
-const CATALOGUE: [&str; 26] = [
+const CATALOGUE: [&str; 27] = [
     ADD_BUCKET,
     HAS_BUCKET,
     REMOVE_BUCKETS,
@@ -276,6 +283,7 @@ const CATALOGUE: [&str; 26] = [
     LIST_ACCOUNTS,
     LIST_ACCOUNT_OPTIONS,
     LIMIT_ACCOUNT,
+    SET_ACCOUNT_QUERIES,
     ADD_ACCOUNT,
     ROTATE_KEY1,
     ROTATE_KEY2,

@@ -57,11 +57,17 @@ pub(crate) fn list(db: &Connection) -> Sqlite<Vec<StoredAccount>> {
 
 pub(crate) fn options(db: &Connection) -> Sqlite<Vec<AccountOptions>> {
     let mut options = db.prepare_cached(
-        "SELECT coalesce(p.account, l.name), p.properties, l.requests_per_second
-         FROM service_properties AS p FULL JOIN account_limits AS l ON l.name = p.account",
+        "SELECT coalesce(p.account, l.name, q.name), p.properties, l.requests_per_second, q.extended
+         FROM service_properties AS p FULL JOIN account_limits AS l ON l.name = p.account
+         FULL JOIN account_queries AS q ON q.name = coalesce(p.account, l.name)",
     )?;
     let read = |row: &Row<'_>| {
-        Ok(AccountOptions { name: row.get(0)?, properties: row.get(1)?, requests_per_second: row.get(2)? })
+        Ok(AccountOptions {
+            name: row.get(0)?,
+            properties: row.get(1)?,
+            requests_per_second: row.get(2)?,
+            extended_queries: row.get(3)?,
+        })
     };
     options.query_map([], read)?.collect()
 }
@@ -111,6 +117,10 @@ fn apply(db: &Connection, change: &AccountChange) -> Sqlite<bool> {
             limit(db, name, *requests_per_second)?;
             return Ok(true);
         }
+        AccountChange::Queries { name, extended } => {
+            set_queries(db, name, *extended)?;
+            return Ok(true);
+        }
         AccountChange::Reseal { seen, accounts } if changes(db)?.accounts == *seen => reseal(db, accounts)?,
         AccountChange::Reseal { .. } => 0,
         AccountChange::Remove { name } => {
@@ -136,7 +146,16 @@ fn limit(db: &Connection, name: &str, requests_per_second: Option<u32>) -> Sqlit
     count_option_change(db)
 }
 
-/// Counts a change, so that servers reload limits and service properties.
+fn set_queries(db: &Connection, name: &str, extended: bool) -> Sqlite<()> {
+    db.prepare_cached(
+        "INSERT INTO account_queries (name, extended) VALUES (?1, ?2)
+         ON CONFLICT (name) DO UPDATE SET extended = excluded.extended",
+    )?
+    .execute(params![name, extended])?;
+    count_option_change(db)
+}
+
+/// Counts a change, so that servers reload the options of accounts.
 pub(crate) fn count_option_change(db: &Connection) -> Sqlite<()> {
     db.prepare_cached(
         "INSERT INTO account_option_changes (id, changes) VALUES (1, 1)

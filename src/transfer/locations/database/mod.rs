@@ -69,7 +69,7 @@ impl LocalDatabase {
         self.runtime.block_on(self.store.close());
     }
 
-    /// Copies the stored accounts and their limits; returns how many accounts are new. `master` must
+    /// Copies the stored accounts, their limits and queries; returns how many accounts are new. `master` must
     /// open the keys of all accounts in both databases, or no server could start on the target.
     pub(crate) fn copy_accounts(&self, to: &Self, master: &MasterKeys) -> TransferResult<u64> {
         let wrong = |failure| failed("the accounts", failure);
@@ -84,12 +84,13 @@ impl LocalDatabase {
             let add = AccountChange::Add(account);
             copied += u64::from(to.run(|| to.store.change_account(&add)).map_err(wrong)?);
         }
-        for AccountOptions { name, requests_per_second, .. } in
-            self.run(|| self.store.account_options()).map_err(wrong)?
-        {
-            if requests_per_second.is_some() {
-                let limit = AccountChange::Limit { name, requests_per_second };
-                to.run(|| to.store.change_account(&limit)).map_err(wrong)?;
+        for options in self.run(|| self.store.account_options()).map_err(wrong)? {
+            let AccountOptions { name, requests_per_second, extended_queries, .. } = options;
+            let limit =
+                requests_per_second.map(|_| AccountChange::Limit { name: name.clone(), requests_per_second });
+            let queries = extended_queries.map(|extended| AccountChange::Queries { name, extended });
+            for change in limit.into_iter().chain(queries) {
+                to.run(|| to.store.change_account(&change)).map_err(wrong)?;
             }
         }
         Ok(copied)

@@ -68,6 +68,12 @@ test("an account is added, limited, rotated, disabled, enabled and removed", asy
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("250 requests a second").waitFor();
 
+  await page.getByRole("button", { name: `Queries of ${name}` }).click();
+  await page.getByLabel("Extended").check();
+  await page.getByRole("button", { name: "Save" }).click();
+  const queries = page.getByRole("article").filter({ hasText: name }).getByText("extended", { exact: true });
+  await queries.waitFor();
+
   await page.getByRole("button", { name: `Rotate a key of ${name}` }).click();
   await page.getByLabel("Key 2").check();
   await page.getByLabel(`Type ${name} to go on`).fill(name);
