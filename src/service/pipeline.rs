@@ -215,7 +215,7 @@ impl Pipeline<'_> {
         body: &[u8],
     ) -> Result<(Planned, Printer<'t>)> {
         let (head, options) = (self.head, &self.options);
-        let grammar = self.grammar();
+        let grammar = self.grammar(target);
         let request = request::read(&Context { head, options, body, grammar }, target)?;
         self.observed.wants(&request.wanted);
         let now = self.service.version_clock.next_version();
@@ -242,8 +242,8 @@ impl Pipeline<'_> {
     }
 
     /// Operators may always use extended queries: no program depends on theirs.
-    fn grammar(&self) -> Grammar {
-        let extended = self.operator.is_some();
+    fn grammar(&self, target: &Target) -> Grammar {
+        let extended = self.operator.is_some() || self.accounts.has_extended_queries(&target.account);
         Grammar { max_comparisons: self.service.max_comparisons, extended }
     }
 
