@@ -25,6 +25,9 @@ pub(crate) struct ExplainArguments {
     /// The account of the table [default: the first of the settings]
     #[arg(long, env = "ROWHOUSE_ACCOUNT")]
     account: Option<String>,
+    /// The order of the entities, as in $orderby [default: ascending keys]
+    #[arg(long, value_name = "ORDER")]
+    orderby: Option<String>,
     /// Entities of a page, 1 to 1000
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     top: Option<u32>,
@@ -65,6 +68,7 @@ async fn explain(store: &Store, arguments: &ExplainArguments, account: &str) -> 
         table: arguments.table.clone(),
         filter: Some(arguments.filter.clone()),
         select: None,
+        orderby: arguments.orderby.clone(),
         top: arguments.top,
         measure: true,
     };

@@ -10,7 +10,7 @@ use crate::error::Code;
 use crate::observe::metrics::METRICS;
 use crate::protocol::model::names::check_property_name;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
+use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName, Ticks};
 use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span};
 use crate::store::{ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry};
 
@@ -183,6 +183,7 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
     let lower = of.sweep.position.clone().unwrap_or_else(|| Key::new("", ""));
     let scan = Scan {
         spans: vec![Span { lower, upper: None }],
+        order: PageOrder::Ascending,
         residual: Some(predicate),
         rows: STEP_ROWS,
         bytes: STEP_BYTES,

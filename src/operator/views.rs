@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{OperatorError, table_name};
 use crate::protocol::codec::stored;
 use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::model::{EdmType, Key, TableName, Ticks};
+use crate::protocol::model::{EdmType, Key, PageOrder, TableName, Ticks};
 use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
 use crate::protocol::plan::{Projection, Scan, Span};
 use crate::store::contract::views::{MAX_COLUMN_NAME, MAX_COLUMNS, SYSTEM_COLUMNS};
@@ -217,6 +217,7 @@ async fn page(
 ) -> Result<(Option<(String, String)>, Option<Key>), OperatorError> {
     let scan = Scan {
         spans: vec![Span { lower: from, upper: None }],
+        order: PageOrder::Ascending,
         residual: None,
         rows,
         bytes: MAX_BYTES,

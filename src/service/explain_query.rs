@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::{Action, Identity, allows};
 use crate::protocol::codec::uri::escape;
-use crate::protocol::model::{Key, TableName, TableRef};
+use crate::protocol::model::{Key, PageOrder, TableName, TableRef};
 use crate::protocol::odata::Grammar;
 use crate::protocol::plan::index::{IndexChoice, PropertyIndex};
 use crate::protocol::plan::scan::{MAX_ROWS, MAX_TIME};
@@ -32,6 +32,7 @@ pub(crate) struct ExplainRequest {
     pub table: String,
     pub filter: Option<String>,
     pub select: Option<String>,
+    pub orderby: Option<String>,
     pub top: Option<u32>,
     /// Whether to read a page and report what it costs.
     #[serde(default)]
@@ -83,7 +84,7 @@ pub(crate) async fn explain_query(
     });
     let mut explained = json!({
         "access": access.name(),
-        "summary": access.summary(scan.residual.is_some()),
+        "summary": access.summary(scan.residual.is_some(), scan.order),
         "spanCount": scan.spans.len(),
         "spans": spans.collect::<Vec<_>>(),
         "residual": scan.residual.as_ref().map(strategy::filter_text),
@@ -132,10 +133,13 @@ fn scan(request: &ExplainRequest, table: &TableName, grammar: Grammar) -> Result
     if let Some(select) = &request.select {
         text += &format!("&$select={}", escape(select));
     }
+    if let Some(order) = &request.orderby {
+        text += &format!("&$orderby={}", escape(order));
+    }
     if let Some(top) = request.top {
         text += &format!("&$top={top}");
     }
-    let options = Options::parse(&text)?.query(grammar)?;
+    let options = Options::parse_with(&text, grammar.extended)?.query(grammar)?;
     allows(&Identity::Operator { may_write: false }, Action::ReadEntities, Some(table), None)?;
     query::entities(&options, None)
 }
@@ -161,10 +165,16 @@ async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Quer
     })
 }
 
-/// Counts the rows of the spans below `until`, and tells whether these are all.
+/// Counts the rows of the spans that come before the bound `until`, and tells whether these are all.
 async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&Key>) -> Result<(u64, bool)> {
     let begun = Instant::now();
-    let spans = span::within(scan.spans.clone(), &Key::new("", ""), until);
+    let spans = match (scan.order, until) {
+        (PageOrder::Ascending, until) => span::within(scan.spans.clone(), &Key::new("", ""), until),
+        (PageOrder::Descending, None) => scan.order.arrange(scan.spans.clone()),
+        (PageOrder::Descending, Some(until)) => {
+            span::starting_at(scan.order.arrange(scan.spans.clone()), until)
+        }
+    };
     let mut rows = 0;
     let mut from = Key::new("", "");
     loop {
@@ -178,6 +188,7 @@ async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&K
         }
         let page = Scan {
             spans,
+            order: PageOrder::Ascending,
             residual: None,
             rows: MAX_ROWS,
             projection: Projection::SystemOnly,

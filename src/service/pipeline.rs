@@ -25,7 +25,7 @@ use crate::protocol::odata::Grammar;
 use crate::protocol::plan::{self, Plan};
 use crate::protocol::request::allowed_methods;
 use crate::protocol::request::batch::Batch;
-use crate::protocol::request::operation::Context;
+use crate::protocol::request::operation::{Context, may_have_order};
 use crate::protocol::request::options::Options;
 use crate::protocol::request::target::{self, Resource, Target};
 use crate::protocol::request::{self, Format, Head, Prefer, RequestKind};
@@ -95,9 +95,9 @@ struct Pipeline<'a> {
     service: &'a Arc<Service>,
     accounts: &'a AccountSet,
     head: &'a Head<'a>,
-    /// The part of the query string that was understood.
+    /// The parameters that could be decoded.
     options: Options<'a>,
-    /// Why the rest was not understood; reported after authentication.
+    /// Why the others could not; reported after authentication.
     flaw: Option<Error>,
     error_context: ErrorContext<'a>,
     /// The sender, if it is an operator.
@@ -189,6 +189,7 @@ impl Pipeline<'_> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
         }
+        self.options.check(may_have_order(self.grammar(target).extended, head, &target.resource))?;
         let (planned, printer) = self.planned(target, identity, &body.bytes)?;
         let store = service.store_of(target);
         let plan = match planned {

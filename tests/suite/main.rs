@@ -22,6 +22,7 @@ mod conformance;
 mod explain;
 mod failures;
 mod forwarded;
+mod newest_first;
 mod operators;
 mod process;
 mod promises;

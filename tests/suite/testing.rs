@@ -9,7 +9,7 @@ use crate::support::server::{Process, fresh_folder};
 use crate::support::*;
 
 /// A client as connection strings describe it.
-fn client_of(connection_string: &str) -> Client {
+pub fn client_of(connection_string: &str) -> Client {
     let member = |name: &str| {
         let found =
             connection_string.split(';').find_map(|member| member.strip_prefix(name)?.strip_prefix('='));

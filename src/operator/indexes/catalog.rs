@@ -61,7 +61,7 @@ fn table_key(account: &str, table: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::model::{CompareOp, EdmValue, Key, Ticks};
+    use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Ticks};
     use crate::protocol::plan::index::IndexKind;
     use crate::protocol::plan::{Field, Predicate, Projection, Span};
 
@@ -74,7 +74,8 @@ mod tests {
         let (field, literal) = (Field::Custom("N".into()), EdmValue::Int32(1));
         let residual = Some(Predicate::Compare { field, op: CompareOp::Eq, literal });
         let (time, projection) = (crate::protocol::plan::scan::MAX_TIME, Projection::Full);
-        Scan { spans, residual, rows: 1, bytes: 1, time, projection, indexed: Vec::new() }
+        let order = PageOrder::Ascending;
+        Scan { spans, order, residual, rows: 1, bytes: 1, time, projection, indexed: Vec::new() }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::error::Code;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::codec::stored;
 use crate::protocol::model::names::check_property_name;
-use crate::protocol::model::{EdmType, TableName, Ticks};
+use crate::protocol::model::{EdmType, PageOrder, TableName, Ticks};
 use crate::protocol::plan::index::{IndexKind, UnknownIndexKind};
 use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
 use crate::protocol::plan::{Projection, Scan, Span};
@@ -104,6 +104,7 @@ async fn sample(
 ) -> Result<Vec<crate::protocol::model::Stored>, Failure> {
     let scan = Scan {
         spans: vec![Span::everything()],
+        order: PageOrder::Ascending,
         residual: None,
         rows: SAMPLE,
         bytes: MAX_BYTES,

@@ -33,6 +33,14 @@ pub(crate) fn counted_keys(partition: &str, row: &str) -> usize {
     4 + 2 * (utf16_len(partition) + utf16_len(row))
 }
 
+/// The order of the keys of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PageOrder {
+    #[default]
+    Ascending,
+    Descending,
+}
+
 /// An entity as a client sends it; the service adds the Timestamp.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entity {

@@ -9,7 +9,7 @@ pub(crate) mod ticks;
 pub mod version;
 
 pub use edm::{CompareOp, EdmType, EdmValue};
-pub use entity::{Entity, Key, Stored};
+pub use entity::{Entity, Key, PageOrder, Stored};
 pub use names::{TableName, TableRef};
 pub use text_test::{CaseFold, TextTest};
 pub use ticks::Ticks;

@@ -5,6 +5,7 @@ pub(crate) mod decide;
 pub mod filter;
 pub mod index;
 pub(crate) mod merge_limits;
+mod order;
 pub mod page;
 pub mod predicate;
 pub mod query;

@@ -5,7 +5,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::error::{Code, Result};
-use crate::protocol::model::{TableName, Ticks};
+use crate::protocol::model::{Key, PageOrder, TableName, Ticks};
+
+/// Begins the PartitionKey token of a descending page. No token of an ascending page contains U+0000,
+/// because no bound does.
+const DESCENDING: char = '\0';
 
 /// Maximum characters of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, 4 KiB of
 /// base64.
@@ -23,18 +27,46 @@ pub fn token(text: &str) -> String {
 /// # Errors
 /// [`Code::InvalidInput`] for anything that [`token`] did not make.
 pub fn read_token(given: &str) -> Result<String> {
-    let read = || {
-        let (_, encoded) = given.strip_prefix("1!")?.split_once('!')?;
-        if given.len() > MAX_TOKEN {
-            return None;
-        }
-        let standard: String = encoded.chars().map(from_url_safe).collect();
-        let text = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
-        // Lengths with a sign or leading zeros and `=` for `-` are not tokens of ours. No name or
-        // key contains U+0000.
-        (token(&text) == given && !text.contains('\0')).then_some(text)
+    // No name or key contains U+0000.
+    decoded(given).filter(|text| !text.contains('\0')).ok_or_else(|| Code::InvalidInput.into())
+}
+
+/// Returns the text of what [`token`] made.
+fn decoded(given: &str) -> Option<String> {
+    let (_, encoded) = given.strip_prefix("1!")?.split_once('!')?;
+    if given.len() > MAX_TOKEN {
+        return None;
+    }
+    let standard: String = encoded.chars().map(from_url_safe).collect();
+    let text = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
+    // Lengths with a sign or leading zeros and `=` for `-` are not tokens of ours.
+    (token(&text) == given).then_some(text)
+}
+
+/// Returns the tokens of where the next page of entities starts: NextPartitionKey and NextRowKey.
+pub fn entity_tokens(order: PageOrder, next: &Key) -> (String, String) {
+    let partition = match order {
+        PageOrder::Ascending => token(&next.partition),
+        PageOrder::Descending => token(&format!("{DESCENDING}{}", next.partition)),
     };
-    read().ok_or_else(|| Code::InvalidInput.into())
+    (partition, token(&next.row))
+}
+
+/// Returns where a page of entities starts. The second token may be missing.
+///
+/// # Errors
+/// [`Code::InvalidInput`] for anything that [`entity_tokens`] did not make for the same order.
+pub fn read_entity_tokens(order: PageOrder, partition: &str, row: Option<&str>) -> Result<Key> {
+    let row = row.map(read_token).transpose()?.unwrap_or_default();
+    let partition = match order {
+        PageOrder::Ascending => read_token(partition)?,
+        PageOrder::Descending => {
+            let unmarked =
+                decoded(partition).and_then(|text| text.strip_prefix(DESCENDING).map(str::to_owned));
+            unmarked.filter(|text| !text.contains('\0')).ok_or(Code::InvalidInput)?
+        }
+    };
+    Ok(Key { partition, row })
 }
 
 const fn url_safe(c: char) -> char {
@@ -120,6 +152,24 @@ mod tests {
         assert!(read_table_token(&token("a\0b\u{1}01d32192bfeef623")).is_err());
         assert!(read_token(&token("a\0")).is_err());
         assert!(read_token(&token(&"x".repeat(9000))).is_err());
+    }
+
+    #[test]
+    fn tokens_of_one_order_are_refused_in_the_other() {
+        let (ascending, descending) = (PageOrder::Ascending, PageOrder::Descending);
+        for (partition, row) in [("", ""), ("p", "r"), ("p\u{1}", ""), ("\u{1}", "r\u{1}")] {
+            let key = Key::new(partition, row);
+            for (order, other) in [(ascending, descending), (descending, ascending)] {
+                let (p, r) = entity_tokens(order, &key);
+                assert_eq!(read_entity_tokens(order, &p, Some(&r)), Ok(key.clone()));
+                assert_eq!(read_entity_tokens(order, &p, None), Ok(Key::new(partition, "")));
+                let refused = read_entity_tokens(other, &p, Some(&r)).unwrap_err();
+                assert_eq!(refused.code, Code::InvalidInput, "{key:?} {order:?}");
+            }
+        }
+        assert_eq!(entity_tokens(ascending, &Key::new("p", "r")), (token("p"), token("r")));
+        assert!(read_entity_tokens(descending, &token("\0a\0"), None).is_err());
+        assert!(read_entity_tokens(descending, &token("\0a"), Some(&token("\0r"))).is_err());
     }
 
     proptest! {

@@ -5,17 +5,18 @@ use super::page;
 use super::predicate::{Field, Predicate};
 use super::scan::{MAX_BYTES, MAX_ROWS, MAX_TIME, Projection, Scan, TableScan};
 use super::span::{self, Span};
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::protocol::codec::json::write::Select;
-use crate::protocol::model::{CompareOp, EdmValue, Key};
+use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder};
 use crate::protocol::odata::Expr;
-use crate::protocol::request::QueryOptions;
+use crate::protocol::request::{OrderBy, QueryOptions};
 
 /// Plans a query of entities. `partition` is a PartitionKey from the URL and acts like a filter
 /// (UNVERIFIED 2).
 ///
 /// # Errors
-/// Those of [`filter::predicate`] and `page::read_token`.
+/// Those of [`filter::predicate`] and [`page::read_entity_tokens`], and [`Code::NotImplemented`] for an
+/// order that is not that of keys.
 pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan> {
     let filter = predicate(options.filter.as_ref(), Subject::Entities)?;
     let predicate = match partition {
@@ -26,16 +27,16 @@ pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan>
             Some(filter.map_or(partition.clone(), |f| Predicate::All(vec![partition, f])))
         }
     };
-    let from = match &options.next_partition {
-        None => None,
-        Some(token) => {
-            let row = options.next_row.as_deref().map(page::read_token).transpose()?;
-            Some(Key { partition: page::read_token(token)?, row: row.unwrap_or_default() })
-        }
-    };
-    let (spans, residual) = narrow(predicate, from.as_ref());
+    let (spans, residual) = narrow(predicate, None);
+    let order = options.order_by.map_or(Ok(PageOrder::Ascending), |order_by| key_order(order_by, &spans))?;
+    let mut spans = order.arrange(spans);
+    if let Some(token) = &options.next_partition {
+        let from = page::read_entity_tokens(order, token, options.next_row.as_deref())?;
+        spans = order.rest_of(spans, &from);
+    }
     Ok(Scan {
         spans,
+        order,
         residual,
         rows: options.top.unwrap_or(MAX_ROWS),
         bytes: MAX_BYTES,
@@ -43,6 +44,19 @@ pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan>
         projection: projection(options.select.as_ref()),
         indexed: Vec::new(),
     })
+}
+
+/// Returns the order of a page that reads ascending spans. Entities are in the order of their RowKey where
+/// they are in one partition.
+fn key_order(order_by: OrderBy, spans: &[Span]) -> Result<PageOrder> {
+    let mut partitions = spans.iter().map(Span::partition);
+    let first = partitions.next();
+    let has_one_partition = first != Some(None) && partitions.all(|partition| Some(partition) == first);
+    if order_by.is_row_alone && !has_one_partition {
+        let why = "RowKey alone orders the entities of one partition, which the filter has to fix";
+        return Err(Error::from(Code::NotImplemented).because(why));
+    }
+    Ok(order_by.order)
 }
 
 /// Plans a query of tables.
@@ -86,6 +100,8 @@ mod tests {
     use crate::protocol::odata::Grammar;
     use crate::protocol::request::options::Options;
 
+    const EXTENDED: Grammar = Grammar { max_comparisons: 100, extended: true };
+
     fn scan(query: &str) -> Result<Scan, Code> {
         let options =
             Options::parse(query).unwrap().query(Grammar { max_comparisons: 100, extended: false }).unwrap();
@@ -110,6 +126,47 @@ mod tests {
         let query = format!("NextPartitionKey={}&NextRowKey=", page::token("p"));
         assert_eq!(scan(&query).unwrap().spans[0].lower, Key::new("p", ""));
         assert_eq!(scan("NextPartitionKey=nonsense").unwrap_err(), Code::InvalidInput);
+    }
+
+    #[test]
+    fn an_order_by_row_needs_one_partition() {
+        let order = |text: &str, partition: Option<&str>| {
+            let options = Options::parse_with(text, true).unwrap().query(EXTENDED).unwrap();
+            entities(&options, partition).map(|scan| scan.order).map_err(|error| error.code)
+        };
+        let descending = Ok(PageOrder::Descending);
+        assert_eq!(order("$orderby=PartitionKey desc,RowKey desc", None), descending);
+        assert_eq!(order("$orderby=RowKey desc", Some("p")), descending);
+        assert_eq!(order("$orderby=RowKey desc", None), Err(Code::NotImplemented));
+        for (filter, expected) in [
+            ("PartitionKey eq 'p' and (RowKey eq 'a' or RowKey eq 'b')", descending),
+            ("PartitionKey eq 'p' and A eq 1", descending),
+            ("PartitionKey ge 'p' and PartitionKey le 'p'", descending),
+            ("PartitionKey eq 'p' and PartitionKey eq 'q'", descending),
+            ("PartitionKey eq 'p' or PartitionKey eq 'q'", Err(Code::NotImplemented)),
+            ("PartitionKey ge 'p'", Err(Code::NotImplemented)),
+            ("RowKey eq 'a'", Err(Code::NotImplemented)),
+        ] {
+            assert_eq!(order(&format!("$orderby=RowKey desc&$filter={filter}"), None), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_descending_page_goes_on_below_its_token() {
+        let scan = |from: Key| {
+            let (p, r) = page::entity_tokens(PageOrder::Descending, &from);
+            let filter = "PartitionKey eq 'a' or PartitionKey eq 'c'";
+            let order = "$orderby=PartitionKey desc,RowKey desc";
+            let query = format!("{order}&$filter={filter}&NextPartitionKey={p}&NextRowKey={r}");
+            let options = Options::parse_with(&query, true).unwrap().query(EXTENDED).unwrap();
+            entities(&options, None).unwrap().spans
+        };
+        let span = |p: &str, upper| Span { lower: Key::new(p, ""), upper: Some(upper) };
+        let whole = |p: &str| span(p, Key::new(format!("{p}\u{1}"), ""));
+        assert_eq!(scan(Key::new("d", "")), [whole("c"), whole("a")]);
+        assert_eq!(scan(Key::new("c", "r")), [span("c", Key::new("c", "r")), whole("a")]);
+        assert_eq!(scan(Key::new("b", "")), [whole("a")]);
+        assert_eq!(scan(Key::new("a", "")), []);
     }
 
     #[test]

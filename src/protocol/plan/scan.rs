@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::index::IndexChoice;
 use super::predicate::Predicate;
 use super::span::Span;
-use crate::protocol::model::{Key, Ticks};
+use crate::protocol::model::{Key, PageOrder, Ticks};
 
 /// Rows of a page unless `$top` asks for fewer.
 pub(crate) const MAX_ROWS: usize = 1000;
@@ -18,8 +18,10 @@ pub const MAX_TIME: Duration = Duration::from_secs(5);
 /// and stops at the first limit.
 #[derive(Debug, Clone)]
 pub struct Scan {
-    /// The ranges of keys to read: disjoint, ascending, and cut at the continuation token.
+    /// The ranges of keys to read: disjoint, in the order of the page, and cut at the continuation token.
     pub spans: Vec<Span>,
+    /// The order of the page.
+    pub order: PageOrder,
     /// The part of the filter that the spans do not decide.
     pub residual: Option<Predicate>,
     /// Maximum rows; 1 to `MAX_ROWS`.
@@ -53,7 +55,8 @@ pub struct PageEnd {
     /// The number in [`Scan::indexed`] of the choice that has named the rows; `None` if they were read in
     /// the order of keys.
     pub narrowed_by: Option<usize>,
-    /// Where the next page starts, inclusive; `None` at the end.
+    /// Where the next page starts; `None` at the end. An ascending page starts with this key, a descending
+    /// one below it.
     pub next: Option<Key>,
 }
 

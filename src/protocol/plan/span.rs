@@ -5,7 +5,7 @@
 
 use super::predicate::{Field, Predicate};
 use crate::protocol::model::names::MAX_KEY;
-use crate::protocol::model::{CompareOp, EdmValue, Key, TextTest};
+use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, TextTest};
 
 /// The keys from `lower` on and below `upper`, in page order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ fn bound(key: &Key) -> Key {
 }
 
 /// Returns the smallest text above `text` among texts without U+0000.
-fn successor(text: &str) -> String {
+pub(super) fn successor(text: &str) -> String {
     format!("{text}\u{1}")
 }
 
@@ -123,16 +123,23 @@ pub(crate) fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<
         .collect()
 }
 
-/// Returns those of the keys that lie in the spans, in order, each as a span of its own.
-pub(crate) fn points_within(mut keys: Vec<Key>, spans: &[Span]) -> Vec<Span> {
+/// Returns those of the keys that lie in the spans, each as a span of its own. Both are in this order.
+pub(crate) fn points_within(mut keys: Vec<Key>, spans: &[Span], order: PageOrder) -> Vec<Span> {
     keys.sort_unstable();
     keys.dedup();
     let contains = |key: &Key| {
-        let after = spans.partition_point(|span| span.lower <= *key);
-        let last = after.checked_sub(1).map(|at| &spans[at]);
+        let last = match order {
+            PageOrder::Ascending => spans.partition_point(|span| span.lower <= *key).checked_sub(1),
+            PageOrder::Descending => Some(spans.partition_point(|span| span.lower > *key)),
+        };
+        let last = last.and_then(|at| spans.get(at));
         last.is_some_and(|span| span.upper.as_ref().is_none_or(|upper| *key < *upper))
     };
-    keys.into_iter().filter(contains).map(Span::point).collect()
+    let mut points: Vec<Span> = keys.into_iter().filter(contains).map(Span::point).collect();
+    if order == PageOrder::Descending {
+        points.reverse();
+    }
+    points
 }
 
 /// Whether the spans decide `predicate` completely, so that it is no residual filter.
@@ -461,10 +468,15 @@ mod tests {
     fn keys_become_points_of_the_spans_that_hold_them() {
         let spans = [span(("a", "2"), Some(("b", ""))), span(("c", ""), None)];
         let keys = [("c", "1"), ("a", "2"), ("a", "1"), ("b", ""), ("c", "1"), ("a", "9")];
-        let points = points_within(keys.map(|(p, r)| Key::new(p, r)).to_vec(), &spans);
-        let found: Vec<&Key> = points.iter().filter_map(Span::as_point).collect();
-        assert_eq!(found, [&Key::new("a", "2"), &Key::new("a", "9"), &Key::new("c", "1")]);
-        assert_eq!(points_within(vec![Key::new("a", "1")], &[]), []);
+        let keys = keys.map(|(p, r)| Key::new(p, r)).to_vec();
+        let mut expected = vec![Key::new("a", "2"), Key::new("a", "9"), Key::new("c", "1")];
+        for order in [PageOrder::Ascending, PageOrder::Descending] {
+            let points = points_within(keys.clone(), &order.arrange(spans.to_vec()), order);
+            let found: Vec<Key> = points.iter().filter_map(Span::as_point).cloned().collect();
+            assert_eq!(found, expected);
+            expected.reverse();
+            assert_eq!(points_within(vec![Key::new("a", "1")], &[], order), []);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::predicate::{Field, Predicate};
 use super::scan::Scan;
 use super::span::Span;
 use crate::protocol::model::lexical::{format_double, format_guid};
-use crate::protocol::model::{CaseFold, EdmValue, Key, TextTest};
+use crate::protocol::model::{CaseFold, EdmValue, Key, PageOrder, TextTest};
 
 /// What is read of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,19 @@ impl KeyAccess {
     }
 
     /// Returns a sentence about the query.
-    pub(crate) const fn summary(self, has_residual: bool) -> &'static str {
+    pub(crate) fn summary(self, has_residual: bool, order: PageOrder) -> String {
+        match (self, has_residual, order) {
+            (_, _, PageOrder::Ascending) => self.what_is_read(has_residual).to_owned(),
+            (Self::Scan, false, PageOrder::Descending) => {
+                "The table is read from its end, in descending order of keys.".to_owned()
+            }
+            (_, _, PageOrder::Descending) => {
+                format!("{} Keys are read in descending order.", self.what_is_read(has_residual))
+            }
+        }
+    }
+
+    const fn what_is_read(self, has_residual: bool) -> &'static str {
         match (self, has_residual) {
             (Self::Nothing, _) => "No key can match the filter, so nothing is read.",
             (Self::Point, false) => "Entities are read by their keys.",
@@ -262,6 +274,14 @@ mod tests {
             let text = scan.residual.as_ref().map(filter_text);
             assert_eq!(text.as_deref(), residual, "{filter}");
         }
+    }
+
+    #[test]
+    fn a_descending_order_is_named() {
+        let summary = |access: KeyAccess| access.summary(false, PageOrder::Descending);
+        assert_eq!(summary(KeyAccess::Scan), "The table is read from its end, in descending order of keys.");
+        assert!(summary(KeyAccess::Range).ends_with(" is read. Keys are read in descending order."));
+        assert!(!KeyAccess::Range.summary(false, PageOrder::Ascending).contains("descending"));
     }
 
     #[test]

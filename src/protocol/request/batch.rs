@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::format::{Format, Prefer};
 use super::head::Head;
-use super::operation::{self, Context, EntityWrite, Operation};
+use super::operation::{self, Context, EntityWrite, Operation, may_have_order};
 use super::options::Options;
 use super::target::{self, Resource, Target};
 use super::verb::Verb;
@@ -108,7 +108,7 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
     let failure = (parts.len() > MAX_OPERATIONS).then(|| FailedPart {
         error: Error::from(Code::TooManyBatchOperations).at(MAX_OPERATIONS - 1),
         printing: understood.last().map_or_else(
-            || Printing { format: format_of(context.head), prefer: None, content_id: None },
+            || Printing { format: format_of(context.head, false), prefer: None, content_id: None },
             |last| last.printing.clone(),
         ),
     });
@@ -120,12 +120,12 @@ fn change_set(context: &Context<'_>, outer: &Target, parts: &[Part<'_>]) -> Resu
 
 /// As recorded: an empty part fails without an index.
 fn empty_part(head: &Head) -> FailedPart {
-    let printing = Printing { format: format_of(head), prefer: None, content_id: None };
+    let printing = Printing { format: format_of(head, false), prefer: None, content_id: None };
     FailedPart { error: Code::BodyNotUnderstood.into(), printing }
 }
 
-fn format_of(head: &Head) -> Format {
-    Format::of_part(head, &Options::parse(&head.query).unwrap_or_default())
+fn format_of(head: &Head, has_order: bool) -> Format {
+    Format::of_part(head, &Options::parse_with(&head.query, has_order).unwrap_or_default())
 }
 
 /// The format of the previous part: parts of a batch can differ in their Accept header only, and
@@ -134,12 +134,12 @@ fn format_of(head: &Head) -> Format {
 struct Formats(Option<(String, Format)>);
 
 impl Formats {
-    fn of(&mut self, head: &Head) -> Format {
+    fn of(&mut self, head: &Head, has_order: bool) -> Format {
         let accept = head.list("accept").filter(|_| head.query.is_empty());
         match (&self.0, accept) {
             (Some((known, format)), Some(accept)) if *known == accept => *format,
-            (_, Some(accept)) => self.0.insert((accept.into_owned(), format_of(head))).1,
-            (_, None) => format_of(head),
+            (_, Some(accept)) => self.0.insert((accept.into_owned(), format_of(head, has_order))).1,
+            (_, None) => format_of(head, has_order),
         }
     }
 }
@@ -154,7 +154,7 @@ fn read_part<T>(
 ) -> Result<BatchPart<T>, FailedPart> {
     let head = inner_head(context.head, request);
     let printing = Printing {
-        format: formats.of(&head),
+        format: formats.of(&head, context.grammar.extended),
         prefer: Prefer::of(&head),
         content_id: header(&request.headers, "content-id").map(str::to_owned),
     };
@@ -166,7 +166,8 @@ fn read_part<T>(
 
 fn inner_operation(context: &Context<'_>, outer: &Target, body: &[u8], head: &Head) -> Result<Operation> {
     let resource = target::resolve_inner(&head.path, outer)?;
-    let options = Options::parse(&head.query)?;
+    let has_order = may_have_order(context.grammar.extended, head, &resource);
+    let options = Options::parse_with(&head.query, has_order)?;
     let verb = Verb::of(head)?;
     if (&resource, verb) == (&Resource::Service, Verb::Post) {
         return Err(Code::MethodNotAllowed.into());
@@ -241,8 +242,8 @@ mod tests {
         {
             let headers = vec![("accept".into(), accept.into())];
             let head = Head { query: query.into(), headers, ..Head::default() };
-            assert_eq!(formats.of(&head), format_of(&head), "{accept} {query}");
+            assert_eq!(formats.of(&head, false), format_of(&head, false), "{accept} {query}");
         }
-        assert_eq!(formats.of(&Head::default()), format_of(&Head::default()));
+        assert_eq!(formats.of(&Head::default(), false), format_of(&Head::default(), false));
     }
 }

@@ -130,6 +130,13 @@ pub struct Context<'a> {
     pub grammar: Grammar,
 }
 
+/// Whether a request may have `$orderby`: an extended query of entities.
+pub(crate) fn may_have_order(extended: bool, head: &Head, resource: &Resource) -> bool {
+    extended
+        && head.method == "GET"
+        && matches!(resource, Resource::EntitySet(_) | Resource::Partition { .. })
+}
+
 /// Parses an operation that is not a batch.
 ///
 /// # Errors

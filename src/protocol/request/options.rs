@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::error::{Code, Error, Result};
 use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::uri::{escape_lightly, percent_decode};
+use crate::protocol::model::PageOrder;
 use crate::protocol::model::names::ordinal;
 use crate::protocol::odata::{self, Expr, Grammar};
 
@@ -23,14 +24,27 @@ pub struct QueryOptions {
     pub filter: Option<Expr>,
     pub top: Option<usize>,
     pub select: Option<Select>,
+    pub order_by: Option<OrderBy>,
     /// Continuation tokens as sent.
     pub next_partition: Option<String>,
     pub next_row: Option<String>,
     pub next_table: Option<String>,
 }
 
+/// The order that a query asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderBy {
+    pub order: PageOrder,
+    /// Whether it names RowKey without PartitionKey.
+    pub is_row_alone: bool,
+}
+
 /// Maximum number of parameters.
 const MAX_PARAMETERS: usize = 64;
+
+/// Why an order by keys is refused.
+const NEEDS_EXTENDED_QUERIES: &str = "only queries of entities have an order, of accounts with extended queries: \
+                                      rowhouse account queries ACCOUNT extended";
 
 impl<'a> Options<'a> {
     /// Splits and decodes a query string; `+` is a space here.
@@ -41,12 +55,22 @@ impl<'a> Options<'a> {
     /// given twice or unknown; [`Code::NotImplemented`] for those of OData that
     /// the service does not support (UNVERIFIED 10).
     pub fn parse(query: &'a str) -> Result<Self> {
-        let (options, flaw) = Self::read(query);
-        flaw.map_or(Ok(options), Err)
+        Self::parse_with(query, false)
     }
 
-    /// As [`Options::parse`], but also returns what was understood before an error: a SAS and the
-    /// format of the answer do not depend on the other parameters.
+    /// As [`Options::parse`]; with `has_order`, an order by keys is understood.
+    ///
+    /// # Errors
+    /// As [`Options::parse`].
+    pub fn parse_with(query: &'a str, has_order: bool) -> Result<Self> {
+        let (options, flaw) = Self::read(query);
+        flaw.map_or(Ok(()), Err)?;
+        options.check(has_order)?;
+        Ok(options)
+    }
+
+    /// Returns the parameters that could be decoded, and why the others could not: a SAS and the format of
+    /// the answer do not depend on the others.
     pub(crate) fn read(query: &'a str) -> (Self, Option<Error>) {
         let mut options = Self::default();
         let mut flaw = None;
@@ -61,16 +85,28 @@ impl<'a> Options<'a> {
                 Err(error) => drop(flaw.get_or_insert(error)),
             }
         }
-        let flaw =
-            flaw.or_else(|| options.check_system_options().err()).or_else(|| options.check_timeout().err());
         (options, flaw)
     }
 
-    fn check_system_options(&self) -> Result<()> {
-        for (at, (name, _)) in self.pairs.iter().enumerate() {
+    /// Refuses what is not understood. With `has_order`, an order by keys is.
+    ///
+    /// # Errors
+    /// As [`Options::parse`].
+    pub(crate) fn check(&self, has_order: bool) -> Result<()> {
+        self.check_system_options(has_order)?;
+        self.check_timeout()
+    }
+
+    fn check_system_options(&self, has_order: bool) -> Result<()> {
+        for (at, (name, value)) in self.pairs.iter().enumerate() {
             let Some(option) = name.strip_prefix('$') else { continue };
             match option {
                 "filter" | "top" | "select" | "format" => {}
+                "orderby" if order_by(value).is_some() => {
+                    if !has_order || self.any_case("comp").is_some() {
+                        return Err(Error::from(Code::NotImplemented).because(NEEDS_EXTENDED_QUERIES));
+                    }
+                }
                 "orderby" | "skip" | "expand" | "inlinecount" | "count" | "skiptoken" => {
                     return Err(Code::NotImplemented.into());
                 }
@@ -128,6 +164,7 @@ impl<'a> Options<'a> {
             filter,
             top: self.get("$top").map(top).transpose()?,
             select: self.select()?,
+            order_by: self.get("$orderby").and_then(order_by),
             next_partition: token("NextPartitionKey"),
             next_row: token("NextRowKey"),
             next_table: token("NextTableName"),
@@ -146,6 +183,30 @@ fn decode(text: &str) -> Result<Cow<'_, str>> {
 
 fn top(text: &str) -> Result<usize> {
     text.trim().parse().ok().filter(|top| *top <= 1000).ok_or_else(|| Code::InvalidInput.into())
+}
+
+/// Reads an order by keys: both in the same direction, or RowKey alone.
+fn order_by(text: &str) -> Option<OrderBy> {
+    let mut terms = text.split(',').map(order_term);
+    let (first, second) = (terms.next()??, terms.next());
+    match (first, second, terms.next()) {
+        (("RowKey", order), None, None) => Some(OrderBy { order, is_row_alone: true }),
+        (("PartitionKey", order), Some(Some(("RowKey", same))), None) if same == order => {
+            Some(OrderBy { order, is_row_alone: false })
+        }
+        _ => None,
+    }
+}
+
+fn order_term(text: &str) -> Option<(&str, PageOrder)> {
+    let mut words = text.split_ascii_whitespace();
+    let name = words.next()?;
+    let order = match (words.next(), words.next()) {
+        (None | Some("asc"), None) => PageOrder::Ascending,
+        (Some("desc"), None) => PageOrder::Descending,
+        _ => return None,
+    };
+    Some((name, order))
 }
 
 fn select(text: &str) -> Result<Select> {
@@ -215,6 +276,51 @@ mod tests {
         assert!(query(&format!("$select={long},{}", &long[1..])).is_ok());
         assert_eq!(query(&format!("$select={long},{long}")), Err(Code::InvalidInput));
         assert_eq!((select("$select=%20").names.len(), select("$select=%20").shown.as_str()), (0, ""));
+    }
+
+    #[test]
+    fn an_order_by_keys_is_understood_where_it_may_be() {
+        let order = |text: &str| {
+            let query = format!("$orderby={}", text.replace(' ', "+"));
+            assert_eq!(Options::parse(&query).unwrap_err().code, Code::NotImplemented, "{text}");
+            Options::parse_with(&query, true)
+                .and_then(|o| o.query(Grammar { max_comparisons: 100, extended: true }))
+                .map(|q| q.order_by)
+                .map_err(|e| e.code)
+        };
+        let by = |order, is_row_alone| Ok(Some(OrderBy { order, is_row_alone }));
+        let (ascending, descending) = (PageOrder::Ascending, PageOrder::Descending);
+        assert_eq!(order("PartitionKey desc,RowKey desc"), by(descending, false));
+        assert_eq!(order(" PartitionKey  desc , RowKey desc "), by(descending, false));
+        assert_eq!(order("PartitionKey asc,RowKey"), by(ascending, false));
+        assert_eq!(order("PartitionKey,RowKey"), by(ascending, false));
+        assert_eq!(order("RowKey desc"), by(descending, true));
+        assert_eq!(order("RowKey"), by(ascending, true));
+        assert_eq!(order("RowKey asc"), by(ascending, true));
+        for other in [
+            "",
+            ",",
+            "Age",
+            "Timestamp desc",
+            "PartitionKey",
+            "PartitionKey desc",
+            "PartitionKey desc,RowKey",
+            "PartitionKey,RowKey desc",
+            "RowKey,PartitionKey",
+            "PartitionKey,RowKey,",
+            "PartitionKey,RowKey,Age",
+            "RowKey desc desc",
+            "RowKey DESC",
+            "rowkey desc",
+            "RowKey down",
+            "desc",
+        ] {
+            assert_eq!(order(other), Err(Code::NotImplemented), "{other}");
+        }
+        let parsed = |text| Options::parse_with(text, true).map_err(|e| e.code);
+        assert_eq!(parsed("$orderby=RowKey&$orderby=RowKey"), Err(Code::InvalidInput));
+        assert_eq!(parsed("$orderby=RowKey&$skip=1"), Err(Code::NotImplemented));
+        assert_eq!(parsed("$orderby=RowKey&timeout=x"), Err(Code::InvalidQueryParameterValue));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::protocol::codec::atom::write::AtomDocument;
 use crate::protocol::codec::feed::{Feed, FeedForm};
 use crate::protocol::codec::json::write::Select;
 use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::model::{TableName, TableRef};
+use crate::protocol::model::{PageOrder, TableName, TableRef};
 use crate::protocol::plan::index::indexable;
 use crate::protocol::plan::{PageEnd, Predicate, Scan, page};
 use crate::protocol::request::Representation;
@@ -44,7 +44,7 @@ pub(super) async fn run(
 ) -> Result<Answer> {
     let feed = Box::new(open(table.as_given(), scan.rows, select, printer)?);
     let (feed, end) = read(store, printer.account(), table, scan, feed).await?;
-    close(*feed, &end, printer)
+    close(*feed, scan.order, &end, printer)
 }
 
 /// A page with `$top=0` still needs a table, and has no continuation token: a client that followed
@@ -97,7 +97,7 @@ fn open(table: &str, rows: usize, select: Option<&Select>, printer: &Printer<'_>
 
 /// # Errors
 /// For a row that is not in stored form.
-fn close(feed: EntityFeed, end: &PageEnd, printer: &Printer<'_>) -> Result<Answer> {
+fn close(feed: EntityFeed, order: PageOrder, end: &PageEnd, printer: &Printer<'_>) -> Result<Answer> {
     if let Some(error) = feed.broken {
         return Err(error);
     }
@@ -108,8 +108,11 @@ fn close(feed: EntityFeed, end: &PageEnd, printer: &Printer<'_>) -> Result<Answe
     };
     Ok(match &end.next {
         None => answer,
-        Some(next) => answer
-            .with("x-ms-continuation-NextPartitionKey", page::token(&next.partition))
-            .with("x-ms-continuation-NextRowKey", page::token(&next.row)),
+        Some(next) => {
+            let (partition, row) = page::entity_tokens(order, next);
+            answer
+                .with("x-ms-continuation-NextPartitionKey", partition)
+                .with("x-ms-continuation-NextRowKey", row)
+        }
     })
 }

@@ -218,9 +218,16 @@ fn top_that_is_no_number_is_refused(client: &Client) {
 fn options_that_the_service_lacks_are_not_implemented(client: &Client) {
     // UNVERIFIED 10
     let t = sample(client);
-    for option in
-        ["$orderby=A", "$skip=1", "$expand=A", "$inlinecount=allpages", "$count=true", "$skiptoken=x"]
-    {
+    for option in [
+        "$orderby=A",
+        "$orderby=RowKey",
+        "$orderby=PartitionKey%20desc,RowKey%20desc",
+        "$skip=1",
+        "$expand=A",
+        "$inlinecount=allpages",
+        "$count=true",
+        "$skiptoken=x",
+    ] {
         t.query(&format!("?{option}")).refused(NOT_IMPLEMENTED);
     }
 }

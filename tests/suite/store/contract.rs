@@ -7,7 +7,7 @@ use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::validated::ValidatedProperties;
 use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{EdmValue, Key, Stored, TableName, Ticks};
+use rowhouse::protocol::model::{EdmValue, Key, PageOrder, Stored, TableName, Ticks};
 use rowhouse::protocol::plan::{Projection, Scan, Span, Write, WriteKind};
 use rowhouse::store::Failure;
 
@@ -23,7 +23,8 @@ macro_rules! contract {
             merges: any_into_any, limits_of_the_union;
             groups: all_or_nothing, mixed_group, group_errors, crossing_groups, groups_of_upserts, upserts_beside_deletes,
                 upserts_tell_what_they_made, groups_of_merges;
-            pages: walks, limits, points_and_ranges, out_of_time, matches_of_any_density, large_entities;
+            pages: walks, newest_first, newest_first_beside_writers, limits, points_and_ranges, out_of_time,
+                matches_of_any_density, large_entities;
             values: stored_unaltered;
             loads: stored_as_they_are, marked_together, marks_of_stale_copies_are_removed, the_last_version_has_none_behind_it;
             accounts: sealed_anew_together, options_by_account, queries_by_account;
@@ -104,6 +105,7 @@ pub async fn fill<B: AnyStore>(store: &B, account: &str, table: &TableName, mut 
 pub fn scan(spans: Vec<Span>) -> Scan {
     Scan {
         spans,
+        order: PageOrder::Ascending,
         residual: None,
         rows: 1000,
         bytes: usize::MAX,
@@ -122,7 +124,7 @@ pub async fn walk<B: AnyStore>(store: &B, account: &str, table: &TableName, scan
         pages.push(page.entities);
         assert!(pages.len() < 10_000, "the walk makes no progress");
         let Some(next) = page.next else { return pages };
-        scan.spans = rowhouse::protocol::plan::span::starting_at(scan.spans, &next);
+        scan.spans = scan.order.rest_of(scan.spans, &next);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use rowhouse::protocol::model::PageOrder;
 use rowhouse::protocol::plan::Projection;
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex};
 use rowhouse::store::postgres::{PgOptions, statements};
@@ -147,12 +148,39 @@ async fn requests_that_share_a_statement_look_up_their_keys_in_its_order() {
 #[tokio::test]
 async fn a_page_is_bounded_by_its_index_conditions_and_not_sorted() {
     let types = "bigint, bigint, text, text, text, text, bigint";
-    let text = statements::range(Projection::Full, true, 1);
-    let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5").await;
-    let condition = plan.lines().find(|line| line.contains("Index Cond") && line.contains("bucket")).unwrap();
-    assert!(condition.contains("ROW(pk, rk) >= ROW($3, $4)"), "{plan}");
-    assert!(condition.contains("ROW(pk, rk) < ROW($5, $6)"), "{plan}");
-    assert!(!plan.contains("Sort"), "{plan}");
+    for order in [PageOrder::Ascending, PageOrder::Descending] {
+        let text = statements::in_order(statements::range(Projection::Full, true, 1), order);
+        let plan = plan(plain_url(), &text, types, "0, 1001, 'a', '', 'b', '', 5").await;
+        let condition = plan.lines().find(|line| line.contains("Index Cond") && line.contains("bucket"));
+        let condition = condition.unwrap();
+        assert!(condition.contains("ROW(pk, rk) >= ROW($3, $4)"), "{plan}");
+        assert!(condition.contains("ROW(pk, rk) < ROW($5, $6)"), "{plan}");
+        assert!(!plan.contains("Sort"), "{plan}");
+        assert_eq!(plan.contains("Index Scan Backward"), order == PageOrder::Descending, "{plan}");
+    }
+}
+
+#[tokio::test]
+async fn descending_pages_read_the_key_index_backwards_and_are_not_sorted() {
+    let filter = "(properties ->> 'N')::int4 = $8";
+    let descending = |text: String| statements::in_order(text.into(), PageOrder::Descending);
+    let projection = Projection::Full;
+    let filter_of = |n: usize| filter.replace("$8", &format!("${n}"));
+    let window = statements::window(projection, false, 3, &filter_of(10), ("$8", "$9"));
+    let (one, three) =
+        ("bigint, bigint, text, text, bigint", "bigint, bigint, text, text, bigint, bigint, bigint");
+    for (text, types, values, scans) in [
+        (statements::range(projection, false, 1).into_owned(), one.to_owned(), "5", 1),
+        (statements::range(projection, false, 3).into_owned(), three.to_owned(), "5, 6, 7", 3),
+        (statements::walk(projection, false, 1, &filter_of(6)), format!("{one}, int"), "5, 1", 1),
+        (statements::walk(projection, false, 3, &filter_of(8)), format!("{three}, int"), "5, 6, 7, 1", 3),
+        (window, format!("{three}, jsonb, bigint, int"), "5, 6, 7, '{}', 11, 1", 6),
+    ] {
+        let text = descending(text);
+        let plan = plan(plain_url(), &text, &types, &format!("0, 1001, 'a', '', {values}")).await;
+        assert!(!plan.contains("Sort\n") && !plan.contains("Bitmap"), "{text}\n{plan}");
+        assert_eq!(plan.matches("Scan Backward using").count(), scans, "{text}\n{plan}");
+    }
 }
 
 #[tokio::test]

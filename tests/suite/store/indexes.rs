@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use rowhouse::error::Code;
 use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, TextTest, Ticks};
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName, TextTest, Ticks};
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex, choices};
 use rowhouse::protocol::plan::predicate::Prepared;
 use rowhouse::protocol::plan::{Field, Predicate, Span, WriteKind};
@@ -229,6 +229,10 @@ pub async fn narrowed_is_eval<B: AnyStore>(store: &B) {
             filtered.residual = Some(predicate.clone());
             let rows = walk(store, &account, &table, &filtered).await.concat();
             assert_eq!(rows.iter().map(|row| &row.key).collect::<Vec<_>>(), expected, "{predicate:?}");
+            filtered.spans.reverse();
+            filtered.order = PageOrder::Descending;
+            let rows = walk(store, &account, &table, &filtered).await.concat();
+            assert!(rows.iter().rev().map(|row| &row.key).eq(expected.iter().copied()), "{predicate:?}");
         }
     }
     assert!(narrowed > FILTERS / 3, "{narrowed} of {FILTERS} filters used an index");

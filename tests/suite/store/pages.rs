@@ -7,10 +7,11 @@ use crate::support::store::AnyStore;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use rowhouse::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName};
-use rowhouse::protocol::plan::{Field, Predicate, Projection, Span};
+use rowhouse::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName};
+use rowhouse::protocol::plan::{Field, Predicate, Projection, Scan, Span};
 
 use super::contract::{WALKS, fill, now, number, scan, table, walk, write};
+use rowhouse::protocol::model::IfMatch;
 use rowhouse::protocol::plan::WriteKind;
 
 const PARTS: [&str; 8] = ["", "A", "a", "aa", "b", "é", "漢", "😀"];
@@ -90,6 +91,87 @@ pub async fn walks<B: AnyStore>(store: &B) {
     }
 }
 
+/// The scan of the same entities in descending order.
+fn reversed(scan: &Scan) -> Scan {
+    let spans = scan.spans.iter().rev().cloned().collect();
+    Scan { spans, order: PageOrder::Descending, ..scan.clone() }
+}
+
+/// A walk in descending order returns what one in ascending order does, reversed, in pages of the same size.
+pub async fn newest_first<B: AnyStore>(store: &B) {
+    let (account, table) = table(store).await;
+    let writes = keys()
+        .into_iter()
+        .enumerate()
+        .map(|(n, key)| write(WriteKind::Insert, &key.partition, &key.row, number("N", (n % 3) as i32)));
+    fill(store, &account, &table, writes.collect()).await;
+    let times = vec![Duration::from_secs(60), Duration::ZERO];
+    let case = (
+        spans(),
+        1_usize..12,
+        prop::sample::select(vec![1, 60, 200, 1 << 20]),
+        0..3_u8,
+        any::<bool>(),
+        prop::sample::select(times),
+    );
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..WALKS {
+        let (spans, rows, bytes, residual, system, time) = case.new_tree(&mut runner).unwrap().current();
+        let mut scan = scan(spans);
+        (scan.rows, scan.bytes, scan.time) = (rows, bytes, time);
+        scan.residual = (residual > 0).then(|| {
+            let literal = if residual == 1 { EdmValue::Int32(1) } else { EdmValue::String("\u{0}".into()) };
+            Predicate::Compare { field: Field::Custom("N".into()), op: CompareOp::Ne, literal }
+        });
+        if system {
+            scan.projection = Projection::SystemOnly;
+        }
+        let mut expected = walk(store, &account, &table, &scan).await.concat();
+        expected.reverse();
+        let scan = reversed(&scan);
+        let pages = walk(store, &account, &table, &scan).await;
+        assert!(pages.iter().all(|page| page.len() <= rows));
+        assert_eq!(pages.concat(), expected, "{scan:?}");
+    }
+}
+
+/// Entities that others insert and delete between the pages of a descending walk neither make it return one
+/// twice nor leave out one that is there all the time.
+pub async fn newest_first_beside_writers<B: AnyStore>(store: &B) {
+    let (account, table) = table(store).await;
+    let key = |n: usize| (format!("{:02}", n / 40), format!("{:03}", n % 40));
+    let insert = |n: usize| write(WriteKind::Insert, &key(n).0, &key(n).1, number("N", (n % 2) as i32));
+    fill(store, &account, &table, (0..400).filter(|n| n % 3 != 0).map(insert).collect()).await;
+    let literal = EdmValue::Int32(1);
+    let odd = Predicate::Compare { field: Field::Custom("N".into()), op: CompareOp::Eq, literal };
+    for residual in [None, Some(odd)] {
+        let mut found: Vec<Key> = Vec::new();
+        let mut scan = reversed(&scan(vec![Span::everything()]));
+        (scan.rows, scan.residual) = (17, residual);
+        for turn in 0.. {
+            let page = store.query(table.in_account(&account), &scan).await.expect("a page");
+            found.extend(page.entities.into_iter().map(|entity| entity.key));
+            // Every third key comes and goes, some of them between the last key and the next.
+            for n in (turn % 5 * 3..400).step_by(15) {
+                let kind = if turn % 2 == 0 { WriteKind::Insert } else { WriteKind::Delete(IfMatch::Any) };
+                let (pk, rk) = key(n);
+                let change = write(kind, &pk, &rk, number("N", (n % 2) as i32));
+                // Of those that come and go, any may be there already or not any more.
+                let _ = store.write(table.in_account(&account), &change, now()).await;
+            }
+            let Some(next) = page.next else { break };
+            scan.spans = scan.order.rest_of(scan.spans, &next);
+        }
+        assert!(found.is_sorted_by(|a, b| a > b), "{found:?}");
+        let is_steady = |n: &usize| !n.is_multiple_of(3) && (scan.residual.is_none() || n % 2 == 1);
+        let steady: Vec<usize> = (0..400).filter(is_steady).collect();
+        for n in steady {
+            let (pk, rk) = key(n);
+            assert!(found.contains(&Key::new(pk, rk)), "{n} is missing");
+        }
+    }
+}
+
 pub async fn limits<B: AnyStore>(store: &B) {
     let (account, table) = table(store).await;
     let heavy = |i: i32| vec![("B".into(), EdmValue::Binary(vec![i as u8; 48 * 1024]))];
@@ -109,6 +191,10 @@ pub async fn limits<B: AnyStore>(store: &B) {
     assert_eq!(store.query(table.in_account(&account), &scan).await.unwrap().next, None);
     scan.rows = 59;
     assert_eq!(store.query(table.in_account(&account), &scan).await.unwrap().next, Some(Key::new("p", "59")));
+    let page = store.query(table.in_account(&account), &reversed(&scan)).await.unwrap();
+    assert_eq!(page.next, Some(Key::new("p", "00\u{1}")), "the first is still below");
+    scan.rows = 60;
+    assert_eq!(store.query(table.in_account(&account), &reversed(&scan)).await.unwrap().next, None);
 }
 
 pub async fn points_and_ranges<B: AnyStore>(store: &B) {
@@ -130,6 +216,9 @@ pub async fn points_and_ranges<B: AnyStore>(store: &B) {
     by_sevens.rows = 7;
     let pages = walk(store, &account, &table, &by_sevens).await;
     assert_eq!((pages.len(), pages.concat().len()), (6, 40));
+    let mut descending = walk(store, &account, &table, &reversed(&by_sevens)).await.concat();
+    descending.reverse();
+    assert_eq!(descending, pages.concat());
 }
 
 /// Without time a page still gets somewhere, and a walk to the end.
@@ -143,12 +232,15 @@ pub async fn out_of_time<B: AnyStore>(store: &B) {
         scan.time = Duration::ZERO;
         scan.residual =
             Some(Predicate::Compare { field: Field::Custom("N".into()), op: CompareOp::Eq, literal });
-        let pages = walk(store, &account, &table, &scan).await;
-        assert_eq!(pages.concat().len(), found);
+        for scan in [reversed(&scan), scan] {
+            let pages = walk(store, &account, &table, &scan).await;
+            assert_eq!(pages.concat().len(), found);
+        }
     }
     let mut scan = scan(vec![Span::everything()]);
     scan.time = Duration::ZERO;
     assert_eq!(walk(store, &account, &table, &scan).await.concat().len(), 900);
+    assert_eq!(walk(store, &account, &table, &reversed(&scan)).await.concat().len(), 900);
 }
 
 /// However often a filter matches, and wherever that changes, its pages hold every
@@ -174,13 +266,17 @@ pub async fn matches_of_any_density<B: AnyStore>(store: &B) {
             op: CompareOp::Ge,
             literal: EdmValue::Int32(least),
         });
-        let pages = walk(store, &account, &table, &scan).await;
-        let found: Vec<String> = pages.concat().into_iter().map(|row| row.key.row).collect();
-        let expected: Vec<String> =
+        let mut expected: Vec<String> =
             (0..ROWS).filter(|n| value(*n) >= least).map(|n| format!("{n:05}")).collect();
-        assert_eq!(found, expected, "N ge {least} by {rows}");
-        let full = pages.iter().take_while(|page| page.len() == rows).count();
-        assert!(full + 2 >= pages.len(), "{full} of {} pages are full: N ge {least} by {rows}", pages.len());
+        for scan in [reversed(&scan), scan] {
+            expected.reverse();
+            let pages = walk(store, &account, &table, &scan).await;
+            let found: Vec<String> = pages.concat().into_iter().map(|row| row.key.row).collect();
+            let what = format!("N ge {least} by {rows} {:?}", scan.order);
+            assert_eq!(found, expected, "{what}");
+            let full = pages.iter().take_while(|page| page.len() == rows).count();
+            assert!(full + 2 >= pages.len(), "{full} of {} pages are full: {what}", pages.len());
+        }
     }
 }
 
@@ -226,9 +322,13 @@ pub async fn large_entities<B: AnyStore>(store: &B) {
                 let mut scan = scan(spans.clone());
                 scan.time = time;
                 scan.residual = Some(is_any_of(&WANTED, comparisons));
-                let found = walk(store, &account, &table, &scan).await.concat();
-                let found: Vec<String> = found.into_iter().map(|row| row.key.row).collect();
-                assert_eq!(found, WANTED.map(|n| format!("{n:03}")), "{comparisons} in {time:?}");
+                let mut expected = WANTED.map(|n| format!("{n:03}"));
+                for scan in [reversed(&scan), scan] {
+                    expected.reverse();
+                    let found = walk(store, &account, &table, &scan).await.concat();
+                    let found: Vec<String> = found.into_iter().map(|row| row.key.row).collect();
+                    assert_eq!(found, expected, "{comparisons} in {time:?} {:?}", scan.order);
+                }
             }
         }
     }

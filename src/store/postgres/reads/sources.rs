@@ -1,8 +1,8 @@
-//! Converts spans to sources: statements that return rows of a page in key order.
+//! Converts spans to sources: statements that return rows of a page.
 
 use std::borrow::Cow;
 
-use crate::protocol::model::Key;
+use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::{Predicate, Projection, Span};
 use crate::store::postgres::fault::StatementError;
 use crate::store::postgres::reads::binds::Binds;
@@ -15,16 +15,16 @@ use crate::store::postgres::statements;
 pub(crate) enum Step<'a> {
     /// A range of keys.
     Range(&'a Span),
-    /// Single keys in ascending order; at least one.
+    /// Single keys in the order of the page; at least one.
     Points(&'a [Span]),
 }
 
 impl Step<'_> {
-    /// The first key that the step can return.
-    pub(crate) fn first(&self) -> Option<&Key> {
+    /// The bound at which the step begins; `None` if that is the end of the table.
+    pub(crate) fn start(&self, order: PageOrder) -> Option<&Key> {
         match self {
-            Step::Range(span) => Some(&span.lower),
-            Step::Points(spans) => spans.first().map(|span| &span.lower),
+            Step::Range(span) => order.start(span),
+            Step::Points(spans) => spans.first().and_then(|span| order.start(span)),
         }
     }
 }
@@ -44,8 +44,9 @@ pub(crate) fn steps(spans: &[Span]) -> Vec<Step<'_>> {
 /// text takes about 80 times as much memory in PostgreSQL, on each connection.
 const MAX_KEPT_TEXT: usize = 2560;
 
-/// A statement that returns rows in key order.
+/// A statement that returns rows of a page.
 pub(crate) struct Source {
+    /// The text for ascending order.
     pub text: Cow<'static, str>,
     pub binds: Binds,
     /// Whether the connection keeps the statement prepared. Texts that clients can vary are kept only if
@@ -65,29 +66,27 @@ impl Source {
     }
 }
 
-/// Reads at most `limit` rows from `lower` on, inside `span`.
+/// Reads at most `limit` rows of `span`.
 pub(crate) fn range(
     part: TablePart,
     span: &Span,
-    lower: &Key,
     limit: usize,
     projection: Projection,
 ) -> Result<Source, StatementError> {
-    let (binds, buckets) = range_binds(part, span, lower, limit)?;
+    let (binds, buckets) = range_binds(part, span, limit)?;
     Ok(Source::fixed(statements::range(projection, span.upper.is_some(), buckets), binds))
 }
 
-/// Reads `rows` rows from `lower` on, inside `span`. Returns those that match, at most `limit`, and
-/// the key of the row after them.
+/// Reads `rows` rows of `span`. Returns those that match, at most `limit`, and the key of the row after
+/// them.
 pub(crate) fn window(
     part: TablePart,
     span: &Span,
-    lower: &Key,
     (rows, limit): (usize, usize),
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, StatementError> {
-    let (mut binds, buckets) = range_binds(part, span, lower, rows)?;
+    let (mut binds, buckets) = range_binds(part, span, rows)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
     let condition = filter::fragment(predicate, &mut binds)?;
     let bounded = span.upper.is_some();
@@ -95,32 +94,26 @@ pub(crate) fn window(
     Ok(Source::composed(text, binds))
 }
 
-/// Reads rows from `lower` on, inside `span`. Returns those that match and a sample of the others,
-/// at most `limit` of both together.
+/// Reads rows of `span`. Returns those that match and a sample of the others, at most `limit` of both
+/// together.
 pub(crate) fn walk(
     part: TablePart,
     span: &Span,
-    lower: &Key,
     limit: usize,
     predicate: &Predicate,
     projection: Projection,
 ) -> Result<Source, StatementError> {
-    let (mut binds, buckets) = range_binds(part, span, lower, limit)?;
+    let (mut binds, buckets) = range_binds(part, span, limit)?;
     let condition = filter::fragment(predicate, &mut binds)?;
     Ok(Source::composed(statements::walk(projection, span.upper.is_some(), buckets, &condition), binds))
 }
 
 /// Returns the common parameters of statements about a range, and the number of its buckets.
-fn range_binds(
-    part: TablePart,
-    span: &Span,
-    lower: &Key,
-    limit: usize,
-) -> Result<(Binds, usize), StatementError> {
+fn range_binds(part: TablePart, span: &Span, limit: usize) -> Result<(Binds, usize), StatementError> {
     let mut binds = Binds::default();
     binds.add(part.table_id.table_no)?;
     binds.add(limit as i64)?;
-    for key in std::iter::once(lower).chain(&span.upper) {
+    for key in std::iter::once(&span.lower).chain(&span.upper) {
         binds.add(key.partition.as_str())?;
         binds.add(key.row.as_str())?;
     }

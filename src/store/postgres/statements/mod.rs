@@ -14,6 +14,7 @@ pub(crate) use chosen::EntityStatements;
 
 use std::borrow::Cow;
 
+use crate::protocol::model::PageOrder;
 use crate::protocol::plan::Projection;
 
 macro_rules! table_exists {
@@ -110,7 +111,8 @@ pub use load::{
 };
 pub use operator::{COUNT_REST, DELETE_EXPIRED};
 pub use pages::{
-    WALK_STRIDE, columns, filtered, points, points_of_bucket, points_of_partition, range, walk, window,
+    WALK_STRIDE, columns, filtered, in_order, points, points_of_bucket, points_of_partition, range, walk,
+    window,
 };
 
 /// The connections that the database allows this role: all that are not reserved, up to the limits of
@@ -316,6 +318,7 @@ pub fn all() -> Vec<Cow<'static, str>> {
         for bounded in [false, true] {
             texts.push(range(projection, bounded, 1));
             texts.push(range(projection, bounded, 3));
+            texts.push(in_order(range(projection, bounded, 3), PageOrder::Descending));
             for buckets in [1, 3] {
                 texts.push(walk(projection, bounded, buckets, "true").into());
                 texts.push(window(projection, bounded, buckets, "true", ("$10", "$11")).into());

@@ -1,7 +1,9 @@
-//! Statements that read rows of a page in key order. $1 table number, $2 maximum rows.
+//! Statements that read rows of a page, in ascending order: [`in_order`] reverses it. $1 table number, $2
+//! maximum rows.
 
 use std::borrow::Cow;
 
+use crate::protocol::model::PageOrder;
 use crate::protocol::plan::Projection;
 
 macro_rules! range {
@@ -28,6 +30,17 @@ pub const fn columns(projection: Projection) -> &'static str {
     match projection {
         Projection::Full => FULL,
         Projection::SystemOnly => SYSTEM,
+    }
+}
+
+/// Returns the statement of this module that reads the same rows in this order.
+pub fn in_order(text: Cow<'static, str>, order: PageOrder) -> Cow<'static, str> {
+    match order {
+        PageOrder::Ascending => text,
+        PageOrder::Descending => text
+            .replace("ORDER BY pk, rk", "ORDER BY pk DESC, rk DESC")
+            .replace("ORDER BY e.pk, e.rk", "ORDER BY e.pk DESC, e.rk DESC")
+            .into(),
     }
 }
 

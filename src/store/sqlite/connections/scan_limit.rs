@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::error::{Code, Error};
     use crate::protocol::codec::validated::ValidatedProperties;
-    use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, TableRef, Ticks};
+    use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName, TableRef, Ticks};
     use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
     use crate::store::{Entities, Failure, StoreResult, Tables, Upkeep};
@@ -189,6 +189,7 @@ mod tests {
         let literal = EdmValue::Int32(i32::try_from(n).unwrap());
         Scan {
             spans: vec![Span::everything()],
+            order: PageOrder::Ascending,
             residual: Some(Predicate::Compare {
                 field: Field::Custom("N".into()),
                 op: CompareOp::Eq,

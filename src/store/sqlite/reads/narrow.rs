@@ -63,7 +63,11 @@ pub(crate) fn narrow(
         memory.dense.put(filter);
     }
     let choice = named.as_ref().map(|named| named.choice);
-    Ok(Narrowed { points: named.map(|named| points_within(named.keys, &scan.spans)), choice, entries })
+    Ok(Narrowed {
+        points: named.map(|named| points_within(named.keys, &scan.spans, scan.order)),
+        choice,
+        entries,
+    })
 }
 
 /// Remembers the entry up to which an open range has too many.

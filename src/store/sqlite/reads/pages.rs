@@ -30,8 +30,8 @@ pub(crate) fn entities(
     let narrowed = narrow(db, bucket >> 16, scan, memory)?;
     (page.end.examined, page.end.narrowed_by) = (narrowed.entries, narrowed.choice);
     let spans = narrowed.points.as_deref().unwrap_or(&scan.spans);
-    for range in spans.iter().flat_map(ranges) {
-        let mut statement = db.prepare_cached(range.statement())?;
+    for range in spans.iter().flat_map(|span| ranges(span, scan.order)) {
+        let mut statement = db.prepare_cached(range.statement(scan.order))?;
         if page.take(range.walk(&mut statement, bucket)?)? {
             break;
         }
@@ -67,7 +67,7 @@ impl<'a> ScannedPage<'a> {
         while let Some(row) = rows.next()? {
             self.end.examined += 1;
             if !self.walk.row() {
-                self.end.next = Some(key(row)?);
+                self.end.next = Some(self.scan.order.at(key(row)?));
                 return Ok(true);
             }
             match self.matches(row)? {
@@ -86,7 +86,7 @@ impl<'a> ScannedPage<'a> {
             }
             let seen = borrowed(row)?;
             if self.is_full_for(seen) {
-                self.end.next = Some(key(row)?);
+                self.end.next = Some(self.scan.order.at(key(row)?));
                 return Ok(true);
             }
             self.keep(seen);

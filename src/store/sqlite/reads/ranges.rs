@@ -3,6 +3,7 @@
 
 use rusqlite::{Rows, Statement};
 
+use crate::protocol::model::PageOrder;
 use crate::protocol::plan::Span;
 use crate::protocol::plan::span::first_whole_partition;
 
@@ -15,25 +16,32 @@ pub(crate) enum Range<'a> {
     Partitions { from: String, below: Option<&'a str> },
 }
 
-/// A statement that reads the entities of a bucket (?1) within further bounds, in key order.
+/// The statements that read the entities of a bucket (?1) within further bounds, in either order.
 macro_rules! entities_where {
-    ($bounds:literal) => {
+    (@text $bounds:literal, $order:literal) => {
         concat!(
             "SELECT pk, rk, modified, properties FROM entities WHERE bucket = ?1 AND ",
             $bounds,
-            " ORDER BY pk, rk"
+            " ORDER BY ",
+            $order
         )
+    };
+    ($order:expr, $bounds:literal) => {
+        match $order {
+            PageOrder::Ascending => entities_where!(@text $bounds, "pk, rk"),
+            PageOrder::Descending => entities_where!(@text $bounds, "pk DESC, rk DESC"),
+        }
     };
 }
 
 impl Range<'_> {
-    /// Returns the statement that reads it.
-    pub(crate) const fn statement(&self) -> &'static str {
+    /// Returns the statement that reads it in this order.
+    pub(crate) const fn statement(&self, order: PageOrder) -> &'static str {
         match self {
-            Range::Rows { below: None, .. } => entities_where!("pk = ?2 AND rk >= ?3"),
-            Range::Rows { below: Some(_), .. } => entities_where!("pk = ?2 AND rk >= ?3 AND rk < ?4"),
-            Range::Partitions { below: None, .. } => entities_where!("pk >= ?2"),
-            Range::Partitions { below: Some(_), .. } => entities_where!("pk >= ?2 AND pk < ?3"),
+            Range::Rows { below: None, .. } => entities_where!(order, "pk = ?2 AND rk >= ?3"),
+            Range::Rows { below: Some(_), .. } => entities_where!(order, "pk = ?2 AND rk >= ?3 AND rk < ?4"),
+            Range::Partitions { below: None, .. } => entities_where!(order, "pk >= ?2"),
+            Range::Partitions { below: Some(_), .. } => entities_where!(order, "pk >= ?2 AND pk < ?3"),
         }
     }
 
@@ -60,8 +68,16 @@ impl Range<'_> {
     }
 }
 
-/// Returns the ranges that make up a span, in ascending order.
-pub(crate) fn ranges(span: &Span) -> Vec<Range<'_>> {
+/// Returns the ranges that make up a span, in this order.
+pub(crate) fn ranges(span: &Span, order: PageOrder) -> Vec<Range<'_>> {
+    let mut ranges = ascending(span);
+    if order == PageOrder::Descending {
+        ranges.reverse();
+    }
+    ranges
+}
+
+fn ascending(span: &Span) -> Vec<Range<'_>> {
     if span.is_empty() {
         return Vec::new();
     }
@@ -93,6 +109,8 @@ mod tests {
     use crate::store::sqlite::connections::open::open;
     use crate::store::sqlite::connections::options::{Location, SqliteOptions};
 
+    const ORDERS: [PageOrder; 2] = [PageOrder::Ascending, PageOrder::Descending];
+
     fn database() -> Connection {
         open(&SqliteOptions::new(Location::Memory)).unwrap()
     }
@@ -106,14 +124,18 @@ mod tests {
     fn every_statement_walks_the_key_index_and_looks_at_bounds_there_alone() {
         let db = database();
         let (partition, from, below) = ("p", "r", Some("s"));
-        for (range, bounds) in [
+        for (range, bounds, order) in [
             (Range::Rows { partition, from, below: None }, "pk=? AND rk>?"),
             (Range::Rows { partition, from, below }, "pk=? AND rk>? AND rk<?"),
             (Range::Partitions { from: from.into(), below: None }, "pk>?"),
             (Range::Partitions { from: from.into(), below }, "pk>? AND pk<?"),
-        ] {
+        ]
+        .into_iter()
+        .flat_map(|(range, bounds)| ORDERS.map(|order| (range.clone(), bounds, order)))
+        {
             let explain = |how: &str, column| {
-                let mut explain = db.prepare(&format!("EXPLAIN {how} {}", range.statement())).unwrap();
+                let statement = range.statement(order);
+                let mut explain = db.prepare(&format!("EXPLAIN {how} {statement}")).unwrap();
                 assert_eq!(explain.parameter_count(), 1 + range.bounds().count());
                 let mut rows = range.walk(&mut explain, 1).unwrap();
                 let mut found = Vec::new();
@@ -127,7 +149,7 @@ mod tests {
             assert!(plan[0].contains("USING INDEX") && plan[0].contains(bounds), "{plan:?}");
             let program = explain("", 1);
             let compares = |op: &&String| matches!(op.as_str(), "Lt" | "Le" | "Gt" | "Ge" | "Eq" | "Ne");
-            assert_eq!(program.iter().find(compares), None, "{range:?}");
+            assert_eq!(program.iter().find(compares), None, "{range:?} {order:?}");
         }
     }
 
@@ -143,20 +165,25 @@ mod tests {
             for (p, r) in &keys {
                 db.execute("INSERT INTO entities VALUES (1, ?1, ?2, 0, '{}')", (p, r)).unwrap();
             }
-            let mut walked = Vec::new();
-            for range in ranges(&span) {
-                let mut statement = db.prepare(range.statement()).unwrap();
-                let mut rows = range.walk(&mut statement, 1).unwrap();
-                while let Some(row) = rows.next().unwrap() {
-                    walked.push((row.get(0).unwrap(), row.get(1).unwrap()));
+            let walked = |order| {
+                let mut walked: Vec<(String, String)> = Vec::new();
+                for range in ranges(&span, order) {
+                    let mut statement = db.prepare(range.statement(order)).unwrap();
+                    let mut rows = range.walk(&mut statement, 1).unwrap();
+                    while let Some(row) = rows.next().unwrap() {
+                        walked.push((row.get(0).unwrap(), row.get(1).unwrap()));
+                    }
                 }
-            }
+                walked
+            };
             let within = |(p, r): &(String, String)| {
                 let key = Key::new(p, r);
                 span.lower <= key && span.upper.as_ref().is_none_or(|upper| key < *upper)
             };
-            let expected: Vec<(String, String)> = keys.into_iter().filter(within).collect();
-            prop_assert_eq!(walked, expected);
+            let mut expected: Vec<(String, String)> = keys.into_iter().filter(within).collect();
+            prop_assert_eq!(&walked(PageOrder::Ascending), &expected);
+            expected.reverse();
+            prop_assert_eq!(&walked(PageOrder::Descending), &expected);
         }
     }
 }

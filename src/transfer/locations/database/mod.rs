@@ -13,7 +13,7 @@ use crate::operator::totals::{self, CountPace};
 use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
-use crate::protocol::model::{Key, Stored, TableName, Ticks};
+use crate::protocol::model::{Key, PageOrder, Stored, TableName, Ticks};
 use crate::protocol::plan::predicate::Predicate;
 use crate::protocol::plan::span::Span;
 use crate::protocol::plan::{Projection, Scan, TableScan};
@@ -124,8 +124,8 @@ impl LocalDatabase {
     fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
         let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
         let residual = filter.cloned();
-        let spans = vec![range.span()];
-        Scan { spans, residual, rows, bytes: BYTES, time: TIME, projection, indexed: Vec::new() }
+        let (spans, order) = (vec![range.span()], PageOrder::Ascending);
+        Scan { spans, order, residual, rows, bytes: BYTES, time: TIME, projection, indexed: Vec::new() }
     }
 }
 

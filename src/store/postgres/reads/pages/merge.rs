@@ -5,6 +5,7 @@
 //! the page and, in order, as much more as its keys turn out to need. There is no snapshot over
 //! several servers, so each of these reads sees the state of its own moment.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -12,8 +13,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use super::{Reading, StreamedPage};
-use crate::protocol::model::{Key, Stored};
-use crate::protocol::plan::span::starting_at;
+use crate::protocol::model::{Key, PageOrder, Stored};
 use crate::protocol::plan::{PageEnd, Scan, Span};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::sessions::LockWait;
@@ -42,10 +42,42 @@ impl BucketRows {
         self.rows.is_empty() && !self.rest.is_empty()
     }
 
-    /// Before this key, the bucket has nothing but what was returned already; `None` at its end.
-    fn next_key(&self) -> Option<&Key> {
-        self.rows.front().map(|row| &row.key).or_else(|| self.rest.first().map(|span| &span.lower))
+    fn is_finished(&self) -> bool {
+        self.rows.is_empty() && self.rest.is_empty()
     }
+
+    /// Up to this bound, the bucket has nothing but what was returned already; `None` at its end.
+    fn next_bound(&self, order: PageOrder) -> Option<Key> {
+        match self.rows.front() {
+            Some(row) => Some(order.at(row.key.clone())),
+            None => self.rest.first().and_then(|span| order.start(span)).cloned(),
+        }
+    }
+
+    /// The key of the next row, or the bound where the bucket is to be read on; `None` if that is the end
+    /// of the table.
+    fn next_key(&self, order: PageOrder) -> Option<&Key> {
+        let next = self.rows.front().map(|row| &row.key);
+        next.or_else(|| self.rest.first().and_then(|span| order.start(span)))
+    }
+
+    /// Which of two buckets that are not finished comes first. A row comes before a bound with its key,
+    /// which a descending read goes on below.
+    fn compare(&self, other: &Self, order: PageOrder) -> Ordering {
+        let by_key = match (self.next_key(order), other.next_key(order)) {
+            (Some(ours), Some(theirs)) => match order {
+                PageOrder::Ascending => ours.cmp(theirs),
+                PageOrder::Descending => theirs.cmp(ours),
+            },
+            (ours, theirs) => ours.is_some().cmp(&theirs.is_some()),
+        };
+        by_key.then(self.rows.is_empty().cmp(&other.rows.is_empty()))
+    }
+}
+
+/// The bucket that comes first of those that are not finished.
+fn first(buckets: &mut [BucketRows], order: PageOrder) -> Option<&mut BucketRows> {
+    buckets.iter_mut().filter(|bucket| !bucket.is_finished()).min_by(|a, b| a.compare(b, order))
 }
 
 /// The buckets that spans can have rows in, each with its spans.
@@ -77,11 +109,12 @@ pub(super) async fn read(
             return Ok(None);
         }
         hand_out(&mut buckets, &mut page);
-        let unfinished = buckets.iter().filter_map(BucketRows::next_key).min();
+        let unfinished = first(&mut buckets, scan.order);
+        let is_finished = unfinished.is_none();
         if page.end.next.is_none() && (page.is_full() || page.is_out_of_time()) {
-            page.end.next = unfinished.cloned();
+            page.end.next = unfinished.and_then(|bucket| bucket.next_bound(scan.order));
         }
-        if page.end.next.is_some() || unfinished.is_none() {
+        if page.end.next.is_some() || is_finished {
             // The table may have gone after the first rows were read.
             let mut lease = store.nodes.acquire().await?;
             return Ok(exists(&mut lease, table_id).await?.then_some(page.end));
@@ -91,7 +124,7 @@ pub(super) async fn read(
 
 /// What each bucket of which nothing is known is to yield.
 fn share(scan: &Scan, buckets: &[BucketRows], page: &StreamedPage<'_>) -> Scan {
-    let unfinished = buckets.iter().filter(|bucket| bucket.next_key().is_some()).count().max(1);
+    let unfinished = buckets.iter().filter(|bucket| !bucket.is_finished()).count().max(1);
     let hungry = buckets.iter().filter(|bucket| bucket.is_hungry()).count();
     let turns = u32::try_from(hungry.div_ceil(AT_ONCE).max(1)).unwrap_or(u32::MAX);
     Scan {
@@ -144,7 +177,7 @@ impl BucketRows {
             return Ok(false);
         };
         self.asked = rows;
-        self.rest = end.next.map_or_else(Vec::new, |next| starting_at(scan.spans, &next));
+        self.rest = end.next.map_or_else(Vec::new, |next| scan.order.rest_of(scan.spans, &next));
         self.rows.extend(into);
         Ok(true)
     }
@@ -153,8 +186,7 @@ impl BucketRows {
 /// Passes on rows in order, up to where a bucket has to be read on or the page ends.
 fn hand_out(buckets: &mut [BucketRows], page: &mut StreamedPage<'_>) {
     loop {
-        let first = buckets.iter_mut().filter(|bucket| bucket.next_key().is_some());
-        let Some(first) = first.min_by(|a, b| a.next_key().cmp(&b.next_key())) else { return };
+        let Some(first) = first(buckets, page.order) else { return };
         let Some(row) = first.rows.pop_front() else { return };
         if page.offer((&row).into()).is_break() {
             return;

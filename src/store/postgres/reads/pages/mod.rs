@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 
-use crate::protocol::model::Key;
 use crate::protocol::model::entity::BorrowedEntity;
+use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::index::IndexChoice;
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::points_within;
@@ -30,6 +30,7 @@ use crate::store::postgres::reads::{filter, sources};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::entity;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
+use crate::store::postgres::statements;
 use crate::store::{Collect, Fault, StoreResult};
 use walk::{Windows, first_window};
 
@@ -121,7 +122,7 @@ impl<'a> Reading<'a> {
             None => store.nodes.acquire_for(lock_wait).await?,
         };
         let limit = self.time_limit(store.operation_timeout);
-        let mut walk = Windows::new(part, self.residual, self.scan.projection, limit);
+        let mut walk = Windows::new(part, self.residual, self.scan, limit);
         // The keys of a page that is merged from buckets are read before it.
         let points = match part.bucket {
             None => self.narrowed(store, part.table_id, &walk, &mut lease, &mut page.end).await?,
@@ -133,7 +134,7 @@ impl<'a> Reading<'a> {
         }
         for (at, step) in steps.iter().enumerate() {
             if at > 0 && page.is_out_of_time() {
-                page.end.next = page.end.next.or_else(|| step.first().cloned());
+                page.end.next = page.end.next.or_else(|| step.start(self.scan.order).cloned());
             }
             if page.end.next.is_some() {
                 break;
@@ -165,7 +166,7 @@ impl<'a> Reading<'a> {
         let mut lease = store.nodes.acquire_for(lock_wait).await?;
         let limit = self.time_limit(store.operation_timeout);
         let whole = TablePart { table_id, bucket: None };
-        let walk = Windows::new(whole, self.residual, self.scan.projection, limit);
+        let walk = Windows::new(whole, self.residual, self.scan, limit);
         let spans = self.narrowed(store, table_id, &walk, &mut lease, end).await?;
         lease.end_snapshot().await;
         Ok(spans)
@@ -207,7 +208,7 @@ impl<'a> Reading<'a> {
         if is_dense {
             dense.put(filter);
         }
-        Ok(named.map(|named| points_within(named.keys, &self.scan.spans)))
+        Ok(named.map(|named| points_within(named.keys, &self.scan.spans, self.scan.order)))
     }
 
     /// The timeout of a statement of a walk, if it is shorter than the general one.
@@ -234,21 +235,22 @@ impl<'a> Reading<'a> {
     ) -> Result<(), StatementError> {
         let (limit, projection) = (page.missing(), self.scan.projection);
         let source = match step {
-            Step::Range(span) => sources::range(part, span, &span.lower, limit, projection)?,
+            Step::Range(span) => sources::range(part, span, limit, projection)?,
             Step::Points(spans) => sources::points(part, spans, limit, projection)?,
         };
-        stream(lease, source, &mut |row| page.offer_row(row)).await
+        stream(lease, source, self.scan.order, &mut |row| page.offer_row(row)).await
     }
 }
 
 async fn stream(
     lease: &mut Lease<'_>,
     source: Source,
+    order: PageOrder,
     visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
 ) -> Result<(), StatementError> {
     let (arguments, is_kept) = (source.binds.into_inner(), source.is_kept);
     // Composed only of the fixed texts and fragments of this module.
-    let statement = match source.text {
+    let statement = match statements::in_order(source.text, order) {
         std::borrow::Cow::Borrowed(text) => sqlx::query_with(text, arguments),
         std::borrow::Cow::Owned(text) => sqlx::query_with(AssertSqlSafe(text), arguments),
     };
@@ -261,6 +263,7 @@ struct StreamedPage<'a> {
     end: PageEnd,
     bytes: usize,
     rows: usize,
+    order: PageOrder,
     max_bytes: usize,
     started: Instant,
     time: Duration,
@@ -279,6 +282,7 @@ impl<'a> StreamedPage<'a> {
             end: PageEnd::default(),
             bytes: 0,
             rows: scan.rows.max(1),
+            order: scan.order,
             max_bytes: scan.bytes,
             started: Instant::now(),
             time: scan.time,
@@ -335,7 +339,7 @@ impl<'a> StreamedPage<'a> {
         let ends = self.is_full()
             || (self.end.entities > 0 && (self.bytes + size > self.max_bytes || self.is_out_of_time()));
         if ends {
-            self.end.next = Some(Key::new(entity.partition, entity.row));
+            self.end.next = Some(self.order.at(Key::new(entity.partition, entity.row)));
             return ControlFlow::Break(());
         }
         self.bytes += size;

@@ -12,9 +12,9 @@ use sqlx::Row;
 use super::Residual;
 use super::StreamedPage;
 use super::stream;
-use crate::protocol::model::Key;
+use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::predicate::Prepared;
-use crate::protocol::plan::{Predicate, Projection, Span};
+use crate::protocol::plan::{Predicate, Projection, Scan, Span};
 use crate::store::Fault;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::fault::StatementError;
@@ -61,6 +61,7 @@ pub(crate) struct Windows<'a> {
     part: TablePart,
     residual: Residual<'a>,
     projection: Projection,
+    order: PageOrder,
     /// Timeout of a statement; `None`: the general one.
     limit: Option<Duration>,
     /// Rows of the next window.
@@ -75,40 +76,37 @@ pub(crate) struct Windows<'a> {
 
 /// What is left of a step.
 enum Rest<'s> {
-    Range(&'s Span, Key),
+    Range(Span),
     Points(&'s [Span]),
 }
 
 impl<'s> Rest<'s> {
     fn of(step: &Step<'s>) -> Self {
         match step {
-            Step::Range(span) => Rest::Range(span, span.lower.clone()),
+            Step::Range(span) => Rest::Range((*span).clone()),
             Step::Points(spans) => Rest::Points(spans),
         }
     }
 
     /// Where the next page starts if this one ends here.
-    fn first(&self) -> Option<Key> {
-        match self {
-            Rest::Range(_, lower) => Some(lower.clone()),
-            Rest::Points(spans) => spans.first().map(|span| span.lower.clone()),
-        }
+    fn start(&self, order: PageOrder) -> Option<Key> {
+        let first = match self {
+            Rest::Range(span) => Some(span),
+            Rest::Points(spans) => spans.first(),
+        };
+        first.and_then(|span| order.start(span)).cloned()
     }
 }
 
 impl<'a> Windows<'a> {
     /// Creates the walk of a page.
-    pub(crate) fn new(
-        part: TablePart,
-        residual: Residual<'a>,
-        projection: Projection,
-        limit: Option<Duration>,
-    ) -> Self {
+    pub(crate) fn new(part: TablePart, residual: Residual<'a>, scan: &Scan, limit: Option<Duration>) -> Self {
         let rows = first_window(residual);
         Self {
             part,
             residual,
-            projection,
+            projection: scan.projection,
+            order: scan.order,
             limit,
             rows,
             has_small_rows: false,
@@ -150,7 +148,7 @@ impl<'a> Windows<'a> {
             self.has_advanced = true;
             let Some(left) = left.filter(|_| page.end.next.is_none()) else { return Ok(()) };
             if page.is_full() || page.is_out_of_time() {
-                page.end.next = left.first();
+                page.end.next = left.start(self.order);
                 return Ok(());
             }
             self.adapt(started.elapsed());
@@ -189,8 +187,8 @@ impl<'a> Windows<'a> {
         page: &mut StreamedPage<'_>,
     ) -> Result<(), StatementError> {
         lease.roll_back().await;
-        let reached = page.last.take().map(|last| Key::new(last.partition, format!("{}\u{1}", last.row)));
-        page.end.next = reached.or_else(|| rest.first().filter(|_| self.has_advanced));
+        let reached = page.last.take().map(|last| self.order.after(last));
+        page.end.next = reached.or_else(|| rest.start(self.order).filter(|_| self.has_advanced));
         if page.end.next.is_none() {
             self.rows = (self.rows / RETREAT).max(1);
             self.begin(lease).await?;
@@ -215,27 +213,27 @@ impl<'a> Windows<'a> {
         rest: &Rest<'s>,
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Rest<'s>>, StatementError> {
-        let (span, lower) = match rest {
+        let span = match rest {
             Rest::Points(spans) => {
                 let (now, later) = spans.split_at(self.rows.min(spans.len()));
                 page.end.examined += now.len() as u64;
                 self.points(lease, now, page).await?;
                 return Ok((!later.is_empty()).then_some(Rest::Points(later)));
             }
-            Rest::Range(span, lower) => (*span, lower),
+            Rest::Range(span) => span,
         };
         let edge = match self.residual {
             Residual::None => None,
-            Residual::Local(predicate) => self.local(lease, span, lower, predicate, page).await?,
+            Residual::Local(predicate) => self.local(lease, span, predicate, page).await?,
             Residual::Pushed(predicate) => {
                 if self.has_small_rows && self.rows > LARGEST_EXACT {
-                    self.sampled(lease, span, lower, predicate, page).await?
+                    self.sampled(lease, span, predicate, page).await?
                 } else {
-                    self.exact(lease, span, lower, predicate, page).await?
+                    self.exact(lease, span, predicate, page).await?
                 }
             }
         };
-        Ok(edge.map(|edge| Rest::Range(span, edge)))
+        Ok(edge.map(|edge| Rest::Range(self.order.rest(span.clone(), self.order.at(edge)))))
     }
 
     async fn points(
@@ -249,12 +247,12 @@ impl<'a> Windows<'a> {
             Residual::Pushed(predicate) => {
                 let limit = page.missing();
                 let source = sources::filtered_points(self.part, spans, limit, predicate, self.projection)?;
-                stream(lease, source, &mut |row| page.offer_row(row)).await
+                stream(lease, source, self.order, &mut |row| page.offer_row(row)).await
             }
             Residual::Local(predicate) => {
                 let source = sources::points(self.part, spans, spans.len(), Projection::Full)?;
                 let predicate = Prepared::new(predicate);
-                stream(lease, source, &mut |row| page.offer_if(&predicate, row)).await
+                stream(lease, source, self.order, &mut |row| page.offer_if(&predicate, row)).await
             }
         }
     }
@@ -264,15 +262,14 @@ impl<'a> Windows<'a> {
         &mut self,
         lease: &mut Lease<'_>,
         span: &Span,
-        lower: &Key,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, StatementError> {
         let limits = (self.rows, page.missing());
-        let source = sources::window(self.part, span, lower, limits, predicate, self.projection)?;
+        let source = sources::window(self.part, span, limits, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut matched, mut edge) = (0, None);
-        stream(lease, source, &mut |row| {
+        stream(lease, source, self.order, &mut |row| {
             page.has_seen_rows = true;
             if row.try_get_unchecked(matches)? {
                 matched += 1;
@@ -292,16 +289,15 @@ impl<'a> Windows<'a> {
         &mut self,
         lease: &mut Lease<'_>,
         span: &Span,
-        lower: &Key,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, StatementError> {
         let hoped = (self.matched * MORE_MATCHES).min(page.missing());
         let limit = self.rows / WALK_STRIDE + hoped;
-        let source = sources::walk(self.part, span, lower, limit, predicate, self.projection)?;
+        let source = sources::walk(self.part, span, limit, predicate, self.projection)?;
         let matches = page.matches_column();
         let (mut seen, mut matched, mut edge) = (0, 0, None);
-        stream(lease, source, &mut |row| {
+        stream(lease, source, self.order, &mut |row| {
             seen += 1;
             page.has_seen_rows = true;
             if seen == limit {
@@ -325,15 +321,14 @@ impl<'a> Windows<'a> {
         &self,
         lease: &mut Lease<'_>,
         span: &Span,
-        lower: &Key,
         predicate: &Predicate,
         page: &mut StreamedPage<'_>,
     ) -> Result<Option<Key>, StatementError> {
         let window = self.rows;
-        let source = sources::range(self.part, span, lower, window + 1, Projection::Full)?;
+        let source = sources::range(self.part, span, window + 1, Projection::Full)?;
         let predicate = Prepared::new(predicate);
         let (mut seen, mut edge) = (0, None);
-        stream(lease, source, &mut |row| {
+        stream(lease, source, self.order, &mut |row| {
             seen += 1;
             let looks = seen % CLOCK_EVERY == 0;
             if seen > window || (looks && page.is_out_of_time()) {
