@@ -91,6 +91,16 @@ def filters(port, sas, label, entities):
         ("City eq, a page of 1000", lambda n: f"City eq 'city{n}'", 30 if fast else 3),
         ("Score ge, 0.1 % match", lambda n: f"Score ge {entities - entities // 1000 + n % 3}", 30 if fast else 3),
     ]
+    # 100 rows of one partition, and 111 emails of a million.
+    def block(n, condition):
+        first = (n * 7907) % (entities // 100)
+        return f"PartitionKey eq 'p{first // 10:04d}' and " + condition.format(first, first + 1)
+
+    cases += [
+        ("startswith(Email)", lambda n: f"startswith(Email,'user{1000 + n}')", 30 if fast else 3),
+        ("startswith(RowKey), 100 rows", lambda n: block(n, "startswith(RowKey,'{:06d}')"), 300),
+        ("RowKey ge and lt, 100 rows", lambda n: block(n, "RowKey ge '{:06d}' and RowKey lt '{:06d}'"), 300),
+    ]
     for name, condition, times in cases:
         took, rows = [], 0
         for n in range(times):

@@ -15,6 +15,7 @@ mod delete;
 mod entities_get;
 mod entities_insert;
 mod etag;
+mod extended_queries;
 mod filter_grammar;
 mod filter_semantics;
 mod header_sets;

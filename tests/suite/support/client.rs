@@ -86,6 +86,13 @@ impl Client {
         Some(Self::path_style(self.wire.address(), server::account(number % server::ACCOUNTS + 1)))
     }
 
+    /// A client of an account with extended queries, which other cases may use too.
+    pub fn extended(&self) -> Self {
+        let number = self.account.name.strip_prefix("acct").and_then(|number| number.parse::<usize>().ok());
+        let number = number.expect("an account of ours") % server::EXTENDED + 1;
+        Self::path_style(self.wire.address(), server::extended(number))
+    }
+
     /// A client of the development account of the same server; only for servers of ours.
     pub fn development(&self) -> Self {
         Self::path_style(self.wire.address(), server::development())

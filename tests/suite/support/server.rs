@@ -19,6 +19,9 @@ use super::postgres::{fresh_database, partition_entities};
 /// has one to itself.
 pub const ACCOUNTS: usize = 1300;
 
+/// Accounts with extended queries, numbered from 1 on.
+pub const EXTENDED: usize = 8;
+
 /// How long a server may take to come up.
 const START: Duration = Duration::from_secs(60);
 
@@ -80,10 +83,14 @@ pub struct Server {
 impl Server {
     fn start(url: &str, spread: &str) -> Self {
         let numbered = (1..=ACCOUNTS).map(account);
-        let accounts: Vec<String> = numbered.chain([development()]).map(|a| a.setting()).collect();
+        let extended: Vec<Account> = (1..=EXTENDED).map(extended).collect();
+        let names: Vec<&str> = extended.iter().map(|account| account.name.as_str()).collect();
+        let names = names.join(",");
+        let all = numbered.chain([development()]).chain(extended.iter().cloned());
+        let accounts: Vec<String> = all.map(|a| a.setting()).collect();
         let accounts = accounts.join(";");
         let address = ["serve", "--listen", "127.0.0.1:0", "--database-url", url];
-        let rest = ["--table-spread", spread, "--accounts", &accounts];
+        let rest = ["--table-spread", spread, "--accounts", &accounts, "--extended-queries", &names];
         let process = Process::spawn(fresh_folder(), &[&address[..], &rest].concat(), &[]);
         Self { process, next: AtomicUsize::new(1) }
     }
@@ -99,6 +106,11 @@ impl Server {
 /// computes the same.
 pub fn account(number: usize) -> Account {
     keyed(format!("acct{number:04}"), &number.to_string())
+}
+
+/// An account that has extended queries; tests share them.
+pub fn extended(number: usize) -> Account {
+    keyed(format!("extended{number:04}"), &format!("extended {number}"))
 }
 
 /// The development account, with keys of its own.

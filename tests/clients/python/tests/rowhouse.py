@@ -40,6 +40,8 @@ class Server:
         self.database_url = database_url or f"sqlite://{self.folder / 'rowhouse.db'}"
         self.account = account if account is not None else "py" + secrets.token_hex(8)
         self.keys = [new_key(), new_key()]
+        # More settings, by the names of their variables.
+        self.settings = {}
         self.process = None
         self.ready_line = None
         self.origin = None
@@ -65,6 +67,7 @@ class Server:
         env["DATABASE_URL"] = self.database_url
         env["ROWHOUSE_LISTEN"] = "127.0.0.1:0"
         env["ROWHOUSE_ACCOUNTS"] = f"{self.account}:{':'.join(self.keys)}" if accounts is None else accounts
+        env.update(self.settings)
         return self._run(env)
 
     def start_by_dotenv(self):
