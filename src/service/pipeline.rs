@@ -189,8 +189,9 @@ impl Pipeline<'_> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
         }
-        self.options.check(may_have_order(self.grammar(target).extended, head, &target.resource))?;
-        let (planned, printer) = self.planned(target, identity, &body.bytes)?;
+        let grammar = self.grammar(target);
+        self.options.check(may_have_order(grammar.extended, head, &target.resource))?;
+        let (planned, printer) = self.planned(target, identity, &body.bytes, grammar)?;
         let store = service.store_of(target);
         let plan = match planned {
             Planned::One(ref plan) => plan,
@@ -214,9 +215,9 @@ impl Pipeline<'_> {
         target: &'t Target,
         identity: &Identity,
         body: &[u8],
+        grammar: Grammar,
     ) -> Result<(Planned, Printer<'t>)> {
         let (head, options) = (self.head, &self.options);
-        let grammar = self.grammar(target);
         let request = request::read(&Context { head, options, body, grammar }, target)?;
         self.observed.wants(&request.wanted);
         let now = self.service.version_clock.next_version();

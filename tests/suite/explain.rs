@@ -26,16 +26,18 @@ fn refusals(server: &Process) -> String {
         good.bearing("sv=2019-02-02&sig=AAAA&ss=t&srt=s&se=2020-01-01&sp=r").get("/Tables").expect(403),
         good.bearing("sv=2019-02-02&sig=AAAA&ss=t&srt=s&se=2020-01-01&sp=r&sr=b").get("/Tables").expect(403),
         t.query("?$filter=A%20eq%20%20)").expect(400),
+        t.query("?$orderby=RowKey%20desc").expect(501),
     ];
     answers.iter().map(|answer| String::from_utf8_lossy(&answer.body).into_owned()).collect()
 }
 
-const EXPLANATIONS: [&str; 5] = [
+const EXPLANATIONS: [&str; 6] = [
     "none of the account's keys signed \\\"",
     "the Authorization header is neither",
     "none of the account's keys signed \\\"acct0001\\\\nr\\\\nt\\\\ns\\\\n\\\\n2020-01-01",
     "sr belongs to signatures of other services",
     "Syntax error at position",
+    "rowhouse account queries ACCOUNT extended",
 ];
 
 #[test]

@@ -90,6 +90,24 @@ fn every_read_of_the_secondary_goes_to_the_replica() {
 }
 
 #[test]
+fn a_descending_query_of_the_secondary_reads_the_replica() {
+    let (one, other) = (fresh_database(), fresh_database());
+    let behind = server(&other, None);
+    let accounts = account(1).setting();
+    let more = ["--secondary-database-url", &other, "--extended-queries", &account(1).name];
+    let fixed = ["serve", "--listen", "127.0.0.1:0", "--database-url", &one, "--accounts", &accounts];
+    let front = Process::spawn(fresh_folder(), &[&fixed[..], &more].concat(), &[]);
+    let (beyond, primary) = (client(&behind), client(&front));
+    let there = beyond.table();
+    there.seed_rows("p", ["1", "2", "3"]);
+    let secondary = primary.secondary();
+    let read = Table::new(&secondary, there.name.clone());
+    let found = read.query("?$orderby=PartitionKey%20desc,RowKey%20desc");
+    assert_eq!(row_keys(&rows(found.expect_json())), "3,2,1");
+    there.query("?$orderby=PartitionKey%20desc,RowKey%20desc").refused(NOT_IMPLEMENTED);
+}
+
+#[test]
 fn the_secondary_takes_no_writes() {
     let two = two();
     let [here, there, read] = shared(&two);

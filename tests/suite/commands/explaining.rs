@@ -42,6 +42,9 @@ fn a_query_is_explained_from_the_database() {
         for part in ["An index names", "\nIndex: N (number)\n", "\nWithin: from the start", "1 entities of"] {
             assert!(text.contains(part), "{part} in {text}");
         }
+        let order = ["--orderby", "PartitionKey desc,RowKey desc", "--account", "myaccount"];
+        let newest = site.json(&[&["explain", name, "", "--top", "1"][..], &order].concat());
+        assert_eq!(newest["summary"], "The table is read from its end, in descending order of keys.");
         let wrong = site.run_with(&["explain", name, "N eq", "--account", "myaccount"], &[]);
         assert!(!wrong.status.success(), "{wrong:?}");
         let missing = site.run_with(&["explain", "Nothing", "", "--account", "myaccount"], &[]);

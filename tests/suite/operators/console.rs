@@ -403,6 +403,15 @@ fn a_query_is_explained_and_measured() {
             assert_eq!(cost["rowsLookedAtIsExact"], true);
         }
         assert_eq!(explain("N eq 7")["residual"], "N eq 7");
+        let newest = json!({
+            "account": client.account.name, "table": table.name, "filter": "PartitionKey ge 'p1' and N lt 27",
+            "orderby": "PartitionKey desc,RowKey desc", "top": 2, "measure": true,
+        });
+        let shown = done(&call(&admin, "POST", "/explain", &newest.to_string()), 200);
+        assert!(shown["summary"].as_str().expect("words").contains("descending"), "{shown}");
+        // 029 is passed over, 026 and 023 are returned.
+        let cost = &shown["cost"];
+        assert_eq!((&cost["rowsLookedAt"], &cost["rowsReturned"]), (&json!(3), &json!(2)), "{cost}");
         let refuse = |body: Value, status, code| {
             refused(&call(&admin, "POST", "/explain", &body.to_string()), status, code);
         };
