@@ -74,12 +74,13 @@ export class ExplainView extends View {
 }
 
 /** @param {Explanation} explanation @returns {HTMLElement[]} */
-function described({ access, index, indexPassedOver, summary, spans, spanCount, residual, cost }) {
+function described({ access, index, indexPassedOver, summary, spans, spanCount, residual, advice, cost }) {
   const [title, kind] = ACCESS[access] ?? [access, ""];
   const rows = spans.slice(0, 5).map((span) => h("li", { class: "mono" }, wordsOf(span)));
   if (spanCount > rows.length) rows.push(h("li", {}, `and ${count(spanCount - rows.length)} more`));
   return [
     h("p", {}, h("span", { class: `badge ${kind}` }, title), " ", summary),
+    ...(advice ? [h("p", { class: "notice" }, advice)] : []),
     h(
       "dl",
       { class: "facts" },

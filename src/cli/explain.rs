@@ -9,7 +9,7 @@ use super::output::{Done, OutputForm, Problem, block_on};
 use crate::error::Error;
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::odata::Grammar;
-use crate::server::config::{AccountSettings, Mistakes, StorageSettings};
+use crate::server::config::{AccountSettings, Mistakes, QuerySettings, StorageSettings};
 use crate::server::database;
 use crate::service::{ExplainRequest, explain_query};
 use crate::store::Store;
@@ -34,6 +34,8 @@ pub(crate) struct ExplainArguments {
     #[command(flatten)]
     accounts: AccountSettings,
     #[command(flatten)]
+    queries: QuerySettings,
+    #[command(flatten)]
     storage: StorageSettings,
     #[command(flatten)]
     form: OutputForm,
@@ -47,20 +49,28 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Done {
     let mut mistakes = Mistakes::default();
     let holders = arguments.accounts.read(Vec::new(), &mut mistakes);
     let database = arguments.storage.read(&mut mistakes);
-    let (holders, database) = mistakes.unless(holders.zip(database))?;
+    let (mut holders, database) = mistakes.unless(holders.zip(database))?;
+    arguments.queries.apply(&mut holders.accounts)?;
     let given = arguments.account.clone().filter(|name| !name.is_empty());
     let account = given.or_else(|| holders.accounts.sample().map(|(name, _)| name.to_owned()));
     let account = account.ok_or_else(|| Problem("--account is needed".into()))?;
     let explained = block_on(async {
         let store = database::open_to_read(&database).await?;
-        let explained = explain(&store, arguments, &account).await;
+        let is_given = holders.accounts.has_extended_queries(&account);
+        let explained = explain(&store, arguments, &account, is_given).await;
         store.close().await;
         explained.map_err(|error| Problem(error.why.as_deref().unwrap_or(error.text()).to_owned()))
     })?;
     arguments.form.print(&text(&explained), &explained)
 }
 
-async fn explain(store: &Store, arguments: &ExplainArguments, account: &str) -> Result<Value, Error> {
+/// `is_given`: whether the settings give the account extended queries.
+async fn explain(
+    store: &Store,
+    arguments: &ExplainArguments,
+    account: &str,
+    is_given: bool,
+) -> Result<Value, Error> {
     /// As many as a server may allow.
     const MAX_COMPARISONS: usize = 10_000;
     let request = ExplainRequest {
@@ -73,7 +83,9 @@ async fn explain(store: &Store, arguments: &ExplainArguments, account: &str) -> 
         measure: true,
     };
     let indexes = IndexCatalog::new(store.indexes().await?);
-    let grammar = Grammar { max_comparisons: MAX_COMPARISONS, extended: true };
+    let options = store.account_options().await?.into_iter().find(|options| options.name == account);
+    let extended = options.and_then(|options| options.extended_queries).unwrap_or(is_given);
+    let grammar = Grammar { max_comparisons: MAX_COMPARISONS, extended };
     explain_query(store, &indexes, grammar, &request).await
 }
 
@@ -104,6 +116,9 @@ fn text(explained: &Value) -> String {
     }
     if !word("residual").is_empty() {
         let _ = write!(text, "\nCompares: {}", word("residual"));
+    }
+    if let Some(advice) = explained["advice"].as_str() {
+        let _ = write!(text, "\n{advice}");
     }
     let cost = &explained["cost"];
     let at_least = if cost["rowsLookedAtIsExact"] == true { "" } else { "at least " };

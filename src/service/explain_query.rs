@@ -56,7 +56,7 @@ struct QueryCost {
     narrowed_by: Option<usize>,
 }
 
-/// Explains a query, by the indexes of the store.
+/// Explains a query, by the indexes of the store. `grammar` is that of the account's clients.
 ///
 /// # Errors
 /// Those of the query, and of the store if indexes could be used or the cost is asked for.
@@ -67,7 +67,8 @@ pub(crate) async fn explain_query(
     request: &ExplainRequest,
 ) -> Result<Value> {
     let table = TableName::parse(&request.table)?;
-    let mut scan = scan(request, &table, grammar)?;
+    let is_refused = scan(request, &table, grammar).is_err();
+    let mut scan = scan(request, &table, Grammar { extended: true, ..grammar })?;
     indexes.narrow(&request.account, &table, &mut scan);
     let table = table.in_account(&request.account);
     let cost = if request.measure { Some(measure(store, table, &scan).await?) } else { None };
@@ -90,6 +91,7 @@ pub(crate) async fn explain_query(
         "residual": scan.residual.as_ref().map(strategy::filter_text),
         "index": used.map(properties),
         "indexPassedOver": passed_over.map(properties),
+        "advice": is_refused.then(|| advice(&request.account)),
     });
     if let Some(cost) = cost {
         explained["cost"] = json!({
@@ -101,6 +103,14 @@ pub(crate) async fn explain_query(
         });
     }
     Ok(explained)
+}
+
+/// What an operator can do if clients are refused a query that extended queries have.
+fn advice(account: &str) -> String {
+    format!(
+        "Clients of {account} are refused this query, until `rowhouse account queries {account} extended` turns on \
+         extended queries."
+    )
 }
 
 /// The properties of the indexes that a choice reads, each once.

@@ -122,6 +122,18 @@ fn accounts_are_those_of_the_builder() {
 }
 
 #[test]
+fn extended_queries_are_off_unless_the_builder_turns_them_on() {
+    for (builder, status) in [(Server::builder(), 501), (Server::builder().extended_queries(), 200)] {
+        for builder in [builder.clone(), builder.account(Account::new("orders"))] {
+            let server = builder.start().expect("a server");
+            use_alone(&server);
+            let client = client_of(&server.connection_string());
+            Table::new(&client, "People").query("?$filter=startswith(RowKey,'r')").expect(status);
+        }
+    }
+}
+
+#[test]
 fn a_file_outlives_its_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = format!("sqlite://{}", folder.path().join("kept.db").display());

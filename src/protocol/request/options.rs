@@ -42,8 +42,11 @@ pub struct OrderBy {
 /// Maximum number of parameters.
 const MAX_PARAMETERS: usize = 64;
 
+/// Why a filter is refused that extended queries have.
+const FILTER_NEEDS_EXTENDED: &str =
+    "only accounts with extended queries have such filters: rowhouse account queries ACCOUNT extended";
 /// Why an order by keys is refused.
-const NEEDS_EXTENDED_QUERIES: &str = "only queries of entities have an order, of accounts with extended queries: \
+const ORDER_NEEDS_EXTENDED: &str = "only queries of entities have an order, of accounts with extended queries: \
                                       rowhouse account queries ACCOUNT extended";
 
 impl<'a> Options<'a> {
@@ -104,7 +107,7 @@ impl<'a> Options<'a> {
                 "filter" | "top" | "select" | "format" => {}
                 "orderby" if order_by(value).is_some() => {
                     if !has_order || self.any_case("comp").is_some() {
-                        return Err(Error::from(Code::NotImplemented).because(NEEDS_EXTENDED_QUERIES));
+                        return Err(Error::from(Code::NotImplemented).because(ORDER_NEEDS_EXTENDED));
                     }
                 }
                 "orderby" | "skip" | "expand" | "inlinecount" | "count" | "skiptoken" => {
@@ -156,7 +159,7 @@ impl<'a> Options<'a> {
     /// [`odata::parse`].
     pub(crate) fn query(&self, grammar: Grammar) -> Result<QueryOptions> {
         let filter = match self.get("$filter").filter(|text| !text.trim().is_empty()) {
-            Some(text) => Some(odata::parse(text, grammar)?),
+            Some(text) => Some(odata::parse(text, grammar).map_err(|error| explained(error, text, grammar))?),
             None => None,
         };
         let token = |name: &str| self.get(name).filter(|t| !t.is_empty()).map(str::to_owned);
@@ -169,6 +172,15 @@ impl<'a> Options<'a> {
             next_row: token("NextRowKey"),
             next_table: token("NextTableName"),
         })
+    }
+}
+
+/// Adds to an error why the filter was refused, if extended queries have what it asks for.
+fn explained(error: Error, text: &str, grammar: Grammar) -> Error {
+    let extended = Grammar { extended: true, ..grammar };
+    match !grammar.extended && odata::parse(text, extended).is_ok() {
+        true => error.because(FILTER_NEEDS_EXTENDED),
+        false => error,
     }
 }
 
@@ -321,6 +333,23 @@ mod tests {
         assert_eq!(parsed("$orderby=RowKey&$orderby=RowKey"), Err(Code::InvalidInput));
         assert_eq!(parsed("$orderby=RowKey&$skip=1"), Err(Code::NotImplemented));
         assert_eq!(parsed("$orderby=RowKey&timeout=x"), Err(Code::InvalidQueryParameterValue));
+    }
+
+    #[test]
+    fn a_query_that_extended_queries_have_is_refused_with_a_reason() {
+        let refused = |text: &str, extended| {
+            let grammar = Grammar { max_comparisons: 100, extended };
+            Options::parse(text).and_then(|options| options.query(grammar)).map_err(|error| error.why)
+        };
+        let reason = Some(Box::from(FILTER_NEEDS_EXTENDED));
+        for text in ["$filter=startswith(A,'x')", "$filter=A+in+(1,2)", "$filter=A+eq+null"] {
+            assert_eq!(refused(text, false), Err(reason.clone()), "{text}");
+            assert!(refused(text, true).is_ok(), "{text}");
+        }
+        assert_eq!(refused("$orderby=RowKey", false), Err(Some(ORDER_NEEDS_EXTENDED.into())));
+        for text in ["$filter=year(A)+eq+1", "$filter=A+eq", "$filter=startswith(A,'x')+and", "$skip=1"] {
+            assert_eq!(refused(text, false), Err(None), "{text}");
+        }
     }
 
     #[test]

@@ -89,6 +89,26 @@ pub(crate) struct AccountSettings {
     pub master_key: MasterKeySettings,
 }
 
+/// The accounts of the settings whose clients may use extended queries.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct QuerySettings {
+    /// Accounts of these settings whose clients may use extended queries, separated by ','
+    #[arg(long, env = "ROWHOUSE_EXTENDED_QUERIES", value_delimiter = ',')]
+    pub extended_queries: Vec<String>,
+}
+
+impl QuerySettings {
+    /// Gives these accounts extended queries.
+    ///
+    /// # Errors
+    /// [`ConfigError::ExtendedQueries`] for a name that is not in the settings.
+    pub(crate) fn apply(&self, accounts: &mut AccountSet) -> Result<(), ConfigError> {
+        let given = self.extended_queries.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+        let mut unknown = given.filter(|name| !accounts.set_extended_queries(name, true));
+        unknown.next().map_or(Ok(()), |name| Err(ConfigError::ExtendedQueries(name.to_owned())))
+    }
+}
+
 /// The accounts of the settings, and the master key.
 #[derive(Debug)]
 pub(crate) struct Identities {

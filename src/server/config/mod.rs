@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-pub(crate) use identity::{AccountSettings, Identities, ListenSettings, MasterKeySettings};
+pub(crate) use identity::{AccountSettings, Identities, ListenSettings, MasterKeySettings, QuerySettings};
 pub(crate) use operators::AdminAddress;
 pub(crate) use secret::secret;
 pub(crate) use storage::{Database, StorageSettings};
@@ -55,9 +55,8 @@ pub(crate) struct Settings {
     #[command(flatten)]
     pub accounts: AccountSettings,
 
-    /// Accounts of these settings whose clients may use extended queries, separated by ','
-    #[arg(long, env = "ROWHOUSE_EXTENDED_QUERIES", value_delimiter = ',')]
-    pub extended_queries: Vec<String>,
+    #[command(flatten)]
+    pub queries: QuerySettings,
 
     /// Serve the well-known development account on an address that others can reach
     #[arg(long, env = "ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT")]
@@ -319,7 +318,7 @@ impl Settings {
         let suffixes = mistakes.note(self.suffixes()).unwrap_or_default();
         let mut identities = self.accounts.read(suffixes, &mut mistakes);
         if let Some(Identities { accounts, .. }) = &mut identities {
-            mistakes.note(self.extend_queries(accounts));
+            mistakes.note(self.queries.apply(accounts));
         }
         let trust = mistakes.note(self.trust.read());
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
@@ -366,12 +365,6 @@ impl Settings {
             return Err(ConfigError::Development(listen));
         }
         Ok(())
-    }
-
-    fn extend_queries(&self, accounts: &mut AccountSet) -> Result<(), ConfigError> {
-        let given = self.extended_queries.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
-        let mut unknown = given.filter(|name| !accounts.set_extended_queries(name, true));
-        unknown.next().map_or(Ok(()), |name| Err(ConfigError::ExtendedQueries(name.to_owned())))
     }
 
     fn limits(&self) -> Limits {

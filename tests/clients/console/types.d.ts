@@ -76,6 +76,8 @@ type Explanation = {
   spans: Span[];
   spanCount: number;
   residual: string | null;
+  /** what to do if clients are refused the query */
+  advice: string | null;
   cost?: Cost;
 };
 

@@ -45,6 +45,15 @@ fn a_query_is_explained_from_the_database() {
         let order = ["--orderby", "PartitionKey desc,RowKey desc", "--account", "myaccount"];
         let newest = site.json(&[&["explain", name, "", "--top", "1"][..], &order].concat());
         assert_eq!(newest["summary"], "The table is read from its end, in descending order of keys.");
+        // What clients are refused is explained, and how to turn it on.
+        let shown = explain("startswith(N,'a')");
+        let advice = shown["advice"].as_str().expect("advice");
+        assert!(advice.contains("`rowhouse account queries myaccount extended`"), "{advice}");
+        assert_eq!((&shown["access"], &explain("N eq 3")["advice"]), (&json!("scan"), &Value::Null));
+        let text = site.run_with(&["explain", name, "N eq null", "--account", "myaccount"], &[]);
+        assert!(String::from_utf8_lossy(&text.stdout).contains(advice), "{text:?}");
+        site.json(&["account", "queries", "myaccount", "extended"]);
+        assert_eq!(explain("startswith(N,'a')")["advice"], Value::Null);
         let wrong = site.run_with(&["explain", name, "N eq", "--account", "myaccount"], &[]);
         assert!(!wrong.status.success(), "{wrong:?}");
         let missing = site.run_with(&["explain", "Nothing", "", "--account", "myaccount"], &[]);

@@ -3,6 +3,7 @@
 use super::accounts::{ADMIN, call, done};
 use super::*;
 use crate::commands::{Site, soon};
+use crate::support::batch::{BatchAnswer, post, query_batch};
 use crate::support::client::Account;
 
 /// Whether a server answers extended queries of an account, if it serves the account.
@@ -13,6 +14,27 @@ fn is_extended(admin: &Wire, name: &str) -> Option<bool> {
         assert_eq!(found["name"], name);
         found["extended"].as_bool().expect("a choice")
     })
+}
+
+/// A table with entities whose `Name` begins in two ways.
+fn filled(client: &Client) -> Table<'_> {
+    let table = client.table();
+    for name in ["Ada", "Adele", "Bob"] {
+        table.insert(&with_keys("p", name, json!({ "Name": name }))).expect(201);
+    }
+    table
+}
+
+/// How many entities a client of an account gets by a prefix; `None` if it is answered as by the service.
+fn by_prefix(table: &Table<'_>) -> Option<usize> {
+    let answer = table.query("?$filter=startswith(Name,'Ad')");
+    match answer.status {
+        501 => {
+            answer.refused(NOT_IMPLEMENTED);
+            None
+        }
+        _ => Some(rows(answer.expect(200).json()).len()),
+    }
 }
 
 fn put(admin: &Wire, name: &str, body: &str) -> Raw {
@@ -87,6 +109,55 @@ fn an_operator_chooses_for_an_account_while_servers_run() {
         assert_eq!(after, [Some(true), Some(false), Some(true)]);
         done(&put(&admin, "myaccount", r#"{"extended":false}"#), 200);
         assert_eq!(is_extended(&admin, "myaccount"), Some(false));
+    }
+}
+
+#[test]
+fn clients_use_extended_queries_while_their_account_has_them() {
+    for site in Site::both() {
+        let accounts: Vec<Account> = (1..=2).map(account).collect();
+        let setting: Vec<String> = accounts.iter().map(Account::setting).collect();
+        let setting = setting.join(";");
+        let start = || site.server(&["--accounts", &setting, "--explain-errors"]);
+        let server = start();
+        let other = (!site.url.starts_with("sqlite")).then(start);
+        let clients = [Some(&server), other.as_ref()].into_iter().flatten();
+        let clients: Vec<Client> =
+            clients.map(|server| Client::path_style(server.address(), accounts[0].clone())).collect();
+        let here = filled(&clients[0]);
+        let everywhere: Vec<Table> =
+            clients.iter().map(|client| Table::new(client, here.name.as_str())).collect();
+        let neighbour = Client::path_style(server.address(), accounts[1].clone());
+        let secondary = clients[0].secondary();
+        let batch = || {
+            let url = format!("{}?$filter=startswith(Name,%27Ad%27)", clients[0].url(&here.set()));
+            BatchAnswer::of(post(&clients[0], query_batch(&url)).send()).parts[0].status
+        };
+        let reasons = || server.log().matches("rowhouse account queries ACCOUNT extended").count();
+
+        // Off: answered as by the service, and the log says how to turn them on.
+        assert_eq!(by_prefix(&here), None);
+        assert_eq!(reasons(), 1);
+        assert_eq!(batch(), 501);
+        assert_eq!(reasons(), 2);
+        here.query("?$orderby=RowKey").refused(NOT_IMPLEMENTED);
+        assert_eq!(reasons(), 3);
+        here.query("?$filter=year(Name)+eq+1").refused(NOT_IMPLEMENTED);
+        assert_eq!(reasons(), 3, "they have no such function");
+
+        // On, on every server, also in batches, of tables and on the secondary; for this account alone.
+        let name = accounts[0].name.as_str();
+        site.json(&["account", "queries", name, "extended"]);
+        soon("extended queries", || everywhere.iter().all(|table| by_prefix(table) == Some(2)));
+        assert_eq!(batch(), 200);
+        assert_eq!(by_prefix(&Table::new(&secondary, here.name.as_str())), Some(2));
+        here.query("?$orderby=PartitionKey+desc,RowKey+desc").expect(200);
+        clients[0].get("/Tables?$filter=startswith(TableName,'x')").expect(200);
+        assert_eq!(by_prefix(&filled(&neighbour)), None);
+
+        // Off again.
+        site.json(&["account", "queries", name, "service"]);
+        soon("the end", || everywhere.iter().all(|table| by_prefix(table).is_none()));
     }
 }
 

@@ -14,7 +14,8 @@ pub(crate) async fn explain(call: &Call<'_>) -> Outcome {
     call.check_account(&request.account)?;
     let _permit = call.admin.permit().await?;
     let indexes = service.follower.indexes();
-    let grammar = Grammar { max_comparisons: service.max_comparisons, extended: true };
+    let extended = service.follower.accounts().has_extended_queries(&request.account);
+    let grammar = Grammar { max_comparisons: service.max_comparisons, extended };
     let explaining = explain_query(call.store(), &indexes, grammar, &request);
     Ok(Reply::json(200, &within(CALL_TIMEOUT, explaining).await?))
 }
