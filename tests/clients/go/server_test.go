@@ -41,6 +41,8 @@ type server struct {
 	folder   string
 	account  string
 	keys     [2]string
+	// more are settings beside those of every server, such as "ROWHOUSE_X=1".
+	more     []string
 	origin   string
 	endpoint string
 	process  *exec.Cmd
@@ -124,6 +126,7 @@ func (s *server) settings() []string {
 		"ROWHOUSE_LISTEN=127.0.0.1:0",
 		"ROWHOUSE_ACCOUNTS=" + s.account + ":" + s.keys[0] + ":" + s.keys[1],
 	}
+	settings = append(settings, s.more...)
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "ROWHOUSE_") && !strings.HasPrefix(variable, "DATABASE_URL") {
 			settings = append(settings, variable)

@@ -23,9 +23,14 @@ class Server extends base.Server {
   }
 }
 
-/** A server for the tests of one file, which start it and stop it. */
-export function serverForThisFile() {
-  return base.serverForThisFile(new Server());
+/**
+ * A server for the tests of one file, which start it and stop it.
+ * @param settingsOf more settings, by the names of their variables
+ */
+export function serverForThisFile(settingsOf = () => ({})) {
+  const server = new Server();
+  server.settings = settingsOf(server);
+  return base.serverForThisFile(server);
 }
 
 /** Makes a table, hands its client to the test, and deletes it. */

@@ -60,6 +60,16 @@ def test_pages_go_on_where_they_ended(extended):
     assert all(len(page) <= 1 for page in found)
 
 
+def test_the_newest_come_first(extended):
+    table = fill(extended.create_table("Newest"))
+    pages = table.query_entities(
+        "PartitionKey eq 'p'", params={"$orderby": "RowKey desc"}, results_per_page=2
+    ).by_page()
+    assert [rows(page) for page in pages] == [["4", "3"], ["2", "1"], ["0"]]
+    newest = next(table.list_entities(params={"$orderby": "PartitionKey desc,RowKey desc"}, results_per_page=1).by_page())
+    assert rows(newest) == ["5"]
+
+
 def test_without_the_switch_the_service_answers(service, new_name):
     table = fill(service.create_table(new_name()))
     for text, status, code in [
@@ -72,3 +82,6 @@ def test_without_the_switch_the_service_answers(service, new_name):
         with pytest.raises(HttpResponseError) as refused:
             list(table.query_entities(text))
         assert (refused.value.status_code, code_of(refused.value)) == (status, code), text
+    with pytest.raises(HttpResponseError) as refused:
+        list(table.list_entities(params={"$orderby": "PartitionKey desc,RowKey desc"}))
+    assert (refused.value.status_code, code_of(refused.value)) == (501, "NotImplemented")

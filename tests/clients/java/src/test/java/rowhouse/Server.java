@@ -39,6 +39,11 @@ final class Server {
     }
 
     Server(String account, List<String> keys) throws Exception {
+        this(account, keys, Map.of());
+    }
+
+    /** With more settings, by the names of their variables. */
+    Server(String account, List<String> keys, Map<String, String> more) throws Exception {
         this.account = account;
         this.keys = keys;
         folder = Files.createTempDirectory("rowhouse-java-");
@@ -52,6 +57,7 @@ final class Server {
         settings.put("DATABASE_URL", database.isEmpty() ? "sqlite://" + folder.resolve("rowhouse.db") : database);
         settings.put("ROWHOUSE_LISTEN", "127.0.0.1:0");
         settings.put("ROWHOUSE_ACCOUNTS", account + ":" + String.join(":", keys));
+        settings.putAll(more);
         process = builder.start();
         CompletableFuture<String> first = new CompletableFuture<>();
         Thread reader = new Thread(() -> read(first));
