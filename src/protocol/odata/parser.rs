@@ -178,22 +178,18 @@ impl Parser<'_> {
             _ => {}
         }
         let left = self.primary()?;
+        self.compared(left)
+    }
+
+    // What recurs is in small functions, so that nesting up to the limit takes little of the stack.
+    fn compared(&mut self, left: Expr) -> Result<Expr> {
         if self.extended && self.current.token.is_word("in") {
             return self.list(left);
         }
         let Some(op) = self.current.token.comparison() else { return self.unless_null(left) };
         self.advance()?;
         let right = self.primary()?;
-        match (left, right) {
-            (Expr::Bare(left), Expr::Bare(right)) => Ok(Expr::Compare { left, op, right }),
-            (call @ Expr::Call { .. }, Expr::Bare(Operand::Literal(EdmValue::Boolean(wanted)))) => match op {
-                CompareOp::Eq | CompareOp::Ne if wanted == (op == CompareOp::Eq) => Ok(call),
-                CompareOp::Eq | CompareOp::Ne => Ok(Expr::Not(Box::new(call))),
-                _ => Err(Code::NotImplemented.into()),
-            },
-            // Comparing the results of conditions is OData that the service does not support.
-            _ => Err(Code::NotImplemented.into()),
-        }
+        joined(left, op, right)
     }
 
     fn count_comparison(&mut self) -> Result<()> {
@@ -251,15 +247,7 @@ impl Parser<'_> {
 
     fn primary(&mut self) -> Result<Expr> {
         match &self.current.token {
-            Token::Open => {
-                self.advance()?;
-                let inner = self.nested(Self::or)?;
-                if self.current.token != Token::Close {
-                    return Err(self.unexpected_operator());
-                }
-                self.advance()?;
-                Ok(inner)
-            }
+            Token::Open => self.parenthesized(),
             Token::Word(_) | Token::Literal(_) => self.operand(),
             Token::Unsupported => Err(Code::NotImplemented.into()),
             Token::Null if self.extended => {
@@ -269,6 +257,16 @@ impl Parser<'_> {
             Token::Null => Err(Code::InvalidInput.into()),
             _ => Err(self.unexpected()),
         }
+    }
+
+    fn parenthesized(&mut self) -> Result<Expr> {
+        self.advance()?;
+        let inner = self.nested(Self::or)?;
+        if self.current.token != Token::Close {
+            return Err(self.unexpected_operator());
+        }
+        self.advance()?;
+        Ok(inner)
     }
 
     fn operand(&mut self) -> Result<Expr> {
@@ -339,6 +337,20 @@ impl Parser<'_> {
             Token::Word(name) => Ok(name),
             _ => Err(self.unexpected()),
         }
+    }
+}
+
+/// Returns the comparison of two operands, or of a call with a Boolean.
+fn joined(left: Expr, op: CompareOp, right: Expr) -> Result<Expr> {
+    match (left, right) {
+        (Expr::Bare(left), Expr::Bare(right)) => Ok(Expr::Compare { left, op, right }),
+        (call @ Expr::Call { .. }, Expr::Bare(Operand::Literal(EdmValue::Boolean(wanted)))) => match op {
+            CompareOp::Eq | CompareOp::Ne if wanted == (op == CompareOp::Eq) => Ok(call),
+            CompareOp::Eq | CompareOp::Ne => Ok(Expr::Not(Box::new(call))),
+            _ => Err(Code::NotImplemented.into()),
+        },
+        // Comparing the results of conditions is OData that the service does not support.
+        _ => Err(Code::NotImplemented.into()),
     }
 }
 
