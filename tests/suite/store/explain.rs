@@ -83,6 +83,11 @@ pub fn hot() -> Vec<(std::borrow::Cow<'static, str>, &'static str, &'static str)
             "0, 1001, 'a', '', 5",
         ),
         (
+            statements::in_order(statements::range(Projection::Full, true, 1), PageOrder::Descending),
+            "bigint, bigint, text, text, text, text, bigint",
+            "0, 1001, 'a', '', 'b', '', 5",
+        ),
+        (
             statements::points_of_partition(Projection::Full).into(),
             "bigint, bigint, bigint, text, text[]",
             "0, 10, 5, 'p', '{a,b}'",
