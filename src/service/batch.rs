@@ -6,10 +6,10 @@ use futures_util::future::join;
 use uuid::Uuid;
 
 use super::answer::{Answer, CONTENT_TYPE};
-use super::explain::explain;
+use super::authorize::{authorize, authorize_change_set};
+use super::explain_error::explain_error;
 use super::observe::Observed;
 use super::operations::{Printer, print_write, run};
-use super::permit::{permit, permit_change_set};
 use crate::error::{Code, Error, Result};
 use crate::protocol::auth::Identity;
 use crate::protocol::codec::failure::ErrorContext;
@@ -66,7 +66,7 @@ impl Run<'_> {
     }
 
     async fn query(&self, wanted: Operation, printing: &Printing) -> Result<Answer> {
-        let mut plan = permit(self.identity, self.target, plan::plan(wanted)?)?;
+        let mut plan = authorize(self.identity, self.target, plan::plan(wanted)?)?;
         plan.end_page_within(self.page_time);
         run(self.store, &plan, self.printer(printing)).await
     }
@@ -88,7 +88,7 @@ impl Run<'_> {
         failure: Option<&FailedPart>,
     ) -> StoreResult<Answer> {
         let Some(set) = plan::change_set(writes, failure)? else { return Ok(change_set_answer(None, &[])) };
-        let set = permit_change_set(self.identity, self.target, set)?;
+        let set = authorize_change_set(self.identity, self.target, set)?;
         // An answer that cannot be printed must be refused before the commit.
         for (index, (write, printing)) in set.writes.iter().zip(printings).enumerate() {
             if write.needs_body(printing.prefer) {
@@ -140,7 +140,7 @@ impl Run<'_> {
     }
 
     fn refusal(&self, error: &Error, printing: &Printing) -> InnerAnswer {
-        explain(error, &self.error_context, self.observed);
+        explain_error(error, &self.error_context, self.observed);
         let representation = printing.format.for_errors();
         let version = match representation {
             Representation::Atom(style) => style.data_service_version(),

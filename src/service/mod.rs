@@ -4,17 +4,17 @@
 
 mod answer;
 mod authenticate;
+mod authorize;
 mod batch;
 mod body;
 pub(crate) mod clock;
 mod cors;
-mod explain;
+mod explain_error;
 mod explain_query;
 mod issuer;
 mod limits;
 mod observe;
 mod operations;
-mod permit;
 mod pipeline;
 mod recent;
 mod reset;
@@ -29,7 +29,7 @@ pub(crate) use authenticate::stored_policies;
 pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
 pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};
-pub(crate) use explain::EXPLANATIONS;
+pub(crate) use explain_error::EXPLANATIONS;
 pub(crate) use explain_query::{ExplainRequest, explain_query};
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};

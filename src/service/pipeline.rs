@@ -8,12 +8,12 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::answer::Answer;
+use super::authorize::authorize;
 use super::batch::Run;
 use super::body::ReceiveBody;
-use super::explain::explain;
+use super::explain_error::explain_error;
 use super::observe::{self, Observed, ObservedOperation};
 use super::operations::{self, Printer};
-use super::permit::permit;
 use super::{Issuer, Served, Service, cors};
 use crate::error::{Code, Error, Result};
 use crate::observe::metrics::{METRICS, database_time};
@@ -235,7 +235,7 @@ impl Pipeline<'_> {
         if let (_, Some(table), _) = planned.action() {
             self.observed.is_about(table);
         }
-        let mut plan = permit(identity, target, planned)?;
+        let mut plan = authorize(identity, target, planned)?;
         plan.end_page_within(self.page_time());
         if let Some((table, scan)) = plan.entities_scan() {
             self.service.follower_of(target).indexes().narrow(&target.account, table, scan);
@@ -254,7 +254,7 @@ impl Pipeline<'_> {
     }
 
     fn front_door(&self, error: &Error) -> Answer {
-        explain(error, &self.error_context, self.observed);
+        explain_error(error, &self.error_context, self.observed);
         let challenge = self.service.issuer.as_ref().map(Issuer::challenge);
         Answer::front_door(error, self.head, challenge, &self.error_context)
     }
@@ -270,7 +270,7 @@ impl Pipeline<'_> {
 
     /// Errors of the table layer are answered here and nowhere else.
     fn refuse(&self, error: &Error) -> Answer {
-        explain(error, &self.error_context, self.observed);
+        explain_error(error, &self.error_context, self.observed);
         if self.options.any_case("comp").is_some() {
             return Answer::xml_refusal(error, &self.error_context);
         }

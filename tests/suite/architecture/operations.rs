@@ -10,7 +10,7 @@ const SPECIAL: [&str; 3] = [
     // Which operations a batch may hold.
     "protocol/request/batch.rs",
     // Narrows queries to the keys that a signature allows.
-    "service/permit.rs",
+    "service/authorize.rs",
     // Explains queries of entities, which alone have a filter that is planned.
     "service/explain_query.rs",
 ];

@@ -11,7 +11,7 @@ use crate::protocol::request::Target;
 ///
 /// # Errors
 /// Those of [`allows`], and [`Code::WriteOnSecondary`].
-pub(crate) fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
+pub(crate) fn authorize(identity: &Identity, target: &Target, plan: Plan) -> Result<Plan> {
     let (action, table, key) = plan.action();
     check(identity, target, action, table, key)?;
     Ok(narrow(identity, plan))
@@ -20,8 +20,12 @@ pub(crate) fn permit(identity: &Identity, target: &Target, plan: Plan) -> Result
 /// Refuses a change set if the identity may not do one of its writes.
 ///
 /// # Errors
-/// As [`permit`], with the index of the operation.
-pub(crate) fn permit_change_set(identity: &Identity, target: &Target, set: ChangeSet) -> Result<ChangeSet> {
+/// As [`authorize`], with the index of the operation.
+pub(crate) fn authorize_change_set(
+    identity: &Identity,
+    target: &Target,
+    set: ChangeSet,
+) -> Result<ChangeSet> {
     for (index, write) in set.writes.iter().enumerate() {
         let checked = check(identity, target, write.kind.action(), Some(&set.table), Some(&write.key));
         checked.map_err(|error| error.at(index))?;

@@ -10,7 +10,7 @@ pub(crate) const EXPLANATIONS: &str = "rowhouse::explain";
 
 /// Logs and records the exact reason of an error: the text that should have been signed, or the field that
 /// failed. Signed texts contain keys of entities, but no secrets.
-pub(crate) fn explain(error: &Error, context: &ErrorContext<'_>, observed: &Observed) {
+pub(crate) fn explain_error(error: &Error, context: &ErrorContext<'_>, observed: &Observed) {
     if let Some(why) = &error.why {
         observed.is_refused_because(why);
     }
