@@ -224,6 +224,7 @@ class EntitiesPane extends View {
     const parts = [`${count(rows.length)} ${rows.length === 1 ? "entity" : "entities"}`];
     if (page > 0 || hasNext) parts.unshift(`Page ${count(page + 1)}`);
     if (selected) parts.push(`${count(selected)} selected`);
+    else if (rows.length && !session.isReadOnly) parts.push("Enter or a double click edits");
     this.#state.textContent = parts.join(" · ");
     this.#deleteSelected.hidden = selected === 0 || session.isReadOnly;
     for (const control of this.#forRow) control.disabled = rows.length === 0;

@@ -22,8 +22,7 @@ import { editView } from "../parts/view-dialog.js";
 const atLeast = (row, figure) => `${figure}${row.complete ? "" : " +"}`;
 
 /** @type {Column[]} */
-const COLUMNS = [
-  { id: "name", title: "Table", width: 260, text: (row) => row.name, style: () => "key" },
+const FIGURES = [
   {
     id: "entities",
     title: "Entities",
@@ -92,7 +91,9 @@ class TablesPane extends View {
   }
 
   start() {
-    this.#grid.setColumns(COLUMNS);
+    const href = (/** @type {Table} */ row) => addressOf("entities", this.account, row.name);
+    const name = { id: "name", title: "Table", width: 260, text: (/** @type {Table} */ row) => row.name, href, style: () => "key" };
+    this.#grid.setColumns([name, ...FIGURES]);
     this.#grid.addEventListener("rowopen", () => this.open());
     this.#grid.addEventListener("rowselect", () => this.#showState());
     this.load();
@@ -164,7 +165,7 @@ class TablesPane extends View {
     const selected = this.#grid.selected.size;
     const isEmpty = this.#grid.rows.length === 0;
     const more = this.tables.some(({ complete }) => !complete) ? " · +: the table holds more than was counted" : "";
-    this.#state.textContent = `${count(this.tables.length)} ${this.tables.length === 1 ? "table" : "tables"}${selected ? ` · ${count(selected)} selected` : ""}${more}`;
+    this.#state.textContent = `${count(this.tables.length)} ${this.tables.length === 1 ? "table" : "tables"}${selected ? ` · ${count(selected)} selected` : ""}${more}${isEmpty ? "" : " · a click on a name opens it"}`;
     this.#delete.hidden = selected === 0 || session.isReadOnly;
     for (const control of this.#forRow) control.disabled = isEmpty;
   }

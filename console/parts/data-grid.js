@@ -255,7 +255,8 @@ export class DataGrid extends HTMLElement {
         id: this.#cellId(index, at),
         "aria-colindex": at + 1 + this.#offset,
       },
-      visible(column.text(row)),
+      // Keys move the active cell, so that a link is no stop of its own.
+      column.href ? h("a", { href: column.href(row), tabIndex: -1 }, visible(column.text(row))) : visible(column.text(row)),
     );
     return place(cell, this.#columns.left(at), this.#columns.width(at));
   }

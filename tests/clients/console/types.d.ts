@@ -39,6 +39,8 @@ interface Column {
   /** aligned to the right */
   isNumber?: boolean;
   text: (row: any) => string;
+  /** where a cell leads to */
+  href?: (row: any) => string;
   /** classes of a cell */
   style?: (row: any) => string;
   compare?: (a: any, b: any) => number;

@@ -256,8 +256,14 @@ test("code for what is on the screen, in five languages", async () => {
 test("an address leads to a table, and back", async () => {
   const table = await our.server.table(people);
   const page = await open(our, `#/tables/${our.server.account}`);
+  const back = async () => {
+    await page.getByText("4 entities").waitFor();
+    await page.goBack();
+    await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  };
   await page.getByRole("gridcell", { name: table, exact: true }).dblclick();
-  await page.getByText("4 entities").waitFor();
-  await page.goBack();
-  await page.getByRole("heading", { name: "Tables", exact: true }).waitFor();
+  await back();
+  await page.getByText("a click on a name opens it").waitFor();
+  await page.getByRole("link", { name: table, exact: true }).click();
+  await back();
 });
