@@ -46,7 +46,8 @@ fn read_elsewhere(store: &Arc<PgStore>, account: &str, table: &TableName) -> thr
 
 async fn sessions(admin: &mut PgConnection) -> i64 {
     let others = "SELECT count(*) FROM pg_stat_activity \
-                  WHERE datname = current_database() AND pid <> pg_backend_pid()";
+                  WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                  AND backend_type = 'client backend'";
     sqlx::query_scalar(others).fetch_one(admin).await.unwrap()
 }
 
