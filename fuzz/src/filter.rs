@@ -2,7 +2,7 @@
 
 use rowhouse::protocol::codec::stored;
 use rowhouse::protocol::model::names::{KeyPart, check_body_key};
-use rowhouse::protocol::model::{CaseFold, EdmValue, Key, Stored, TextTest, Ticks, lexical};
+use rowhouse::protocol::model::{EdmValue, Key, Stored, Ticks, lexical};
 use rowhouse::protocol::odata::{Expr, Operand};
 
 /// The text of an expression, with as few parentheses as it can have.
@@ -16,13 +16,7 @@ pub fn print(expr: &Expr) -> String {
         }
         Expr::Bare(bare) => operand(bare),
         Expr::Call { test, operand: text, needle } => {
-            let function = match test {
-                TextTest::StartsWith => "startswith",
-                TextTest::EndsWith => "endswith",
-                TextTest::Contains => "contains",
-                TextTest::Is(op) => panic!("{op:?} is no function"),
-            };
-            format!("{function}({},{})", operand(text), literal(needle))
+            format!("{}({},{})", test.word(), operand(text), literal(needle))
         }
         Expr::In { operand: text, values } => {
             let values: Vec<_> = values.iter().map(literal).collect();
@@ -46,8 +40,7 @@ fn operand(operand: &Operand) -> String {
     match operand {
         Operand::Property(name) => name.clone(),
         Operand::Literal(value) => literal(value),
-        Operand::Folded(CaseFold::Lower, name) => format!("tolower({name})"),
-        Operand::Folded(CaseFold::Upper, name) => format!("toupper({name})"),
+        Operand::Folded(fold, name) => format!("{}({name})", fold.word()),
         Operand::Null => "null".to_owned(),
     }
 }

@@ -178,12 +178,11 @@ async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Quer
 /// Counts the rows of the spans that come before the bound `until`, and tells whether these are all.
 async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&Key>) -> Result<(u64, bool)> {
     let begun = Instant::now();
-    let spans = match (scan.order, until) {
-        (PageOrder::Ascending, until) => span::within(scan.spans.clone(), &Key::new("", ""), until),
-        (PageOrder::Descending, None) => scan.order.arrange(scan.spans.clone()),
-        (PageOrder::Descending, Some(until)) => {
-            span::starting_at(scan.order.arrange(scan.spans.clone()), until)
-        }
+    let spans = scan.order.arrange(scan.spans.clone());
+    // What comes before a bound is what a read in the opposite order has behind it.
+    let spans = match until {
+        Some(until) => scan.order.reversed().rest_of(spans, until),
+        None => spans,
     };
     let mut rows = 0;
     let mut from = Key::new("", "");

@@ -47,9 +47,7 @@ pub(crate) async fn add(
     keys: Option<[Vec<u8>; 2]>,
     now: Ticks,
 ) -> Result<NewAccount, OperatorError> {
-    if !is_account_name(name) {
-        return Err(OperatorError::AccountName(name.to_owned()));
-    }
+    check_name(name)?;
     let keys = match keys {
         Some(keys) => keys,
         None => [random::<KEY>()?.to_vec(), random::<KEY>()?.to_vec()],
@@ -102,6 +100,10 @@ pub(crate) async fn options(store: &Store) -> Result<HashMap<String, AccountOpti
     Ok(stored.into_iter().map(|options| (options.name.clone(), options)).collect())
 }
 
+fn check_name(name: &str) -> Result<(), OperatorError> {
+    if is_account_name(name) { Ok(()) } else { Err(OperatorError::AccountName(name.to_owned())) }
+}
+
 /// Sets or removes the limit of an account, in requests per second on each server. The account may
 /// be one of the settings.
 ///
@@ -112,9 +114,7 @@ pub(crate) async fn limit(
     name: &str,
     requests_per_second: Option<u32>,
 ) -> Result<(), OperatorError> {
-    if !is_account_name(name) {
-        return Err(OperatorError::AccountName(name.to_owned()));
-    }
+    check_name(name)?;
     if requests_per_second.is_some_and(|limit| !(1..=MAX_REQUESTS_PER_SECOND).contains(&limit)) {
         return Err(OperatorError::Limit(MAX_REQUESTS_PER_SECOND));
     }
@@ -126,9 +126,7 @@ pub(crate) async fn limit(
 /// # Errors
 /// [`OperatorError::AccountName`] for a name that no account can have.
 pub(crate) async fn set_queries(store: &Store, name: &str, extended: bool) -> Result<(), OperatorError> {
-    if !is_account_name(name) {
-        return Err(OperatorError::AccountName(name.to_owned()));
-    }
+    check_name(name)?;
     change(store, name, AccountChange::Queries { name: name.to_owned(), extended }).await
 }
 

@@ -1,5 +1,5 @@
 //! Tests of text by code points, without collation or normalization: the functions of extended
-//! queries (docs/reference/protocol.md §15).
+//! queries (docs/how-to/operator-features.md).
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ impl TextTest {
     }
 
     /// Returns the name of the function, or the word of the comparison.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             TextTest::StartsWith => "startswith",
             TextTest::EndsWith => "endswith",
@@ -59,7 +59,7 @@ impl CaseFold {
     }
 
     /// Returns the name of the function.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             CaseFold::Lower => "tolower",
             CaseFold::Upper => "toupper",

@@ -1,30 +1,38 @@
 //! Reads in either order of keys. A bound says how far a read has come: an ascending one goes on at this
 //! key, a descending one below it.
 
-use super::span::{Span, starting_at, successor, within};
+use super::span::{Span, above, starting_at, within};
 use crate::protocol::model::{Key, PageOrder};
 
 impl PageOrder {
-    /// Returns ascending spans in this order.
-    pub(crate) fn arrange(self, mut spans: Vec<Span>) -> Vec<Span> {
+    /// Returns ascending parts of a page in this order, and parts in this order ascending.
+    pub(crate) fn arrange<T>(self, mut parts: Vec<T>) -> Vec<T> {
         if self == Self::Descending {
-            spans.reverse();
+            parts.reverse();
         }
-        spans
+        parts
+    }
+
+    /// Returns the opposite order.
+    pub(crate) const fn reversed(self) -> Self {
+        match self {
+            Self::Ascending => Self::Descending,
+            Self::Descending => Self::Ascending,
+        }
     }
 
     /// Returns the bound of a read that has still to return `key`.
     pub(crate) fn at(self, key: Key) -> Key {
         match self {
             Self::Ascending => key,
-            Self::Descending => above(key),
+            Self::Descending => above(&key),
         }
     }
 
     /// Returns the bound of a read that has returned `key`.
     pub(crate) fn after(self, key: Key) -> Key {
         match self {
-            Self::Ascending => above(key),
+            Self::Ascending => above(&key),
             Self::Descending => key,
         }
     }
@@ -52,11 +60,6 @@ impl PageOrder {
             Self::Descending => within(spans, &Key::new("", ""), Some(bound)),
         }
     }
-}
-
-/// Returns the smallest bound above a key.
-fn above(key: Key) -> Key {
-    Key { row: successor(&key.row), ..key }
 }
 
 #[cfg(test)]

@@ -101,10 +101,10 @@ mod tests {
     use crate::protocol::request::options::Options;
 
     const EXTENDED: Grammar = Grammar { max_comparisons: 100, extended: true };
+    const PLAIN: Grammar = Grammar { extended: false, ..EXTENDED };
 
     fn scan(query: &str) -> Result<Scan, Code> {
-        let options =
-            Options::parse(query).unwrap().query(Grammar { max_comparisons: 100, extended: false }).unwrap();
+        let options = Options::parse(query).unwrap().query(PLAIN).unwrap();
         entities(&options, None).map_err(|e| e.code)
     }
 
@@ -171,10 +171,7 @@ mod tests {
 
     #[test]
     fn half_a_key_is_a_filter() {
-        let options = Options::parse("$filter=A eq 1")
-            .unwrap()
-            .query(Grammar { max_comparisons: 100, extended: false })
-            .unwrap();
+        let options = Options::parse("$filter=A eq 1").unwrap().query(PLAIN).unwrap();
         let scan = entities(&options, Some("p")).unwrap();
         assert_eq!(scan.spans[0].partition(), Some("p"));
         assert!(scan.residual.is_some());

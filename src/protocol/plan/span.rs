@@ -27,8 +27,8 @@ impl Span {
 
     /// Returns the span of one key.
     fn point(key: Key) -> Self {
-        let upper = Key { partition: key.partition.clone(), row: successor(&key.row) };
-        Span { lower: key, upper: Some(upper) }
+        let upper = Some(above(&key));
+        Span { lower: key, upper }
     }
 
     /// Returns the only key that this span can hold, if it holds at most one.
@@ -70,8 +70,13 @@ fn bound(key: &Key) -> Key {
 }
 
 /// Returns the smallest text above `text` among texts without U+0000.
-pub(super) fn successor(text: &str) -> String {
+fn successor(text: &str) -> String {
     format!("{text}\u{1}")
+}
+
+/// Returns the smallest bound above a key.
+pub(super) fn above(key: &Key) -> Key {
+    Key { partition: key.partition.clone(), row: successor(&key.row) }
 }
 
 /// Returns the ascending, disjoint ranges in which keys that satisfy `predicate` can lie.
@@ -135,11 +140,7 @@ pub(crate) fn points_within(mut keys: Vec<Key>, spans: &[Span], order: PageOrder
         let last = last.and_then(|at| spans.get(at));
         last.is_some_and(|span| span.upper.as_ref().is_none_or(|upper| *key < *upper))
     };
-    let mut points: Vec<Span> = keys.into_iter().filter(contains).map(Span::point).collect();
-    if order == PageOrder::Descending {
-        points.reverse();
-    }
-    points
+    order.arrange(keys.into_iter().filter(contains).map(Span::point).collect())
 }
 
 /// Whether the spans decide `predicate` completely, so that it is no residual filter.

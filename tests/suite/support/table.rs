@@ -169,6 +169,24 @@ pub fn row_keys(entities: &[Value]) -> String {
     entities.iter().map(key).collect::<Vec<_>>().join(",")
 }
 
+/// The keys of entities, as `p/r`, joined by blanks.
+#[track_caller]
+pub fn keys_shown(entities: &[Value]) -> String {
+    let text = |e: &Value, name: &str| e[name].as_str().expect("a key").to_owned();
+    let keys = entities.iter().map(|e| format!("{}/{}", text(e, "PartitionKey"), text(e, "RowKey")));
+    keys.collect::<Vec<_>>().join(" ")
+}
+
+/// The query parameters of the next page, if there is one.
+pub fn next_page(answer: &Answer) -> Option<String> {
+    let partition = answer.header("x-ms-continuation-NextPartitionKey")?;
+    let row = answer.need("x-ms-continuation-NextRowKey");
+    for token in [partition, row] {
+        assert!(!token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic()), "{answer}");
+    }
+    Some(format!("&NextPartitionKey={}&NextRowKey={}", escape(partition), escape(row)))
+}
+
 /// The properties with keys in front.
 pub fn with_keys(partition: &str, row: &str, mut properties: Value) -> Value {
     properties["PartitionKey"] = partition.into();

@@ -30,18 +30,16 @@ fn count(predicate: &Predicate) -> Option<usize> {
         Predicate::Always(_) => Some(1),
         Predicate::Flag(name) | Predicate::Present(name) => (!name.contains('\u{0}')).then_some(1),
         Predicate::Text { field, test, needle, .. } => {
-            let name = matches!(field, Field::Custom(name) if name.contains('\u{0}'));
             // Escaped texts consist of U+0001 and U+0002 there: a part of one may be no part of the text.
             let last = match test {
                 TextTest::Contains | TextTest::EndsWith => '\u{2}',
                 TextTest::StartsWith | TextTest::Is(_) => '\u{0}',
             };
-            (!name && !needle.contains(|c| c <= last)).then_some(1)
+            (!has_nul_name(field) && !needle.contains(|c| c <= last)).then_some(1)
         }
         Predicate::Compare { field, literal, .. } => {
-            let name = matches!(field, Field::Custom(name) if name.contains('\u{0}'));
             let text = matches!(literal, EdmValue::String(text) if text.contains('\u{0}'));
-            (!name && !text).then_some(1)
+            (!has_nul_name(field) && !text).then_some(1)
         }
     }
 }
@@ -82,27 +80,42 @@ impl<'p> Translation<'_, 'p> {
                 (Field::Custom(name), literal) => self.custom(name, *op, literal)?,
                 _ => constant(op.holds_on_type_mismatch()),
             },
-            Predicate::Text { field, fold, test, needle } => {
-                let needle = needle.as_str();
-                match field {
-                    Field::PartitionKey => self.text_test("pk", *fold, *test, needle)?,
-                    Field::RowKey => self.text_test("rk", *fold, *test, needle)?,
-                    Field::Timestamp => constant(false),
-                    Field::Custom(name) => {
-                        let property = self.property(name)?;
-                        let plain = self.text_test(&property.text, *fold, *test, needle)?;
-                        let escaped =
-                            self.text_test(&property.text, *fold, *test, &stored::escape(needle))?;
-                        let (is_plain, is_escaped) =
-                            (property.is_plain("string"), property.is_annotated(EdmType::String));
-                        format!(
-                            "CASE WHEN {is_plain} THEN {plain} WHEN {is_escaped} THEN {escaped} ELSE false END"
-                        )
-                    }
-                }
-            }
+            Predicate::Text { field, fold, test, needle } => self.text(field, *fold, *test, needle)?,
             Predicate::Present(name) => format!("({} IS NOT NULL)", self.property(name)?.value),
         })
+    }
+
+    /// A test of a text: false for everything that is none.
+    fn text(
+        &mut self,
+        field: &'p Field,
+        fold: Option<CaseFold>,
+        test: TextTest,
+        needle: &str,
+    ) -> Result<String, StatementError> {
+        match field {
+            Field::PartitionKey => self.text_test("pk", fold, test, needle),
+            Field::RowKey => self.text_test("rk", fold, test, needle),
+            Field::Timestamp => Ok(constant(false)),
+            Field::Custom(name) => {
+                let property = self.property(name)?;
+                Ok(case(&self.strings(&property, fold, test, needle)?, "ELSE false END"))
+            }
+        }
+    }
+
+    /// Returns, for both stored forms of a String, the test for the form and that of the text.
+    fn strings(
+        &mut self,
+        property: &Property,
+        fold: Option<CaseFold>,
+        test: TextTest,
+        needle: &str,
+    ) -> Result<Vec<(String, String)>, StatementError> {
+        let text = &property.text;
+        let plain = self.text_test(text, fold, test, needle)?;
+        let escaped = self.text_test(text, fold, test, &stored::escape(needle))?;
+        Ok(vec![(property.is_plain("string"), plain), (property.is_annotated(EdmType::String), escaped)])
     }
 
     /// `lower` and `upper` change only ASCII letters in this collation.
@@ -142,16 +155,12 @@ impl<'p> Translation<'_, 'p> {
     /// every other type.
     fn custom(&mut self, name: &'p str, op: CompareOp, literal: &EdmValue) -> Result<String, StatementError> {
         let property = self.property(name)?;
-        let mut sql = String::from("CASE");
-        for (test, comparison) in self.alternatives(&property, op, literal)? {
-            sql.push_str(&format!(" WHEN {test} THEN {comparison}"));
-        }
-        if op.holds_on_type_mismatch() {
-            sql.push_str(&format!(" WHEN {} IS NULL THEN false ELSE true END", property.value));
+        let otherwise = if op.holds_on_type_mismatch() {
+            format!("WHEN {} IS NULL THEN false ELSE true END", property.value)
         } else {
-            sql.push_str(" ELSE false END");
-        }
-        Ok(sql)
+            "ELSE false END".to_owned()
+        };
+        Ok(case(&self.alternatives(&property, op, literal)?, &otherwise))
     }
 
     /// Returns, for each stored type that is comparable with the literal, the test for the type and the
@@ -167,10 +176,7 @@ impl<'p> Translation<'_, 'p> {
         let int4 = format!("({})::int4", property.value);
         let int8 = format!("{}::int8", property.text);
         Ok(match literal {
-            EdmValue::String(s) => vec![
-                (property.is_plain("string"), self.compare(&text, op, s.as_str())?),
-                (typed(EdmType::String), self.compare(&text, op, stored::escape(s))?),
-            ],
+            EdmValue::String(s) => self.strings(property, None, TextTest::Is(op), s)?,
             EdmValue::Boolean(b) => {
                 let value = format!("({})::boolean", property.value);
                 vec![(property.is_plain("boolean"), self.compare(&value, op, *b)?)]
@@ -245,6 +251,17 @@ impl Property {
     fn is_annotated(&self, edm_type: EdmType) -> String {
         format!("{} = '{}'", self.annotation, edm_type.name())
     }
+}
+
+/// Returns the comparison behind the first test that holds, or what else the end says.
+fn case(alternatives: &[(String, String)], end: &str) -> String {
+    let when = |(test, comparison): &(String, String)| format!("WHEN {test} THEN {comparison} ");
+    format!("CASE {}{end}", alternatives.iter().map(when).collect::<String>())
+}
+
+/// Whether a parameter cannot hold the name of a field.
+fn has_nul_name(field: &Field) -> bool {
+    matches!(field, Field::Custom(name) if name.contains('\u{0}'))
 }
 
 fn constant(value: bool) -> String {

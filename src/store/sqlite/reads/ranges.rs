@@ -70,11 +70,7 @@ impl Range<'_> {
 
 /// Returns the ranges that make up a span, in this order.
 pub(crate) fn ranges(span: &Span, order: PageOrder) -> Vec<Range<'_>> {
-    let mut ranges = ascending(span);
-    if order == PageOrder::Descending {
-        ranges.reverse();
-    }
-    ranges
+    order.arrange(ascending(span))
 }
 
 fn ascending(span: &Span) -> Vec<Range<'_>> {
