@@ -23,7 +23,7 @@ use crate::server::admin::{self, Admin, AdminSettings, ConsoleMode};
 use crate::server::config::{Config, Mistakes};
 use crate::server::database::{self, DatabaseError};
 use crate::server::http::{self, Edge, Tls, TlsError, TlsFiles};
-use crate::service::{BodyMemory, Issuer, RecentRequests, Service, Throttle, VersionClock};
+use crate::service::{BodyMemory, FaultRules, Issuer, RecentRequests, Service, Throttle, VersionClock};
 use crate::store::sqlite::ServerLock;
 
 /// The beginning of the line on standard output that reports that the server is ready. Tools wait
@@ -91,6 +91,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         max_requests_per_second: config.max_requests_per_second.and_then(NonZeroU32::new),
         throttle: Throttle::default(),
         max_comparisons: config.max_filter_comparisons,
+        fault_rules: FaultRules::default(),
         slow: config.slow_request,
         recent: has_console(config).then(RecentRequests::new),
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(ServeError::Run)?,

@@ -8,6 +8,10 @@ use crate::protocol::codec::failure::{self, ErrorContext};
 use crate::protocol::codec::multipart::InnerAnswer;
 use crate::protocol::request::{Head, Prefer, Representation};
 
+/// The status that stands for no answer: the connection ends without one. Nothing is answered with
+/// it.
+pub(crate) const NO_ANSWER: u16 = 444;
+
 /// A response without the headers that every response carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -53,6 +57,11 @@ impl Answer {
     /// Returns an answer of an XML operation, without the headers of the table layer.
     pub(crate) fn bare(status: u16) -> Self {
         Self { status, reason: None, headers: Vec::new(), body: Vec::new(), refusal: None }
+    }
+
+    /// Returns what ends the connection without an answer.
+    pub(crate) fn none() -> Self {
+        Self::bare(NO_ANSWER)
     }
 
     /// Returns a document of an XML operation.

@@ -8,18 +8,20 @@ use uuid::Uuid;
 use super::answer::{Answer, CONTENT_TYPE};
 use super::authorize::{authorize, authorize_change_set};
 use super::explain_error::explain_error;
+use super::fault_rules::{DueFault, FaultRules, FaultSubject};
 use super::observe::Observed;
 use super::operations::{Printer, print_write, run};
 use crate::error::{Code, Error, Result};
+use crate::observe::metrics::OperationLabel;
 use crate::protocol::auth::Identity;
 use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::multipart::{self, InnerAnswer};
 use crate::protocol::model::Ticks;
-use crate::protocol::plan::{self, ChangeSet, WriteKind, Written};
+use crate::protocol::plan::{self, ChangeSet, Plan, WriteKind, Written};
 use crate::protocol::request::batch::{Batch, BatchPart, FailedPart, Printing};
 use crate::protocol::request::head::{ApiVersion, JSON_ONLY};
 use crate::protocol::request::{EntityWrite, Operation, Representation, Target};
-use crate::store::{Failure, Fault, Store, StoreResult};
+use crate::store::{Failure, Fault, Store};
 
 /// The data service versions in the parts of a batch.
 const VERSION_3: &str = "3.0;";
@@ -33,6 +35,8 @@ pub(crate) struct Run<'a> {
     pub version: ApiVersion,
     pub error_context: ErrorContext<'a>,
     pub observed: &'a Observed,
+    /// The faults that tests have ordered, if they are for this client.
+    pub fault_rules: Option<&'a FaultRules>,
     /// How long reading a page may take.
     pub page_time: Duration,
     pub now: Ticks,
@@ -42,8 +46,8 @@ impl Run<'_> {
     /// Runs a batch. The answer is 202, with the results inside, errors included.
     ///
     /// # Errors
-    /// [`Code::ServerBusy`] if nothing of it was begun, so that clients retry the whole batch: they
-    /// do not look inside.
+    /// Those of the batch as a whole, which have no index: [`Code::ServerBusy`] if nothing of it was
+    /// begun, so that clients retry it: they do not look inside.
     pub(crate) async fn batch(&self, batch: Batch) -> Result<Answer> {
         match batch {
             Batch::Query(part) => match *part {
@@ -56,38 +60,54 @@ impl Run<'_> {
             Batch::ChangeSet { parts, failure } => {
                 let (writes, printings): (Vec<_>, Vec<_>) =
                     parts.into_iter().map(|part| (part.wanted, part.printing)).unzip();
-                match self.change_set(writes, &printings, failure.as_ref()).await {
-                    Err(Failure::Fault(Fault::NotBegun)) => Err(Code::ServerBusy.into()),
-                    Err(refused) => Ok(self.refused_change_set(refused.into(), &printings, failure.as_ref())),
-                    Ok(answer) => Ok(answer),
+                let refused = |error| self.refused_change_set(error, &printings, failure.as_ref());
+                match self.planned_change_set(writes, &printings, failure.as_ref()) {
+                    Err(error) => Ok(refused(error)),
+                    Ok(None) => Ok(change_set_answer(None, &[])),
+                    Ok(Some(set)) => match self.change_set(&set, &printings).await {
+                        Err(error) if error.index.is_some() => Ok(refused(error)),
+                        answer => answer,
+                    },
                 }
             }
         }
     }
 
     async fn query(&self, wanted: Operation, printing: &Printing) -> Result<Answer> {
-        let mut plan = authorize(self.identity, self.target, plan::plan(wanted)?)?;
+        let label = wanted.label();
+        let of_part = |error: Error| error.at(0);
+        let mut plan =
+            authorize(self.identity, self.target, plan::plan(wanted).map_err(of_part)?).map_err(of_part)?;
         plan.end_page_within(self.page_time);
-        run(self.store, &plan, self.printer(printing)).await
+        let running = async { run(self.store, &plan, self.printer(printing)).await.map_err(of_query) };
+        match self.due_of_query(label, &plan) {
+            None => running.await,
+            Some(due) => Box::pin(due.around(running)).await,
+        }
+    }
+
+    fn due_of_query(&self, operation: OperationLabel, plan: &Plan) -> Option<DueFault> {
+        let query = FaultSubject::of(&self.target.account, operation, plan);
+        self.fault_rules?.due_in_batch(self.observed.label(), [query])
     }
 
     fn query_answer(&self, answer: Result<Answer>, printing: &Printing) -> Result<Answer> {
         let (refusal, inner) = match answer {
             Ok(answer) => (None, answer.into_inner(VERSION_3, printing.content_id.as_deref())),
-            // A query can always be retried.
-            Err(error) if error.code == Code::ServerBusy => return Err(error),
-            Err(error) => (Some(error.code), self.refusal(&error.at(0), printing)),
+            Err(error) if error.index.is_none() => return Err(error),
+            Err(error) => (Some(error.code), self.refusal(&error, printing)),
         };
         Ok(accepted(refusal, |boundary| multipart::query_response(boundary, &inner)))
     }
 
-    async fn change_set(
+    /// Plans a change set, and checks that it may be done and its answer be printed.
+    fn planned_change_set(
         &self,
         writes: Vec<EntityWrite>,
         printings: &[Printing],
         failure: Option<&FailedPart>,
-    ) -> StoreResult<Answer> {
-        let Some(set) = plan::change_set(writes, failure)? else { return Ok(change_set_answer(None, &[])) };
+    ) -> Result<Option<ChangeSet>> {
+        let Some(set) = plan::change_set(writes, failure)? else { return Ok(None) };
         let set = authorize_change_set(self.identity, self.target, set)?;
         // An answer that cannot be printed must be refused before the commit.
         for (index, (write, printing)) in set.writes.iter().zip(printings).enumerate() {
@@ -95,14 +115,30 @@ impl Run<'_> {
                 printing.format.for_body().map_err(|code| Error::from(code).at(index))?;
             }
         }
+        Ok(Some(set))
+    }
+
+    async fn change_set(&self, set: &ChangeSet, printings: &[Printing]) -> Result<Answer> {
+        match self.due_of_change_set(set) {
+            None => self.transact(set, printings).await,
+            Some(due) => Box::pin(due.around(self.transact(set, printings))).await,
+        }
+    }
+
+    fn due_of_change_set(&self, set: &ChangeSet) -> Option<DueFault> {
+        let account = &self.target.account;
+        let writes = set.writes.iter().map(|write| FaultSubject::of_write(account, &set.table, write));
+        self.fault_rules?.due_in_batch(self.observed.label(), writes)
+    }
+
+    async fn transact(&self, set: &ChangeSet, printings: &[Printing]) -> Result<Answer> {
         // The new versions are known in advance unless clocks differ, so the answer is printed
         // while the database works; the database is asked first.
         let expected: Vec<Written> = set.writes.iter().map(|write| write.expected(self.now)).collect();
         let writing = self.store.transact(set.table.in_account(&self.target.account), &set.writes, self.now);
-        let (written, ahead) = join(writing, async { self.written(&set, printings, &expected) }).await;
+        let (written, ahead) = join(writing, async { self.written(set, printings, &expected) }).await;
         let written = written.map_err(of_an_operation)?;
-        let answer = if written == expected { ahead } else { self.written(&set, printings, &written) };
-        Ok(answer?)
+        if written == expected { ahead } else { self.written(set, printings, &written) }
     }
 
     /// Returns the answer to a change set that was done.
@@ -153,12 +189,18 @@ impl Run<'_> {
 
 /// Assigns the failure of a change set to an operation, the first if it names none; unless the
 /// change set was not begun.
-fn of_an_operation(failure: Failure) -> Failure {
+fn of_an_operation(failure: Failure) -> Error {
     if failure == Failure::Fault(Fault::NotBegun) {
-        return failure;
+        return Code::ServerBusy.into();
     }
     let error = Error::from(failure);
-    Failure::Refused(Error { index: error.index.or(Some(0)), ..error })
+    Error { index: error.index.or(Some(0)), ..error }
+}
+
+/// Assigns the failure of a query to its part, unless the server is busy: a query can always be
+/// retried.
+fn of_query(error: Error) -> Error {
+    if error.code == Code::ServerBusy { error } else { error.at(0) }
 }
 
 /// As recorded: a duplicate row had no code of its own until some version after 2015-04-05. We take

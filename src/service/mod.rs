@@ -11,6 +11,7 @@ pub(crate) mod clock;
 mod cors;
 mod explain_error;
 mod explain_query;
+mod fault_rules;
 mod issuer;
 mod limits;
 mod observe;
@@ -24,13 +25,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use answer::{Answer, XML};
+pub(crate) use answer::{Answer, NO_ANSWER, XML};
 pub(crate) use authenticate::stored_policies;
 pub(crate) use body::{Body, MAX_BODY, ReceiveBody};
 pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain_error::EXPLANATIONS;
 pub(crate) use explain_query::{ExplainRequest, explain_query};
+pub(crate) use fault_rules::{FaultRuleDocument, FaultRuleError, FaultRules};
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};
 pub(crate) use observe::ObservedOperation;
@@ -63,6 +65,8 @@ pub(crate) struct Service {
     pub throttle: Throttle,
     /// Maximum comparisons in a filter.
     pub max_comparisons: usize,
+    /// What tests have ordered to fail.
+    pub fault_rules: FaultRules,
     /// Requests that take longer are logged as slow.
     pub slow: Duration,
     /// Where traces are sent, if anywhere.

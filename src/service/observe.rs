@@ -64,6 +64,11 @@ impl Observed {
         ObservedOperation { label: self.operation.get(), account, table: self.table().to_owned() }
     }
 
+    /// Returns the operation, as far as it was understood.
+    pub(crate) const fn label(&self) -> OperationLabel {
+        self.operation.get()
+    }
+
     /// Records a preflight request.
     pub(crate) fn is_preflight(&self) {
         self.operation.set(OperationLabel::Preflight);

@@ -12,6 +12,7 @@ use super::authorize::authorize;
 use super::batch::Run;
 use super::body::ReceiveBody;
 use super::explain_error::explain_error;
+use super::fault_rules::{FaultRules, FaultSubject};
 use super::observe::{self, Observed, ObservedOperation};
 use super::operations::{self, Printer};
 use super::{Issuer, Served, Service, cors};
@@ -198,15 +199,35 @@ impl Pipeline<'_> {
             Planned::Batch(batch) => {
                 let (version, now) = (head.version()?, printer.now);
                 let (error_context, page_time) = (self.error_context, self.page_time());
-                let observed = self.observed;
-                let run = Run { store, target, identity, version, error_context, observed, page_time, now };
+                let (observed, fault_rules) = (self.observed, self.fault_rules());
+                let run = Run {
+                    store,
+                    target,
+                    identity,
+                    version,
+                    error_context,
+                    observed,
+                    fault_rules,
+                    page_time,
+                    now,
+                };
                 return Box::pin(run.batch(batch)).await;
             }
             Planned::BelowTable(error) => {
                 return Err(Box::pin(below_missing_table(store, target, identity, error)).await?);
             }
         };
-        operations::run(store, plan, printer).await
+        let subject = || FaultSubject::of(&target.account, self.observed.label(), plan);
+        match self.fault_rules().and_then(|rules| rules.due(subject())) {
+            None => operations::run(store, plan, printer).await,
+            // Boxed, since only tests order faults.
+            Some(due) => Box::pin(due.around(operations::run(store, plan, printer))).await,
+        }
+    }
+
+    /// The faults that tests have ordered. They are for clients: operators see what is stored.
+    fn fault_rules(&self) -> Option<&FaultRules> {
+        self.operator.is_none().then_some(&self.service.fault_rules)
     }
 
     /// Reads, authorizes and plans a request.
@@ -261,6 +282,10 @@ impl Pipeline<'_> {
 
     /// Returns an error of a known resource: a 405 lists the methods that it supports.
     fn refuse_at(&self, target: &Target, error: &Error) -> Answer {
+        // Only a test can order these so late.
+        if matches!(error.code, Code::AuthenticationFailed | Code::AccountIsDisabled) {
+            return self.front_door(error);
+        }
         let answer = self.refuse(error);
         if answer.status != 405 {
             return answer;
@@ -349,6 +374,7 @@ mod tests {
             max_requests_per_second: None,
             throttle: Throttle::default(),
             max_comparisons: 1,
+            fault_rules: FaultRules::default(),
             slow: HOUR,
             tracer: None,
             recent: None,

@@ -5,7 +5,7 @@
 //! the real service, `failures` what clients are told when the database does
 //! not do its part, `forwarded` what proxies say of their clients, `operators` what is asked and logged of a running server,
 //! `process` and `commands` what an operator sees, `tls` encrypted connections, `traces` what a collector receives, `secondary` a read
-//! replica, `reset` what test suites ask of one, `testing` the server inside a test, `store` the contract of
+//! replica, `reset` and `faults` what test suites ask of one, `testing` the server inside a test, `store` the contract of
 //! the databases, `promises` what must hold whatever dies, `architecture` the direction of the imports. To judge another
 //! server, name it in `ROWHOUSE_TEST_ENDPOINT`, `ROWHOUSE_TEST_ACCOUNT` and
 //! `ROWHOUSE_TEST_KEY` and run
@@ -21,6 +21,7 @@ mod compatibility;
 mod conformance;
 mod explain;
 mod failures;
+mod faults;
 mod forwarded;
 mod newest_first;
 mod operators;

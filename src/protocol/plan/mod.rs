@@ -23,6 +23,7 @@ pub use write::ChangeSet;
 use std::time::Duration;
 
 use crate::error::{Code, Result};
+use crate::observe::metrics::OperationLabel;
 use crate::protocol::auth::Action;
 use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::policies::Policy;
@@ -110,6 +111,16 @@ impl Plan {
         }
     }
 
+    /// Returns the table, partition and row that are read or written, as far as there is only one.
+    pub(crate) fn subject(&self) -> (Option<&TableName>, Option<&str>, Option<&str>) {
+        let (_, table, key) = self.action();
+        let (partition, row) = match self {
+            Plan::QueryEntities { scan, .. } => (scan.partition(), scan.row()),
+            _ => (key.map(|key| key.partition.as_str()), key.map(|key| key.row.as_str())),
+        };
+        (table, partition, row)
+    }
+
     /// Whether a success is answered with a document of the table layer.
     pub(crate) const fn needs_body(&self, prefer: Option<Prefer>) -> bool {
         match self {
@@ -138,6 +149,18 @@ impl WriteKind {
             WriteKind::Replace(IfMatch::Absent) | WriteKind::Merge(IfMatch::Absent) => Action::UpsertEntity,
             WriteKind::Replace(_) | WriteKind::Merge(_) => Action::UpdateEntity,
             WriteKind::Delete(_) => Action::DeleteEntity,
+        }
+    }
+
+    /// Returns the label of the operation.
+    pub(crate) const fn label(self) -> OperationLabel {
+        match self {
+            WriteKind::Insert => OperationLabel::InsertEntity,
+            WriteKind::Replace(IfMatch::Absent) => OperationLabel::InsertOrReplaceEntity,
+            WriteKind::Replace(_) => OperationLabel::UpdateEntity,
+            WriteKind::Merge(IfMatch::Absent) => OperationLabel::InsertOrMergeEntity,
+            WriteKind::Merge(_) => OperationLabel::MergeEntity,
+            WriteKind::Delete(_) => OperationLabel::DeleteEntity,
         }
     }
 }

@@ -36,6 +36,23 @@ pub struct Scan {
     pub indexed: Vec<IndexChoice>,
 }
 
+impl Scan {
+    /// Returns the partition that is read, if it is only one.
+    pub(crate) fn partition(&self) -> Option<&str> {
+        let mut partitions = self.spans.iter().map(Span::partition);
+        let first = partitions.next()??;
+        partitions.all(|other| other == Some(first)).then_some(first)
+    }
+
+    /// Returns the row that is read, if it is only one.
+    pub(crate) fn row(&self) -> Option<&str> {
+        match self.spans.as_slice() {
+            [span] => span.as_point().map(|key| key.row.as_str()),
+            _ => None,
+        }
+    }
+}
+
 /// The part of each row that the page needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Projection {

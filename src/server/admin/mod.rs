@@ -11,6 +11,7 @@ mod connections;
 mod console;
 mod dispatch;
 mod expiry;
+mod faults;
 mod guard;
 mod indexes;
 mod reset;

@@ -1,4 +1,4 @@
-//! `/test/…`: reset, snapshot and restore, in test mode only.
+//! `/test/reset`, `/test/snapshots`: reset, snapshot and restore, in test mode only.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::service::Service;
 use crate::store::contract::reset::MAX_SNAPSHOTS;
 
-/// Empties the account that the query names, or all accounts.
+/// Empties the account that the query names, or all accounts, and removes their fault rules.
 ///
 /// # Errors
 /// 404 for an unknown account; errors of the database.
@@ -69,8 +69,8 @@ pub(crate) async fn discard(call: &Call<'_>) -> Outcome {
     found(deleted, "deleted")
 }
 
-/// Refuses unknown parameters: a misspelt `account` must not select all accounts.
-fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
+/// Returns the account that the query names. Refuses unknown parameters: a misspelt `account` must not select all accounts.
+pub(super) fn account(call: &Call<'_>) -> std::result::Result<Option<String>, Refusal> {
     let mut parameters = call.query.split('&').filter(|pair| !pair.is_empty());
     let is_known = |pair: &str| pair == "account" || pair.starts_with("account=");
     if parameters.next().is_some_and(|pair| !is_known(pair)) || parameters.next().is_some() {

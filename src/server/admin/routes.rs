@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, expiry, indexes, reset, tables, views};
+use super::{about, accounts, expiry, faults, indexes, reset, tables, views};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of an answer.
@@ -96,6 +96,9 @@ pub(crate) const ROUTES: &[Route] = &[
     for_tests("POST", "/test/snapshots", |call| Box::pin(reset::take(call))).changing(),
     for_tests("POST", "/test/snapshots/{name}/restore", |call| Box::pin(reset::restore(call))).changing(),
     for_tests("DELETE", "/test/snapshots/{name}", |call| Box::pin(reset::discard(call))).changing(),
+    for_tests("GET", "/test/faults", |call| Box::pin(async { faults::list(call) })),
+    for_tests("PUT", "/test/faults", |call| Box::pin(async { faults::set(call) })).changing(),
+    for_tests("DELETE", "/test/faults", |call| Box::pin(async { faults::clear(call) })).changing(),
     open("GET", "/console", |call| Box::pin(assets::redirect(call))).of_console(),
     guarded("GET", "/console/api/session", |call| Box::pin(session::session(call))).of_console(),
     open("GET", "/console/{asset...}", |call| Box::pin(assets::asset(call))).of_console(),

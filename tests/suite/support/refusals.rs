@@ -95,6 +95,8 @@ pub const METHOD_NOT_ALLOWED: Refusal =
 pub const UNKNOWN_VERB: Refusal =
     (405, "UnsupportedHttpVerb", "The resource doesn't support specified Http Verb.");
 pub const TABLE_EXISTS: Refusal = (409, "TableAlreadyExists", "The table specified already exists.");
+pub const TABLE_BEING_DELETED: Refusal =
+    (409, "TableBeingDeleted", "The specified table is being deleted. Try operation later.");
 pub const ENTITY_EXISTS: Refusal = (409, "EntityAlreadyExists", "The specified entity already exists.");
 pub const CONDITION_NOT_MET: Refusal =
     (412, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.");

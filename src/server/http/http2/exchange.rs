@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::translate::{head_of, request_of};
+use crate::service::NO_ANSWER;
 
 /// Bytes of an answer that a stream may buffer before they are sent.
 pub(super) const SEND_BUFFER: usize = 64 * 1024;
@@ -59,7 +60,7 @@ where
     send(answer, without_body, &mut respond, turn, write_timeout).await
 }
 
-/// Sends an answer. A large one keeps its turn until it is taken.
+/// Sends an answer, or resets the stream if there is none. A large one keeps its turn until it is taken.
 async fn send(
     answer: Response<BoxBody>,
     without_body: bool,
@@ -67,6 +68,10 @@ async fn send(
     turn: SemaphorePermit<'_>,
     write_timeout: Duration,
 ) -> Result<(), Stalled> {
+    if answer.status().as_u16() == NO_ANSWER {
+        respond.send_reset(Reason::INTERNAL_ERROR);
+        return Ok(());
+    }
     let (answer, body) = answer.into_parts();
     let size = body.size();
     let is_whole = without_body || matches!(size, BodySize::None | BodySize::Sized(0));

@@ -18,6 +18,10 @@
 //! answer. So our answers carry a placeholder of the same length ([`LENGTH_OF_NOTHING`]), which is
 //! replaced. It is not needed once actix keeps a length that was set.
 //!
+//! A handler cannot end a connection without an answer, as tests may order. The head of [`NO_ANSWER`]
+//! stands for that: the connection is closed in its place. It is not needed once actix lets a handler
+//! close the connection.
+//!
 //! If a client pipelines, actix may take an answer for one to the request that it read last, and
 //! send a body to a HEAD, or none to a GET before it. The next bytes would then be read as another
 //! answer: the connection is closed instead.
@@ -28,6 +32,8 @@ use std::task::{Context, Poll};
 
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::service::NO_ANSWER;
 
 /// Maximum bytes of a body that are copied to be written with the head before them. Longer bodies
 /// are written from where they are.
@@ -98,7 +104,7 @@ impl<IO> HeaderCase<IO> {
     /// Converts the heads in `bytes`, up to a body that is too long to copy.
     ///
     /// # Errors
-    /// If they begin with a body in place of a head, or the other way round.
+    /// If they begin with a body in place of a head, or the other way round, or with [`NO_ANSWER`].
     fn prepare(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() && self.ready.len() < PIECE {
@@ -132,11 +138,11 @@ impl<IO> HeaderCase<IO> {
         Ok(())
     }
 
-    /// Whether a body is where a head must be, or a head where a body begins. No body of ours looks
-    /// like a head.
+    /// Whether a body is where a head must be, or a head where a body begins, or the head stands for
+    /// no answer. No body of ours looks like a head.
     fn is_displaced(&self, bytes: &[u8]) -> bool {
         match self.place {
-            FramePosition::Head => !bytes.starts_with(b"HTTP/1."),
+            FramePosition::Head => !bytes.starts_with(b"HTTP/1.") || is_no_answer(bytes),
             FramePosition::Body(_) => self.begins && bytes.starts_with(b"HTTP/1."),
             FramePosition::Opaque => false,
         }
@@ -208,6 +214,13 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
         return None;
     }
     memmem::find(&bytes[..bytes.len().min(MAX_HEAD)], b"\r\n\r\n").map(|end| end + 4)
+}
+
+/// Whether a head is that of [`NO_ANSWER`].
+fn is_no_answer(bytes: &[u8]) -> bool {
+    // "HTTP/1.1 444"
+    let status = bytes.get(9..12).and_then(|status| str::from_utf8(status).ok());
+    status.and_then(|status| status.parse().ok()) == Some(NO_ANSWER)
 }
 
 /// Converts the names in a head, and returns what follows it.
@@ -465,6 +478,14 @@ mod tests {
             assert_eq!(sent_until_failure(answers.as_bytes()), format!("{HEAD_RESTORED}{BODY}{restored}"));
         }
         assert_eq!(sent_until_failure(b"no head"), "");
+    }
+
+    #[test]
+    fn no_answer_ends_the_connection_after_the_answers_before_it() {
+        let none = format!("HTTP/1.1 {NO_ANSWER} \r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(sent_until_failure(none.as_bytes()), "");
+        let answers = format!("{HEAD}{BODY}{none}{HEAD}{BODY}");
+        assert_eq!(sent_until_failure(answers.as_bytes()), format!("{HEAD_RESTORED}{BODY}"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `connection_info` | handlers that know whether a connection is encrypted | has a public constructor of `AppConfig` |
 //! | `header_case` | header names in the service's case, and the length of a 204 | writes both as they were set |
+//! | `header_case` | a connection that ends without an answer | lets a handler close the connection |
 //! | `unread_body` | an answer before the end of a chunked body | closes a connection whose body is not read |
 //! | `write_timeout` | clients that read nothing | has a write timeout |
 //!
