@@ -32,6 +32,8 @@ pub(crate) use clock::VersionClock;
 pub(crate) use cors::{CorsHeaders, actual as cors_headers};
 pub(crate) use explain_error::EXPLANATIONS;
 pub(crate) use explain_query::{ExplainRequest, explain_query};
+#[cfg(feature = "testing")]
+pub(crate) use fault_rules::{DropMoment, FaultEffect};
 pub(crate) use fault_rules::{FaultRuleDocument, FaultRuleError, FaultRules};
 pub(crate) use issuer::Issuer;
 pub(crate) use limits::{BodyMemory, Limits, Share};

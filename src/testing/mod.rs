@@ -26,6 +26,8 @@
 //! logger; their messages go to the `tracing` subscriber of the process, if it has one. Metrics are
 //! the sum over all servers.
 //!
+//! A test orders errors, delays and lost answers with [`Server::set_faults`].
+//!
 //! Several tests can share one server if each has an account to itself:
 //!
 //! ```
@@ -43,10 +45,12 @@
 
 mod account;
 mod builder;
+mod faults;
 mod image;
 mod server;
 
 pub use account::Account;
 pub use builder::Builder;
+pub use faults::{FaultCount, FaultRule};
 pub use image::Image;
 pub use server::{Server, ServerError, Snapshot};

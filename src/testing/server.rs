@@ -14,6 +14,7 @@ use crate::error;
 use crate::protocol::auth::accounts::{AccountError, connection_string};
 use crate::server::config::{Config, Mistakes};
 use crate::server::start::{self, ListeningServer, ServeError};
+use crate::service::Service;
 use crate::store::contract::reset::MAX_SNAPSHOTS;
 
 /// Timeout for starting, and for reset, snapshot and restore.
@@ -70,6 +71,9 @@ pub enum ServerError {
     /// The server already keeps the maximum number of snapshots.
     #[error("the server keeps at most {MAX_SNAPSHOTS} snapshots; drop one first")]
     TooManySnapshots,
+    /// The faults are invalid.
+    #[error("faults: {0}")]
+    Faults(Box<dyn std::error::Error + Send + Sync>),
     /// The database failed.
     #[error("the database failed: {0}")]
     Database(String),
@@ -143,7 +147,7 @@ impl Server {
         connection_string(&format!("http://{}", self.address), &account.name, &account.key)
     }
 
-    /// Deletes all data of all accounts.
+    /// Deletes all data of all accounts, and removes all faults.
     ///
     /// This method, and those for snapshots, block the calling thread for about a millisecond and
     /// need no async runtime. Concurrent requests see the state before or after.
@@ -154,7 +158,7 @@ impl Server {
         self.ask(async |listening| Ok(listening.service.reset(None).await?))
     }
 
-    /// Deletes all data of one account.
+    /// Deletes all data of one account, and removes the faults that name it.
     ///
     /// # Errors
     /// As [`Server::reset`], and [`ServerError::NoSuchAccount`].
@@ -220,9 +224,14 @@ impl Server {
         let _ = thread.join();
     }
 
-    fn known(&self, account: &str) -> Result<String, ServerError> {
+    pub(super) fn known(&self, account: &str) -> Result<String, ServerError> {
         let known = self.others.iter().chain([&self.first]).find(|known| known.name == account);
         known.map(|known| known.name.clone()).ok_or_else(|| ServerError::NoSuchAccount(account.to_owned()))
+    }
+
+    pub(super) fn service(&self) -> Result<&Service, ServerError> {
+        let running = self.running.as_ref().ok_or(ServerError::Stopped)?;
+        Ok(&running.listening.service)
     }
 
     /// Runs work on the server's runtime, and blocks until it is done. A caller inside another

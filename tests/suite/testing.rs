@@ -1,8 +1,9 @@
 //! The server inside a test's process, and the container's description.
 
 use std::net::TcpStream;
+use std::time::Duration;
 
-use rowhouse::testing::{Account, Image, Server, ServerError};
+use rowhouse::testing::{Account, FaultCount, FaultRule, Image, Server, ServerError};
 use serde_json::json;
 
 use crate::support::server::{Process, fresh_folder};
@@ -29,6 +30,52 @@ fn use_alone(server: &Server) {
     let t = Table::new(&client, "People");
     t.insert(&with_keys("p", "r", json!({ "A": 1 }))).expect(201);
     assert_eq!(t.count(), 1);
+}
+
+#[test]
+fn a_server_has_the_faults_that_its_test_orders() {
+    let [orders, people] = ["orders", "people"].map(Account::new);
+    let server = Server::builder().account(orders.clone()).account(people.clone()).start().expect("a server");
+    let [client, other] = [&orders, &people].map(|account| client_of(&server.connection_string_of(account)));
+    client.create_table("Orders").expect(201);
+    let t = Table::new(&client, "Orders");
+    let insert = |row: &str| t.insert(&with_keys("p", row, json!({})));
+    let busy = FaultRule::error("ServerBusy").operation("InsertEntity").table("orders");
+    let rules =
+        [busy.clone().partition("p").row("a").skip(1).times(2), FaultRule::delay(Duration::from_millis(1))];
+    server.set_faults(rules).expect("valid rules");
+    insert("a").expect(201);
+    insert("a").refused(BUSY);
+    insert("a").refused(BUSY);
+    insert("b").expect(201);
+    let counts = server.faults().expect("it runs");
+    assert_eq!(counts, [FaultCount { matched: 3, hits: 2 }, FaultCount { matched: 2, hits: 1 }]);
+
+    server.set_faults([]).expect("no rules");
+    server.set_account_faults("people", [FaultRule::error("InternalError").times(9)]).expect("a valid rule");
+    client.get("/Tables").expect(200);
+    other.get("/Tables").refused(INTERNAL);
+    server.reset_account("orders").expect("a reset");
+    other.get("/Tables").refused(INTERNAL);
+    server.reset().expect("a reset");
+    other.get("/Tables").expect(200);
+    assert_eq!(server.faults().expect("it runs"), []);
+
+    for wrong in [
+        FaultRule::error("ServerBusy").operation("Insert"),
+        FaultRule::error("TableNotFound"),
+        FaultRule::delay(Duration::from_micros(10)),
+        FaultRule::delay(Duration::MAX),
+        FaultRule::drop_before().times(0),
+        FaultRule::drop_after().account("nobody"),
+    ] {
+        let refused = server.set_faults([busy.clone(), wrong.clone()]);
+        assert!(matches!(refused, Err(ServerError::Faults(_))), "{wrong:?}: {refused:?}");
+    }
+    assert!(matches!(server.set_account_faults("nobody", []), Err(ServerError::NoSuchAccount(_))));
+    let foreign = server.set_account_faults("people", [busy.account("orders")]);
+    assert!(matches!(foreign, Err(ServerError::Faults(_))), "{foreign:?}");
+    assert_eq!(server.faults().expect("it runs"), []);
 }
 
 #[test]

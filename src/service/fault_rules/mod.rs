@@ -15,6 +15,8 @@ use arc_swap::ArcSwap;
 use active::ActiveRule;
 pub(crate) use active::FaultSubject;
 use document::MAX_RULES;
+#[cfg(feature = "testing")]
+pub(crate) use document::{DropMoment, FaultEffect};
 pub(crate) use document::{FaultRuleCount, FaultRuleDocument, FaultRuleError};
 pub(crate) use due::DueFault;
 
