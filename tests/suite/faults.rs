@@ -49,7 +49,7 @@ fn counts(admin: &Wire) -> Vec<(u64, u64)> {
 
 /// Demands that the connection ends without a byte of an answer.
 #[track_caller]
-fn drops(client: &Client, request: &Request) {
+pub fn drops(client: &Client, request: &Request) {
     let mut stream = client.wire().connect();
     stream.write_all(&request.bytes()).expect("the server listens");
     let mut rest = Vec::new();
@@ -561,4 +561,28 @@ fn there_are_no_faults_outside_test_mode() {
     }
     refused(&put_at(&admin, PATH, &json!([{ "then": { "error": "ServerBusy" } }])), 404, "NotFound");
     client(&server).get("/Tables").expect(200);
+}
+
+/// The code of a recipe is that of a test: whatever it is indented by, line by line.
+#[test]
+fn recipes_are_what_the_tests_of_the_clients_do() {
+    let page = include_str!("../../docs/how-to/test-suites.md");
+    let recipes = page.split("#### Recipes\n").nth(1).expect("the recipes");
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+    };
+    let clients = [
+        ("python", include_str!("../clients/python/tests/test_faults.py")),
+        ("javascript", include_str!("../clients/javascript/tests/faults.test.js")),
+        ("go", include_str!("../clients/go/faults_test.go")),
+        ("java", include_str!("../clients/java/src/test/java/rowhouse/FaultsTest.java")),
+    ];
+    for (language, test) in clients {
+        let (_, rest) = recipes.split_once(&format!("```{language}\n")).expect("a recipe");
+        let recipe = rest.split("```").next().unwrap_or_default();
+        let tested = lines(test);
+        for part in recipe.split("\n\n").map(lines) {
+            assert!(!part.is_empty() && tested.windows(part.len()).any(|window| window == part), "{part:?}");
+        }
+    }
 }

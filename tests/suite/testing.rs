@@ -6,6 +6,7 @@ use std::time::Duration;
 use rowhouse::testing::{Account, FaultCount, FaultRule, Image, Server, ServerError};
 use serde_json::json;
 
+use crate::faults::drops;
 use crate::support::server::{Process, fresh_folder};
 use crate::support::*;
 
@@ -51,6 +52,12 @@ fn a_server_has_the_faults_that_its_test_orders() {
     let counts = server.faults().expect("it runs");
     assert_eq!(counts, [FaultCount { matched: 3, hits: 2 }, FaultCount { matched: 2, hits: 1 }]);
 
+    let drop = [FaultRule::drop_before(), FaultRule::drop_after()].map(|rule| rule.operation("InsertEntity"));
+    server.set_faults(drop).expect("valid rules");
+    for (row, is_stored) in [("before", false), ("after", true)] {
+        drops(&client, &t.inserting(&with_keys("p", row, json!({}))));
+        assert_eq!(t.get("p", row).status == 200, is_stored, "{row}");
+    }
     server.set_faults([]).expect("no rules");
     server.set_account_faults("people", [FaultRule::error("InternalError").times(9)]).expect("a valid rule");
     client.get("/Tables").expect(200);

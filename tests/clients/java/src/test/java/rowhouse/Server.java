@@ -105,6 +105,15 @@ final class Server {
         }
     }
 
+    /** Where the server answers operators. */
+    String admin() throws IOException {
+        var found = Pattern.compile("operators are answered at (http://\\S+)").matcher(Files.readString(log()));
+        if (!found.find()) {
+            throw new IllegalStateException("the server has no admin listener");
+        }
+        return found.group(1);
+    }
+
     String endpoint() {
         return origin + "/" + account;
     }
