@@ -1,4 +1,4 @@
-// Test mode: snapshots of all accounts or one, and reset.
+// Test mode: snapshots of all accounts or one, reset, and faults.
 
 import { connection } from "../core/connection.js";
 import { h } from "../core/dom.js";
@@ -6,11 +6,13 @@ import { isCancelled } from "../core/errors.js";
 import { session } from "../core/session.js";
 import { View } from "../core/view.js";
 import { button, empty, errorBox, field, moment, paneHead, select } from "../parts/controls.js";
+import { FaultRules } from "../parts/fault-rules.js";
 import { confirmByName } from "../parts/modal.js";
 
 class SnapshotsPane extends View {
   #message = h("div", { class: "message" });
   #list = h("div", { class: "cards" });
+  #faults = new FaultRules();
   #account = select(
     [["", "All accounts"], ...session.accounts.map(({ name }) => /** @type {[string, string]} */ ([name, name]))],
     "",
@@ -34,6 +36,7 @@ class SnapshotsPane extends View {
       field("Accounts", this.#account),
       this.#message,
       this.#list,
+      this.#faults,
     ];
   }
 
@@ -88,14 +91,14 @@ class SnapshotsPane extends View {
     } catch (error) {
       this.#message.replaceChildren(errorBox(error));
     }
-    await this.load();
+    await Promise.all([this.load(), this.#faults.load()]);
   }
 
   reset() {
     const name = this.#account.value || "all accounts";
     confirmByName({
       title: "Reset",
-      text: `All tables and service properties of ${name} are deleted.`,
+      text: `All tables and service properties of ${name} are deleted, and faults removed.`,
       name: this.#account.value || "reset",
       action: "Reset",
       act: () => this.#run("POST", "test/reset", "Reset.", this.#query),

@@ -199,6 +199,21 @@ interface Series {
 
 type Shown = { kind: "tables" | "query"; account: string; table?: string; filter?: string };
 
+type FaultEffect = { error: string } | { delay: number } | { drop: string };
+
+type FaultRule = {
+  account: string | null;
+  operation: string | null;
+  table: string | null;
+  partition: string | null;
+  row: string | null;
+  skip: number;
+  times: number;
+  then: FaultEffect;
+};
+
+type CountedFaultRule = FaultRule & { matched: number; hits: number };
+
 type Snapshot = { name: string; account: string | null; taken: string };
 
 type Source = { service: TableService; table: string; filter: string };

@@ -63,9 +63,10 @@ test("axe finds nothing serious in any pane, in light and dark, wide and narrow"
 });
 
 test("axe finds nothing serious in dialogs", async () => {
-  const page = await openTable(our, await sample(), { scheme: "dark" });
-  const opened = ["Add", "Edit", "Import", "Export", "Columns", "Code", "Delete all found"];
-  for (const name of opened) {
+  const table = await openTable(our, await sample(), { scheme: "dark" });
+  const snapshots = await open(our, "#/snapshots", { scheme: "dark" });
+  const opened = ["Add", "Edit", "Import", "Export", "Columns", "Code", "Delete all found"].map((name) => [table, name]);
+  for (const [page, name] of [...opened, [snapshots, "Add fault"]]) {
     await page.getByRole("button", { name, exact: true }).click();
     await page.getByRole("dialog").waitFor();
     await page.evaluate(() => Promise.all(document.getAnimations().map((animation) => animation.finished)));

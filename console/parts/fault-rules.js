@@ -1,0 +1,117 @@
+// Test mode: the faults that tests order, with what they have met.
+
+import { connection } from "../core/connection.js";
+import { h } from "../core/dom.js";
+import { isCancelled } from "../core/errors.js";
+import { View } from "../core/view.js";
+import { button, count, empty, errorBox } from "./controls.js";
+import { addFault } from "./fault-dialog.js";
+
+const PATH = "test/faults";
+
+/** Seconds between two looks at the counts. */
+const PAUSE = 2;
+
+export class FaultRules extends View {
+  #message = h("div", { class: "message" });
+  #list = h("div", { class: "cards" });
+  /** What the list shows, so that it is built anew only when that changes. */
+  #shown = "";
+
+  build() {
+    const add = () => addFault((rule) => this.#change((rules) => [...rules, rule]));
+    return [
+      h(
+        "section",
+        {},
+        h("header", { class: "pane-head" }, h("h2", {}, "Faults"), button("Add fault", add, { changes: true })),
+        h("p", { class: "quiet" }, "Requests of clients that match a rule meet its fault; those of the console do not."),
+        this.#message,
+        this.#list,
+      ),
+    ];
+  }
+
+  start() {
+    this.#shown = "";
+    this.repeat(PAUSE, () => this.load());
+  }
+
+  async load() {
+    try {
+      this.#show((await connection.json("GET", PATH, { signal: this.signal })).rules);
+      this.#message.replaceChildren();
+    } catch (error) {
+      if (!isCancelled(error)) this.#message.replaceChildren(errorBox(error));
+    }
+  }
+
+  /** @param {CountedFaultRule[]} rules */
+  #show(rules) {
+    const text = JSON.stringify(rules);
+    if (text === this.#shown) return;
+    this.#shown = text;
+    this.#list.replaceChildren(...rules.map((rule) => this.#card(rule)));
+    if (!rules.length) this.#list.append(empty("No faults", "Every request is answered as usual."));
+  }
+
+  /** @param {CountedFaultRule} rule */
+  #card(rule) {
+    const name = `${effectOf(rule)}: ${subjectOf(rule)}`;
+    const counts = [`${count(rule.hits)} of ${count(rule.times)} met it`, `${count(rule.matched)} matched`];
+    if (rule.skip) counts.push(`skips ${count(rule.skip)}`);
+    return h(
+      "article",
+      { class: "card row" },
+      h("div", { class: "grow" }, h("h3", { class: "mono" }, name), h("p", { class: "quiet" }, counts.join(", "))),
+      button("Remove", () => this.#remove(rule), { kind: "danger", changes: true, label: `Remove ${name}` }),
+    );
+  }
+
+  /** @param {CountedFaultRule} rule */
+  async #remove(rule) {
+    const same = JSON.stringify(uncounted(rule));
+    try {
+      await this.#change((rules) => {
+        const removed = rules.findIndex((other) => JSON.stringify(other) === same);
+        return rules.filter((_, at) => at !== removed);
+      });
+    } catch (error) {
+      this.#message.replaceChildren(errorBox(error));
+    }
+  }
+
+  /** Sets other rules than there are. @param {(rules: FaultRule[]) => FaultRule[]} change */
+  async #change(change) {
+    const { rules } = await connection.json("GET", PATH);
+    this.#show((await connection.exchange("PUT", PATH, change(rules.map(uncounted)))).rules);
+    this.#message.replaceChildren();
+  }
+}
+
+/** @param {CountedFaultRule} rule @returns {FaultRule} */
+const uncounted = ({ account, operation, table, partition, row, skip, times, then }) => ({
+  account,
+  operation,
+  table,
+  partition,
+  row,
+  skip,
+  times,
+  then,
+});
+
+/** @param {FaultRule} rule */
+function effectOf({ then }) {
+  if ("error" in then) return then.error;
+  return "delay" in then ? `${then.delay} ms` : `dropped ${then.drop}`;
+}
+
+/** @param {FaultRule} rule */
+function subjectOf({ account, operation, table, partition, row }) {
+  const keys = [partition, row].map((key) => (key === null ? "*" : JSON.stringify(key)));
+  const place = [account, table].filter(Boolean).join("/");
+  return [operation ?? "any request", place, partition === null && row === null ? "" : `(${keys})`].filter(Boolean).join(" ");
+}
+
+customElements.define("fault-rules", FaultRules);
