@@ -519,6 +519,13 @@ fn resets_remove_rules_and_accounts_have_their_own() {
             let raw = ask(&admin, "POST", &format!("/test/reset{query}"), "Content-Length: 0\r\n");
             assert_eq!(raw.status, 200, "{raw:?}");
         };
+        let of_one = json_of(&ask(&admin, "GET", &of(1), ""));
+        assert_eq!(of_one["rules"].as_array().map(Vec::len), Some(1), "{of_one}");
+        let taken = ask(&admin, "POST", "/test/snapshots", "Content-Length: 0\r\n");
+        let restore =
+            format!("/test/snapshots/{}/restore", json_of(&taken)["name"].as_str().expect("a name"));
+        assert_eq!(ask(&admin, "POST", &restore, "Content-Length: 0\r\n").status, 200);
+        assert_eq!(names(), json!([null, one, other]), "a restore leaves them");
         reset(&format!("?account={one}"));
         assert_eq!(names(), json!([null, other]));
         assert_eq!(ask(&admin, "DELETE", &of(2), "").status, 200);
