@@ -6,6 +6,7 @@ mod backup;
 mod check;
 mod cluster_findings;
 mod database;
+mod deleted;
 mod distribute;
 mod endpoint;
 mod expire;
@@ -116,7 +117,7 @@ enum Command {
     /// Make SQL views of tables, with typed columns
     #[command(subcommand)]
     View(Box<ViewCommand>),
-    /// Change the number of buckets that a table is spread over, while it is served
+    /// Bring deleted tables back, or purge them; change the number of buckets of a table
     #[command(subcommand)]
     Table(Box<TableCommand>),
     /// Print the version

@@ -1,4 +1,4 @@
-//! `rowhouse table …`: how a table is stored.
+//! `rowhouse table …`: how a table is stored, and deleted tables.
 
 use std::time::{Duration, Instant};
 
@@ -7,6 +7,9 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::database;
+use super::deleted::{
+    self, DeletedArguments, PURGE_EXAMPLES, PurgeArguments, UNDELETE_EXAMPLES, UndeleteArguments,
+};
 use super::output::{OutputForm, Problem, block_on};
 use super::transfer::TransferEnd;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
@@ -32,6 +35,15 @@ pub(crate) enum TableCommand {
     /// Change the number of buckets that a table of PostgreSQL is spread over, while it is served
     #[command(after_help = RESPREAD_EXAMPLES)]
     Respread(RespreadArguments),
+    /// List the deleted tables that can be brought back, and what they hold
+    #[command(after_help = "Example:\n  rowhouse table deleted --account myaccount --json")]
+    Deleted(DeletedArguments),
+    /// Bring a deleted table back, with its entities, policies, expiry rule, indexes and view
+    #[command(after_help = UNDELETE_EXAMPLES)]
+    Undelete(UndeleteArguments),
+    /// Have a deleted table purged before its time has ended
+    #[command(after_help = PURGE_EXAMPLES)]
+    Purge(PurgeArguments),
 }
 
 #[derive(Debug, Args)]
@@ -58,7 +70,15 @@ pub(crate) struct RespreadArguments {
 /// # Errors
 /// How it ended, unless all is well.
 pub(crate) fn run(command: &TableCommand) -> Result<(), TransferEnd> {
-    let TableCommand::Respread(arguments) = command;
+    match command {
+        TableCommand::Respread(arguments) => run_respread(arguments),
+        TableCommand::Deleted(arguments) => deleted::list(arguments),
+        TableCommand::Undelete(arguments) => deleted::undelete(arguments),
+        TableCommand::Purge(arguments) => deleted::purge(arguments),
+    }
+}
+
+fn run_respread(arguments: &RespreadArguments) -> Result<(), TransferEnd> {
     let table = TableName::parse(&arguments.table)
         .map_err(|_| TransferEnd::Usage(format!("the table name {:?} is not valid", arguments.table)))?;
     let database = database::read(&arguments.storage).map_err(|Problem(text)| TransferEnd::Usage(text))?;

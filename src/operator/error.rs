@@ -41,6 +41,17 @@ pub(crate) enum OperatorError {
     TableNotFound,
     #[error("there is no table {0} in the account {1}")]
     TableNotInAccount(String, String),
+    #[error("there is no such deleted table: its time has ended, or it was brought back or purged")]
+    DeletedTableNotFound,
+    #[error("{0}")]
+    SeveralDeletedTables(String),
+    #[error("there is a table {0}: give another name")]
+    TableNameTaken(String),
+    #[error(
+        "servers may still look for the table under its last name: it can have another name from {0} on, and its \
+         last name now"
+    )]
+    RenamedTooSoon(String),
     #[error("there is an index of this kind for the property already")]
     IndexExists,
     #[error("a table can have {MAX_TABLE_INDEXES} indexes, a database {MAX_INDEXES}: drop one first")]

@@ -151,7 +151,7 @@ pub(crate) struct SweepStep {
 pub(crate) async fn step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<SweepStep> {
     let done = try_step(store, of, now).await;
     if done.is_err() {
-        let due = later(now, SWEEP_RETRY_PAUSE);
+        let due = now.later(SWEEP_RETRY_PAUSE);
         // The database may be unreachable here as well.
         let _ = store.record_sweep(of, &SweepState { due, ..of.sweep.clone() }).await;
     }
@@ -168,7 +168,7 @@ async fn try_step(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<Sw
     let sweep = match next {
         Some(next) => SweepState { due: now, began: Some(began), position: Some(next), expired, ..of.sweep },
         None => {
-            let due = later(began, of.rule.pause).max(now);
+            let due = began.later(of.rule.pause).max(now);
             SweepState { due, began: None, position: None, clean: Some(began), expired }
         }
     };
@@ -199,11 +199,6 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
         Err(Failure::Refused(error)) if error.code == Code::TableNotFound => Ok((Vec::new(), None)),
         Err(failure) => Err(failure),
     }
-}
-
-/// A time some ticks later, within the range of times.
-fn later(at: Ticks, ticks: i64) -> Ticks {
-    Ticks::from_raw(at.raw().saturating_add(ticks)).unwrap_or(Ticks::MAX)
 }
 
 #[cfg(test)]

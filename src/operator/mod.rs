@@ -4,6 +4,7 @@
 //! The command line and the admin listener call the same functions; [`upkeep`] works in the background.
 
 pub(crate) mod accounts;
+pub(crate) mod deleted;
 pub(crate) mod durations;
 mod error;
 pub(crate) mod expiry;

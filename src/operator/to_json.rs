@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::deleted::UndeletedTable;
 use super::durations;
 use super::expiry::behind;
 use super::totals::{TableTotal, TotalBasis};
 use crate::protocol::model::Ticks;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
 use crate::store::{
-    AccountOptions, IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry,
-    ViewDefinition,
+    AccountOptions, DeletedTable, IndexFigures, IndexState, SqlView, StoredAccount, StoredIndex, TableExpiry,
+    TableSize, ViewDefinition,
 };
 
 /// An account, without its keys.
@@ -44,6 +45,36 @@ pub(crate) fn index(stored: &StoredIndex, figures: IndexFigures) -> Value {
         "bytes": figures.bytes,
         "uses": figures.uses,
         "progress": figures.progress,
+    })
+}
+
+/// A deleted table that can be brought back, and its size, if it was measured.
+pub(crate) fn deleted_table(table: &DeletedTable, size: Option<TableSize>) -> Value {
+    json!({
+        "id": table.table_no,
+        "account": table.account,
+        "table": table.name,
+        "created": table.created.to_canonical(),
+        "deleted": table.deleted.to_canonical(),
+        "keptUntil": table.kept_until.to_canonical(),
+        "entities": size.map(|size| size.entities),
+        "bytes": size.map(|size| size.bytes),
+        "complete": size.is_some_and(|size| size.complete),
+    })
+}
+
+/// A table that was brought back.
+pub(crate) fn undeleted_table(undeleted: &UndeletedTable) -> Value {
+    let UndeletedTable { table, name, records, left_out, view_failure } = undeleted;
+    json!({
+        "id": table.table_no,
+        "account": table.account,
+        "table": name,
+        "indexes": records.indexes.as_ref().map_or(0, Vec::len) - left_out,
+        "indexesLeftOut": left_out,
+        "expires": records.expiry.is_some(),
+        "view": records.view.as_ref().map(|view| &view.name),
+        "viewFailure": view_failure,
     })
 }
 

@@ -92,6 +92,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         throttle: Throttle::default(),
         max_comparisons: config.max_filter_comparisons,
         fault_rules: FaultRules::default(),
+        keep_deleted: config.keep_deleted,
         slow: config.slow_request,
         recent: has_console(config).then(RecentRequests::new),
         tracer: config.traces.clone().map(Tracer::start).transpose().map_err(ServeError::Run)?,

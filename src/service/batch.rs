@@ -79,7 +79,8 @@ impl Run<'_> {
         let mut plan =
             authorize(self.identity, self.target, plan::plan(wanted).map_err(of_part)?).map_err(of_part)?;
         plan.end_page_within(self.page_time);
-        let running = async { run(self.store, &plan, self.printer(printing)).await.map_err(of_query) };
+        // No batch deletes a table.
+        let running = async { run(self.store, &plan, 0, self.printer(printing)).await.map_err(of_query) };
         match self.due_of_query(label, &plan) {
             None => running.await,
             Some(due) => Box::pin(due.around(running)).await,

@@ -69,6 +69,8 @@ pub(crate) struct Service {
     pub max_comparisons: usize,
     /// What tests have ordered to fail.
     pub fault_rules: FaultRules,
+    /// How long deleted tables can be brought back, in ticks; 0 for not at all.
+    pub keep_deleted: i64,
     /// Requests that take longer are logged as slow.
     pub slow: Duration,
     /// Where traces are sent, if anywhere.

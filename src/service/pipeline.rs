@@ -217,11 +217,12 @@ impl Pipeline<'_> {
                 return Err(Box::pin(below_missing_table(store, target, identity, error)).await?);
             }
         };
+        let running = operations::run(store, plan, service.keep_deleted, printer);
         let subject = || FaultSubject::of(&target.account, self.observed.label(), plan);
         match self.fault_rules().and_then(|rules| rules.due(subject())) {
-            None => operations::run(store, plan, printer).await,
+            None => running.await,
             // Boxed, since only tests order faults.
-            Some(due) => Box::pin(due.around(operations::run(store, plan, printer))).await,
+            Some(due) => Box::pin(due.around(running)).await,
         }
     }
 
@@ -375,6 +376,7 @@ mod tests {
             throttle: Throttle::default(),
             max_comparisons: 1,
             fault_rules: FaultRules::default(),
+            keep_deleted: 0,
             slow: HOUR,
             tracer: None,
             recent: None,

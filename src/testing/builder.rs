@@ -121,6 +121,7 @@ impl Builder {
             busy_poll: true,
             max_clients: 10_000,
             max_filter_comparisons: 1000,
+            keep_deleted: 0,
             limits: Limits {
                 head: Duration::from_secs(20),
                 body: Duration::from_secs(25),

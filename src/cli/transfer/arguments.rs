@@ -271,7 +271,7 @@ pub(super) fn location(name: &str, text: &str) -> Result<DataLocation, TransferE
 }
 
 /// Asks for confirmation; without a terminal, `--yes` is required.
-pub(super) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd> {
+pub(in crate::cli) fn confirmed(question: &str, is_sure: bool) -> Result<(), TransferEnd> {
     if is_sure {
         return Ok(());
     }

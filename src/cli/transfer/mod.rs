@@ -7,6 +7,7 @@ mod ended;
 mod rejected;
 mod verifying;
 
+pub(super) use arguments::confirmed;
 pub(crate) use copying::CopyArguments;
 pub(crate) use counting::{CountArguments, DeleteArguments};
 pub(crate) use ended::TransferEnd;

@@ -44,6 +44,8 @@ pub(crate) struct Metrics {
     pub sqlite_rounds: Rounds,
     /// Writes whose shared statement failed, so that each was retried alone.
     pub retried_alone: Counter,
+    /// Deleted tables that can be brought back.
+    pub deleted_tables: Gauge,
     /// Deleted tables whose rows are not purged yet.
     pub purge_backlog: Gauge,
     /// Entities that were deleted because they had expired.
@@ -120,6 +122,7 @@ impl Metrics {
             write_rounds: Histogram::new(&ROUNDS),
             sqlite_rounds: Histogram::new(&ROUNDS),
             retried_alone: Counter::new(),
+            deleted_tables: Gauge::new(),
             purge_backlog: Gauge::new(),
             expired: Counter::new(),
             expiry_tables: Gauge::new(),

@@ -22,7 +22,7 @@ const FORGET: Duration = Duration::from_secs(10);
 /// How long this server leads after a step; longer than any pause but that after failures.
 const LEAD: i64 = 15 * TICKS_PER_SECOND;
 
-/// Purges the entities of deleted tables. Several servers may do so at once.
+/// Purges the entities of deleted tables that cannot be brought back any more. Several servers may do so at once.
 #[derive(Default)]
 pub(crate) struct Purge {
     /// When the tables that are to be purged were counted last.
@@ -39,6 +39,10 @@ impl Purge {
     /// Failures of the database.
     pub(crate) async fn step(&mut self, store: &Store) -> Result<Duration, Failure> {
         if is_due(self.counted, IDLE) {
+            store.end_keeping(Ticks::now()).await?;
+            if let Ok(tables) = store.count_deleted().await {
+                METRICS.deleted_tables.set(i64::try_from(tables).unwrap_or(i64::MAX));
+            }
             if let Ok(tables) = store.backlog().await {
                 METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
             }
@@ -90,7 +94,7 @@ impl TableUpkeep {
         if expiry.is_none() && total.is_none() {
             return Ok(IDLE);
         }
-        let until = Ticks::from_raw(now.raw().saturating_add(LEAD)).unwrap_or(Ticks::MAX);
+        let until = now.later(LEAD);
         if !store.leads_upkeep(self.holder, now, until).await? {
             return Ok(IDLE);
         }

@@ -79,6 +79,11 @@ impl Ticks {
         if self.0 >= Self::MAX.0 { Self::MAX } else { Ticks(self.0 + 1) }
     }
 
+    /// Returns the time this number of ticks later, within the range.
+    pub(crate) fn later(self, ticks: i64) -> Self {
+        Ticks(self.0.saturating_add(ticks).clamp(Self::MIN.0, Self::MAX.0))
+    }
+
     /// Reads `YYYY-MM-DD[Thh:mm[:ss[.f…]]][Z|±hh:mm]` (protocol §5.2). No zone means UTC; fraction
     /// digits past the seventh are dropped (UNVERIFIED, accepted here only).
     pub fn parse(text: &str) -> Result<Self, DateTimeError> {

@@ -202,6 +202,10 @@ impl From<OperatorError> for Refusal {
             OperatorError::AccountNotFound(_) => (404, "AccountNotFound"),
             OperatorError::TableNotFound | OperatorError::TableNotInAccount(..) => (404, "TableNotFound"),
             OperatorError::IndexNotFound => (404, "IndexNotFound"),
+            OperatorError::DeletedTableNotFound => (404, "DeletedTableNotFound"),
+            OperatorError::SeveralDeletedTables(_) => (409, "SeveralDeletedTables"),
+            OperatorError::TableNameTaken(_) => (409, "TableAlreadyExists"),
+            OperatorError::RenamedTooSoon(_) => (409, "RenamedTooSoon"),
             OperatorError::NotSet(_) => (404, "NotSet"),
             OperatorError::AccountExists(_) => (409, "AccountExists"),
             OperatorError::MasterKey

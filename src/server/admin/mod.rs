@@ -9,6 +9,7 @@ mod audit;
 mod call;
 mod connections;
 mod console;
+mod deleted;
 mod dispatch;
 mod expiry;
 mod faults;

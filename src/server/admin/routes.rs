@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::call::{Call, Outcome};
 use super::console::{assets, explain, history, requests, sas, session};
-use super::{about, accounts, expiry, faults, indexes, reset, tables, views};
+use super::{about, accounts, deleted, expiry, faults, indexes, reset, tables, views};
 use crate::protocol::codec::uri::percent_decode;
 
 /// The future of an answer.
@@ -68,6 +68,9 @@ pub(crate) const ROUTES: &[Route] = &[
     guarded("GET", "/version", |call| Box::pin(about::version(call))),
     guarded("GET", "/openapi.json", |call| Box::pin(about::openapi(call))),
     guarded("GET", "/tables", |call| Box::pin(tables::tables(call))),
+    guarded("GET", "/deleted-tables", |call| Box::pin(deleted::list(call))),
+    token("POST", "/deleted-tables/{id}/undelete", |call| Box::pin(deleted::undelete(call))).changing(),
+    token("DELETE", "/deleted-tables/{id}", |call| Box::pin(deleted::purge(call))).changing(),
     guarded("GET", "/indexes", |call| Box::pin(indexes::list(call))),
     token("POST", "/indexes", |call| Box::pin(indexes::add(call))).changing(),
     token("DELETE", "/indexes/{id}", |call| Box::pin(indexes::remove(call))).changing(),

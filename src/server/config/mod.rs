@@ -22,6 +22,7 @@ pub(crate) use trust::TrustSettings;
 use ureq::http::Uri;
 
 use crate::observe::trace::TraceSettings;
+use crate::operator::durations;
 use crate::protocol::auth::AccountSet;
 use crate::protocol::auth::accounts::AccountError;
 use crate::protocol::auth::bearer::{AssignmentError, Trust};
@@ -106,6 +107,10 @@ pub(crate) struct Settings {
     /// Maximum number of comparisons in one $filter
     #[arg(long, env = "ROWHOUSE_MAX_FILTER_COMPARISONS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub max_filter_comparisons: u32,
+
+    /// How long a deleted table can be brought back, such as 12h, 7d or 4w; 0 for not at all
+    #[arg(long, env = "ROWHOUSE_KEEP_DELETED", default_value = "0", value_name = "TIME")]
+    pub keep_deleted: String,
 
     /// Seconds that the head of a request may take to arrive
     #[arg(long, env = "ROWHOUSE_HEAD_SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=300))]
@@ -197,6 +202,8 @@ pub(crate) struct Config {
     pub busy_poll: bool,
     pub max_clients: u32,
     pub max_filter_comparisons: usize,
+    /// How long deleted tables can be brought back, in ticks; 0 for not at all.
+    pub keep_deleted: i64,
     pub limits: Limits,
     /// Limit of each account on this server, if there is one.
     pub max_requests_per_second: Option<u32>,
@@ -263,6 +270,10 @@ pub(crate) enum ConfigError {
          with --allow-development-account (ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT=true)"
     )]
     Development(SocketAddr),
+    #[error(
+        "--keep-deleted {0}: must be 0, or a number of seconds, minutes, hours, days or weeks such as 7d"
+    )]
+    KeepDeleted(String),
     #[error("--log {0}: not a level or a tracing filter")]
     Log(String),
     #[error("{0} and {0}-file: give one of the two")]
@@ -323,6 +334,7 @@ impl Settings {
         let trust = mistakes.note(self.trust.read());
         let filter = EnvFilter::try_new(&self.log).map_err(|_| ConfigError::Log(self.log.clone()));
         mistakes.note(filter);
+        let keep_deleted = mistakes.note(self.kept());
         let tls = mistakes.note(self.tls());
         let proxies = mistakes.note(Proxies::parse(&self.trusted_proxies).map_err(ConfigError::Proxies));
         let admin = mistakes.note(self.admin());
@@ -348,6 +360,7 @@ impl Settings {
                 busy_poll: self.busy_poll,
                 max_clients: self.max_clients,
                 max_filter_comparisons: self.max_filter_comparisons as usize,
+                keep_deleted: keep_deleted?,
                 limits: self.limits(),
                 max_requests_per_second: self.max_requests_per_second,
                 shutdown_seconds: self.shutdown_seconds,
@@ -357,6 +370,14 @@ impl Settings {
         };
         let config = config();
         mistakes.unless(config)
+    }
+
+    /// How long deleted tables are kept, in ticks.
+    fn kept(&self) -> Result<i64, ConfigError> {
+        match self.keep_deleted.trim() {
+            "0" | "" => Ok(0),
+            time => durations::parse(time).map_err(|_| ConfigError::KeepDeleted(time.to_owned())),
+        }
     }
 
     /// Refuses to serve the development account to other machines, unless the operator allows it.
@@ -430,6 +451,7 @@ fn is_address(text: &str, schemes: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::model::ticks::TICKS_PER_SECOND;
     use crate::protocol::request::target::Accounts as _;
     use clap::Parser;
 
@@ -637,6 +659,18 @@ mod tests {
         assert_eq!(endless, "--accounts-file /dev/zero: the file has more than 4 MiB");
         let both = read(&["--accounts-file", file, "--accounts", "abc:AAAA"]).unwrap_err();
         assert_eq!(both, "--accounts and --accounts-file: give one of the two");
+    }
+
+    #[test]
+    fn deleted_tables_are_kept_as_long_as_the_setting_says() {
+        let day = 86_400 * TICKS_PER_SECOND;
+        for (time, ticks) in [("0", 0), ("0s", 0), ("", 0), ("7d", 7 * day), ("24h", day)] {
+            assert_eq!(read(&["--keep-deleted", time]).unwrap().keep_deleted, ticks, "{time:?}");
+        }
+        for wrong in ["7", "-1d", "for ever"] {
+            let message = read(&[&format!("--keep-deleted={wrong}")]).unwrap_err();
+            assert!(message.starts_with(&format!("--keep-deleted {wrong}: must be")), "{message}");
+        }
     }
 
     #[test]

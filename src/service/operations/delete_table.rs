@@ -6,7 +6,17 @@ use crate::protocol::model::{TableName, Ticks};
 use crate::service::Answer;
 use crate::store::Store;
 
-pub(super) async fn run(store: &Store, table: &TableName, printer: &Printer<'_>) -> Result<Answer> {
-    store.delete_table(table.in_account(printer.account()), Ticks::now()).await?;
+/// `keep` ticks long, the table can be brought back.
+pub(super) async fn run(
+    store: &Store,
+    table: &TableName,
+    keep: i64,
+    printer: &Printer<'_>,
+) -> Result<Answer> {
+    let (table, now) = (table.in_account(printer.account()), Ticks::now());
+    match keep {
+        0 => store.delete_table(table, now).await?,
+        keep => store.delete_and_keep(table, now, now.later(keep)).await?,
+    }
     Ok(Answer::empty(204))
 }

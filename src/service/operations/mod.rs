@@ -23,11 +23,16 @@ use crate::error::Result;
 use crate::protocol::plan::Plan;
 use crate::store::Store;
 
-/// Runs a plan and prints its outcome.
+/// Runs a plan and prints its outcome. Deleted tables are kept for `keep_deleted` ticks.
 ///
 /// # Errors
 /// Those of the store.
-pub(crate) async fn run(store: &Store, plan: &Plan, printer: Printer<'_>) -> Result<Answer> {
+pub(crate) async fn run(
+    store: &Store,
+    plan: &Plan,
+    keep_deleted: i64,
+    printer: Printer<'_>,
+) -> Result<Answer> {
     // A request whose answer cannot be printed must not change anything.
     if plan.needs_body(printer.prefer) {
         printer.format.for_body()?;
@@ -36,7 +41,7 @@ pub(crate) async fn run(store: &Store, plan: &Plan, printer: Printer<'_>) -> Res
         Plan::QueryTables { scan, select } => query_tables::run(store, scan, select.as_ref(), &printer).await,
         Plan::GetTable(table) => get_table::run(store, table, &printer).await,
         Plan::CreateTable(table) => create_table::run(store, table, &printer).await,
-        Plan::DeleteTable(table) => delete_table::run(store, table, &printer).await,
+        Plan::DeleteTable(table) => delete_table::run(store, table, keep_deleted, &printer).await,
         Plan::QueryEntities { table, scan, select } => {
             query_entities::run(store, table, scan, select.as_ref(), &printer).await
         }

@@ -100,9 +100,10 @@ pub(crate) const COLOCATED: [&str; 3] = ["entities", "buckets", "respread_change
 /// The column by which they are distributed.
 pub(crate) const DISTRIBUTION_COLUMN: &str = "bucket";
 /// Tables that each node has a copy of: they are small, and seldom written.
-pub(crate) const REFERENCE: [&str; 17] = [
+pub(crate) const REFERENCE: [&str; 18] = [
     "tables",
     "doomed",
+    "deleted_tables",
     "service_properties",
     "accounts",
     "account_changes",

@@ -40,6 +40,7 @@ macro_rules! store_trait {
 
 mod accounts;
 pub(crate) mod cluster;
+pub mod deleted;
 mod entities;
 mod expiry;
 pub(crate) mod indexes;
@@ -54,6 +55,7 @@ pub mod views;
 use crate::error::{Code, Error};
 
 pub use accounts::{AccountChange, AccountOptions, ChangeCounts, Resealed, StoredAccount, StoredAccounts};
+pub use deleted::{DeletedScan, DeletedTable, DeletedTables, TableRecords, Undeletion};
 pub use entities::{Collect, Entities};
 pub(crate) use expiry::SWEEP_RETRY_PAUSE;
 pub use expiry::{Expiry, ExpiryRule, ExpirySummary, SweepState, TableExpiry};

@@ -23,7 +23,18 @@ const ORDERS: [(&str, &[&str]); 6] = [
     ("protocol", &["model", "odata", "codec", "request", "auth", "plan"]),
     (
         "operator",
-        &["error", "indexes", "accounts", "durations", "expiry", "totals", "views", "to_json", "upkeep"],
+        &[
+            "error",
+            "indexes",
+            "accounts",
+            "durations",
+            "deleted",
+            "expiry",
+            "totals",
+            "views",
+            "to_json",
+            "upkeep",
+        ],
     ),
     ("server", &["file", "http", "admin", "config", "database", "start"]),
     (

@@ -31,6 +31,7 @@ mod scripted_server;
 mod single_dumps;
 mod terminal;
 mod totals;
+mod undeleting;
 mod unexpected_answers;
 mod viewing;
 

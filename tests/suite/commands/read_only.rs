@@ -96,7 +96,8 @@ fn an_old_version_of_postgresql_is_refused_and_not_migrated() {
     migrate(&site.url);
     execute(
         &site.url,
-        "DROP TABLE respreads; DROP TABLE respread_changes; DROP TABLE account_queries; DELETE FROM _sqlx_migrations WHERE version > 9",
+        "DROP TABLE respreads; DROP TABLE respread_changes; DROP TABLE account_queries; DROP TABLE deleted_tables; \
+         DELETE FROM _sqlx_migrations WHERE version > 9",
     );
     let before = state(&site);
     for (output, command) in reads(&site) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn send(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
+pub(super) fn send(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
     let (host, length) = (admin.address(), body.len());
     let head = format!(
         "{verb} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {length}\r\n\r\n"
@@ -18,7 +18,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn databases() -> [String; 2] {
+pub(super) fn databases() -> [String; 2] {
     [format!("sqlite://{}", fresh_folder().join("tables.db").display()), fresh_database()]
 }
 

@@ -4,6 +4,7 @@ pub mod accounts;
 mod console;
 mod console_sas;
 mod crowd;
+mod deleted;
 mod extended_queries;
 mod indexes;
 mod quiet;

@@ -205,6 +205,42 @@ fn a_table_that_is_deleted_meanwhile_leaves_nothing() {
     }
 }
 
+/// What was begun is kept with the table, so the command goes on with it.
+#[test]
+fn a_table_that_is_deleted_meanwhile_and_comes_back_can_go_on() {
+    for (kind, url) in databases() {
+        let site = Site::start(&url, &["--table-spread", "2", "--keep-deleted", "1d"]);
+        let client = site.client();
+        let table = client.table();
+        seed(&table, 300);
+        hold_in_the_middle(&url, &table.name);
+        table.seed(with_keys("during", "1", json!({ "V": 1 })));
+        client.delete_table(&table.name).expect(204);
+        assert!(refused(&url, &table.name, &["8"], 1).contains("there is no table"));
+        let of_table = |verb: &str, more: &[&str]| {
+            let account = server::account(1).name;
+            let words = [&["table", verb, &table.name, "--account", &account, "--database-url", &url], more];
+            let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(words.concat()).output();
+            let output = output.expect("it runs");
+            assert!(output.status.success(), "{kind}: {output:?}");
+        };
+        of_table("undelete", &[]);
+        table.seed(with_keys("after", "1", json!({ "V": 1 })));
+        assert_eq!(table.count(), 302, "{kind}");
+        until(|| checked(&url).contains(&format!("/{} is being changed", table.name)));
+        respread(&url, &table.name, "8");
+        assert_eq!(table.count(), 302, "{kind}");
+        leaves_nothing(&url);
+        // If it is purged, both layouts are.
+        of_table("respread", &["2"]);
+        hold_in_the_middle(&url, &table.name);
+        client.delete_table(&table.name).expect(204);
+        of_table("purge", &["--yes"]);
+        until(|| text(&url, "SELECT count(*)::text FROM entities") == "0");
+        leaves_nothing(&url);
+    }
+}
+
 #[test]
 fn what_cannot_follow_is_refused_and_what_can_follows() {
     let url = fresh_database();

@@ -5,7 +5,8 @@ use rowhouse::protocol::plan::Scan;
 use rowhouse::store::postgres::PgStore;
 use rowhouse::store::sqlite::SqliteStore;
 use rowhouse::store::{
-    Entities, Expiry, Indexes, Loads, Reset, SqlViews, StoreResult, StoredAccounts, Tables, Totals, Upkeep,
+    DeletedTables, Entities, Expiry, Indexes, Loads, Reset, SqlViews, StoreResult, StoredAccounts, Tables,
+    Totals, Upkeep,
 };
 
 /// A page whose entities were collected.
@@ -18,7 +19,17 @@ pub struct EntityPage {
 
 /// A store, whichever it is.
 pub trait AnyStore:
-    StoredAccounts + Entities + Expiry + Indexes + Loads + Reset + SqlViews + Tables + Totals + Upkeep
+    StoredAccounts
+    + DeletedTables
+    + Entities
+    + Expiry
+    + Indexes
+    + Loads
+    + Reset
+    + SqlViews
+    + Tables
+    + Totals
+    + Upkeep
 {
     /// Whether SQL views are in schemas.
     const HAS_SCHEMAS: bool;

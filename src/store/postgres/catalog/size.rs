@@ -2,7 +2,8 @@
 
 use sqlx::Row;
 
-use crate::store::postgres::fault::Effect;
+use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::Attempt;
 use crate::store::postgres::rows::broken_row;
 use crate::store::postgres::state::table_ids::TableId;
@@ -24,20 +25,29 @@ impl Attempt for Measure {
         if lease.row(check, Effect::Undone).await?.is_none() {
             return Ok(None);
         }
-        let most = u64::from(self.most);
-        let mut size = TableSize::default();
-        for bucket in table_id.buckets() {
-            // One row beyond the maximum shows whether there are more.
-            let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
-            let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
-            let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
-            let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
-            size.entities += u64::try_from(number("entities")?).unwrap_or(0);
-            size.bytes += u64::try_from(number("bytes")?).unwrap_or(0);
-            if size.entities > most {
-                return Ok(Some(size));
-            }
-        }
-        Ok(Some(TableSize { complete: true, ..size }))
+        Ok(Some(measure(&mut lease, table_id, self.most).await?))
     }
+}
+
+/// Measures a table by its first entities, `most` at most.
+pub(super) async fn measure(
+    lease: &mut Lease<'_>,
+    table_id: TableId,
+    most: u32,
+) -> Result<TableSize, StatementError> {
+    let most = u64::from(most);
+    let mut size = TableSize::default();
+    for bucket in table_id.buckets() {
+        // One row beyond the maximum shows whether there are more.
+        let left = i64::try_from(most - size.entities + 1).unwrap_or(i64::MAX);
+        let query = sqlx::query(statements::SIZE).bind(bucket).bind(left);
+        let row = lease.row(query, Effect::Undone).await?.ok_or(Fault::Other)?;
+        let number = |column| row.try_get::<i64, _>(column).map_err(broken_row);
+        size.entities += u64::try_from(number("entities")?).unwrap_or(0);
+        size.bytes += u64::try_from(number("bytes")?).unwrap_or(0);
+        if size.entities > most {
+            return Ok(size);
+        }
+    }
+    Ok(TableSize { complete: true, ..size })
 }

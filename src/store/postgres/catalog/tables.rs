@@ -88,9 +88,10 @@ impl PgStore {
 
     async fn look_up(&self, table: TableRef<'_>, name: String) -> StoreResult<TableId> {
         let mut lease = self.nodes.acquire_to_lock().await?;
+        let asked = Instant::now();
         let row = resolve(&mut lease, table).await?.ok_or(Code::TableNotFound)?;
         let table_id = TableId::read(&row)?;
-        self.table_cache.put(name, table_id);
+        self.table_cache.put(name, table_id, asked);
         Ok(table_id)
     }
 
@@ -110,9 +111,10 @@ impl PgStore {
                 .bind(table.name.as_given())
                 .bind(i32::from(table_id.spread))
                 .bind(now.raw());
+            let asked = Instant::now();
             match lease.row(insert, Effect::Unknown).await {
                 Ok(Some(_)) => {
-                    self.table_cache.put(cache_key(table), table_id);
+                    self.table_cache.put(cache_key(table), table_id, asked);
                     return Ok(());
                 }
                 Ok(None) => return Err(Code::TableAlreadyExists.into()),

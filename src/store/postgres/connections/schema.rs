@@ -9,7 +9,7 @@ use crate::store::postgres::statements;
 
 const MIGRATIONS: &str = "_sqlx_migrations";
 /// The oldest version that has all tables which statements that read look at.
-const READABLE: i64 = 11;
+const READABLE: i64 = 12;
 
 /// The migrations.
 pub(crate) fn migrator() -> Migrator {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -15,6 +16,10 @@ use crate::store::{Fault, bucket};
 
 /// Maximum tables in the cache; a full cache is emptied.
 const MAX_CACHED: usize = 10_000;
+
+/// How long an id is used. A deleted table may come back under another name after ten times as long, so that
+/// no server takes its number for a table of the former name.
+const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// The numbers of a table. They change only when its spread is changed, which gives it another `table_no`,
 /// so that statements notice.
@@ -69,19 +74,28 @@ pub(crate) struct TablePart {
 
 /// Ids of tables by account and name. They may be stale, so statements check them.
 #[derive(Debug, Default)]
-pub(crate) struct TableCache(RwLock<HashMap<String, TableId>>);
+pub(crate) struct TableCache(RwLock<HashMap<String, CachedId>>);
+
+/// An id, and when it was read.
+#[derive(Debug, Clone, Copy)]
+struct CachedId {
+    table_id: TableId,
+    read: Instant,
+}
 
 impl TableCache {
     pub(crate) fn get(&self, name: &str) -> Option<TableId> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+        let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        map.get(name).filter(|cached| cached.read.elapsed() < MAX_AGE).map(|cached| cached.table_id)
     }
 
-    pub(crate) fn put(&self, name: String, table_id: TableId) {
+    /// Adds an id that was read from the database, or made, after the given time.
+    pub(crate) fn put(&self, name: String, table_id: TableId, read: Instant) {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if map.len() >= MAX_CACHED {
             map.clear();
         }
-        map.insert(name, table_id);
+        map.insert(name, CachedId { table_id, read });
     }
 
     pub(crate) fn remove(&self, name: &str) {
@@ -90,7 +104,7 @@ impl TableCache {
 
     pub(crate) fn drop_if(&self, name: &str, wrong: TableId) {
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if map.get(name) == Some(&wrong) {
+        if map.get(name).is_some_and(|cached| cached.table_id == wrong) {
             map.remove(name);
         }
     }
@@ -105,4 +119,24 @@ pub(crate) fn cache_key(table: TableRef<'_>) -> String {
 pub(crate) async fn exists(lease: &mut Lease<'_>, table_id: TableId) -> Result<bool, StatementError> {
     let query = sqlx::query(statements::CHECK_TABLE).bind(table_id.table_no);
     Ok(lease.row(query, Effect::Undone).await?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_not_used_for_longer_than_a_deleted_table_keeps_its_name() {
+        let cache = TableCache::default();
+        let table_id = TableId::new(7, 1);
+        cache.put("a/people".into(), table_id, Instant::now());
+        assert_eq!(cache.get("a/people"), Some(table_id));
+        if let Some(read) = Instant::now().checked_sub(MAX_AGE) {
+            cache.put("a/people".into(), table_id, read);
+            assert_eq!(cache.get("a/people"), None);
+        }
+        let pause =
+            crate::store::contract::deleted::RENAME_PAUSE / crate::protocol::model::ticks::TICKS_PER_SECOND;
+        assert_eq!(MAX_AGE * 10, Duration::from_secs(pause.unsigned_abs()));
+    }
 }

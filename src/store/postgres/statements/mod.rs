@@ -93,6 +93,7 @@ macro_rules! counted {
     };
 }
 
+pub mod deleted;
 mod entities;
 pub mod indexes;
 mod load;
@@ -298,9 +299,10 @@ const PURGE: [&str; 9] =
 
 /// Every fixed text, and an example of each composed one.
 pub fn all() -> Vec<Cow<'static, str>> {
-    let fixed: [&[&'static str]; 9] = [
+    let fixed: [&[&'static str]; 10] = [
         &NODES,
         &CATALOGUE,
+        &deleted::ALL,
         &PURGE,
         &entities::ALL,
         &load::ALL,

@@ -85,6 +85,8 @@ pub(crate) const RECORD_VIEW: &str = "INSERT INTO sql_views (table_no, schema_na
      refreshed, seen, is_full) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (table_no) DO UPDATE SET \
      schema_name = excluded.schema_name, name = excluded.name, columns = excluded.columns, \
      grants = excluded.grants, refreshed = excluded.refreshed, seen = excluded.seen, is_full = excluded.is_full";
+/// Keeps the record of a view from being changed by others.
+pub(crate) const LOCK_VIEW: &str = "SELECT table_no FROM sql_views WHERE table_no = $1 FOR UPDATE";
 pub(crate) const FORGET_VIEW: &str = "DELETE FROM sql_views WHERE table_no = $1";
 /// The kind of views, and the option that makes one a security barrier.
 pub(crate) const BARRED: (&str, &str) = ("v", "security_barrier");
@@ -120,7 +122,7 @@ pub(crate) const LOCKERS: &str = "SELECT DISTINCT a.pid, a.application_name FROM
      AND n.nspname = $1 AND c.relname = $2 ORDER BY a.pid";
 
 /// Every text here.
-pub(crate) const ALL: [&str; 25] = [
+pub(crate) const ALL: [&str; 26] = [
     SET_EXPIRY,
     CLEAR_EXPIRY,
     LIST_EXPIRIES,
@@ -143,6 +145,7 @@ pub(crate) const ALL: [&str; 25] = [
     VIEW_OF,
     LIST_VIEWS,
     RECORD_VIEW,
+    LOCK_VIEW,
     FORGET_VIEW,
     UNTIDY_VIEWS,
     LOCKERS,

@@ -54,10 +54,12 @@ pub(crate) const LOCK: &str = "LOCK TABLE tables, service_properties IN ACCESS E
 /// $1 account or null, $2 time.
 pub(crate) const RESET: &str = "WITH gone AS (DELETE FROM tables WHERE account = coalesce($1::text, account) \
      RETURNING table_no, spread), \
+     gone_before AS (DELETE FROM deleted_tables WHERE account = coalesce($1, account) RETURNING table_no, spread), \
      unset AS (DELETE FROM service_properties WHERE account = coalesce($1, account)), \
      counted AS (INSERT INTO account_option_changes AS c (id, changes) VALUES (1, 1) \
      ON CONFLICT (id) DO UPDATE SET changes = c.changes + 1) \
-     INSERT INTO doomed (table_no, spread, deleted_at, due) SELECT table_no, spread, $2, $2 FROM gone";
+     INSERT INTO doomed (table_no, spread, deleted_at, due) SELECT table_no, spread, $2, $2 FROM gone \
+     UNION ALL SELECT table_no, spread, $2, $2 FROM gone_before";
 /// $1 name, $2 old numbers, $3 new ones, as parallel arrays.
 pub(crate) const RESTORE_TABLES: &str = "INSERT INTO tables (table_no, account, name_lower, name, spread, policies, created) \
      SELECT u.new, s.account, s.name_lower, s.name, s.spread, s.policies, s.created \

@@ -14,7 +14,7 @@ use crate::store::postgres::fault::{Effect, StatementError};
 use crate::store::postgres::retry::retry;
 use crate::store::postgres::rows::{broken_row, ticks};
 use crate::store::postgres::state::table_ids::TableId;
-use crate::store::postgres::statements::{operator as texts, view as definitions};
+use crate::store::postgres::statements::{CHECK_TABLE, operator as texts, view as definitions};
 use crate::store::quoting::identifier;
 use crate::store::{Fault, SqlView, SqlViews, StoreResult, UntidyView, ViewDefinition, ViewFailure};
 
@@ -100,7 +100,7 @@ impl PgStore {
         let done = async {
             define(&mut lease, format!("SET LOCAL lock_timeout = {}", TIDY_LOCK_WAIT.as_millis())).await?;
             if is_orphaned {
-                drop_recorded(&mut lease, table_no, place).await
+                drop_orphan(&mut lease, table_no, place).await
             } else if is_ours(&mut lease, table_no, place).await? {
                 define(&mut lease, definitions::bar(&place.quoted())).await
             } else {
@@ -349,11 +349,22 @@ async fn is_ours(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Res
 
 /// Drops the view of a table, if it is there, and its record.
 async fn drop_recorded(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Result<(), ViewFailure> {
+    lease.row(sqlx::query(texts::FORGET_VIEW).bind(table_no), Effect::Undone).await?;
     if is_ours(lease, table_no, place).await? {
         define(lease, format!("DROP VIEW IF EXISTS {}", place.quoted())).await?;
     }
-    lease.row(sqlx::query(texts::FORGET_VIEW).bind(table_no), Effect::Undone).await?;
     Ok(())
+}
+
+/// Drops the view of a deleted table, unless the table has come back. Whoever makes the
+/// view again waits for the record.
+async fn drop_orphan(lease: &mut Lease<'_>, table_no: i64, place: &ViewPlace) -> Result<(), ViewFailure> {
+    lease.row(sqlx::query(texts::LOCK_VIEW).bind(table_no), Effect::Undone).await?;
+    let exists = sqlx::query(CHECK_TABLE).bind(table_no);
+    match lease.row(exists, Effect::Undone).await? {
+        Some(_) => Ok(()),
+        None => drop_recorded(lease, table_no, place).await,
+    }
 }
 
 async fn record(

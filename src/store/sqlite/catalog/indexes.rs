@@ -6,6 +6,7 @@ use crate::error::Code;
 use crate::protocol::model::{TableRef, Ticks};
 use crate::protocol::plan::index::{IndexKind, PropertyIndex};
 use crate::store::bucket::new_table_no;
+use crate::store::contract::deleted::KeptIndex;
 use crate::store::contract::indexes::{MAX_INDEXES, MAX_TABLE_INDEXES};
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::rows::{Sqlite, ticks};
@@ -62,13 +63,43 @@ pub(crate) fn add(
         return Ok(Ok(AddedIndex::TooMany));
     }
     let index_no = new_table_no();
+    insert(db, index_no, table_no, property, kind.name(), now)?;
+    count_change(db)?;
+    Ok(Ok(AddedIndex::Added(index_no)))
+}
+
+/// Has the indexes of a table built that came back, and those removed that it had; returns how many have no
+/// room.
+pub(crate) fn restore(db: &Connection, table_no: i64, kept: &[KeptIndex], now: Ticks) -> Sqlite<usize> {
+    db.prepare_cached(
+        "UPDATE property_indexes SET state = 2, changed = ?2 WHERE table_no = ?1 AND state <> 2",
+    )?
+    .execute([table_no, now.raw()])?;
+    let total: i64 = db
+        .prepare_cached("SELECT count(*) FROM property_indexes WHERE state <> 2")?
+        .query_row([], |row| row.get(0))?;
+    let room = usize::try_from(MAX_INDEXES - total).unwrap_or(0);
+    for KeptIndex { property, kind } in kept.iter().take(room) {
+        insert(db, new_table_no(), table_no, property, kind, now)?;
+    }
+    count_change(db)?;
+    Ok(kept.len().saturating_sub(room))
+}
+
+fn insert(
+    db: &Connection,
+    index_no: i64,
+    table_no: i64,
+    property: &str,
+    kind: &str,
+    now: Ticks,
+) -> Sqlite<()> {
     db.prepare_cached(
         "INSERT INTO property_indexes (index_no, table_no, property, kind, state, changed)
          VALUES (?1, ?2, ?3, ?4, 0, ?5)",
     )?
-    .execute(params![index_no, table_no, property, kind.name(), now.raw()])?;
-    count_change(db)?;
-    Ok(Ok(AddedIndex::Added(index_no)))
+    .execute(params![index_no, table_no, property, kind, now.raw()])
+    .map(std::mem::drop)
 }
 
 /// Whether the index is still to be built.

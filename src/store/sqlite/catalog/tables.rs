@@ -174,6 +174,11 @@ pub(crate) fn write_policies(
 /// The size of a table by its first `most` entities.
 fn size(db: &Connection, table: TableRef<'_>, most: u32) -> Sqlite<StoreResult<TableSize>> {
     let Some(bucket) = bucket_of(db, table)? else { return Ok(Err(Code::TableNotFound.into())) };
+    measure(db, bucket, most).map(Ok)
+}
+
+/// The size of a bucket by its first `most` entities.
+pub(crate) fn measure(db: &Connection, bucket: i64, most: u32) -> Sqlite<TableSize> {
     // One row beyond the maximum shows whether there are more.
     let mut size = db.prepare_cached(
         "SELECT count(*), coalesce(sum(length(CAST(pk AS BLOB)) + length(CAST(rk AS BLOB))
@@ -183,5 +188,5 @@ fn size(db: &Connection, table: TableRef<'_>, most: u32) -> Sqlite<StoreResult<T
     let (entities, bytes) = size.query_row(params![bucket, i64::from(most) + 1], |row| {
         Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()))
     })?;
-    Ok(Ok(TableSize { entities, bytes, complete: entities <= u64::from(most) }))
+    Ok(TableSize { entities, bytes, complete: entities <= u64::from(most) })
 }

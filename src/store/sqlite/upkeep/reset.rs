@@ -83,11 +83,13 @@ impl Reset for SqliteStore {
 pub(crate) fn reset(db: &Connection, account: Option<&str>, now: Ticks) -> Sqlite<()> {
     db.prepare_cached(
         "INSERT INTO doomed (table_no, spread, deleted_at, due)
-         SELECT table_no, spread, ?2, ?2 FROM main.tables WHERE account = coalesce(?1, account)",
+         SELECT table_no, spread, ?2, ?2 FROM main.tables WHERE account = coalesce(?1, account)
+         UNION ALL SELECT table_no, spread, ?2, ?2 FROM main.deleted_tables WHERE account = coalesce(?1, account)",
     )?
     .execute(params![account, now.raw()])?;
     for text in [
         "DELETE FROM main.tables WHERE account = coalesce(?1, account)",
+        "DELETE FROM main.deleted_tables WHERE account = coalesce(?1, account)",
         "DELETE FROM main.service_properties WHERE account = coalesce(?1, account)",
     ] {
         db.prepare_cached(text)?.execute([account])?;

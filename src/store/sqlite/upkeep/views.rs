@@ -63,7 +63,7 @@ impl SqlViews for SqliteStore {
             db.prepare_cached(ORPHANS)?.query_map([], |row| row.get(0))?.collect::<Sqlite<Vec<i64>>>()
         };
         for table_no in self.readers.with_statement(|db| read(db).map(Ok))? {
-            self.writer.submit(move |db| drop_recorded(db, table_no).map(Ok)).await?;
+            self.writer.submit(move |db| drop_orphan(db, table_no).map(Ok)).await?;
         }
         Ok(Vec::new())
     }
@@ -135,6 +135,14 @@ fn drop_recorded(db: &Connection, table_no: i64) -> Sqlite<bool> {
     }
     db.prepare_cached("DELETE FROM sql_views WHERE table_no = ?1")?.execute([table_no])?;
     Ok(true)
+}
+
+/// Drops the view of a deleted table, unless the table has come back.
+fn drop_orphan(db: &Connection, table_no: i64) -> Sqlite<()> {
+    if !db.prepare_cached("SELECT 1 FROM tables WHERE table_no = ?1")?.exists([table_no])? {
+        drop_recorded(db, table_no)?;
+    }
+    Ok(())
 }
 
 fn view(row: &Row<'_>) -> Sqlite<SqlView> {

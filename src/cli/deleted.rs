@@ -1,0 +1,205 @@
+//! `rowhouse table deleted`, `undelete` and `purge`: deleted tables that are kept for a time.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::database::{DatabaseArguments, TableDatabase};
+use super::output::block_on;
+use super::transfer::{TransferEnd, confirmed};
+use crate::operator::deleted::{self, DeletedChoice, MAX_LISTED, UndeletedTable};
+use crate::operator::{OperatorError, to_json};
+use crate::protocol::model::{TableName, Ticks};
+use crate::store::{DeletedScan, DeletedTable, TableSize};
+
+pub(super) const UNDELETE_EXAMPLES: &str = "Examples:
+  rowhouse table undelete Orders
+  rowhouse table undelete Orders --as OrdersOfMay --newest
+
+A server keeps deleted tables for as long as ROWHOUSE_KEEP_DELETED says. On PostgreSQL, --as works from ten minutes
+after the deletion on, and all servers must be of this version.";
+pub(super) const PURGE_EXAMPLES: &str = "Example:
+  rowhouse table purge Orders --number 81064793292668
+
+Servers remove the entities; it cannot be undone.";
+
+/// Entities that are counted of a table in a list.
+const SAMPLE: u32 = 10_000;
+/// Entities that are counted before a table is purged.
+const COUNTED: u32 = 1_000_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct DeletedArguments {
+    /// Only the tables of this account
+    #[arg(long)]
+    account: Option<String>,
+    #[command(flatten)]
+    database: DatabaseArguments,
+}
+
+/// A deleted table.
+#[derive(Debug, Args)]
+pub(crate) struct DeletedName {
+    /// The table
+    table: String,
+    /// The last one, if several tables of this name were deleted
+    #[arg(long)]
+    newest: bool,
+    /// The one with this number, which `rowhouse table deleted` prints
+    #[arg(long, conflicts_with = "newest")]
+    number: Option<i64>,
+    #[command(flatten)]
+    of: TableDatabase,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndeleteArguments {
+    #[command(flatten)]
+    deleted: DeletedName,
+    /// Another name for it
+    #[arg(long = "as", value_name = "NAME")]
+    new_name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PurgeArguments {
+    #[command(flatten)]
+    deleted: DeletedName,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+impl DeletedName {
+    fn choice(&self) -> DeletedChoice {
+        match self.number {
+            Some(number) => DeletedChoice::Number(number),
+            None if self.newest => DeletedChoice::Newest,
+            None => DeletedChoice::Only,
+        }
+    }
+}
+
+fn table_name(text: &str) -> Result<TableName, TransferEnd> {
+    crate::operator::table_name(text).map_err(|error| TransferEnd::Usage(error.to_string()))
+}
+
+/// Lists deleted tables.
+///
+/// # Errors
+/// How it ended, unless all is well.
+pub(super) fn list(arguments: &DeletedArguments) -> Result<(), TransferEnd> {
+    let DeletedArguments { account, database } = arguments;
+    let mut tables = block_on(async {
+        let store = database.open_to_read().await?;
+        let scan =
+            DeletedScan { account: account.as_deref(), most: MAX_LISTED + 1, ..DeletedScan::default() };
+        let mut tables = Vec::new();
+        for table in store.deleted_tables(scan).await.map_err(OperatorError::from)? {
+            let size = store.deleted_size(table.table_no, SAMPLE).await.map_err(OperatorError::from)?;
+            tables.push((table, size));
+        }
+        Ok(tables)
+    })?;
+    let more = tables.len() > MAX_LISTED as usize;
+    tables.truncate(MAX_LISTED as usize);
+    let mut lines: Vec<String> = tables.iter().map(|(table, size)| line(table, *size)).collect();
+    if tables.is_empty() {
+        lines.push("No deleted table can be brought back.".into());
+    }
+    if more {
+        lines.push(format!("There are more than these {MAX_LISTED}."));
+    }
+    let listed: Value = tables.iter().map(|(table, size)| to_json::deleted_table(table, *size)).collect();
+    Ok(database.form.print(&lines.join("\n"), &json!({ "tables": listed, "more": more }))?)
+}
+
+fn line(table: &DeletedTable, size: Option<TableSize>) -> String {
+    let held = size.map_or_else(|| "gone meanwhile".into(), described);
+    format!(
+        "{:>15}  {}/{:<24} deleted {}, kept until {}: {held}",
+        table.table_no,
+        table.account,
+        table.name,
+        table.deleted.to_canonical(),
+        table.kept_until.to_canonical(),
+    )
+}
+
+fn described(size: TableSize) -> String {
+    let TableSize { entities, bytes, complete } = size;
+    let more = if complete { "" } else { "more than " };
+    let noun = if entities == 1 { "entity" } else { "entities" };
+    format!("{more}{entities} {noun}, {bytes} bytes")
+}
+
+/// Brings a deleted table back.
+///
+/// # Errors
+/// How it ended, unless all is well.
+pub(super) fn undelete(arguments: &UndeleteArguments) -> Result<(), TransferEnd> {
+    let UndeleteArguments { deleted: DeletedName { table, of, .. }, new_name } = arguments;
+    let name = table_name(table)?;
+    let new_name = new_name.as_deref().map(table_name).transpose()?;
+    let undeleted = block_on(async {
+        let store = of.database.open().await?;
+        let found = deleted::find(&store, &of.account, &name, arguments.deleted.choice()).await?;
+        Ok(deleted::undelete(&store, found, new_name, Ticks::now()).await?)
+    })?;
+    let value = to_json::undeleted_table(&undeleted);
+    let text = described_return(&undeleted, value["indexes"].as_u64().unwrap_or_default());
+    of.database.form.print(&text, &value)?;
+    match warnings(&undeleted) {
+        Some(text) => Err(TransferEnd::Failed(text)),
+        None => Ok(()),
+    }
+}
+
+fn described_return(undeleted: &UndeletedTable, indexes: u64) -> String {
+    let mut text = format!("The table {} is back.", undeleted.name);
+    if indexes > 0 {
+        text.push_str(&format!(" Servers build its indexes again: {indexes}."));
+    }
+    if undeleted.records.expiry.is_some() {
+        text.push_str(" Its entities expire as before.");
+    }
+    text
+}
+
+/// What the table had and has not got again.
+fn warnings(undeleted: &UndeletedTable) -> Option<String> {
+    let mut lines = Vec::new();
+    if undeleted.left_out > 0 {
+        lines.push(format!("the database has no room for {} of its indexes", undeleted.left_out));
+    }
+    if let Some(reason) = &undeleted.view_failure {
+        lines.push(format!("the table is back, but its view could not be made: {reason}"));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Has a deleted table purged.
+///
+/// # Errors
+/// How it ended, unless all is well.
+pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
+    let PurgeArguments { deleted: named, yes } = arguments;
+    let DeletedName { table, of, .. } = named;
+    let name = table_name(table)?;
+    let found = block_on(async {
+        let store = of.database.open_to_read().await?;
+        let found = deleted::find(&store, &of.account, &name, named.choice()).await?;
+        let size = deleted::size(&store, &found, COUNTED).await?;
+        Ok((found, size))
+    })?;
+    let (found, size) = found;
+    let question = format!(
+        "this removes the table {}, deleted {}, with {}, for good",
+        found.name,
+        found.deleted.to_canonical(),
+        described(size)
+    );
+    confirmed(&question, *yes)?;
+    block_on(async { Ok(deleted::purge(&of.database.open().await?, &found, Ticks::now()).await?) })?;
+    let text = format!("The table {} is being purged, with {}.", found.name, described(size));
+    Ok(of.database.form.print(&text, &to_json::deleted_table(&found, Some(size)))?)
+}

@@ -1,0 +1,85 @@
+//! `/deleted-tables`: lists deleted tables, brings them back and purges them, like `rowhouse table`.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::call::{CALL_TIMEOUT, Outcome, within};
+use super::{Call, Refusal, Reply};
+use crate::operator::{OperatorError, deleted, durations, table_name, to_json};
+use crate::protocol::model::Ticks;
+use crate::store::{DeletedScan, DeletedTable};
+
+/// Maximum deleted tables of one answer.
+const TABLES: u32 = 100;
+/// Maximum number of entities that are counted in each table.
+const SAMPLE: u32 = 10_000;
+/// After this time the remaining tables are listed without their sizes.
+const TIME_FOR_SIZES: Duration = Duration::from_secs(5);
+
+/// How a table is brought back.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UndeleteRequest {
+    /// The name, if it is to have another than its last one.
+    #[serde(rename = "as")]
+    name: Option<String>,
+}
+
+/// Lists the last deleted tables of the account that the query names, or of all, with their sizes.
+///
+/// # Errors
+/// 404 for an unknown account; errors of the database.
+pub(crate) async fn list(call: &Call<'_>) -> Outcome {
+    let begun = Instant::now();
+    let account = call.queried_account()?;
+    let store = call.store();
+    let scan = DeletedScan { account: account.as_deref(), most: TABLES + 1, ..DeletedScan::default() };
+    let mut found = within(CALL_TIMEOUT, store.deleted_tables(scan)).await?;
+    let has_more = found.len() > TABLES as usize;
+    found.truncate(TABLES as usize);
+    let mut tables = Vec::with_capacity(found.len());
+    for table in &found {
+        let size = match begun.elapsed() < TIME_FOR_SIZES {
+            true => within(CALL_TIMEOUT, store.deleted_size(table.table_no, SAMPLE)).await?,
+            false => None,
+        };
+        tables.push(to_json::deleted_table(table, size));
+    }
+    let keep = durations::display(call.admin.service.keep_deleted);
+    Ok(Reply::json(200, &json!({ "keepDeleted": keep, "tables": tables, "more": has_more })))
+}
+
+/// Brings a deleted table back, under the name that the body has as `as`, or under its last one.
+///
+/// # Errors
+/// 400 for an invalid name; 404 for an unknown deleted table; 409 if there is a table of the name, or if it is
+/// too soon for another one; errors of the database.
+pub(crate) async fn undelete(call: &Call<'_>) -> Outcome {
+    let request = if call.body.is_empty() { UndeleteRequest::default() } else { call.document()? };
+    let name = request.name.as_deref().map(table_name).transpose()?;
+    let table = found(call).await?;
+    let undeleted = deleted::undelete(call.store(), table, name, Ticks::now()).await?;
+    call.admin.service.follower.follow_own_change(call.store()).await;
+    Ok(Reply::json(200, &to_json::undeleted_table(&undeleted)))
+}
+
+/// Has a deleted table purged from now on.
+///
+/// # Errors
+/// 404 for an unknown deleted table; errors of the database.
+pub(crate) async fn purge(call: &Call<'_>) -> Outcome {
+    let table = found(call).await?;
+    deleted::purge(call.store(), &table, Ticks::now()).await?;
+    Ok(Reply::json(200, &json!({ "purged": table.table_no })))
+}
+
+/// The deleted table that the path names, for the audit too.
+async fn found(call: &Call<'_>) -> Result<DeletedTable, Refusal> {
+    let table_no = call.parameter("id").parse().map_err(|_| OperatorError::DeletedTableNotFound)?;
+    let table = within(CALL_TIMEOUT, deleted::by_number(call.store(), table_no)).await?;
+    call.account.get_or_init(|| table.account.clone());
+    call.subject.get_or_init(|| format!("{}/{table_no}", table.name));
+    Ok(table)
+}
