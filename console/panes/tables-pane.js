@@ -9,6 +9,7 @@ import { TableService } from "../core/table-service.js";
 import { View } from "../core/view.js";
 import { button, bytes, count, empty, errorBox, field, input, moment, paneHead } from "../parts/controls.js";
 import { DataGrid } from "../parts/data-grid.js";
+import { deletedTables, showDeleted } from "../parts/deleted-dialog.js";
 import { editExpiry } from "../parts/expiry-dialog.js";
 import { askAndImport } from "../parts/import-dialog.js";
 import { editIndexes } from "../parts/indexes-dialog.js";
@@ -73,6 +74,9 @@ class TablesPane extends View {
     button("Expiry", () => editExpiry(this.account, this.#grid.activeRow.name)),
     button("SQL view", () => editView(this.account, this.#grid.activeRow.name)),
   ];
+  /** How long a table that is deleted now can be brought back; 0s for not at all. */
+  #kept = "0s";
+  #deleted = button("Deleted", () => showDeleted(this.account, () => this.load()), {});
   #delete = button("Delete selected", () => this.delete(), { kind: "danger", changes: true });
 
   build() {
@@ -81,6 +85,7 @@ class TablesPane extends View {
         "Tables",
         button("Create table", () => this.create(), { kind: "primary", changes: true }),
         button("Import", () => this.import(), { changes: true }),
+        this.#deleted,
         button("Code", () => showSnippets({ kind: "tables", account: this.account })),
       ),
       h("div", { class: "filter-bar" }, this.#search),
@@ -91,6 +96,7 @@ class TablesPane extends View {
   }
 
   start() {
+    this.#deleted.hidden = true;
     const href = (/** @type {Table} */ row) => addressOf("entities", this.account, row.name);
     const name = { id: "name", title: "Table", width: 260, text: (/** @type {Table} */ row) => row.name, href, style: () => "key" };
     this.#grid.setColumns([name, ...FIGURES]);
@@ -113,7 +119,7 @@ class TablesPane extends View {
         ),
       );
     try {
-      await this.#measure();
+      await Promise.all([this.#measure(), this.#countDeleted()]);
     } catch (error) {
       if (!isCancelled(error)) this.#tell(errorBox(error));
     }
@@ -124,6 +130,13 @@ class TablesPane extends View {
     this.#message.replaceChildren(message);
     this.#grid.hidden = true;
     this.#showState();
+  }
+
+  async #countDeleted() {
+    const { keepDeleted, tables, more } = await deletedTables(this.account);
+    this.#kept = keepDeleted;
+    this.#deleted.hidden = keepDeleted === "0s" && tables.length === 0;
+    this.#deleted.textContent = `Deleted (${count(tables.length)}${more ? " +" : ""})`;
   }
 
   /** The server measures some tables at a time, which are shown as they come. */
@@ -203,7 +216,9 @@ class TablesPane extends View {
     let isConfirmed = false;
     const modal = confirmByName({
       title: isOne ? "Delete table" : `Delete ${count(names.length)} tables`,
-      text: "All their entities are deleted with them. This cannot be undone.",
+      text: `All their entities are deleted with them. ${
+        this.#kept === "0s" ? "This cannot be undone." : `They can be brought back for ${this.#kept}.`
+      }`,
       more: h("p", { class: "mono names" }, names.join(", ")),
       name: isOne ? names[0] : `${names.length} tables`,
       action: "Delete",

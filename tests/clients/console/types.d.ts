@@ -56,6 +56,21 @@ type Cost = {
   more: boolean;
 };
 
+type DeletedTable = {
+  id: number;
+  account: string;
+  table: string;
+  created: string;
+  deleted: string;
+  keptUntil: string;
+  /** null if measuring took too long */
+  entities: number | null;
+  bytes: number | null;
+  complete: boolean;
+};
+
+type DeletedTables = { keepDeleted: string; tables: DeletedTable[]; more: boolean };
+
 type EdmType =
   "Edm.String" | "Edm.Int32" | "Edm.Int64" | "Edm.Double" | "Edm.Boolean" | "Edm.DateTime" | "Edm.Guid" | "Edm.Binary";
 
