@@ -121,6 +121,9 @@ fn text(explained: &Value) -> String {
         let _ = write!(text, "\n{advice}");
     }
     let cost = &explained["cost"];
+    if cost.is_null() {
+        return text;
+    }
     let at_least = if cost["rowsLookedAtIsExact"] == true { "" } else { "at least " };
     let more = if cost["more"] == true { "; there are more pages" } else { "" };
     let _ = write!(

@@ -5,12 +5,14 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 
+use super::indexes::IndexCatalog;
 use super::{OperatorError, durations, table_name};
 use crate::error::Code;
 use crate::observe::metrics::METRICS;
 use crate::protocol::model::names::check_property_name;
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName, Ticks};
+use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, Ticks};
+use crate::protocol::plan::index::{TIMESTAMP, ValueOrder};
 use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span};
 use crate::store::{ExpiryRule, Failure, SWEEP_RETRY_PAUSE, Store, StoreResult, SweepState, TableExpiry};
 
@@ -182,23 +184,49 @@ async fn find(store: &Store, of: &TableExpiry, now: Ticks) -> StoreResult<(Vec<(
     let table = TableName::parse(&of.table)?;
     let lower = of.sweep.position.clone().unwrap_or_else(|| Key::new("", ""));
     let scan = Scan {
-        spans: vec![Span { lower, upper: None }],
-        order: PageOrder::Ascending,
         residual: Some(predicate),
         rows: STEP_ROWS,
         bytes: STEP_BYTES,
         time: STEP_TIME,
         projection: Projection::SystemOnly,
-        indexed: Vec::new(),
+        ..Scan::over(vec![Span { lower, upper: None }])
     };
-    match store.page(table.in_account(&of.account), &scan, Vec::<Stored>::new()).await {
+    let read =
+        async |scan: &Scan| store.page(table.in_account(&of.account), scan, Vec::<Stored>::new()).await;
+    let mut page = match in_order(store, of, &table, &scan).await? {
+        Some(oldest_first) => read(&oldest_first).await,
+        None => read(&scan).await,
+    };
+    // The database has lost the index.
+    if matches!(&page, Err(Failure::Refused(error)) if error.code == Code::NotImplemented) {
+        page = read(&scan).await;
+    }
+    match page {
         Ok((found, end)) => {
-            Ok((found.into_iter().map(|entity| (entity.key, entity.modified)).collect(), end.next))
+            // In the order of an index, what is left comes first once these are deleted.
+            let next = end.next.or_else(|| end.next_in_index.map(|_| Key::new("", "")));
+            Ok((found.into_iter().map(|entity| (entity.key, entity.modified)).collect(), next))
         }
         // It was deleted a moment ago, and its rule with it.
         Err(Failure::Refused(error)) if error.code == Code::TableNotFound => Ok((Vec::new(), None)),
         Err(failure) => Err(failure),
     }
+}
+
+/// The page of the entities that expired first; `None` without an index for it.
+async fn in_order(
+    store: &Store,
+    of: &TableExpiry,
+    table: &TableName,
+    scan: &Scan,
+) -> StoreResult<Option<Scan>> {
+    let property = of.rule.property.as_deref().unwrap_or(TIMESTAMP);
+    let by = Some(Box::new(ValueOrder::by(property)));
+    let mut ordered = Scan { by, spans: vec![Span::everything()], ..scan.clone() };
+    let indexes = IndexCatalog::new(store.indexes().await?);
+    let is_there = indexes.apply(&of.account, table, &mut ordered).is_ok();
+    let is_narrowed = ordered.by.as_ref().is_some_and(|by| by.range.is_some());
+    Ok((is_there && is_narrowed).then_some(Scan { indexed: Vec::new(), ..ordered }))
 }
 
 #[cfg(test)]

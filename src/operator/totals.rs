@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::protocol::model::ticks::TICKS_PER_SECOND;
-use crate::protocol::model::{Key, PageOrder, TableName, TableRef, Ticks};
+use crate::protocol::model::{Key, TableName, TableRef, Ticks};
 use crate::protocol::plan::{Predicate, Projection, Scan, query};
 use crate::store::{CountPosition, CountedPart, Store, StoreResult, StoredTotal, TableSize, TotalPass};
 
@@ -95,14 +95,12 @@ pub(crate) async fn count_matching(
     loop {
         let (spans, residual) = query::narrow(Some(predicate.clone()), Some(&from));
         let scan = Scan {
-            spans,
-            order: PageOrder::Ascending,
             residual,
             rows: PAGE_ROWS,
             bytes: PAGE_BYTES,
             time: time.saturating_sub(begun.elapsed()).max(STEP_TIMES.0),
             projection: Projection::SystemOnly,
-            indexed: Vec::new(),
+            ..Scan::over(spans)
         };
         let ((), end) = store.page(table, &scan, ()).await?;
         entities += end.entities as u64;

@@ -8,9 +8,8 @@ use serde::Deserialize;
 use super::{OperatorError, table_name};
 use crate::protocol::codec::stored;
 use crate::protocol::model::entity::BorrowedEntity;
-use crate::protocol::model::{EdmType, Key, PageOrder, TableName, Ticks};
-use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
-use crate::protocol::plan::{Projection, Scan, Span};
+use crate::protocol::model::{EdmType, Key, TableName, Ticks};
+use crate::protocol::plan::{Scan, Span};
 use crate::store::contract::views::{MAX_COLUMN_NAME, MAX_COLUMNS, SYSTEM_COLUMNS};
 use crate::store::quoting::column_names;
 use crate::store::{Collect, ColumnKind, SqlView, Store, ViewColumn, ViewDefinition};
@@ -215,16 +214,7 @@ async fn page(
     rows: usize,
     seen: &mut SeenProperties,
 ) -> Result<(Option<(String, String)>, Option<Key>), OperatorError> {
-    let scan = Scan {
-        spans: vec![Span { lower: from, upper: None }],
-        order: PageOrder::Ascending,
-        residual: None,
-        rows,
-        bytes: MAX_BYTES,
-        time: MAX_TIME,
-        projection: Projection::Full,
-        indexed: Vec::new(),
-    };
+    let scan = Scan { rows, ..Scan::over(vec![Span { lower: from, upper: None }]) };
     let (page, end) = store.page(table.in_account(account), &scan, PageProperties::default()).await?;
     page.entities.iter().for_each(|properties| seen.add(properties));
     Ok((page.partitions, end.next))

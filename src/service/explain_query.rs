@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::{Action, Identity, allows};
 use crate::protocol::codec::uri::escape;
-use crate::protocol::model::{Key, PageOrder, TableName, TableRef};
+use crate::protocol::model::{Key, TableName, TableRef};
 use crate::protocol::odata::Grammar;
 use crate::protocol::plan::index::{IndexChoice, PropertyIndex};
-use crate::protocol::plan::scan::{MAX_ROWS, MAX_TIME};
+use crate::protocol::plan::scan::MAX_TIME;
 use crate::protocol::plan::strategy::{self, KeyAccess, SpanBound};
 use crate::protocol::plan::{Projection, Scan, query, span};
 use crate::protocol::request::options::Options;
@@ -69,7 +69,10 @@ pub(crate) async fn explain_query(
     let table = TableName::parse(&request.table)?;
     let is_refused = scan(request, &table, grammar).is_err();
     let mut scan = scan(request, &table, Grammar { extended: true, ..grammar })?;
-    indexes.narrow(&request.account, &table, &mut scan);
+    match indexes.apply(&request.account, &table, &mut scan) {
+        Err(error) if error.code == Code::NotImplemented => return Ok(refused(&scan, &error)),
+        applied => applied?,
+    }
     let table = table.in_account(&request.account);
     let cost = if request.measure { Some(measure(store, table, &scan).await?) } else { None };
     let narrowed_by = match &cost {
@@ -79,20 +82,12 @@ pub(crate) async fn explain_query(
     let used = narrowed_by.and_then(|number| scan.indexed.get(number));
     let access = if used.is_some() { KeyAccess::Index } else { KeyAccess::of(&scan) };
     let passed_over = scan.indexed.first().filter(|_| used.is_none());
-    let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
-        let (from, to) = strategy::bounds(span);
-        json!({ "from": from.map(bound_to_json), "to": to.map(bound_to_json), "words": strategy::words(span) })
-    });
-    let mut explained = json!({
-        "access": access.name(),
-        "summary": access.summary(scan.residual.is_some(), scan.order),
-        "spanCount": scan.spans.len(),
-        "spans": spans.collect::<Vec<_>>(),
-        "residual": scan.residual.as_ref().map(strategy::filter_text),
-        "index": used.map(properties),
-        "indexPassedOver": passed_over.map(properties),
-        "advice": is_refused.then(|| advice(&request.account)),
-    });
+    let mut explained = explained(&scan, access);
+    let order_index =
+        scan.by.as_ref().and_then(|by| by.index.as_deref()).map(|index| json!([to_json(index)]));
+    explained["index"] = used.map(properties).or(order_index).into();
+    explained["indexPassedOver"] = passed_over.map(properties).into();
+    explained["advice"] = is_refused.then(|| advice(&request.account)).into();
     if let Some(cost) = cost {
         explained["cost"] = json!({
             "rowsReturned": cost.returned,
@@ -103,6 +98,31 @@ pub(crate) async fn explain_query(
         });
     }
     Ok(explained)
+}
+
+/// What is known of a query without reading anything.
+fn explained(scan: &Scan, access: KeyAccess) -> Value {
+    let spans = scan.spans.iter().take(MAX_SHOWN).map(|span| {
+        let (from, to) = strategy::bounds(span);
+        json!({ "from": from.map(bound_to_json), "to": to.map(bound_to_json), "words": strategy::words(span) })
+    });
+    json!({
+        "access": access.name(),
+        "summary": access.summary(scan.residual.is_some(), scan.order),
+        "spanCount": scan.spans.len(),
+        "spans": spans.collect::<Vec<_>>(),
+        "residual": scan.residual.as_ref().map(strategy::filter_text),
+        "index": null,
+        "indexPassedOver": null,
+        "advice": null,
+    })
+}
+
+/// The explanation of an order that is refused.
+fn refused(scan: &Scan, error: &Error) -> Value {
+    let mut explained = explained(scan, KeyAccess::Refused);
+    explained["advice"] = format!("Refused: {}.", error.why.as_deref().unwrap_or(error.text())).into();
+    explained
 }
 
 /// What an operator can do if clients are refused a query that extended queries have.
@@ -117,8 +137,11 @@ fn advice(account: &str) -> String {
 fn properties(choice: &IndexChoice) -> Value {
     let mut indexes: Vec<_> = choice.ranges.iter().map(|range| &range.index).collect();
     indexes.dedup_by_key(|index| index.index_no);
-    let to_json = |index: &std::sync::Arc<PropertyIndex>| json!({ "property": index.property, "kind": index.kind.name() });
-    indexes.into_iter().map(to_json).collect()
+    indexes.into_iter().map(|index| to_json(index)).collect()
+}
+
+fn to_json(index: &PropertyIndex) -> Value {
+    json!({ "property": index.property, "kind": index.kind.name() })
 }
 
 /// Asks the store which choice of indexes it would use. It looks up entries as for a page, but
@@ -127,7 +150,7 @@ async fn narrowed_by(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<
     if scan.indexed.is_empty() {
         return Ok(None);
     }
-    let lookup = Scan { spans: Vec::new(), ..scan.clone() };
+    let lookup = Scan { spans: Vec::new(), by: None, ..scan.clone() };
     let ((), end) = store.page(table, &lookup, ()).await?;
     Ok(end.narrowed_by)
 }
@@ -159,10 +182,10 @@ async fn measure(store: &Store, table: TableRef<'_>, scan: &Scan) -> Result<Quer
     let begun = Instant::now();
     let ((), end) = store.page(table, scan, ()).await?;
     let (returned, took) = (end.entities as u64, begun.elapsed());
-    let more = end.next.is_some();
+    let more = end.next.is_some() || end.next_in_index.is_some();
     let (looked_at, is_exact) = match &scan.residual {
         None => (returned, true),
-        Some(_) if end.narrowed_by.is_some() => (end.examined, true),
+        Some(_) if end.narrowed_by.is_some() || scan.by.is_some() => (end.examined, true),
         Some(_) => count(store, table, scan, end.next.as_ref()).await?,
     };
     Ok(QueryCost {
@@ -195,16 +218,7 @@ async fn count(store: &Store, table: TableRef<'_>, scan: &Scan, until: Option<&K
         if spans.is_empty() {
             return Ok((rows, true));
         }
-        let page = Scan {
-            spans,
-            order: PageOrder::Ascending,
-            residual: None,
-            rows: MAX_ROWS,
-            projection: Projection::SystemOnly,
-            time: left,
-            indexed: Vec::new(),
-            ..scan.clone()
-        };
+        let page = Scan { projection: Projection::SystemOnly, time: left, ..Scan::over(spans) };
         let ((), end) = store.page(table, &page, ()).await?;
         rows += end.entities as u64;
         match end.next {

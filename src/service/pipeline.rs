@@ -260,7 +260,7 @@ impl Pipeline<'_> {
         let mut plan = authorize(identity, target, planned)?;
         plan.end_page_within(self.page_time());
         if let Some((table, scan)) = plan.entities_scan() {
-            self.service.follower_of(target).indexes().narrow(&target.account, table, scan);
+            self.service.follower_of(target).indexes().apply(&target.account, table, scan)?;
         }
         Ok((Planned::One(plan), printer))
     }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::error::{Code, Error, Result};
 use crate::protocol::model::TableName;
-use crate::protocol::plan::Scan;
-use crate::protocol::plan::index::{PropertyIndex, choices};
+use crate::protocol::plan::index::{IndexPosition, PropertyIndex, ValueOrder, choices};
+use crate::protocol::plan::{Predicate, Scan};
 use crate::store::{IndexState, StoredIndex};
 
 /// The indexes of all tables, as last read from the database.
@@ -37,20 +38,64 @@ impl IndexCatalog {
         &self.unbuilt
     }
 
-    /// Adds to a scan how indexes can find its matches. A scan of single partitions is left as it is: it
-    /// reads fewer rows.
-    pub(crate) fn narrow(&self, account: &str, table: &TableName, scan: &mut Scan) {
-        if self.ready.is_empty() {
-            return;
+    /// Adds to a scan how indexes can find its matches, and the index that has its order. A scan of single
+    /// partitions is left as it is: it reads fewer rows.
+    ///
+    /// # Errors
+    /// [`Code::NotImplemented`] for an order by a property that has no index, or several;
+    /// [`Code::InvalidInput`] if the continuation token is of another index.
+    pub(crate) fn apply(&self, account: &str, table: &TableName, scan: &mut Scan) -> Result<()> {
+        if self.ready.is_empty() && scan.by.is_none() {
+            return Ok(());
         }
-        let Some(residual) = &scan.residual else { return };
-        if scan.spans.iter().all(|span| span.partition().is_some()) {
-            return;
+        let found = self.ready.get(&table_key(account, table.lower()));
+        let indexes = found.map(Vec::as_slice).unwrap_or_default();
+        let ordering = match &mut scan.by {
+            Some(by) => Some(find_order(by, scan.residual.as_ref(), indexes, (account, table))?),
+            None => None,
+        };
+        let Some(residual) = &scan.residual else { return Ok(()) };
+        if scan.spans.iter().any(|span| span.partition().is_none()) {
+            let others = indexes.iter().filter(|index| ordering.as_ref() != Some(index));
+            scan.indexed = choices(residual, &others.cloned().collect::<Vec<_>>());
         }
-        if let Some(indexes) = self.ready.get(&table_key(account, table.lower())) {
-            scan.indexed = choices(residual, indexes);
-        }
+        Ok(())
     }
+}
+
+/// Finds the index that has an order, and the part of it that holds the matches.
+fn find_order(
+    by: &mut ValueOrder,
+    residual: Option<&Predicate>,
+    indexes: &[Arc<PropertyIndex>],
+    (account, table): (&str, &TableName),
+) -> Result<Arc<PropertyIndex>> {
+    let mut of_property = indexes.iter().filter(|index| index.property == by.property);
+    let (Some(index), None) = (of_property.next(), of_property.next()) else {
+        let advice = missing_order(account, table.as_given(), &by.property);
+        return Err(Error::from(Code::NotImplemented).because(advice));
+    };
+    let is_of_index = |from: &IndexPosition| {
+        from.index_no == index.index_no && from.entry.as_ref().is_none_or(|entry| index.kind.can_hold(entry))
+    };
+    if !by.from.as_ref().is_none_or(is_of_index) {
+        return Err(Code::InvalidInput.into());
+    }
+    let own = residual.map(|filter| choices(filter, std::slice::from_ref(index))).unwrap_or_default();
+    by.range = match own.into_iter().next().map(|choice| choice.ranges) {
+        Some(ranges) if ranges.len() == 1 => ranges.into_iter().next(),
+        _ => None,
+    };
+    by.index = Some(Arc::clone(index));
+    Ok(Arc::clone(index))
+}
+
+/// What an operator can do about an order that is refused.
+fn missing_order(account: &str, table: &str, property: &str) -> String {
+    format!(
+        "an order by {property} needs exactly one complete index of that property: \
+         rowhouse index create {table} {property} --account {account}"
+    )
 }
 
 /// Account names have no slash, so no two pairs share a text.
@@ -61,9 +106,9 @@ fn table_key(account: &str, table: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Ticks};
+    use crate::protocol::model::{CompareOp, EdmValue, Key, Ticks};
     use crate::protocol::plan::index::IndexKind;
-    use crate::protocol::plan::{Field, Predicate, Projection, Span};
+    use crate::protocol::plan::{Field, Predicate, Span};
 
     fn stored(index_no: i64, state: IndexState) -> StoredIndex {
         let index = PropertyIndex { index_no, table_no: 1, property: "N".into(), kind: IndexKind::Number };
@@ -73,9 +118,7 @@ mod tests {
     fn scan(spans: Vec<Span>) -> Scan {
         let (field, literal) = (Field::Custom("N".into()), EdmValue::Int32(1));
         let residual = Some(Predicate::Compare { field, op: CompareOp::Eq, literal });
-        let (time, projection) = (crate::protocol::plan::scan::MAX_TIME, Projection::Full);
-        let order = PageOrder::Ascending;
-        Scan { spans, order, residual, rows: 1, bytes: 1, time, projection, indexed: Vec::new() }
+        Scan { residual, rows: 1, ..Scan::over(spans) }
     }
 
     #[test]
@@ -84,7 +127,7 @@ mod tests {
         assert_eq!(catalog.unbuilt().iter().map(|index| index.index_no).collect::<Vec<_>>(), [1]);
         let used = |account: &str, table: &str, spans| {
             let mut scan = scan(spans);
-            catalog.narrow(account, &TableName::parse(table).unwrap(), &mut scan);
+            catalog.apply(account, &TableName::parse(table).unwrap(), &mut scan).unwrap();
             scan.indexed.first().map(|choice| choice.ranges[0].index.index_no)
         };
         let everything = || vec![Span::everything()];

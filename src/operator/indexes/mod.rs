@@ -13,10 +13,9 @@ use crate::error::Code;
 use crate::protocol::auth::accounts::DEVELOPMENT_ACCOUNT;
 use crate::protocol::codec::stored;
 use crate::protocol::model::names::check_property_name;
-use crate::protocol::model::{EdmType, PageOrder, TableName, Ticks};
-use crate::protocol::plan::index::{IndexKind, UnknownIndexKind};
-use crate::protocol::plan::scan::{MAX_BYTES, MAX_TIME};
-use crate::protocol::plan::{Projection, Scan, Span};
+use crate::protocol::model::{EdmType, TableName, Ticks};
+use crate::protocol::plan::index::{IndexKind, TIMESTAMP, UnknownIndexKind};
+use crate::protocol::plan::{Scan, Span};
 use crate::store::{AddedIndex, Failure, IndexFigures, NewIndex, Store, StoredIndex};
 
 /// Entities that are read to find the type of a property.
@@ -35,7 +34,7 @@ pub(crate) struct IndexRequest {
     /// The account of the table
     #[arg(long, default_value = DEVELOPMENT_ACCOUNT)]
     pub account: String,
-    /// text, number, time, guid or boolean [default: as the values of the first entities]
+    /// text, number, time, guid, boolean or timestamp [default: as the values of the first entities]
     #[arg(long, value_parser = known_kind)]
     kind: Option<String>,
 }
@@ -62,22 +61,12 @@ pub(crate) async fn add(
     now: Ticks,
 ) -> Result<StoredIndex, OperatorError> {
     let IndexRequest { account, table, property, .. } = request;
-    let kind = request.kind()?;
     let name = TableName::parse(table)
         .map_err(|_| OperatorError::Argument(format!("the table name {table:?} is not valid")))?;
     check_property(property)?;
-    let missing = |failure| match failure {
-        Failure::Refused(error) if error.code == Code::TableNotFound => {
-            OperatorError::TableNotInAccount(table.clone(), account.clone())
-        }
-        other => other.into(),
-    };
-    let kind = match kind {
-        Some(kind) => kind,
-        None => kind_of(&sample(store, account, &name).await.map_err(missing)?, property)?,
-    };
+    let kind = kind(store, request, &name).await?;
     let index = NewIndex { table: name.in_account(account), property, kind };
-    match store.add_index(index, now).await.map_err(missing)? {
+    match store.add_index(index, now).await.map_err(|failure| missing_table(request, failure))? {
         AddedIndex::Added(index_no) => find_by_number(store, index_no).await,
         AddedIndex::Exists => Err(OperatorError::IndexExists),
         AddedIndex::TooMany => Err(OperatorError::TooManyIndexes),
@@ -90,11 +79,35 @@ fn check_property(property: &str) -> Result<(), OperatorError> {
         "PartitionKey" | "RowKey" => format!(
             "{property} needs no index: the database already has the entities in the order of their keys"
         ),
-        "Timestamp" => "Timestamp cannot have an index: only properties of entities can".to_owned(),
         other if check_property_name(other).is_err() => format!("the property name {other:?} is not valid"),
         _ => return Ok(()),
     };
     Err(OperatorError::Argument(wrong))
+}
+
+/// The kind of the index: as asked for, or that of the values. Timestamp has a kind of its own.
+async fn kind(store: &Store, request: &IndexRequest, table: &TableName) -> Result<IndexKind, OperatorError> {
+    match (request.kind()?, request.property == TIMESTAMP) {
+        (None | Some(IndexKind::Timestamp), true) => Ok(IndexKind::Timestamp),
+        (Some(IndexKind::Timestamp), false) | (Some(_), true) => {
+            let wrong = "the kind timestamp is that of an index over Timestamp, and of no other";
+            Err(OperatorError::Argument(wrong.to_owned()))
+        }
+        (Some(kind), false) => Ok(kind),
+        (None, false) => {
+            let sampled = sample(store, &request.account, table).await;
+            kind_of(&sampled.map_err(|failure| missing_table(request, failure))?, &request.property)
+        }
+    }
+}
+
+fn missing_table(request: &IndexRequest, failure: Failure) -> OperatorError {
+    match failure {
+        Failure::Refused(error) if error.code == Code::TableNotFound => {
+            OperatorError::TableNotInAccount(request.table.clone(), request.account.clone())
+        }
+        other => other.into(),
+    }
 }
 
 async fn sample(
@@ -102,16 +115,7 @@ async fn sample(
     account: &str,
     table: &TableName,
 ) -> Result<Vec<crate::protocol::model::Stored>, Failure> {
-    let scan = Scan {
-        spans: vec![Span::everything()],
-        order: PageOrder::Ascending,
-        residual: None,
-        rows: SAMPLE,
-        bytes: MAX_BYTES,
-        time: MAX_TIME,
-        projection: Projection::Full,
-        indexed: Vec::new(),
-    };
+    let scan = Scan { rows: SAMPLE, ..Scan::over(vec![Span::everything()]) };
     Ok(store.page(table.in_account(account), &scan, Vec::new()).await?.0)
 }
 
@@ -248,7 +252,7 @@ mod tests {
         let expected =
             "RowKey needs no index: the database already has the entities in the order of their keys";
         assert_eq!(wrong("RowKey"), expected);
-        assert_eq!(wrong("Timestamp"), "Timestamp cannot have an index: only properties of entities can");
+        assert_eq!(check_property("Timestamp"), Ok(()));
         for hostile in ["", "a'b", "a b", "a\"b", "a\u{0}", &"n".repeat(256)] {
             assert_eq!(wrong(hostile), format!("the property name {hostile:?} is not valid"));
         }

@@ -4,12 +4,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::index::{IndexPosition, IndexValue};
 use crate::error::{Code, Result};
 use crate::protocol::model::{Key, PageOrder, TableName, Ticks};
 
 /// Begins the PartitionKey token of a descending page. No token of an ascending page contains U+0000,
 /// because no bound does.
 const DESCENDING: char = '\0';
+/// Begins the PartitionKey token of a page in the order of an index.
+const BY_INDEX: &str = "\0\0";
 
 /// Maximum characters of a token: a key of 1024 UTF-16 units is at most 3 KiB of UTF-8, 4 KiB of
 /// base64.
@@ -67,6 +70,69 @@ pub fn read_entity_tokens(order: PageOrder, partition: &str, row: Option<&str>) 
         }
     };
     Ok(Key { partition, row })
+}
+
+/// Returns the tokens of where the next page in the order of an index starts.
+pub fn index_tokens(order: PageOrder, next: &IndexPosition) -> (String, String) {
+    let IndexPosition { index_no, entry, key } = next;
+    let direction = direction(order);
+    let entry = entry.as_ref().map_or_else(String::new, entry_text);
+    let partition = format!("{BY_INDEX}{index_no}\0{direction}\0{entry}\0{}", key.partition);
+    (token(&partition), token(&key.row))
+}
+
+/// Returns where a page in the order of an index starts.
+///
+/// # Errors
+/// [`Code::InvalidInput`] for anything that [`index_tokens`] did not make for the same direction.
+pub fn read_index_tokens(order: PageOrder, partition: &str, row: Option<&str>) -> Result<IndexPosition> {
+    let row = read_token(row.unwrap_or_default())?;
+    let text = decoded(partition).ok_or(Code::InvalidInput)?;
+    let parts: Vec<&str> = text.strip_prefix(BY_INDEX).ok_or(Code::InvalidInput)?.split('\0').collect();
+    let [index_no, given, entry, partition] = parts[..] else { return Err(Code::InvalidInput.into()) };
+    if given != direction(order) {
+        return Err(Code::InvalidInput.into());
+    }
+    let index_no = index_no.parse().map_err(|_| Code::InvalidInput)?;
+    let entry = match entry {
+        "" => None,
+        text => Some(read_entry(text).ok_or(Code::InvalidInput)?),
+    };
+    Ok(IndexPosition { index_no, entry, key: Key { partition: partition.to_owned(), row } })
+}
+
+const fn direction(order: PageOrder) -> &'static str {
+    match order {
+        PageOrder::Ascending => "a",
+        PageOrder::Descending => "d",
+    }
+}
+
+/// Writes an entry: a letter for its type, then its value. No entry contains U+0000.
+fn entry_text(entry: &IndexValue) -> String {
+    match entry {
+        IndexValue::Text(text) => format!("t{text}"),
+        IndexValue::Number(number) => format!("n{:016x}", number.to_bits()),
+        IndexValue::Boolean(value) => format!("b{}", u8::from(*value)),
+        IndexValue::Timestamp(at) => format!("w{}", at.raw()),
+    }
+}
+
+fn read_entry(text: &str) -> Option<IndexValue> {
+    let mut characters = text.chars();
+    let kind = characters.next()?;
+    let value = characters.as_str();
+    Some(match kind {
+        't' => IndexValue::Text(value.to_owned()),
+        'n' => IndexValue::Number(f64::from_bits(u64::from_str_radix(value, 16).ok()?)),
+        'b' => IndexValue::Boolean(match value {
+            "0" => false,
+            "1" => true,
+            _ => return None,
+        }),
+        'w' => IndexValue::Timestamp(Ticks::from_raw(value.parse().ok()?)?),
+        _ => return None,
+    })
 }
 
 const fn url_safe(c: char) -> char {
@@ -172,6 +238,37 @@ mod tests {
         assert!(read_entity_tokens(descending, &token("\0a"), Some(&token("\0r"))).is_err());
     }
 
+    #[test]
+    fn tokens_of_an_index_are_read_as_they_were_made() {
+        let (ascending, descending) = (PageOrder::Ascending, PageOrder::Descending);
+        for entry in [
+            None,
+            Some(IndexValue::Text(String::new())),
+            Some(IndexValue::Text("é\u{1}".into())),
+            Some(IndexValue::Number(-0.5)),
+            Some(IndexValue::Number(f64::NEG_INFINITY)),
+            Some(IndexValue::Boolean(true)),
+            Some(IndexValue::Timestamp(Ticks::MAX)),
+        ] {
+            let position = IndexPosition { index_no: 7, entry, key: Key::new("p", "r") };
+            for (order, other) in [(ascending, descending), (descending, ascending)] {
+                let (p, r) = index_tokens(order, &position);
+                assert_eq!(read_index_tokens(order, &p, Some(&r)), Ok(position.clone()));
+                assert!(read_index_tokens(other, &p, Some(&r)).is_err());
+                assert!(read_index_tokens(order, &p, None).is_err());
+                assert!(read_entity_tokens(ascending, &p, Some(&r)).is_err());
+                assert!(read_entity_tokens(descending, &p, Some(&r)).is_err());
+            }
+        }
+        let row = token("r");
+        for wrong in
+            ["p", "\0p", "\0\x007\0a\0\0p\0", "\0\0x\0a\0\0p", "\0\x007\0a\0b2\0p", "\0\x007\0a\0q\0p"]
+        {
+            assert!(read_index_tokens(ascending, &token(wrong), Some(&row)).is_err(), "{wrong:?}");
+        }
+        assert!(read_index_tokens(ascending, &token("\0\x007\0a\0\0p"), Some(&row)).is_ok());
+    }
+
     proptest! {
         #[test]
         fn every_key_survives(key in "\\PC{0,60}") {
@@ -184,6 +281,7 @@ mod tests {
         fn no_text_makes_the_reader_panic(text in "\\PC{0,40}") {
             let _ = read_token(&text);
             let _ = read_table_token(&text);
+            let _ = read_index_tokens(PageOrder::Ascending, &token(&format!("{BY_INDEX}{text}")), Some(""));
         }
     }
 }

@@ -1,22 +1,23 @@
 //! Query options to scans (protocol §6.1, §7).
 
 use super::filter::{self, Subject};
+use super::index::ValueOrder;
 use super::page;
 use super::predicate::{Field, Predicate};
-use super::scan::{MAX_BYTES, MAX_ROWS, MAX_TIME, Projection, Scan, TableScan};
+use super::scan::{MAX_ROWS, MAX_TIME, Projection, Scan, TableScan};
 use super::span::{self, Span};
 use crate::error::{Code, Error, Result};
 use crate::protocol::codec::json::write::Select;
 use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder};
 use crate::protocol::odata::Expr;
-use crate::protocol::request::{OrderBy, QueryOptions};
+use crate::protocol::request::{OrderBy, OrderTerms, QueryOptions};
 
 /// Plans a query of entities. `partition` is a PartitionKey from the URL and acts like a filter
 /// (UNVERIFIED 2).
 ///
 /// # Errors
-/// Those of [`filter::predicate`] and [`page::read_entity_tokens`], and [`Code::NotImplemented`] for an
-/// order that is not that of keys.
+/// Those of [`filter::predicate`], [`page::read_entity_tokens`] and [`page::read_index_tokens`], and
+/// [`Code::NotImplemented`] for an order by RowKey over several partitions.
 pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan> {
     let filter = predicate(options.filter.as_ref(), Subject::Entities)?;
     let predicate = match partition {
@@ -27,32 +28,50 @@ pub fn entities(options: &QueryOptions, partition: Option<&str>) -> Result<Scan>
             Some(filter.map_or(partition.clone(), |f| Predicate::All(vec![partition, f])))
         }
     };
+    let scan = match &options.order_by {
+        Some(OrderBy { order, terms: OrderTerms::Property(name) }) => {
+            by_property(options, predicate, *order, name)?
+        }
+        order_by => by_keys(options, predicate, order_by.as_ref())?,
+    };
+    let rows = options.top.unwrap_or(MAX_ROWS);
+    Ok(Scan { rows, projection: projection(options.select.as_ref()), ..scan })
+}
+
+/// Plans a page in the order of keys.
+fn by_keys(options: &QueryOptions, predicate: Option<Predicate>, order_by: Option<&OrderBy>) -> Result<Scan> {
     let (spans, residual) = narrow(predicate, None);
-    let order = options.order_by.map_or(Ok(PageOrder::Ascending), |order_by| key_order(order_by, &spans))?;
+    let order = order_by.map_or(Ok(PageOrder::Ascending), |order_by| key_order(order_by, &spans))?;
     let mut spans = order.arrange(spans);
     if let Some(token) = &options.next_partition {
         let from = page::read_entity_tokens(order, token, options.next_row.as_deref())?;
         spans = order.rest_of(spans, &from);
     }
-    Ok(Scan {
-        spans,
-        order,
-        residual,
-        rows: options.top.unwrap_or(MAX_ROWS),
-        bytes: MAX_BYTES,
-        time: MAX_TIME,
-        projection: projection(options.select.as_ref()),
-        indexed: Vec::new(),
-    })
+    Ok(Scan { order, residual, ..Scan::over(spans) })
+}
+
+/// Plans a page in the order of a property. Ranges of keys do not bound it, so the filter stays whole.
+fn by_property(
+    options: &QueryOptions,
+    predicate: Option<Predicate>,
+    order: PageOrder,
+    property: &str,
+) -> Result<Scan> {
+    let (spans, _) = narrow(predicate.clone(), None);
+    let mut by = ValueOrder::by(property);
+    if let Some(token) = &options.next_partition {
+        by.from = Some(page::read_index_tokens(order, token, options.next_row.as_deref())?);
+    }
+    Ok(Scan { order, by: Some(Box::new(by)), residual: predicate, ..Scan::over(spans) })
 }
 
 /// Returns the order of a page that reads ascending spans. Entities are in the order of their RowKey where
 /// they are in one partition.
-fn key_order(order_by: OrderBy, spans: &[Span]) -> Result<PageOrder> {
+fn key_order(order_by: &OrderBy, spans: &[Span]) -> Result<PageOrder> {
     let mut partitions = spans.iter().map(Span::partition);
     let first = partitions.next();
     let has_one_partition = first != Some(None) && partitions.all(|partition| Some(partition) == first);
-    if order_by.is_row_alone && !has_one_partition {
+    if order_by.terms == OrderTerms::RowKey && !has_one_partition {
         let why = "RowKey alone orders the entities of one partition, which the filter has to fix";
         return Err(Error::from(Code::NotImplemented).because(why));
     }

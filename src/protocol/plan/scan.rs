@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::index::IndexChoice;
+use super::index::{IndexChoice, IndexPosition, ValueOrder};
 use super::predicate::Predicate;
 use super::span::Span;
 use crate::protocol::model::{Key, PageOrder, Ticks};
@@ -20,8 +20,11 @@ pub const MAX_TIME: Duration = Duration::from_secs(5);
 pub struct Scan {
     /// The ranges of keys to read: disjoint, in the order of the page, and cut at the continuation token.
     pub spans: Vec<Span>,
-    /// The order of the page.
+    /// The direction of the page.
     pub order: PageOrder,
+    /// The order by values that it has; `None`: the order of keys. Then the spans are ascending and not cut
+    /// at the continuation token, and the residual filter is the whole filter.
+    pub by: Option<Box<ValueOrder>>,
     /// The part of the filter that the spans do not decide.
     pub residual: Option<Predicate>,
     /// Maximum rows; 1 to `MAX_ROWS`.
@@ -51,6 +54,21 @@ impl Scan {
             _ => None,
         }
     }
+
+    /// Returns the largest page of whole entities in these ranges, which are ascending.
+    pub fn over(spans: Vec<Span>) -> Self {
+        Self {
+            spans,
+            order: PageOrder::Ascending,
+            by: None,
+            residual: None,
+            rows: MAX_ROWS,
+            bytes: MAX_BYTES,
+            time: MAX_TIME,
+            projection: Projection::Full,
+            indexed: Vec::new(),
+        }
+    }
 }
 
 /// The part of each row that the page needs.
@@ -63,7 +81,7 @@ pub enum Projection {
 }
 
 /// The end of a page whose entities were passed on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PageEnd {
     /// The number of entities.
     pub entities: usize,
@@ -75,6 +93,8 @@ pub struct PageEnd {
     /// Where the next page starts; `None` at the end. An ascending page starts with this key, a descending
     /// one below it.
     pub next: Option<Key>,
+    /// Where the next page of an order by values starts; `None` at the end.
+    pub next_in_index: Option<IndexPosition>,
 }
 
 /// One page of an account's tables. Spans and residual filter use lower-case names in the place of

@@ -26,7 +26,7 @@ impl Span {
     }
 
     /// Returns the span of one key.
-    fn point(key: Key) -> Self {
+    pub(crate) fn point(key: Key) -> Self {
         let upper = Some(above(&key));
         Span { lower: key, upper }
     }
@@ -132,15 +132,17 @@ pub(crate) fn within(spans: Vec<Span>, lower: &Key, upper: Option<&Key>) -> Vec<
 pub(crate) fn points_within(mut keys: Vec<Key>, spans: &[Span], order: PageOrder) -> Vec<Span> {
     keys.sort_unstable();
     keys.dedup();
-    let contains = |key: &Key| {
-        let last = match order {
-            PageOrder::Ascending => spans.partition_point(|span| span.lower <= *key).checked_sub(1),
-            PageOrder::Descending => Some(spans.partition_point(|span| span.lower > *key)),
-        };
-        let last = last.and_then(|at| spans.get(at));
-        last.is_some_and(|span| span.upper.as_ref().is_none_or(|upper| *key < *upper))
+    order.arrange(keys.into_iter().filter(|key| contain(spans, key, order)).map(Span::point).collect())
+}
+
+/// Whether a key lies in one of these spans, which are in this order.
+pub(crate) fn contain(spans: &[Span], key: &Key, order: PageOrder) -> bool {
+    let last = match order {
+        PageOrder::Ascending => spans.partition_point(|span| span.lower <= *key).checked_sub(1),
+        PageOrder::Descending => Some(spans.partition_point(|span| span.lower > *key)),
     };
-    order.arrange(keys.into_iter().filter(contains).map(Span::point).collect())
+    let last = last.and_then(|at| spans.get(at));
+    last.is_some_and(|span| span.upper.as_ref().is_none_or(|upper| *key < *upper))
 }
 
 /// Whether the spans decide `predicate` completely, so that it is no residual filter.

@@ -21,6 +21,10 @@ pub(crate) enum KeyAccess {
     Scan,
     /// Entities that an index names.
     Index,
+    /// Entities in the order of an index.
+    Order,
+    /// None: no index has the order that the query asks for.
+    Refused,
 }
 
 /// An end of a range of keys, as people see it.
@@ -39,6 +43,7 @@ impl KeyAccess {
         let all = |holds: fn(&Span) -> bool| scan.spans.iter().all(holds);
         match scan.spans.as_slice() {
             [] => Self::Nothing,
+            _ if scan.by.is_some() => Self::Order,
             _ if all(|span| span.as_point().is_some()) => Self::Point,
             _ if all(|span| span.partition().is_some()) => Self::Partition,
             [span] if *span == Span::everything() => Self::Scan,
@@ -55,12 +60,20 @@ impl KeyAccess {
             Self::Range => "range",
             Self::Scan => "scan",
             Self::Index => "index",
+            Self::Order => "order",
+            Self::Refused => "refused",
         }
     }
 
     /// Returns a sentence about the query.
     pub(crate) fn summary(self, has_residual: bool, order: PageOrder) -> String {
         match (self, has_residual, order) {
+            (Self::Order, _, order) => {
+                let end = if order == PageOrder::Ascending { "lowest" } else { "highest" };
+                let compared =
+                    if has_residual { ", and each entity is compared with the filter" } else { "" };
+                format!("The index of the order is read from its {end} entry on{compared}.")
+            }
             (_, _, PageOrder::Ascending) => self.what_is_read(has_residual).to_owned(),
             (Self::Scan, false, PageOrder::Descending) => {
                 "The table is read from its end, in descending order of keys.".to_owned()
@@ -90,6 +103,7 @@ impl KeyAccess {
             (Self::Scan, true) => {
                 "Every entity of the table is compared with the filter: name a partition to read less."
             }
+            (Self::Refused | Self::Order, _) => "No index has the order that the query asks for.",
             (Self::Index, _) => "An index names the entities to read, which are compared with the filter.",
         }
     }

@@ -13,7 +13,7 @@ pub(crate) mod verb;
 pub(crate) use format::{Format, Prefer, Representation};
 pub use head::{ApiVersion, Head};
 pub(crate) use operation::{EntityWrite, Operation};
-pub use options::{OrderBy, QueryOptions};
+pub use options::{OrderBy, OrderTerms, QueryOptions};
 pub use target::{Resource, Target};
 
 use crate::error::{Code, Result};

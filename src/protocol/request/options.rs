@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::codec::json::write::Select;
 use crate::protocol::codec::uri::{escape_lightly, percent_decode};
 use crate::protocol::model::PageOrder;
-use crate::protocol::model::names::ordinal;
+use crate::protocol::model::names::{check_property_name, ordinal};
 use crate::protocol::odata::{self, Expr, Grammar};
 
 /// Every parameter of a request, decoded once.
@@ -32,11 +32,21 @@ pub struct QueryOptions {
 }
 
 /// The order that a query asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderBy {
     pub order: PageOrder,
-    /// Whether it names RowKey without PartitionKey.
-    pub is_row_alone: bool,
+    pub terms: OrderTerms,
+}
+
+/// What a query is ordered by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OrderTerms {
+    /// PartitionKey, then RowKey.
+    Keys,
+    /// RowKey without PartitionKey.
+    RowKey,
+    /// A property, or Timestamp.
+    Property(String),
 }
 
 /// Maximum number of parameters.
@@ -45,7 +55,7 @@ const MAX_PARAMETERS: usize = 64;
 /// Why a filter is refused that extended queries have.
 const FILTER_NEEDS_EXTENDED: &str =
     "only accounts with extended queries have such filters: rowhouse account queries ACCOUNT extended";
-/// Why an order by keys is refused.
+/// Why an order is refused.
 const ORDER_NEEDS_EXTENDED: &str = "only queries of entities have an order, of accounts with extended queries: \
                                       rowhouse account queries ACCOUNT extended";
 
@@ -61,7 +71,7 @@ impl<'a> Options<'a> {
         Self::parse_with(query, false)
     }
 
-    /// As [`Options::parse`]; with `has_order`, an order by keys is understood.
+    /// As [`Options::parse`]; with `has_order`, an order is understood.
     ///
     /// # Errors
     /// As [`Options::parse`].
@@ -91,7 +101,7 @@ impl<'a> Options<'a> {
         (options, flaw)
     }
 
-    /// Refuses what is not understood. With `has_order`, an order by keys is.
+    /// Refuses what is not understood. With `has_order`, an order is.
     ///
     /// # Errors
     /// As [`Options::parse`].
@@ -197,17 +207,21 @@ fn top(text: &str) -> Result<usize> {
     text.trim().parse().ok().filter(|top| *top <= 1000).ok_or_else(|| Code::InvalidInput.into())
 }
 
-/// Reads an order by keys: both in the same direction, or RowKey alone.
+/// Reads an order: by both keys in the same direction, by RowKey alone, or by one property.
 fn order_by(text: &str) -> Option<OrderBy> {
     let mut terms = text.split(',').map(order_term);
     let (first, second) = (terms.next()??, terms.next());
-    match (first, second, terms.next()) {
-        (("RowKey", order), None, None) => Some(OrderBy { order, is_row_alone: true }),
+    let (order, terms) = match (first, second, terms.next()) {
+        (("RowKey", order), None, None) => (order, OrderTerms::RowKey),
         (("PartitionKey", order), Some(Some(("RowKey", same))), None) if same == order => {
-            Some(OrderBy { order, is_row_alone: false })
+            (order, OrderTerms::Keys)
         }
-        _ => None,
-    }
+        ((name, order), None, None) if name != "PartitionKey" && check_property_name(name).is_ok() => {
+            (order, OrderTerms::Property(name.to_owned()))
+        }
+        _ => return None,
+    };
+    Some(OrderBy { order, terms })
 }
 
 fn order_term(text: &str) -> Option<(&str, PageOrder)> {
@@ -291,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_by_keys_is_understood_where_it_may_be() {
+    fn an_order_is_understood_where_it_may_be() {
         let order = |text: &str| {
             let query = format!("$orderby={}", text.replace(' ', "+"));
             assert_eq!(Options::parse(&query).unwrap_err().code, Code::NotImplemented, "{text}");
@@ -300,20 +314,26 @@ mod tests {
                 .map(|q| q.order_by)
                 .map_err(|e| e.code)
         };
-        let by = |order, is_row_alone| Ok(Some(OrderBy { order, is_row_alone }));
+        let by = |order, terms| Ok(Some(OrderBy { order, terms }));
+        let property = |name: &str| OrderTerms::Property(name.to_owned());
         let (ascending, descending) = (PageOrder::Ascending, PageOrder::Descending);
-        assert_eq!(order("PartitionKey desc,RowKey desc"), by(descending, false));
-        assert_eq!(order(" PartitionKey  desc , RowKey desc "), by(descending, false));
-        assert_eq!(order("PartitionKey asc,RowKey"), by(ascending, false));
-        assert_eq!(order("PartitionKey,RowKey"), by(ascending, false));
-        assert_eq!(order("RowKey desc"), by(descending, true));
-        assert_eq!(order("RowKey"), by(ascending, true));
-        assert_eq!(order("RowKey asc"), by(ascending, true));
+        assert_eq!(order("PartitionKey desc,RowKey desc"), by(descending, OrderTerms::Keys));
+        assert_eq!(order(" PartitionKey  desc , RowKey desc "), by(descending, OrderTerms::Keys));
+        assert_eq!(order("PartitionKey asc,RowKey"), by(ascending, OrderTerms::Keys));
+        assert_eq!(order("PartitionKey,RowKey"), by(ascending, OrderTerms::Keys));
+        assert_eq!(order("RowKey desc"), by(descending, OrderTerms::RowKey));
+        assert_eq!(order("RowKey"), by(ascending, OrderTerms::RowKey));
+        assert_eq!(order("RowKey asc"), by(ascending, OrderTerms::RowKey));
+        assert_eq!(order("Age"), by(ascending, property("Age")));
+        assert_eq!(order("Timestamp desc"), by(descending, property("Timestamp")));
+        assert_eq!(order("rowkey desc"), by(descending, property("rowkey")), "another property");
         for other in [
             "",
             ",",
-            "Age",
-            "Timestamp desc",
+            "Age desc,RowKey desc",
+            "Age,Name",
+            "no-name",
+            "a/b",
             "PartitionKey",
             "PartitionKey desc",
             "PartitionKey desc,RowKey",
@@ -323,9 +343,8 @@ mod tests {
             "PartitionKey,RowKey,Age",
             "RowKey desc desc",
             "RowKey DESC",
-            "rowkey desc",
             "RowKey down",
-            "desc",
+            "desc desc desc",
         ] {
             assert_eq!(order(other), Err(Code::NotImplemented), "{other}");
         }

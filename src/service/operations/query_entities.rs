@@ -106,13 +106,12 @@ fn close(feed: EntityFeed, order: PageOrder, end: &PageEnd, printer: &Printer<'_
         Representation::Json(metadata) => Answer::document(200, metadata.content_type(), body),
         Representation::Atom(style) => in_atom(200, style, AtomDocument::Feed, body),
     };
-    Ok(match &end.next {
+    let by_keys = end.next.as_ref().map(|next| page::entity_tokens(order, next));
+    let tokens = by_keys.or_else(|| end.next_in_index.as_ref().map(|next| page::index_tokens(order, next)));
+    Ok(match tokens {
         None => answer,
-        Some(next) => {
-            let (partition, row) = page::entity_tokens(order, next);
-            answer
-                .with("x-ms-continuation-NextPartitionKey", partition)
-                .with("x-ms-continuation-NextRowKey", row)
-        }
+        Some((partition, row)) => answer
+            .with("x-ms-continuation-NextPartitionKey", partition)
+            .with("x-ms-continuation-NextRowKey", row),
     })
 }

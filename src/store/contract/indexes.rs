@@ -23,6 +23,10 @@ pub(crate) const MAX_ENTRIES: usize = 4000;
 /// So few entries that no other index is tried.
 pub(crate) const FEW_ENTRIES: usize = 64;
 
+/// Why a store refuses an order whose index it cannot use.
+pub(crate) const MISSING_ORDER: &str = "the index of this order is missing in the database, or was made by an older \
+     version of Rowhouse: drop it and make it again";
+
 /// The state of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexState {
@@ -226,17 +230,22 @@ pub(crate) struct IndexUses(Mutex<HashMap<i64, u64>>);
 impl IndexUses {
     /// Counts a read of each index of a choice.
     pub(crate) fn count(&self, choice: &IndexChoice) {
-        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if uses.len() > MAX_REMEMBERED {
-            uses.clear();
-        }
         let mut counted = 0;
         for range in &choice.ranges {
             if range.index.index_no != counted {
                 counted = range.index.index_no;
-                *uses.entry(counted).or_default() += 1;
+                self.count_one(counted);
             }
         }
+    }
+
+    /// Counts a read of an index.
+    pub(crate) fn count_one(&self, index_no: i64) {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if uses.len() > MAX_REMEMBERED {
+            uses.clear();
+        }
+        *uses.entry(index_no).or_default() += 1;
     }
 
     /// How often this process has read an index; `None` if never.
@@ -245,24 +254,24 @@ impl IndexUses {
     }
 }
 
-/// Remembers for a moment which indexes the database has.
+/// Remembers for a moment which indexes the database has, with how many columns at least.
 #[derive(Debug, Default)]
-pub(crate) struct IndexPresence(Mutex<HashMap<i64, (bool, Instant)>>);
+pub(crate) struct IndexPresence(Mutex<HashMap<(i64, i16), (bool, Instant)>>);
 
 impl IndexPresence {
     /// Whether the database had an index when it was last read; `None` if that was too long ago.
-    pub(crate) fn of(&self, index_no: i64) -> Option<bool> {
+    pub(crate) fn of(&self, index_no: i64, columns: i16) -> Option<bool> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&index_no).filter(|(_, at)| at.elapsed() < LOOKED).map(|(is_there, _)| *is_there)
+        known.get(&(index_no, columns)).filter(|(_, at)| at.elapsed() < LOOKED).map(|(is_there, _)| *is_there)
     }
 
     /// Remembers whether the database has an index.
-    pub(crate) fn put(&self, index_no: i64, is_there: bool) {
+    pub(crate) fn put(&self, index_no: i64, columns: i16, is_there: bool) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REMEMBERED {
             known.clear();
         }
-        known.insert(index_no, (is_there, Instant::now()));
+        known.insert((index_no, columns), (is_there, Instant::now()));
     }
 }
 

@@ -7,8 +7,8 @@ use crate::support::store::AnyStore;
 use rowhouse::error::Code;
 use rowhouse::protocol::codec::validated::ValidatedProperties;
 use rowhouse::protocol::model::entity::Properties;
-use rowhouse::protocol::model::{EdmValue, Key, PageOrder, Stored, TableName, Ticks};
-use rowhouse::protocol::plan::{Projection, Scan, Span, Write, WriteKind};
+use rowhouse::protocol::model::{EdmValue, Key, Stored, TableName, Ticks};
+use rowhouse::protocol::plan::{Scan, Span, Write, WriteKind};
 use rowhouse::store::Failure;
 
 /// Stamps every case of the contract for one store. `$open` is an async
@@ -106,16 +106,7 @@ pub async fn fill<B: AnyStore>(store: &B, account: &str, table: &TableName, mut 
 
 /// Everything, without bounds.
 pub fn scan(spans: Vec<Span>) -> Scan {
-    Scan {
-        spans,
-        order: PageOrder::Ascending,
-        residual: None,
-        rows: 1000,
-        bytes: usize::MAX,
-        time: Duration::from_secs(60),
-        projection: Projection::Full,
-        indexed: Vec::new(),
-    }
+    Scan { bytes: usize::MAX, time: Duration::from_secs(60), ..Scan::over(spans) }
 }
 
 /// Follows `next` to the end; the pages in order.

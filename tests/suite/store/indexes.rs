@@ -52,24 +52,24 @@ macro_rules! indexed {
     };
 }
 
-async fn memory() -> SqliteStore {
+pub(super) async fn memory() -> SqliteStore {
     SqliteStore::open(&SqliteOptions::new(Location::Memory)).expect("a store")
 }
 
-async fn file() -> SqliteStore {
+pub(super) async fn file() -> SqliteStore {
     let file = fresh_folder().join("indexes.db");
     SqliteStore::open(&SqliteOptions::new(Location::File(file))).expect("a store")
 }
 
-async fn plain() -> PgStore {
+pub(super) async fn plain() -> PgStore {
     open(&fresh_database(), 1).await
 }
 
-async fn spread() -> PgStore {
+pub(super) async fn spread() -> PgStore {
     open(&fresh_database(), 8).await
 }
 
-async fn partitioned() -> PgStore {
+pub(super) async fn partitioned() -> PgStore {
     let url = fresh_database();
     partition_entities(&url);
     open(&url, 8).await
@@ -131,7 +131,7 @@ fn starts_with(name: &str, literal: EdmValue) -> Predicate {
     Predicate::Text { field: Field::Custom(name.into()), fold: None, test: TextTest::StartsWith, needle }
 }
 
-fn predicate() -> impl Strategy<Value = Predicate> {
+pub(super) fn predicate() -> impl Strategy<Value = Predicate> {
     comparison().prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
             3 => prop::collection::vec(inner.clone(), 0..4).prop_map(Predicate::All),
@@ -142,7 +142,7 @@ fn predicate() -> impl Strategy<Value = Predicate> {
 }
 
 /// Adds an index and builds it, when its turn comes.
-async fn index<B: AnyStore>(
+pub(super) async fn index<B: AnyStore>(
     store: &B,
     account: &str,
     table: &TableName,
@@ -178,7 +178,10 @@ async fn find<B: AnyStore>(store: &B, number: i64) -> Option<StoredIndex> {
     store.indexes().await.expect("a list").into_iter().find(|stored| stored.index.index_no == number)
 }
 
-async fn filled<B: AnyStore>(store: &B, runner: &mut TestRunner) -> (String, TableName, Vec<Stored>) {
+pub(super) async fn filled<B: AnyStore>(
+    store: &B,
+    runner: &mut TestRunner,
+) -> (String, TableName, Vec<Stored>) {
     let (account, table) = table(store).await;
     let one = prop::collection::vec(prop::option::weighted(0.8, value()), NAMES.len());
     let writes = (0..ENTITIES).map(|i| {

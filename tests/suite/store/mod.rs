@@ -13,6 +13,7 @@ mod limits;
 mod loads;
 mod merges;
 mod operator_features;
+mod ordered;
 mod outages;
 mod pages;
 mod postgres;

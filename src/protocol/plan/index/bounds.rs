@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{IndexKind, PropertyIndex};
-use crate::protocol::model::{CompareOp, EdmValue, lexical};
+use crate::protocol::model::{CompareOp, EdmValue, Ticks, lexical};
 use crate::protocol::plan::span::after_prefix;
 
 /// Characters of a string that an index holds at most: its rows must stay small.
@@ -17,6 +17,7 @@ pub enum IndexValue {
     Text(String),
     Number(f64),
     Boolean(bool),
+    Timestamp(Ticks),
 }
 
 /// The entries of an index from `lower` to `upper`, both included.
@@ -51,6 +52,7 @@ impl PartialOrd for IndexValue {
             (IndexValue::Text(a), IndexValue::Text(b)) => Some(a.cmp(b)),
             (IndexValue::Number(a), IndexValue::Number(b)) => a.partial_cmp(b),
             (IndexValue::Boolean(a), IndexValue::Boolean(b)) => Some(a.cmp(b)),
+            (IndexValue::Timestamp(a), IndexValue::Timestamp(b)) => Some(a.cmp(b)),
             _ => None,
         }
     }
@@ -116,6 +118,17 @@ impl Bounds {
         };
         let lower_types = lower.is_some().then_some(types);
         Some(Self { lower, upper, lower_types })
+    }
+
+    /// Returns the bounds of the times for which a comparison of Timestamp holds; `None` if it has none.
+    pub(super) fn of_timestamp(op: CompareOp, literal: &EdmValue) -> Option<Self> {
+        let EdmValue::DateTime(at) = literal else { return None };
+        let (at, types) = (IndexValue::Timestamp(*at), ComparedTypes::All);
+        let has_lower = matches!(op, CompareOp::Eq | CompareOp::Gt | CompareOp::Ge);
+        let has_upper = matches!(op, CompareOp::Eq | CompareOp::Lt | CompareOp::Le);
+        let upper = has_upper.then(|| UpperBound { value: at.clone(), types });
+        let (lower, lower_types) = (has_lower.then_some(at), has_lower.then_some(types));
+        (has_lower || has_upper).then_some(Self { lower, upper, lower_types })
     }
 
     /// Returns the bounds of the strings that begin with `prefix`; `None` if all do.
@@ -189,13 +202,8 @@ const fn types_of(literal: &EdmValue) -> ComparedTypes {
 }
 
 fn is_below(a: &IndexValue, b: &IndexValue) -> bool {
-    match (a, b) {
-        (IndexValue::Text(a), IndexValue::Text(b)) => a < b,
-        (IndexValue::Number(a), IndexValue::Number(b)) => a < b,
-        (IndexValue::Boolean(a), IndexValue::Boolean(b)) => a < b,
-        // Of one property and kind, all bounds are alike.
-        _ => false,
-    }
+    // Of one property and kind, all bounds are alike.
+    a < b
 }
 
 /// The entry that no value at or above the literal is below. Entries of strings end before U+0000

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::bounds::{Bounds, kind_of};
-use super::{IndexKind, IndexRange, PropertyIndex};
+use super::{IndexKind, IndexRange, PropertyIndex, TIMESTAMP};
 use crate::protocol::model::{CompareOp, EdmValue, TextTest};
 use crate::protocol::plan::predicate::{Field, Predicate};
 
@@ -51,6 +51,9 @@ fn collect<'p>(predicate: &'p Predicate, found: &mut Vec<(&'p str, IndexKind)>) 
         Predicate::Compare { field: Field::Custom(name), op, literal } => {
             let kind = kind_of(literal).filter(|_| *op != CompareOp::Ne);
             found.extend(kind.map(|kind| (name.as_str(), kind)));
+        }
+        Predicate::Compare { field: Field::Timestamp, op, .. } => {
+            found.extend((*op != CompareOp::Ne).then_some((TIMESTAMP, IndexKind::Timestamp)));
         }
         Predicate::Text { field: Field::Custom(name), fold: None, test: TextTest::StartsWith, needle } => {
             found.extend((!needle.is_empty()).then_some((name.as_str(), IndexKind::Text)));
@@ -105,6 +108,10 @@ fn gather<'i>(
             }
             (Predicate::Compare { field: Field::Custom(name), op, literal }, false) => {
                 add(name, kind_of(literal), Bounds::of(*op, literal), indexes, bounds);
+            }
+            (Predicate::Compare { field: Field::Timestamp, op, literal }, false) => {
+                let (kind, new) = (Some(IndexKind::Timestamp), Bounds::of_timestamp(*op, literal));
+                add(TIMESTAMP, kind, new, indexes, bounds);
             }
             (
                 Predicate::Text {
@@ -196,6 +203,7 @@ mod tests {
             Some(IndexValue::Text(text)) => text.clone(),
             Some(IndexValue::Number(number)) => number.to_string(),
             Some(IndexValue::Boolean(value)) => value.to_string(),
+            Some(IndexValue::Timestamp(at)) => at.to_canonical(),
         };
         let ranges = first.map(|choice| choice.ranges).unwrap_or_default();
         ranges

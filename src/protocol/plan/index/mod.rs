@@ -5,12 +5,18 @@
 
 mod bounds;
 mod choose;
+mod order;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use bounds::{IndexRange, IndexValue, MAX_TEXT};
 pub use choose::{IndexChoice, choices, indexable};
+pub(crate) use order::OrderPart;
+pub use order::{IndexPosition, ValueOrder};
+
+/// The name of the one system property that can have an index.
+pub(crate) const TIMESTAMP: &str = "Timestamp";
 
 /// The type of the values of an index, which decides what it can narrow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,12 +29,20 @@ pub enum IndexKind {
     Time,
     Guid,
     Boolean,
+    /// Timestamp, which every entity has.
+    Timestamp,
 }
 
 impl IndexKind {
     /// All kinds.
-    pub const ALL: [IndexKind; 5] =
-        [IndexKind::Text, IndexKind::Number, IndexKind::Time, IndexKind::Guid, IndexKind::Boolean];
+    pub const ALL: [IndexKind; 6] = [
+        IndexKind::Text,
+        IndexKind::Number,
+        IndexKind::Time,
+        IndexKind::Guid,
+        IndexKind::Boolean,
+        IndexKind::Timestamp,
+    ];
 
     /// The name that commands and the database use.
     pub const fn name(self) -> &'static str {
@@ -38,6 +52,19 @@ impl IndexKind {
             IndexKind::Time => "time",
             IndexKind::Guid => "guid",
             IndexKind::Boolean => "boolean",
+            IndexKind::Timestamp => "timestamp",
+        }
+    }
+}
+
+impl IndexKind {
+    /// Whether an index of this kind can have such an entry.
+    pub(crate) const fn can_hold(self, entry: &IndexValue) -> bool {
+        match entry {
+            IndexValue::Text(_) => matches!(self, IndexKind::Text | IndexKind::Time | IndexKind::Guid),
+            IndexValue::Number(number) => matches!(self, IndexKind::Number) && !number.is_nan(),
+            IndexValue::Boolean(_) => matches!(self, IndexKind::Boolean),
+            IndexValue::Timestamp(_) => matches!(self, IndexKind::Timestamp),
         }
     }
 }
@@ -50,7 +77,7 @@ impl fmt::Display for IndexKind {
 
 /// A name that is not that of an [`IndexKind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the kind of an index is text, number, time, guid or boolean")]
+#[error("the kind of an index is text, number, time, guid, boolean or timestamp")]
 pub struct UnknownIndexKind;
 
 impl FromStr for IndexKind {
@@ -61,7 +88,7 @@ impl FromStr for IndexKind {
     }
 }
 
-/// An index over one property of one table.
+/// An index over one property of one table, or over Timestamp.
 ///
 /// It has an entry for every entity with the property: the value, or below all values if the type
 /// is another one, because other types sort below (protocol §6.4). NaN, which nothing but `ne`

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::protocol::model::Key;
+use crate::protocol::model::{Key, Ticks};
 use crate::protocol::plan::Scan;
 use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
 use crate::store::Fault;
@@ -51,24 +51,29 @@ async fn are_there(
     memory: &NarrowingMemory,
 ) -> Result<bool, StatementError> {
     for range in &choice.ranges {
-        let index_no = range.index.index_no;
-        let is_there = match memory.presence.of(index_no) {
-            Some(is_there) => is_there,
-            None => {
-                let (table, kind) = texts::ENTITIES;
-                let look =
-                    sqlx::query(texts::IS_COMPLETE).bind(table).bind(kind).bind(texts::prefix(index_no));
-                let row = lease.row(look, Effect::Undone).await?.ok_or(Fault::Other)?;
-                let is_there = row.try_get("found").map_err(broken_row)?;
-                memory.presence.put(index_no, is_there);
-                is_there
-            }
-        };
-        if !is_there {
+        if !is_there(lease, range.index.index_no, 1, memory).await? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether the database has an index, with so many columns at least.
+pub(crate) async fn is_there(
+    lease: &mut Lease<'_>,
+    index_no: i64,
+    columns: i16,
+    memory: &NarrowingMemory,
+) -> Result<bool, StatementError> {
+    if let Some(is_there) = memory.presence.of(index_no, columns) {
+        return Ok(is_there);
+    }
+    let (table, kind) = texts::ENTITIES;
+    let look = sqlx::query(texts::IS_COMPLETE).bind(table).bind(kind).bind(texts::prefix(index_no));
+    let row = lease.row(look.bind(columns), Effect::Undone).await?.ok_or(Fault::Other)?;
+    let is_there = row.try_get("found").map_err(broken_row)?;
+    memory.presence.put(index_no, columns, is_there);
+    Ok(is_there)
 }
 
 /// Remembers the entry up to which an open range has too many, or its bound: entries of several buckets
@@ -95,6 +100,7 @@ async fn remember(
         IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
             row.try_get(0).map(|text: Option<String>| text.map(IndexValue::Text))
         }
+        IndexKind::Timestamp => row.try_get(0).map(|raw: i64| Ticks::stored(raw).map(IndexValue::Timestamp)),
         IndexKind::Boolean => return Ok(()),
     };
     if let Some(reached) = reached.map_err(broken_row)? {
@@ -142,10 +148,12 @@ fn statement(branches: &[(&IndexRange, i64)], limit: usize) -> Result<(String, B
     Ok((if branches.len() == 1 { joined } else { format!("{joined} LIMIT {limit}") }, binds))
 }
 
-fn bind(binds: &mut Binds, value: &IndexValue) -> Result<String, StatementError> {
+/// Adds a value of an index, and returns its placeholder.
+pub(crate) fn bind(binds: &mut Binds, value: &IndexValue) -> Result<String, StatementError> {
     match value {
         IndexValue::Text(text) => binds.add(text.as_str()),
         IndexValue::Number(number) => binds.add(*number),
         IndexValue::Boolean(value) => binds.add(*value),
+        IndexValue::Timestamp(at) => binds.add(at.raw()),
     }
 }

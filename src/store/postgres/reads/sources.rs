@@ -61,7 +61,7 @@ impl Source {
     }
 
     /// A text with a filter in it.
-    fn composed(text: String, binds: Binds) -> Self {
+    pub(crate) fn composed(text: String, binds: Binds) -> Self {
         Self { is_kept: text.len() <= MAX_KEPT_TEXT, text: text.into(), binds }
     }
 }
@@ -175,6 +175,21 @@ pub(crate) fn filtered_points(
     let condition = filter::fragment(predicate, &mut binds)?;
     let (empty, limit) = (binds.empty_object()?, binds.add(limit as i64)?);
     Ok(Source::composed(statements::filtered(&text, &condition, projection, &empty, &limit), binds))
+}
+
+/// Returns the condition that a row lies in one of these spans.
+pub(crate) fn in_spans(spans: &[Span], binds: &mut Binds) -> Result<String, StatementError> {
+    let mut texts = Vec::with_capacity(spans.len());
+    for span in spans {
+        let lower = [binds.add(span.lower.partition.as_str())?, binds.add(span.lower.row.as_str())?];
+        let mut text = format!("(pk, rk) >= ({}, {})", lower[0], lower[1]);
+        if let Some(upper) = &span.upper {
+            let upper = [binds.add(upper.partition.as_str())?, binds.add(upper.row.as_str())?];
+            text += &format!(" AND (pk, rk) < ({}, {})", upper[0], upper[1]);
+        }
+        texts.push(format!("({text})"));
+    }
+    Ok(format!("({})", texts.join(" OR ")))
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 use std::fmt::Write as _;
 
 use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::model::PageOrder;
+use crate::protocol::plan::Projection;
 use crate::protocol::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
 
 /// The table of entities, and what PostgreSQL calls a plain table.
@@ -65,12 +67,12 @@ pub(crate) const PARTS: &str = "SELECT c.oid::regclass::text AS name, c.relname,
      LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid \
      WHERE starts_with(c.relname, $1) ORDER BY c.relname";
 /// Whether every table that holds entities has its complete part of the index: $1 and $2 as of [`HOLDERS`],
-/// $3 what the names of the parts begin with.
+/// $3 what the names of the parts begin with, $4 how many columns they have at least.
 pub(crate) const IS_COMPLETE: &str = "SELECT NOT EXISTS (SELECT 1 FROM (SELECT c.oid FROM pg_class AS c \
      WHERE c.oid = $1::regclass AND c.relkind = $2 UNION ALL SELECT p.relid FROM pg_partition_tree($1::regclass) AS p \
      WHERE p.isleaf AND p.parentrelid IS NOT NULL) AS h (oid) WHERE NOT EXISTS (SELECT 1 FROM pg_index AS i \
      JOIN pg_class AS n ON n.oid = i.indexrelid WHERE i.indrelid = h.oid AND i.indisvalid \
-     AND starts_with(n.relname, $3))) AS found";
+     AND i.indnkeyatts >= $4 AND starts_with(n.relname, $3))) AS found";
 /// Bytes of the index $1 in all shards, where entities are distributed.
 pub(crate) const BYTES_OF_SHARDS: &str = "SELECT citus_relation_size($1::text::regclass) AS bytes";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
@@ -104,9 +106,15 @@ pub(crate) fn part(index_no: i64, holder: usize) -> String {
     format!("{}{holder}", prefix(index_no))
 }
 
-/// Makes a part for all buckets of a table. `holder` is quoted by the database.
+/// Columns of an index that pages can be in the order of; older versions of Rowhouse made indexes without keys.
+pub(crate) const fn ordered_columns(spread: u16) -> i16 {
+    if spread <= 1 { 3 } else { 4 }
+}
+
+/// Makes a part for all buckets of a table. `holder` is quoted by the database. The keys after the entry are
+/// shortened, because PostgreSQL refuses a row whose entry in an index exceeds a third of a page.
 pub fn definition(index: &PropertyIndex, name: &str, holder: &str, spread: u16) -> String {
-    let entry = entry(index);
+    let entry = format!("{}, {SHORT_KEYS}", entry(index));
     let first = index.table_no << 16;
     match i64::from(spread) - 1 {
         ..=0 => format!("CREATE INDEX CONCURRENTLY {name} ON {holder} ({entry}) WHERE bucket = {first}"),
@@ -146,6 +154,109 @@ pub fn lookup(
     text
 }
 
+/// The first characters of both keys, as an index has them.
+const SHORT_KEYS: &str = "left(pk, 64), left(rk, 64)";
+
+/// Returns the start of a key that an index has.
+pub(crate) fn short_key(key: &str) -> &str {
+    key.char_indices().nth(64).map_or(key, |(end, _)| &key[..end])
+}
+
+/// Where a page in the order of an index starts: placeholders.
+pub struct OrderedFrom {
+    /// `None` among entities without an entry.
+    pub entry: Option<String>,
+    pub pk: String,
+    pub rk: String,
+}
+
+/// What a statement reads in the order of an index. Its texts are placeholders and fragments of them.
+pub struct OrderedRows<'a> {
+    pub index: &'a PropertyIndex,
+    pub order: PageOrder,
+    /// Whether the rows have an entry.
+    pub has_entries: bool,
+    pub lower: Option<String>,
+    pub upper: Option<String>,
+    pub from: Option<OrderedFrom>,
+    /// The maximum of rows.
+    pub limit: String,
+}
+
+impl OrderedRows<'_> {
+    /// Rows of some buckets, each read in the order of the index.
+    pub fn of_buckets(&self, buckets: impl Iterator<Item = i64>) -> String {
+        let branches: Vec<String> =
+            buckets.map(|bucket| self.branch(&format!("entities WHERE bucket = {bucket}"))).collect();
+        branches.join(" UNION ALL ")
+    }
+
+    /// Rows with known keys. `buckets`, `pks` and `rks` are arrays, side by side.
+    pub fn of_points(&self, buckets: &str, pks: &str, rks: &str) -> String {
+        self.branch(&format!(
+            "unnest({buckets}::bigint[], {pks}::text[], {rks}::text[]) AS u (b, p, r) \
+             JOIN entities ON bucket = u.b AND pk = u.p AND rk = u.r WHERE true"
+        ))
+    }
+
+    fn branch(&self, source: &str) -> String {
+        format!(
+            "(SELECT pk, rk, modified, properties, {} AS entry FROM {source}{} AND {} ORDER BY {} LIMIT {})",
+            entry(self.index),
+            self.conditions(),
+            table_exists!("$1"),
+            self.terms(),
+            self.limit
+        )
+    }
+
+    fn conditions(&self) -> String {
+        let entry = entry(self.index);
+        let mut text = format!(" AND {entry} IS {}NULL", if self.has_entries { "NOT " } else { "" });
+        for (operator, bound) in [(">=", &self.lower), ("<=", &self.upper)] {
+            if let Some(bound) = bound {
+                // Writing to a string cannot fail.
+                let _ = write!(text, " AND {entry} {operator} {bound}");
+            }
+        }
+        if let Some(OrderedFrom { entry: value, pk, rk }) = &self.from {
+            let operator = if self.order == PageOrder::Ascending { ">=" } else { "<=" };
+            let short = format!("left({pk}, 64), left({rk}, 64)");
+            let (columns, values) = match value {
+                Some(value) => (format!("{entry}, {SHORT_KEYS}"), format!("{value}, {short}")),
+                None => (SHORT_KEYS.to_owned(), short),
+            };
+            // The first comparison finds the place in the index, the second the row.
+            let _ = write!(
+                text,
+                " AND ({columns}) {operator} ({values}) AND ({columns}, pk, rk) {operator} ({values}, {pk}, {rk})"
+            );
+        }
+        text
+    }
+
+    fn terms(&self) -> String {
+        let direction = if self.order == PageOrder::Ascending { "" } else { " DESC" };
+        let columns = ["entry", "left(pk, 64)", "left(rk, 64)", "pk", "rk"];
+        columns.map(|column| format!("{column}{direction}")).join(", ")
+    }
+
+    /// The first rows of `source` in order, each with whether it matches the filter. Rows that do not have no
+    /// properties. `empty` is as for [`filtered`](super::pages::filtered).
+    pub fn filtered(&self, source: &str, filter: &str, projection: Projection, empty: &str) -> String {
+        let (terms, limit) = (self.terms(), &self.limit);
+        let kept = match projection {
+            Projection::Full => ", CASE WHEN matches THEN properties END AS properties",
+            Projection::SystemOnly => "",
+        };
+        format!(
+            "SELECT pk, rk, modified{kept}, entry, matches FROM (SELECT pk, rk, modified, properties, entry, \
+             {filter} AS matches FROM (SELECT pk, rk, modified, properties || {empty} AS properties, entry \
+             FROM ({source}) AS s ORDER BY {terms} LIMIT {limit}) AS r) AS w ORDER BY {terms}"
+        )
+    }
+}
+
 /// Reads the entry of the row with the bucket $1 and the key $2, $3.
 pub(crate) fn value(index: &PropertyIndex) -> String {
     format!("SELECT {} FROM entities WHERE bucket = $1 AND pk = $2 AND rk = $3", entry(index))
@@ -153,6 +264,9 @@ pub(crate) fn value(index: &PropertyIndex) -> String {
 
 /// The entry of a row: NULL without the property, and the lowest entry if the type is another one.
 fn entry(index: &PropertyIndex) -> String {
+    if index.kind == IndexKind::Timestamp {
+        return "modified".to_owned();
+    }
     let name = literal(&index.property);
     let (json, value) = (format!("(properties -> {name})"), format!("(properties ->> {name})"));
     let named = format!("(properties ->> {})", literal(&format!("{}{ANNOTATION}", index.property)));
@@ -174,10 +288,11 @@ fn entry(index: &PropertyIndex) -> String {
         IndexKind::Boolean => format!(
             "WHEN {named} IS NULL AND jsonb_typeof({json}) = 'boolean' THEN {json}::boolean ELSE false"
         ),
+        IndexKind::Timestamp => String::new(),
     };
     let collation = match index.kind {
         IndexKind::Text | IndexKind::Time | IndexKind::Guid => " COLLATE \"C\"",
-        IndexKind::Number | IndexKind::Boolean => "",
+        IndexKind::Number | IndexKind::Boolean | IndexKind::Timestamp => "",
     };
     format!("(CASE WHEN {json} IS NULL THEN NULL {cases} END{collation})")
 }

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::protocol::codec::stored::ANNOTATION;
+use crate::protocol::model::PageOrder;
 use crate::protocol::plan::index::{IndexKind, MAX_TEXT, PropertyIndex};
 use crate::store::bucket;
 use crate::store::sqlite::catalog::tables::SPREAD;
@@ -47,12 +48,84 @@ pub(crate) fn value(index: &PropertyIndex) -> String {
     format!("SELECT {entry} FROM entities WHERE bucket = {bucket} AND pk = ?1 AND rk = ?2")
 }
 
+/// Which entries of an index a statement reads. Bounds of keys are compared with the column that the entries
+/// before them are equal in: SQLite finds no place for a row value that begins with an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entries {
+    /// Those without a value.
+    Missing,
+    /// Those with this value.
+    Equal,
+    /// Those behind this value.
+    Behind,
+    /// All that have a value.
+    Any,
+}
+
+/// Which keys among equal entries a statement reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Of this partition, from this row on.
+    RowsFrom,
+    /// Of the partitions behind this one.
+    PartitionsBehind,
+    Any,
+}
+
+/// Reads rows in the order of an index, with their entries. The parameters are named: `:entry`, `:pk`, `:rk`
+/// and the bounds `:lower` and `:upper`, as far as they are used.
+pub(crate) fn ordered(
+    index: &PropertyIndex,
+    order: PageOrder,
+    (entries, keys): (Entries, Keys),
+    (has_lower, has_upper): (bool, bool),
+) -> String {
+    let (name, entry, bucket) = (name(index.index_no), entry(index), bucket_of(index));
+    let (from, behind, direction) = match order {
+        PageOrder::Ascending => (">=", ">", ""),
+        PageOrder::Descending => ("<=", "<", " DESC"),
+    };
+    let mut text = format!(
+        "SELECT pk, rk, modified, properties, {entry} FROM entities INDEXED BY {name} WHERE bucket = {bucket} AND {entry} "
+    );
+    text += &match entries {
+        Entries::Missing => "IS NULL".to_owned(),
+        Entries::Equal => "= :entry".to_owned(),
+        Entries::Behind => format!("{behind} :entry"),
+        Entries::Any => "IS NOT NULL".to_owned(),
+    };
+    for (is_there, condition) in [(has_lower, ">= :lower"), (has_upper, "<= :upper")] {
+        if is_there {
+            // Writing to a string cannot fail.
+            let _ = write!(text, " AND {entry} {condition}");
+        }
+    }
+    text += &match keys {
+        Keys::RowsFrom => format!(" AND pk = :pk AND rk {from} :rk ORDER BY rk{direction}"),
+        Keys::PartitionsBehind => format!(" AND pk {behind} :pk ORDER BY pk{direction}, rk{direction}"),
+        Keys::Any if entries == Entries::Missing => format!(" ORDER BY pk{direction}, rk{direction}"),
+        Keys::Any => format!(" ORDER BY {entry}{direction}, pk{direction}, rk{direction}"),
+    };
+    text
+}
+
+/// Reads the row with the key ?1, ?2, with its entry.
+pub(crate) fn row(index: &PropertyIndex) -> String {
+    let (entry, bucket) = (entry(index), bucket_of(index));
+    format!(
+        "SELECT pk, rk, modified, properties, {entry} FROM entities WHERE bucket = {bucket} AND pk = ?1 AND rk = ?2"
+    )
+}
+
 fn bucket_of(index: &PropertyIndex) -> i64 {
     bucket::bucket(index.table_no, SPREAD, "")
 }
 
 /// The entry of a row: NULL without the property, and the lowest entry if the type is another one.
 fn entry(index: &PropertyIndex) -> String {
+    if index.kind == IndexKind::Timestamp {
+        return "modified".to_owned();
+    }
     let name = &index.property;
     let value_path = path(name);
     let value = format!("json_extract(properties, {value_path})");
@@ -74,6 +147,7 @@ fn entry(index: &PropertyIndex) -> String {
         IndexKind::Time => format!("WHEN {named} = 'Edm.DateTime' THEN rtrim({value}, 'Z') ELSE ''"),
         IndexKind::Guid => format!("WHEN {named} = 'Edm.Guid' THEN {value} ELSE ''"),
         IndexKind::Boolean => format!("WHEN {named} IS NULL AND {json} = 'true' THEN 1 ELSE 0"),
+        IndexKind::Timestamp => String::new(),
     };
     format!("(CASE WHEN {json} IS NULL THEN NULL {cases} END)")
 }
@@ -121,6 +195,39 @@ mod tests {
     }
 
     #[test]
+    fn ordered_reads_walk_the_index_without_sorting() {
+        for kind in IndexKind::ALL {
+            let (db, index) = (database(), index("Age", kind));
+            db.execute_batch(&definition(&index)).unwrap();
+            for order in [PageOrder::Ascending, PageOrder::Descending] {
+                for (entries, keys) in [
+                    (Entries::Missing, Keys::Any),
+                    (Entries::Missing, Keys::RowsFrom),
+                    (Entries::Missing, Keys::PartitionsBehind),
+                    (Entries::Any, Keys::Any),
+                    (Entries::Equal, Keys::RowsFrom),
+                    (Entries::Equal, Keys::PartitionsBehind),
+                    (Entries::Behind, Keys::Any),
+                ] {
+                    if kind == IndexKind::Timestamp && entries == Entries::Missing {
+                        continue;
+                    }
+                    let bounded = entries != Entries::Missing;
+                    let text = ordered(&index, order, (entries, keys), (bounded, bounded));
+                    let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {text}")).unwrap();
+                    let mut rows = explain.raw_query();
+                    let plan: String = rows.next().unwrap().unwrap().get(3).unwrap();
+                    assert!(
+                        plan.contains("USING INDEX property_index_7"),
+                        "{kind} {entries:?} {keys:?}: {plan}"
+                    );
+                    assert!(rows.next().unwrap().is_none(), "{kind} {entries:?} {keys:?}: a sort");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn lookups_read_the_index_and_nothing_else() {
         for kind in IndexKind::ALL {
             for property in ["Age", "Größe"] {
@@ -135,7 +242,11 @@ mod tests {
                     }
                     let mut rows = explain.raw_query();
                     let plan: String = rows.next().unwrap().unwrap().get(3).unwrap();
-                    assert!(plan.contains("COVERING INDEX property_index_7 (<expr>"), "{kind}: {plan}");
+                    let column = if kind == IndexKind::Timestamp { "modified" } else { "<expr>" };
+                    assert!(
+                        plan.contains(&format!("COVERING INDEX property_index_7 ({column}")),
+                        "{kind}: {plan}"
+                    );
                     assert!(rows.next().unwrap().is_none(), "{kind}: one step");
                 }
                 db.execute_batch(&removal(7)).unwrap();

@@ -162,8 +162,8 @@ mod tests {
     use super::*;
     use crate::error::{Code, Error};
     use crate::protocol::codec::validated::ValidatedProperties;
-    use crate::protocol::model::{CompareOp, EdmValue, Key, PageOrder, Stored, TableName, TableRef, Ticks};
-    use crate::protocol::plan::{Field, Predicate, Projection, Scan, Span, TableScan, Write, WriteKind};
+    use crate::protocol::model::{CompareOp, EdmValue, Key, Stored, TableName, TableRef, Ticks};
+    use crate::protocol::plan::{Field, Predicate, Scan, Span, TableScan, Write, WriteKind};
     use crate::store::sqlite::{Location, SqliteOptions, SqliteStore};
     use crate::store::{Entities, Failure, StoreResult, Tables, Upkeep};
 
@@ -188,8 +188,6 @@ mod tests {
     fn numbered(n: usize, time: Duration) -> Scan {
         let literal = EdmValue::Int32(i32::try_from(n).unwrap());
         Scan {
-            spans: vec![Span::everything()],
-            order: PageOrder::Ascending,
             residual: Some(Predicate::Compare {
                 field: Field::Custom("N".into()),
                 op: CompareOp::Eq,
@@ -198,8 +196,7 @@ mod tests {
             rows: 1,
             bytes: usize::MAX,
             time,
-            projection: Projection::Full,
-            indexed: Vec::new(),
+            ..Scan::over(vec![Span::everything()])
         }
     }
 

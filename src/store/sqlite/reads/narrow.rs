@@ -3,8 +3,8 @@
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::protocol::model::Key;
-use crate::protocol::plan::index::{IndexChoice, IndexRange, IndexValue};
+use crate::protocol::model::{Key, Ticks};
+use crate::protocol::plan::index::{IndexChoice, IndexKind, IndexRange, IndexValue};
 use crate::protocol::plan::span::points_within;
 use crate::protocol::plan::{Scan, Span};
 use crate::store::contract::indexes::{
@@ -78,6 +78,11 @@ fn remember(db: &Connection, choice: &IndexChoice, keys: &[Key], memory: &Narrow
     match reached {
         Some(SqlValue::Text(text)) => memory.bounds.put(range, IndexValue::Text(text)),
         Some(SqlValue::Real(number)) => memory.bounds.put(range, IndexValue::Number(number)),
+        Some(SqlValue::Integer(raw)) if range.index.kind == IndexKind::Timestamp => {
+            if let Some(at) = Ticks::stored(raw) {
+                memory.bounds.put(range, IndexValue::Timestamp(at));
+            }
+        }
         _ => {}
     }
     Ok(())
@@ -116,16 +121,24 @@ fn look_up(db: &Connection, ranges: &[IndexRange], limit: usize) -> Sqlite<Optio
     Ok(Some(keys))
 }
 
-fn is_missing(error: &rusqlite::Error) -> bool {
+/// Whether a statement failed because its index was dropped.
+pub(crate) fn is_missing(error: &rusqlite::Error) -> bool {
     error.to_string().contains("no such index")
 }
 
-fn lower(value: &IndexValue) -> SqlValue {
+/// Returns the lowest value that a bound of this value has to let in.
+pub(crate) fn lower(value: &IndexValue) -> SqlValue {
     sql(value, |number| about(number).0)
 }
 
-fn upper(value: &IndexValue) -> SqlValue {
+/// Returns the highest value that a bound of this value has to let in.
+pub(crate) fn upper(value: &IndexValue) -> SqlValue {
     sql(value, |number| about(number).1)
+}
+
+/// Returns an entry as SQLite has it.
+pub(crate) fn exactly(value: &IndexValue) -> SqlValue {
+    sql(value, |number| number)
 }
 
 fn sql(value: &IndexValue, number: impl Fn(f64) -> f64) -> SqlValue {
@@ -133,6 +146,7 @@ fn sql(value: &IndexValue, number: impl Fn(f64) -> f64) -> SqlValue {
         IndexValue::Text(text) => SqlValue::Text(text.clone()),
         IndexValue::Number(value) => SqlValue::Real(number(*value)),
         IndexValue::Boolean(value) => SqlValue::Integer(i64::from(*value)),
+        IndexValue::Timestamp(at) => SqlValue::Integer(at.raw()),
     }
 }
 

@@ -1,16 +1,23 @@
 //! Pages of entities. SQLite runs in this process, so predicates are evaluated in Rust, row by row.
 
+use std::cmp::Ordering;
+
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::error::{Code, Error};
 use crate::protocol::model::entity::{BorrowedEntity, PropertyOrder};
-use crate::protocol::model::{Key, TableRef};
+use crate::protocol::model::{Key, PageOrder, TableRef, Ticks};
+use crate::protocol::plan::index::{IndexKind, IndexPosition, IndexValue, PropertyIndex, ValueOrder};
 use crate::protocol::plan::predicate::Prepared;
+use crate::protocol::plan::span::contain;
 use crate::protocol::plan::{PageEnd, Projection, Scan};
-use crate::store::contract::indexes::NarrowingMemory;
+use crate::store::contract::indexes::{MAX_ENTRIES, MISSING_ORDER, NarrowingMemory, filter_number};
+use crate::store::sqlite::catalog::entries;
 use crate::store::sqlite::catalog::tables::bucket_of;
 use crate::store::sqlite::connections::scan_limit::{ScanCounter, ScanStep};
-use crate::store::sqlite::reads::narrow::narrow;
+use crate::store::sqlite::reads::narrow::{is_missing, narrow};
+use crate::store::sqlite::reads::ordered::OrderedRange;
 use crate::store::sqlite::reads::ranges::ranges;
 use crate::store::sqlite::rows::{Sqlite, ticks};
 use crate::store::{Collect, StoreResult};
@@ -27,20 +34,27 @@ pub(crate) fn entities(
         return Ok(Err(Code::TableNotFound.into()));
     };
     let mut page = ScannedPage::new(scan, walk, into);
-    let narrowed = narrow(db, bucket >> 16, scan, memory)?;
-    (page.end.examined, page.end.narrowed_by) = (narrowed.entries, narrowed.choice);
-    let spans = narrowed.points.as_deref().unwrap_or(&scan.spans);
-    for range in spans.iter().flat_map(|span| ranges(span, scan.order)) {
-        let mut statement = db.prepare_cached(range.statement(scan.order))?;
-        if page.take(range.walk(&mut statement, bucket)?)? {
-            break;
+    if scan.by.is_some() {
+        let index = scan.by.as_ref().and_then(|by| by.index.as_deref());
+        let Some(index) = index.filter(|index| index.table_no == bucket >> 16) else {
+            return Ok(Err(missing_index().into()));
+        };
+        if !page.in_order_of(db, bucket, index, memory)? {
+            return Ok(Err(missing_index().into()));
         }
+    } else {
+        page.in_order_of_keys(db, bucket, memory)?;
     }
     Ok(match (page.failure, page.needs_permit) {
         (Some(error), _) => Err(error.into()),
         (None, true) => Ok(ScanStep::NeedsPermit),
         (None, false) => Ok(ScanStep::Done(page.end)),
     })
+}
+
+/// The refusal of an order whose index cannot be used.
+fn missing_index() -> Error {
+    Error::from(Code::NotImplemented).because(MISSING_ORDER)
 }
 
 /// A page that is being read.
@@ -62,13 +76,152 @@ impl<'a> ScannedPage<'a> {
         Self { scan, residual, into, end, bytes: 0, walk, needs_permit: false, failure: None }
     }
 
+    fn in_order_of_keys(&mut self, db: &Connection, bucket: i64, memory: &NarrowingMemory) -> Sqlite<()> {
+        let scan = self.scan;
+        let narrowed = narrow(db, bucket >> 16, scan, memory)?;
+        (self.end.examined, self.end.narrowed_by) = (narrowed.entries, narrowed.choice);
+        let spans = narrowed.points.as_deref().unwrap_or(&scan.spans);
+        for range in spans.iter().flat_map(|span| ranges(span, scan.order)) {
+            let mut statement = db.prepare_cached(range.statement(scan.order))?;
+            if self.take(range.walk(&mut statement, bucket)?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the page in the order of an index; `false` if the database has lost it.
+    fn in_order_of(
+        &mut self,
+        db: &Connection,
+        bucket: i64,
+        index: &PropertyIndex,
+        memory: &NarrowingMemory,
+    ) -> Sqlite<bool> {
+        let scan = self.scan;
+        let Some(by) = scan.by.as_deref().filter(|_| !scan.spans.is_empty()) else { return Ok(true) };
+        if let Some(keys) = self.few_keys(db, bucket, memory)? {
+            return self.sorted(db, index, by, keys).map(|()| true);
+        }
+        memory.uses.count_one(index.index_no);
+        for range in OrderedRange::all(by, scan.order) {
+            let mut statement = match db.prepare_cached(&range.statement(index, scan.order)) {
+                Err(error) if is_missing(&error) => return Ok(false),
+                statement => statement?,
+            };
+            let is_complete = match self.take(range.walk(&mut statement)?) {
+                // A statement of the cache may be older than the removal of the index.
+                Err(error) if is_missing(&error) => return Ok(false),
+                is_complete => is_complete?,
+            };
+            if is_complete {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The keys that can match, if other indexes or the partitions of the filter leave few.
+    fn few_keys(
+        &mut self,
+        db: &Connection,
+        bucket: i64,
+        memory: &NarrowingMemory,
+    ) -> Sqlite<Option<Vec<Key>>> {
+        let by_keys = Scan { order: PageOrder::Ascending, by: None, ..self.scan.clone() };
+        if by_keys.spans.iter().any(|span| span.partition().is_none()) {
+            let narrowed = narrow(db, bucket >> 16, &by_keys, memory)?;
+            (self.end.examined, self.end.narrowed_by) = (narrowed.entries, narrowed.choice);
+            let points = narrowed.points.unwrap_or_default();
+            let keys = points.into_iter().map(|point| point.lower).collect();
+            return Ok(narrowed.choice.map(|_| keys));
+        }
+        let filter = filter_number(bucket >> 16, &by_keys);
+        if memory.dense.has(filter) {
+            return Ok(None);
+        }
+        let mut keys = Vec::new();
+        for range in by_keys.spans.iter().flat_map(|span| ranges(span, by_keys.order)) {
+            let mut statement = db.prepare_cached(range.statement(by_keys.order))?;
+            let mut rows = range.walk(&mut statement, bucket)?;
+            while let Some(row) = rows.next()? {
+                if keys.len() == MAX_ENTRIES {
+                    memory.dense.put(filter);
+                    return Ok(None);
+                }
+                keys.push(key(row)?);
+            }
+        }
+        Ok(Some(keys))
+    }
+
+    /// Sorts the matches among few entities, and reads those of the page.
+    fn sorted(
+        &mut self,
+        db: &Connection,
+        index: &PropertyIndex,
+        by: &ValueOrder,
+        keys: Vec<Key>,
+    ) -> Sqlite<()> {
+        let mut statement = db.prepare_cached(&entries::row(index))?;
+        let mut found = Vec::new();
+        for key in keys {
+            let mut rows = statement.query((&key.partition, &key.row))?;
+            let Some(row) = rows.next()? else { continue };
+            self.end.examined += 1;
+            if !self.walk.has_permit() && !self.walk.pass(row.get_ref(PROPERTIES)?.as_bytes()?.len()) {
+                self.needs_permit = true;
+                self.into.restart();
+                return Ok(());
+            }
+            match self.matches(row)? {
+                Ok(true) => found.push((entry_of(row, index.kind)?, key)),
+                Ok(false) => {}
+                Err(error) => {
+                    self.failure = Some(error);
+                    return Ok(());
+                }
+            }
+        }
+        let order = self.scan.order;
+        let compare = |a: &(Option<IndexValue>, Key), b: &(Option<IndexValue>, Key)| {
+            let entries = a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal);
+            let ascending = entries.then_with(|| a.1.cmp(&b.1));
+            if order == PageOrder::Ascending { ascending } else { ascending.reverse() }
+        };
+        found.sort_by(compare);
+        if let Some(IndexPosition { entry, key, .. }) = by.from.clone() {
+            let from = (entry, key);
+            found.retain(|position| compare(position, &from) != Ordering::Less);
+        }
+        for (_, key) in found {
+            let rows = statement.query((&key.partition, &key.row))?;
+            if self.take(rows)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the page before a row.
+    fn stop_at(&mut self, row: &Row<'_>) -> Sqlite<bool> {
+        let index = self.scan.by.as_ref().and_then(|by| by.index.as_ref());
+        match index {
+            None => self.end.next = Some(self.scan.order.at(key(row)?)),
+            Some(index) => {
+                let (index_no, entry, key) = (index.index_no, entry_of(row, index.kind)?, key(row)?);
+                self.end.next_in_index = Some(IndexPosition { index_no, entry, key });
+            }
+        }
+        Ok(true)
+    }
+
     /// Adds rows until a limit is reached; returns whether the page is complete.
     fn take(&mut self, mut rows: rusqlite::Rows<'_>) -> Sqlite<bool> {
         while let Some(row) = rows.next()? {
             self.end.examined += 1;
             if !self.walk.row() {
-                self.end.next = Some(self.scan.order.at(key(row)?));
-                return Ok(true);
+                return self.stop_at(row);
             }
             match self.matches(row)? {
                 Ok(true) => {}
@@ -86,8 +239,7 @@ impl<'a> ScannedPage<'a> {
             }
             let seen = borrowed(row)?;
             if self.is_full_for(seen) {
-                self.end.next = Some(self.scan.order.at(key(row)?));
-                return Ok(true);
+                return self.stop_at(row);
             }
             self.keep(seen);
         }
@@ -101,6 +253,10 @@ impl<'a> ScannedPage<'a> {
 
     /// Whether a row matches. If the filter uses only properties, nothing else is read of rows that do not.
     fn matches(&self, row: &Row<'_>) -> Sqlite<Result<bool, Error>> {
+        // The ranges of keys do not bound the order of an index.
+        if self.scan.by.is_some() && !contain(&self.scan.spans, &key(row)?, PageOrder::Ascending) {
+            return Ok(Ok(false));
+        }
         let Some(residual) = &self.residual else { return Ok(Ok(true)) };
         Ok(match residual.matches_properties(row.get_ref(PROPERTIES)?.as_bytes()?) {
             Ok(None) => residual.matches(borrowed(row)?),
@@ -124,6 +280,21 @@ const PARTITION: usize = 0;
 const ROW: usize = 1;
 const MODIFIED: usize = 2;
 const PROPERTIES: usize = 3;
+/// A column of the statements in the order of an index.
+const ENTRY: usize = 4;
+
+/// Reads the entry of a row.
+fn entry_of(row: &Row<'_>, kind: IndexKind) -> Sqlite<Option<IndexValue>> {
+    Ok(match row.get_ref(ENTRY)? {
+        ValueRef::Text(_) => Some(IndexValue::Text(row.get(ENTRY)?)),
+        ValueRef::Real(number) => Some(IndexValue::Number(number)),
+        ValueRef::Integer(raw) if kind == IndexKind::Timestamp => {
+            Ticks::stored(raw).map(IndexValue::Timestamp)
+        }
+        ValueRef::Integer(value) => Some(IndexValue::Boolean(value != 0)),
+        ValueRef::Null | ValueRef::Blob(_) => None,
+    })
+}
 
 /// Returns a row as a borrowed entity.
 fn borrowed<'a>(row: &'a Row<'_>) -> Sqlite<BorrowedEntity<'a>> {

@@ -9,11 +9,12 @@ use tokio::runtime::Runtime;
 
 use crate::error::{Code, Error};
 use crate::operator::accounts;
+use crate::operator::indexes::IndexCatalog;
 use crate::operator::totals::{self, CountPace};
 use crate::protocol::auth::seal::MasterKeys;
 use crate::protocol::codec::policies::{self, Policy};
 use crate::protocol::codec::properties::{self, ServiceProperties};
-use crate::protocol::model::{Key, PageOrder, Stored, TableName, Ticks};
+use crate::protocol::model::{Key, Stored, TableName, Ticks};
 use crate::protocol::plan::predicate::Predicate;
 use crate::protocol::plan::span::Span;
 use crate::protocol::plan::{Projection, Scan, TableScan};
@@ -121,11 +122,27 @@ impl LocalDatabase {
         self.runtime.block_on(pace.step(&self.store, table.in_account(&self.account), from))
     }
 
-    fn scan(&self, range: &RowRange, rows: usize, filter: Option<&Predicate>, keys_only: bool) -> Scan {
+    fn scan(&self, range: &RowRange, rows: usize, keys_only: bool) -> Scan {
         let projection = if keys_only { Projection::SystemOnly } else { Projection::Full };
-        let residual = filter.cloned();
-        let (spans, order) = (vec![range.span()], PageOrder::Ascending);
-        Scan { spans, order, residual, rows, bytes: BYTES, time: TIME, projection, indexed: Vec::new() }
+        Scan { rows, bytes: BYTES, time: TIME, projection, ..Scan::over(vec![range.span()]) }
+    }
+
+    /// The page of what the filter selects, by the indexes of the table.
+    fn filtered_scan(
+        &self,
+        range: &RowRange,
+        rows: usize,
+        table: &TableName,
+        keys_only: bool,
+    ) -> TransferResult<Scan> {
+        let mut scan = Scan { residual: self.filter.clone(), ..self.scan(range, rows, keys_only) };
+        if scan.residual.is_some() {
+            let stored =
+                self.run(|| self.store.indexes()).map_err(|failure| failed("the indexes", failure))?;
+            let applied = IndexCatalog::new(stored).apply(&self.account, table, &mut scan);
+            applied.map_err(|error| failed(table.as_given(), error.into()))?;
+        }
+        Ok(scan)
     }
 }
 
@@ -182,8 +199,8 @@ struct DatabasePages<'a> {
 impl RowReader for DatabasePages<'_> {
     fn next(&mut self) -> TransferResult<Option<Page>> {
         let Some(range) = &mut self.left else { return Ok(None) };
-        let LocalDatabase { store, account, filter, .. } = self.database;
-        let scan = self.database.scan(range, ROWS, filter.as_ref(), self.keys_only);
+        let LocalDatabase { store, account, .. } = self.database;
+        let scan = self.database.filtered_scan(range, ROWS, &self.table, self.keys_only)?;
         let read =
             self.database.run(|| store.page(self.table.in_account(account), &scan, Vec::<Stored>::new()));
         let (entities, end) = read.map_err(|failure| failed(self.table.as_given(), failure))?;
@@ -250,7 +267,7 @@ impl TransferSource for LocalDatabase {
     }
 
     fn probe(&self, table: &str, range: &RowRange) -> TransferResult<Option<Key>> {
-        let (table, scan) = (name(table)?, self.scan(range, 1, None, true));
+        let (table, scan) = (name(table)?, self.scan(range, 1, true));
         let read = self.run(|| self.store.page(table.in_account(&self.account), &scan, Vec::<Stored>::new()));
         let (entities, _) = read.map_err(|failure| failed(table.as_given(), failure))?;
         Ok(entities.into_iter().next().map(|entity| entity.key))

@@ -5,6 +5,7 @@
 //! so that a scan with few matches still returns in time, with the key that it reached: see [`walk`].
 
 mod merge;
+mod ordered;
 mod walk;
 
 use std::ops::ControlFlow;
@@ -13,13 +14,14 @@ use std::time::{Duration, Instant};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgRow;
 
+use crate::error::{Code, Error};
 use crate::protocol::model::entity::BorrowedEntity;
 use crate::protocol::model::{Key, PageOrder};
 use crate::protocol::plan::index::IndexChoice;
 use crate::protocol::plan::predicate::Prepared;
 use crate::protocol::plan::span::points_within;
 use crate::protocol::plan::{PageEnd, Predicate, Projection, Scan, Span};
-use crate::store::contract::indexes::{choices_of, filter_number};
+use crate::store::contract::indexes::{MISSING_ORDER, choices_of, filter_number};
 use crate::store::postgres::PgStore;
 use crate::store::postgres::connections::lease::Lease;
 use crate::store::postgres::connections::sessions::LockWait;
@@ -32,6 +34,7 @@ use crate::store::postgres::rows::entity;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 use crate::store::postgres::statements;
 use crate::store::{Collect, Fault, StoreResult};
+use ordered::Ordered;
 use walk::{Windows, first_window};
 
 /// The read of one page.
@@ -59,6 +62,12 @@ impl Attempt for Query<'_> {
     type Done = PageEnd;
 
     async fn run(&mut self, store: &PgStore, table_id: TableId) -> StoreResult<Option<PageEnd>> {
+        if self.scan.by.is_some() {
+            let ordered = Ordered::of(self.scan).ok_or_else(missing_index)?;
+            if !ordered.is_there(store, table_id).await? {
+                return Err(missing_index().into());
+            }
+        }
         self.into.restart();
         let page = StreamedPage::new(self.scan, self.into);
         match read(self.scan, store, table_id, page, None).await {
@@ -73,6 +82,11 @@ impl Attempt for Query<'_> {
     }
 }
 
+/// The refusal of an order whose index cannot be used.
+fn missing_index() -> Error {
+    Error::from(Code::NotImplemented).because(MISSING_ORDER)
+}
+
 /// Reads a page: all buckets in one snapshot or, where they are distributed, each by itself;
 /// `None` if the table is gone.
 async fn read(
@@ -82,6 +96,9 @@ async fn read(
     mut page: StreamedPage<'_>,
     lock_wait: Option<LockWait>,
 ) -> Result<Option<PageEnd>, StatementError> {
+    if let Some(ordered) = Ordered::of(scan) {
+        return Box::pin(ordered.read(store, table_id, page, lock_wait)).await;
+    }
     if store.nodes.is_distributed() {
         let spans = Reading::of(scan).narrowed_before(store, table_id, lock_wait, &mut page.end).await?;
         let narrowed = spans.map(|spans| Scan { spans, ..scan.clone() });

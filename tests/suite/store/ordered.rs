@@ -1,0 +1,257 @@
+//! A page in the order of an index has the rows that the filter and the ranges of keys keep, each once, in the
+//! order of their values.
+
+use std::sync::Arc;
+
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::TestRunner;
+use rowhouse::error::Code;
+use rowhouse::protocol::codec::stored;
+use rowhouse::protocol::model::{EdmValue, Key, PageOrder, Stored, TableName};
+use rowhouse::protocol::plan::index::{IndexKind, IndexValue, PropertyIndex, ValueOrder, choices};
+use rowhouse::protocol::plan::predicate::Prepared;
+use rowhouse::protocol::plan::{Predicate, Scan, Span, WriteKind};
+
+use super::contract::{fill, now, number, refusal, scan, table, write};
+use super::indexes::{file, filled, index, memory, partitioned, plain, predicate, spread};
+use super::postgres::open;
+use crate::support::citus::distributed_url;
+use crate::support::store::AnyStore;
+
+/// Stamps every case for one store, as for narrowed pages.
+macro_rules! ordered {
+    ($name:ident, $open:expr) => {
+        mod $name {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn ordered_is_sorted_eval() {
+                super::ordered_is_sorted_eval(&$open.await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn long_keys_are_ordered_and_told_apart() {
+                super::long_keys_are_ordered_and_told_apart(&$open.await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn an_order_without_its_index_is_refused() {
+                super::an_order_without_its_index_is_refused(&$open.await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_page_is_full_or_the_last() {
+                super::a_page_is_full_or_the_last(&$open.await).await;
+            }
+        }
+    };
+}
+
+ordered!(in_memory, super::memory());
+ordered!(in_a_file, super::file());
+ordered!(on_plain_tables, super::plain());
+ordered!(on_plain_tables_with_spread, super::spread());
+ordered!(on_hash_partitions_with_spread, super::partitioned());
+ordered!(distributed, super::open(super::distributed_url(), 8));
+
+const PROPERTIES: [(&str, IndexKind); 7] = [
+    ("A", IndexKind::Text),
+    ("A", IndexKind::Number),
+    ("Größe", IndexKind::Number),
+    ("A", IndexKind::Time),
+    ("B", IndexKind::Guid),
+    ("B", IndexKind::Boolean),
+    ("Timestamp", IndexKind::Timestamp),
+];
+const FILTERS: usize = 12;
+
+/// The entry of an entity, as the databases make it; `None` comes first.
+fn entry(entity: &Stored, index: &PropertyIndex) -> Option<IndexValue> {
+    if index.kind == IndexKind::Timestamp {
+        return Some(IndexValue::Timestamp(entity.modified));
+    }
+    let properties = stored::decode(&entity.properties).expect("stored properties");
+    let value = &properties.iter().find(|(name, _)| *name == index.property)?.1;
+    let first = |text: &str| IndexValue::Text(text.chars().take(256).collect());
+    Some(match (index.kind, value) {
+        (IndexKind::Text, EdmValue::String(text)) if text.contains('\0') => {
+            first(text.split(['\0', '\u{1}']).next().unwrap_or_default())
+        }
+        (IndexKind::Text, EdmValue::String(text)) => first(text),
+        (IndexKind::Number, EdmValue::Double(value)) if value.is_nan() => return None,
+        (IndexKind::Number, EdmValue::Double(value)) => IndexValue::Number(*value),
+        (IndexKind::Number, EdmValue::Int32(value)) => IndexValue::Number(f64::from(*value)),
+        (IndexKind::Number, EdmValue::Int64(value)) => IndexValue::Number(*value as f64),
+        (IndexKind::Number, _) => IndexValue::Number(f64::NEG_INFINITY),
+        (IndexKind::Time, EdmValue::DateTime(time)) => first(time.to_canonical().trim_end_matches('Z')),
+        (IndexKind::Guid, EdmValue::Guid(guid)) => first(&guid.to_string()),
+        (IndexKind::Boolean, EdmValue::Boolean(value)) => IndexValue::Boolean(*value),
+        (IndexKind::Boolean, _) => IndexValue::Boolean(false),
+        _ => IndexValue::Text(String::new()),
+    })
+}
+
+/// A page in the order of an index, as a server plans it.
+fn ordered(
+    index: &Arc<PropertyIndex>,
+    order: PageOrder,
+    filter: Option<&Predicate>,
+    spans: Vec<Span>,
+) -> Scan {
+    let own = filter.map(|filter| choices(filter, std::slice::from_ref(index))).unwrap_or_default();
+    let range = own.into_iter().next().filter(|choice| choice.ranges.len() == 1);
+    let by = ValueOrder {
+        property: index.property.clone(),
+        from: None,
+        index: Some(Arc::clone(index)),
+        range: range.and_then(|choice| choice.ranges.into_iter().next()),
+    };
+    Scan { order, by: Some(Box::new(by)), residual: filter.cloned(), ..scan(spans) }
+}
+
+/// Follows the positions to the end.
+async fn walked<B: AnyStore>(store: &B, account: &str, table: &TableName, scan: &Scan) -> Vec<Vec<Stored>> {
+    let (mut scan, mut pages) = (scan.clone(), Vec::new());
+    loop {
+        let (page, end) =
+            store.page(table.in_account(account), &scan, Vec::<Stored>::new()).await.expect("a page");
+        assert_eq!(end.next, None);
+        pages.push(page);
+        assert!(pages.len() < 2000, "the walk makes no progress: {scan:?}");
+        match (&mut scan.by, end.next_in_index) {
+            (Some(by), Some(next)) => by.from = Some(next),
+            _ => return pages,
+        }
+    }
+}
+
+fn keys(entities: &[Stored]) -> Vec<&Key> {
+    entities.iter().map(|entity| &entity.key).collect()
+}
+
+/// Ranges as those of a filter or of a SAS.
+fn some_spans(at: usize) -> Vec<Span> {
+    let span = |lower: (&str, &str), upper: Option<(&str, &str)>| Span {
+        lower: Key::new(lower.0, lower.1),
+        upper: upper.map(|(p, r)| Key::new(p, r)),
+    };
+    match at % 4 {
+        0 => vec![Span::everything()],
+        1 => vec![span(("a", ""), Some(("a\u{1}", "")))],
+        2 => vec![span(("", "100"), Some(("a", "040"))), span(("a", "150"), None)],
+        _ => vec![span(("a", "2"), None)],
+    }
+}
+
+pub async fn ordered_is_sorted_eval<B: AnyStore>(store: &B) {
+    let mut runner = TestRunner::deterministic();
+    let (account, table, everything) = filled(store, &mut runner).await;
+    let mut indexes = Vec::new();
+    for (property, kind) in PROPERTIES {
+        indexes.push(Arc::new(index(store, &account, &table, property, kind).await));
+    }
+    let tree = predicate();
+    for at in 0..FILTERS {
+        let filter = (at > 2).then(|| tree.new_tree(&mut runner).unwrap().current());
+        let spans = some_spans(at);
+        let is_in = |key: &Key| {
+            spans.iter().any(|span| span.lower <= *key && span.upper.as_ref().is_none_or(|upper| key < upper))
+        };
+        let holds = |row: &&Stored| {
+            let matches = filter.as_ref().map(|filter| Prepared::new(filter).matches((*row).into()));
+            is_in(&row.key) && matches.is_none_or(|matches| matches.unwrap())
+        };
+        for index in &indexes {
+            let mut expected: Vec<&Stored> = everything.iter().filter(holds).collect();
+            expected.sort_by(|a, b| {
+                entry(a, index).partial_cmp(&entry(b, index)).unwrap().then_with(|| a.key.cmp(&b.key))
+            });
+            for order in [PageOrder::Ascending, PageOrder::Descending] {
+                let expected: Vec<&Key> = expected.iter().map(|row| &row.key).collect();
+                let mut scan = ordered(index, order, filter.as_ref(), spans.clone());
+                scan.rows = if at % 2 == 0 { 7 } else { 1000 };
+                let others: Vec<_> = indexes.iter().filter(|other| *other != index).cloned().collect();
+                if let (Some(filter), 0) = (&filter, at % 3) {
+                    scan.indexed = choices(filter, &others);
+                }
+                let mut found = walked(store, &account, &table, &scan).await.concat();
+                if order == PageOrder::Descending {
+                    found.reverse();
+                }
+                assert_eq!(keys(&found), expected, "{order:?} {index:?} {filter:?} {spans:?}");
+                assert!(found.iter().all(|row| everything.contains(row)), "whole entities");
+            }
+        }
+    }
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+}
+
+/// Indexes hold the first characters of keys: what they share does not mix entities up.
+pub async fn long_keys_are_ordered_and_told_apart<B: AnyStore>(store: &B) {
+    let (account, table) = table(store).await;
+    let long = |end: &str| format!("{}{end}", "é".repeat(70));
+    let mut writes = Vec::new();
+    for partition in ["p".to_owned(), long("a"), long("b"), long("c")] {
+        for row in ["r".to_owned(), long("1"), long("2"), long("3"), "漢".repeat(511)] {
+            writes.push(write(WriteKind::Insert, &partition, &row, number("N", 1)));
+        }
+    }
+    // The longest value and the longest keys share a row of the index.
+    let text = vec![("T".to_owned(), EdmValue::String("漢字かな交じり文".repeat(100)))];
+    writes.push(write(WriteKind::Insert, &"漢".repeat(511), &"字".repeat(511), text));
+    fill(store, &account, &table, writes).await;
+    for (property, kind) in [("N", IndexKind::Number), ("T", IndexKind::Text)] {
+        let index = Arc::new(index(store, &account, &table, property, kind).await);
+        for rows in [1, 2, 7, 1000] {
+            let walk = async |order| {
+                let scan = Scan { rows, ..ordered(&index, order, None, vec![Span::everything()]) };
+                walked(store, &account, &table, &scan).await.concat()
+            };
+            let (ascending, mut descending) =
+                (walk(PageOrder::Ascending).await, walk(PageOrder::Descending).await);
+            descending.reverse();
+            assert_eq!(keys(&ascending), keys(&descending));
+            let mut sorted = keys(&ascending);
+            sorted.sort();
+            sorted.dedup();
+            assert_eq!(sorted.len(), 21);
+        }
+    }
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+}
+
+pub async fn an_order_without_its_index_is_refused<B: AnyStore>(store: &B) {
+    let (account, table) = table(store).await;
+    fill(store, &account, &table, vec![write(WriteKind::Insert, "p", "r", number("N", 1))]).await;
+    let old = Arc::new(index(store, &account, &table, "N", IndexKind::Number).await);
+    let page = async |scan: &Scan| store.page(table.in_account(&account), scan, Vec::<Stored>::new()).await;
+    let scan = ordered(&old, PageOrder::Ascending, None, vec![Span::everything()]);
+    assert_eq!(page(&scan).await.unwrap().0.len(), 1);
+    let unknown =
+        Scan { by: Some(Box::new(ValueOrder { index: None, ..*scan.by.clone().unwrap() })), ..scan.clone() };
+    assert_eq!(refusal(page(&unknown).await), Code::NotImplemented);
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+    assert_eq!(refusal(page(&scan).await), Code::TableNotFound);
+    store.create_table(table.in_account(&account), now()).await.unwrap();
+    assert_eq!(refusal(page(&scan).await), Code::NotImplemented, "it was of the former table");
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+}
+
+/// Ranges that leave few rows are sorted, others walk the index; both fill their pages.
+pub async fn a_page_is_full_or_the_last<B: AnyStore>(store: &B) {
+    let (account, table) = table(store).await;
+    let of = |n: i32| {
+        write(WriteKind::Insert, if n % 5 == 0 { "p" } else { "q" }, &format!("{n:05}"), number("N", n % 7))
+    };
+    fill(store, &account, &table, (0..1000).map(of).collect()).await;
+    let index = Arc::new(index(store, &account, &table, "N", IndexKind::Number).await);
+    let partition = vec![Span { lower: Key::new("p", ""), upper: Some(Key::new("p\u{1}", "")) }];
+    for (spans, count) in [(vec![Span::everything()], 1000), (partition, 200)] {
+        for rows in [1, 30, 999] {
+            let scan = Scan { rows, ..ordered(&index, PageOrder::Descending, None, spans.clone()) };
+            let pages = walked(store, &account, &table, &scan).await;
+            let (last, full) = pages.split_last().expect("a page");
+            assert!(full.iter().all(|page| page.len() == rows) && last.len() <= rows);
+            assert_eq!(pages.concat().len(), count);
+        }
+    }
+    store.delete_table(table.in_account(&account), now()).await.unwrap();
+}
