@@ -22,7 +22,7 @@ fn serve(head: &Head<'_>, body: &[u8]) -> Result<()> {
     let accounts = accounts();
     let target = target::resolve(head, &accounts)?;
     assert!(head.version()?.echo().len() == 10, "a version is a date");
-    let options = Options::parse(&head.query)?;
+    let options = Options::parse_with(&head.query, head.method == "GET")?;
     let proven = auth::credentials(head, &options, &target, &accounts, now());
     assert!(!matches!(proven, Ok(Credentials::Verified(_))), "nobody has the key");
     match proven {

@@ -1,5 +1,6 @@
 //! Batches: runs them and prints their answers (protocol §8.3, §8.4).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
@@ -13,6 +14,7 @@ use super::observe::Observed;
 use super::operations::{Printer, print_write, run};
 use crate::error::{Code, Error, Result};
 use crate::observe::metrics::OperationLabel;
+use crate::operator::indexes::IndexCatalog;
 use crate::protocol::auth::Identity;
 use crate::protocol::codec::failure::ErrorContext;
 use crate::protocol::codec::multipart::{self, InnerAnswer};
@@ -30,6 +32,7 @@ const VERSION_1: &str = "1.0;";
 /// What is needed to run a batch.
 pub(crate) struct Run<'a> {
     pub store: &'a Store,
+    pub indexes: Arc<IndexCatalog>,
     pub target: &'a Target,
     pub identity: &'a Identity,
     pub version: ApiVersion,
@@ -79,6 +82,7 @@ impl Run<'_> {
         let mut plan =
             authorize(self.identity, self.target, plan::plan(wanted).map_err(of_part)?).map_err(of_part)?;
         plan.end_page_within(self.page_time);
+        self.indexes.apply_to(&self.target.account, &mut plan).map_err(of_part)?;
         // No batch deletes a table.
         let running = async { run(self.store, &plan, 0, self.printer(printing)).await.map_err(of_query) };
         match self.due_of_query(label, &plan) {

@@ -200,8 +200,10 @@ impl Pipeline<'_> {
                 let (version, now) = (head.version()?, printer.now);
                 let (error_context, page_time) = (self.error_context, self.page_time());
                 let (observed, fault_rules) = (self.observed, self.fault_rules());
+                let indexes = service.follower_of(target).indexes();
                 let run = Run {
                     store,
+                    indexes,
                     target,
                     identity,
                     version,
@@ -259,9 +261,7 @@ impl Pipeline<'_> {
         }
         let mut plan = authorize(identity, target, planned)?;
         plan.end_page_within(self.page_time());
-        if let Some((table, scan)) = plan.entities_scan() {
-            self.service.follower_of(target).indexes().apply(&target.account, table, scan)?;
-        }
+        self.service.follower_of(target).indexes().apply_to(&target.account, &mut plan)?;
         Ok((Planned::One(plan), printer))
     }
 

@@ -163,6 +163,7 @@ fn every_other_order_is_not_implemented() {
         let t = grid(client);
         for order in [
             "",
+            // Properties without an index.
             "N",
             "N desc",
             "Timestamp desc",

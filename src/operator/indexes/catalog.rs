@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Code, Error, Result};
 use crate::protocol::model::TableName;
 use crate::protocol::plan::index::{IndexPosition, PropertyIndex, ValueOrder, choices};
-use crate::protocol::plan::{Predicate, Scan};
+use crate::protocol::plan::{Plan, Predicate, Scan};
 use crate::store::{IndexState, StoredIndex};
 
 /// The indexes of all tables, as last read from the database.
@@ -36,6 +36,17 @@ impl IndexCatalog {
     /// The indexes that are still to be built.
     pub(crate) fn unbuilt(&self) -> &[PropertyIndex] {
         &self.unbuilt
+    }
+
+    /// Adds to a query of entities which indexes it can use.
+    ///
+    /// # Errors
+    /// As [`IndexCatalog::apply`].
+    pub(crate) fn apply_to(&self, account: &str, plan: &mut Plan) -> Result<()> {
+        match plan.entities_scan() {
+            Some((table, scan)) => self.apply(account, table, scan),
+            None => Ok(()),
+        }
     }
 
     /// Adds to a scan how indexes can find its matches, and the index that has its order. A scan of single

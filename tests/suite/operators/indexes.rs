@@ -10,7 +10,7 @@ pub(super) fn send(admin: &Wire, verb: &str, path: &str, body: &str) -> Raw {
     admin.exchange(verb, [head.as_bytes(), body.as_bytes()].concat().as_slice())
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{what}");

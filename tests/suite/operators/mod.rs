@@ -7,6 +7,7 @@ mod crowd;
 mod deleted;
 mod extended_queries;
 mod indexes;
+mod ordered_queries;
 mod quiet;
 mod throttle;
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use rowhouse::protocol::model::PageOrder;
 use rowhouse::protocol::plan::Projection;
 use rowhouse::protocol::plan::index::{IndexKind, PropertyIndex};
+use rowhouse::store::postgres::statements::indexes::{OrderedFrom, OrderedRows};
 use rowhouse::store::postgres::{PgOptions, statements};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
@@ -14,8 +15,13 @@ use crate::support::postgres::{execute, fresh_database, migrate, partition_entit
 
 /// Prepares a statement with these types and shows its plan for these values.
 pub async fn plan(url: &str, text: &str, types: &str, values: &str) -> String {
+    plan_with(url, "SELECT", text, types, values).await
+}
+
+/// The same, after a statement that changes a setting.
+async fn plan_with(url: &str, setting: &str, text: &str, types: &str, values: &str) -> String {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    let script = format!("{}; PREPARE s ({types}) AS {text}", PgOptions::new(url).session());
+    let script = format!("{}; {setting}; PREPARE s ({types}) AS {text}", PgOptions::new(url).session());
     connection.execute(sqlx::raw_sql(AssertSqlSafe(script))).await.unwrap();
     let explain = format!("EXPLAIN (COSTS OFF) EXECUTE s ({values})");
     let rows = connection.fetch_all(sqlx::raw_sql(AssertSqlSafe(explain))).await.unwrap();
@@ -269,6 +275,7 @@ async fn lookups_read_their_index_whatever_the_database_believes() {
             (IndexKind::Time, "text"),
             (IndexKind::Guid, "text"),
             (IndexKind::Boolean, "boolean"),
+            (IndexKind::Timestamp, "bigint"),
         ] {
             let index = PropertyIndex { index_no: 1, table_no: 0, property: "Größe".into(), kind };
             for (at, holder) in holders.iter().enumerate() {
@@ -284,6 +291,48 @@ async fn lookups_read_their_index_whatever_the_database_believes() {
                 assert!(plan.contains(&scan), "{text}\n{plan}");
                 assert!(plan.contains("Index Cond") && !plan.contains("Sort"), "{text}\n{plan}");
             }
+            for order in [PageOrder::Ascending, PageOrder::Descending] {
+                for from in [false, true] {
+                    ordered_pages_walk_their_index(&url, &index, sql_type, order, from, spread).await;
+                }
+            }
         }
     }
+}
+
+/// A page in the order of an index reads entries one after the other, in each bucket.
+async fn ordered_pages_walk_their_index(
+    url: &str,
+    index: &PropertyIndex,
+    sql_type: &str,
+    order: PageOrder,
+    from: bool,
+    spread: u16,
+) {
+    let at = || OrderedFrom { entry: Some("$4".into()), pk: "$5".into(), rk: "$6".into() };
+    let rows = OrderedRows {
+        index,
+        order,
+        has_entries: true,
+        lower: None,
+        upper: None,
+        from: from.then(at),
+        limit: "$2".into(),
+    };
+    let source = rows.of_buckets(0..i64::from(spread));
+    let text = rows.filtered(&source, "true", Projection::Full, "$3");
+    let (types, values) = if from {
+        (format!("bigint, bigint, jsonb, {sql_type}, text, text"), "0, 1001, '{}', null, 'a', ''")
+    } else {
+        ("bigint, bigint, jsonb".to_owned(), "0, 1001, '{}'")
+    };
+    let plan = plan_with(url, "SET enable_sort = off", &text, &types, values).await;
+    assert_eq!(
+        plan.matches(&format!("using {}_", index.kind)).count(),
+        usize::from(spread),
+        "{text}\n{plan}"
+    );
+    assert_eq!(plan.contains("Backward"), order == PageOrder::Descending, "{text}\n{plan}");
+    // What the index has sorted is only completed by the keys.
+    assert!(!plan.lines().any(|line| line.trim_start_matches([' ', '-', '>']) == "Sort"), "{text}\n{plan}");
 }

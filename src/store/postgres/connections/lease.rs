@@ -250,6 +250,12 @@ impl Lease<'_> {
         self.control(sqlx::AssertSqlSafe(text), Effect::Undone).await
     }
 
+    /// Has the statements of the transaction read an index in its order, however few rows the database
+    /// believes it would have to sort.
+    pub(crate) async fn avoid_sorts(&mut self) -> Result<(), StatementError> {
+        self.control("SET LOCAL enable_sort = off", Effect::Undone).await
+    }
+
     async fn open_transaction(&mut self, text: &'static str) -> Result<(), StatementError> {
         self.control(text, Effect::Undone).await?;
         self.in_transaction = true;

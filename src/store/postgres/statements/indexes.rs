@@ -201,7 +201,8 @@ impl OrderedRows<'_> {
 
     fn branch(&self, source: &str) -> String {
         format!(
-            "(SELECT pk, rk, modified, properties, {} AS entry FROM {source}{} AND {} ORDER BY {} LIMIT {})",
+            "(SELECT pk, rk, modified, properties, {} AS entry, left(pk, 64) AS short_pk, left(rk, 64) AS short_rk \
+             FROM {source}{} AND {} ORDER BY {} LIMIT {})",
             entry(self.index),
             self.conditions(),
             table_exists!("$1"),
@@ -237,7 +238,7 @@ impl OrderedRows<'_> {
 
     fn terms(&self) -> String {
         let direction = if self.order == PageOrder::Ascending { "" } else { " DESC" };
-        let columns = ["entry", "left(pk, 64)", "left(rk, 64)", "pk", "rk"];
+        let columns = ["entry", "short_pk", "short_rk", "pk", "rk"];
         columns.map(|column| format!("{column}{direction}")).join(", ")
     }
 
@@ -251,8 +252,8 @@ impl OrderedRows<'_> {
         };
         format!(
             "SELECT pk, rk, modified{kept}, entry, matches FROM (SELECT pk, rk, modified, properties, entry, \
-             {filter} AS matches FROM (SELECT pk, rk, modified, properties || {empty} AS properties, entry \
-             FROM ({source}) AS s ORDER BY {terms} LIMIT {limit}) AS r) AS w ORDER BY {terms}"
+             short_pk, short_rk, {filter} AS matches FROM (SELECT pk, rk, modified, properties || {empty} AS properties, \
+             entry, short_pk, short_rk FROM ({source}) AS s ORDER BY {terms} LIMIT {limit}) AS r) AS w ORDER BY {terms}"
         )
     }
 }

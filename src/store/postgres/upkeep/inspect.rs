@@ -118,7 +118,7 @@ async fn missing_indexes(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Err
     let mut missing = Vec::new();
     for index in rows.iter().filter_map(|row| stored(row).ok().flatten()) {
         let prefix = indexes::prefix(index.index.index_no);
-        let look = sqlx::query(indexes::IS_COMPLETE).bind(entities).bind(kind).bind(prefix);
+        let look = sqlx::query(indexes::IS_COMPLETE).bind(entities).bind(kind).bind(prefix).bind(1_i16);
         let is_there: bool = look.fetch_one(&mut *db).await?.try_get("found")?;
         if index.state == IndexState::Ready && !is_there {
             missing.push(index.named());

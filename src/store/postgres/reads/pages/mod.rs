@@ -208,7 +208,9 @@ impl<'a> Reading<'a> {
             return Ok(None);
         }
         let dense = &memory.dense;
-        walk.begin(lease).await?;
+        if !lease.is_in_transaction() {
+            walk.begin(lease).await?;
+        }
         let best = match look_up(lease, table_id, self.scan, memory).await {
             // An index that the database has lost just now.
             Err(StatementError::Fault(Fault::Timeout)) => {

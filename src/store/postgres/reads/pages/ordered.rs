@@ -200,8 +200,11 @@ impl PartRead<'_> {
         begin(&mut lease, limit).await?;
         if self.points.is_none() {
             self.points = self.few_points(&mut lease, &mut found).await?;
+            // An index that was just lost has ended the transaction.
+            begin(&mut lease, limit).await?;
         }
         if self.points.is_none() {
+            lease.avoid_sorts().await?;
             self.store.narrowing.uses.count_one(self.ordered.index.index_no);
         }
         let started = Instant::now();
@@ -395,6 +398,9 @@ impl Windowed<'_> {
                     }
                     self.rows = (self.rows / GROWTH).max(1);
                     begin(lease, self.limit.filter(|_| self.rows > 1)).await?;
+                    if self.read.points.is_none() {
+                        lease.avoid_sorts().await?;
+                    }
                     continue;
                 }
                 edge => edge?,

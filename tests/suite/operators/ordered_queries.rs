@@ -1,0 +1,229 @@
+//! Queries in the order of a property that has an index, for accounts with extended queries.
+
+use std::sync::OnceLock;
+
+use super::indexes::{databases, send, wait_until};
+use super::*;
+use crate::support::batch::{BatchAnswer, post, query_batch};
+
+/// A server for each kind of database, with a table of 40 entities and indexes over N, Name and Timestamp.
+struct Site {
+    _server: Process,
+    admin: Wire,
+    client: Client,
+    table: String,
+}
+
+fn sites() -> &'static [Site; 2] {
+    static SITES: OnceLock<[Site; 2]> = OnceLock::new();
+    SITES.get_or_init(|| databases().map(|database| site(&database)))
+}
+
+fn site(database: &str) -> Site {
+    let name = account(1).name;
+    let (server, admin) = server(database, &["--admin-token", TOKEN, "--extended-queries", &name]);
+    let client = client(&server);
+    let table = client.table();
+    for at in 0..40 {
+        let keys = |properties| with_keys(["a", "b", "c", "d"][at % 4], &format!("{at:02}"), properties);
+        table.seed(match at {
+            // Without N, and with N of another type.
+            0..4 => keys(json!({ "Name": format!("n{at:02}") })),
+            4 => keys(json!({ "N": "text", "Name": "é" })),
+            _ => keys(json!({ "N": (at * 7) % 12, "Name": format!("n{:02}", 99 - at) })),
+        });
+    }
+    let table = table.name.clone();
+    for property in ["N", "Name", "Timestamp"] {
+        let kind = if property == "N" { json!("number") } else { Value::Null };
+        let body = json!({ "account": name, "table": table, "property": property, "kind": kind });
+        assert_eq!(send(&admin, "POST", "/indexes", &body.to_string()).status, 201, "{property}");
+    }
+    let list = || json_of(&send(&admin, "GET", "/indexes", ""));
+    wait_until("they are built", || {
+        list().as_array().expect("a list").iter().all(|index| index["state"] == "ready")
+    });
+    let there = Table::new(&client, &table);
+    wait_until("the server knows them", || there.query("?$orderby=Timestamp").status == 200);
+    Site { _server: server, admin, table, client }
+}
+
+/// All entities of a query, page by page.
+fn walk(t: &Table, options: &str) -> Vec<Value> {
+    let (mut found, mut token) = (Vec::new(), String::new());
+    for _ in 0..100 {
+        let answer = t.query(&format!("?{options}{token}")).expect(200);
+        let following = next_page(&answer);
+        found.extend(rows(answer.json()));
+        match following {
+            Some(more) => token = more,
+            None => return found,
+        }
+    }
+    panic!("the walk does not end: {options}");
+}
+
+fn keys(entities: &[Value]) -> Vec<(String, String)> {
+    let text = |entity: &Value, name: &str| entity[name].as_str().expect("a key").to_owned();
+    entities.iter().map(|entity| (text(entity, "PartitionKey"), text(entity, "RowKey"))).collect()
+}
+
+/// What an ascending order by a property is: missing values, other types, then values, each by keys.
+fn sorted(mut entities: Vec<Value>, property: &str) -> Vec<Value> {
+    let rank = |entity: &Value| match &entity[property] {
+        Value::Null => (0, 0, String::new()),
+        Value::Number(number) => (2, number.as_i64().expect("an integer"), String::new()),
+        Value::String(text) if property == "N" => (1, 0, text.clone()),
+        Value::String(text) => (2, 0, text.clone()),
+        other => panic!("{other}"),
+    };
+    let of =
+        |entity: &Value| (rank(entity), entity["PartitionKey"].to_string(), entity["RowKey"].to_string());
+    entities.sort_by_key(of);
+    entities
+}
+
+#[test]
+fn a_property_with_an_index_orders_pages_in_both_directions() {
+    for site in sites() {
+        let t = Table::new(&site.client, &site.table);
+        for filter in [
+            "",
+            "N ge 3",
+            "N ge 3 and N lt 9 and Name ne 'n80'",
+            "not (N ge 3)",
+            "PartitionKey eq 'b'",
+            "PartitionKey ge 'b' and RowKey lt '30'",
+            "Name eq 'n80' or Name eq 'n81'",
+            "startswith(Name,'n8') and N gt 2",
+            "PartitionKey eq 'a' and PartitionKey eq 'b'",
+        ] {
+            let filter = format!("$filter={}", escape(filter));
+            for property in ["N", "Name", "Timestamp"] {
+                let expected = sorted(walk(&t, &filter), property);
+                for top in ["", "&$top=1", "&$top=3", "&$top=1000"] {
+                    let ascending = walk(&t, &format!("$orderby={property}&{filter}{top}"));
+                    assert_eq!(keys(&ascending), keys(&expected), "{property} {filter}{top}");
+                    let mut descending = walk(&t, &format!("$orderby={property}%20desc&{filter}{top}"));
+                    descending.reverse();
+                    assert_eq!(keys(&descending), keys(&expected), "{property} desc {filter}{top}");
+                }
+            }
+        }
+        let selected = rows(t.query("?$orderby=N%20desc&$select=RowKey,N&$top=2").expect_json());
+        assert_eq!(selected.len(), 2);
+        assert!(selected.iter().all(|row| row["N"] == 11 && row["Name"].is_null()), "{selected:?}");
+        assert_eq!(rows(t.query("?$orderby=N&$top=0").expect_json()), Vec::<Value>::new());
+    }
+}
+
+#[test]
+fn the_newest_come_first_by_timestamp() {
+    for site in sites() {
+        let t = site.client.table();
+        t.query("?$orderby=Timestamp%20desc").refused(NOT_IMPLEMENTED);
+        let t = Table::new(&site.client, &site.table);
+        let newest = rows(t.query("?$orderby=Timestamp%20desc&$top=3").expect_json());
+        assert_eq!(row_keys(&newest), "39,38,37");
+        let since = newest[2]["Timestamp"].as_str().expect("a time");
+        let found = rows(t.filter(&format!("Timestamp ge datetime'{since}'")).expect_json());
+        assert_eq!(found.len(), 3);
+    }
+}
+
+#[test]
+fn a_range_of_a_sas_holds_for_every_row() {
+    type Bound = (Option<&'static str>, Option<&'static str>);
+    let ranges: [(Bound, Bound); 5] = [
+        ((Some("b"), None), (Some("b"), None)),
+        ((Some("b"), Some("09")), (Some("b"), Some("25"))),
+        ((Some("b"), None), (None, None)),
+        ((None, None), (Some("b"), None)),
+        ((Some("e"), None), (Some("f"), None)),
+    ];
+    for site in sites() {
+        let t = Table::new(&site.client, &site.table);
+        let token = next_page(&t.query("?$orderby=N&$top=20")).expect("there is more");
+        for (start, end) in ranges {
+            let bearer = Sas::table(&t.name, "r").range(start, end).of(&site.client);
+            let there = Table::new(&bearer, &t.name);
+            let inside = sorted(walk(&there, ""), "N");
+            for options in ["$orderby=N", "$orderby=N&$top=2", "$orderby=N&$filter=RowKey%20ge%20''"] {
+                assert_eq!(keys(&walk(&there, options)), keys(&inside), "{start:?} {end:?} {options}");
+            }
+            // A token of somebody who may read more.
+            let found = keys(&walk(&there, &format!("$orderby=N{token}")));
+            assert!(found.iter().all(|key| keys(&inside).contains(key)), "{start:?} {end:?} {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_token_belongs_to_its_order() {
+    for site in sites() {
+        let t = Table::new(&site.client, &site.table);
+        let token =
+            |options: &str| next_page(&t.query(&format!("?$top=2&{options}"))).expect("there is more");
+        let options = [
+            "",
+            "$orderby=PartitionKey%20desc,RowKey%20desc",
+            "$orderby=N",
+            "$orderby=N%20desc",
+            "$orderby=Name",
+        ];
+        for of in options {
+            for to in options {
+                let answer = t.query(&format!("?{to}{}", token(of)));
+                if of == to {
+                    answer.expect(200)
+                } else {
+                    answer.refused(INVALID_INPUT)
+                };
+            }
+        }
+        // Another partition's row, a number that is none, another kind of value.
+        let forged = |text: &str| {
+            let made = rowhouse::protocol::plan::page::token(text);
+            t.query(&format!("?$orderby=N&NextPartitionKey={made}&NextRowKey=1!0!")).refused(INVALID_INPUT);
+        };
+        ["\0\0", "\0\x001\0a\0\0p", "\0\x001\0a\0n7ff8000000000000\0p", "\0\0x\0a\0\0p"]
+            .into_iter()
+            .for_each(forged);
+    }
+}
+
+#[test]
+fn an_order_without_an_index_is_refused_and_the_missing_index_is_named() {
+    for site in sites() {
+        let t = Table::new(&site.client, &site.table);
+        for order in ["Missing", "Missing%20desc", "n", "N,Name", "N%20desc,RowKey%20desc"] {
+            t.query(&format!("?$orderby={order}")).refused(NOT_IMPLEMENTED);
+        }
+        let explain = |order: &str| {
+            let asked =
+                json!({ "account": account(1).name, "table": t.name, "filter": "N ge 3", "orderby": order });
+            json_of(&send(&site.admin, "POST", "/explain", &asked.to_string()))
+        };
+        let refused = explain("Missing desc");
+        assert_eq!(refused["access"], "refused", "{refused}");
+        let command = format!("rowhouse index create {} Missing --account {}", t.name, account(1).name);
+        assert!(refused["advice"].as_str().is_some_and(|advice| advice.contains(&command)), "{refused}");
+        let found = explain("N desc");
+        assert_eq!(
+            (&found["access"], &found["index"][0]["property"]),
+            (&json!("order"), &json!("N")),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn a_query_in_a_batch_is_ordered_too() {
+    for site in sites() {
+        let t = Table::new(&site.client, &site.table);
+        let url = site.client.url(&format!("{}?$orderby=Name%20desc&$top=2", t.set()));
+        let answer = BatchAnswer::of(post(&site.client, query_batch(&url)).send());
+        let found = rows(serde_json::from_str(&answer.parts[0].body).expect("a feed"));
+        assert_eq!(row_keys(&found), "04,05");
+    }
+}
