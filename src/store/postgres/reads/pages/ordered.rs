@@ -452,7 +452,7 @@ impl Windowed<'_> {
                 return Ok(ControlFlow::Break(()));
             }
             found.examined += 1;
-            Ok(read.offer(row, entry, (with_properties, local.as_ref()), found)?)
+            read.offer(row, entry, (with_properties, local.as_ref()), found)
         };
         // The statement is composed in its order.
         super::stream(lease, source, PageOrder::Ascending, &mut visit).await?;
