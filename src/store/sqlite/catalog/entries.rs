@@ -51,7 +51,7 @@ pub(crate) fn value(index: &PropertyIndex) -> String {
 /// Which entries of an index a statement reads. Bounds of keys are compared with the column that the entries
 /// before them are equal in: SQLite finds no place for a row value that begins with an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Entries {
+pub(crate) enum EntryBound {
     /// Those without a value.
     Missing,
     /// Those with this value.
@@ -64,7 +64,7 @@ pub(crate) enum Entries {
 
 /// Which keys among equal entries a statement reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keys {
+pub(crate) enum KeyBound {
     /// Of this partition, from this row on.
     RowsFrom,
     /// Of the partitions behind this one.
@@ -77,7 +77,7 @@ pub(crate) enum Keys {
 pub(crate) fn ordered(
     index: &PropertyIndex,
     order: PageOrder,
-    (entries, keys): (Entries, Keys),
+    (entries, keys): (EntryBound, KeyBound),
     (has_lower, has_upper): (bool, bool),
 ) -> String {
     let (name, entry, bucket) = (name(index.index_no), entry(index), bucket_of(index));
@@ -89,10 +89,10 @@ pub(crate) fn ordered(
         "SELECT pk, rk, modified, properties, {entry} FROM entities INDEXED BY {name} WHERE bucket = {bucket} AND {entry} "
     );
     text += &match entries {
-        Entries::Missing => "IS NULL".to_owned(),
-        Entries::Equal => "= :entry".to_owned(),
-        Entries::Behind => format!("{behind} :entry"),
-        Entries::Any => "IS NOT NULL".to_owned(),
+        EntryBound::Missing => "IS NULL".to_owned(),
+        EntryBound::Equal => "= :entry".to_owned(),
+        EntryBound::Behind => format!("{behind} :entry"),
+        EntryBound::Any => "IS NOT NULL".to_owned(),
     };
     for (is_there, condition) in [(has_lower, ">= :lower"), (has_upper, "<= :upper")] {
         if is_there {
@@ -101,10 +101,10 @@ pub(crate) fn ordered(
         }
     }
     text += &match keys {
-        Keys::RowsFrom => format!(" AND pk = :pk AND rk {from} :rk ORDER BY rk{direction}"),
-        Keys::PartitionsBehind => format!(" AND pk {behind} :pk ORDER BY pk{direction}, rk{direction}"),
-        Keys::Any if entries == Entries::Missing => format!(" ORDER BY pk{direction}, rk{direction}"),
-        Keys::Any => format!(" ORDER BY {entry}{direction}, pk{direction}, rk{direction}"),
+        KeyBound::RowsFrom => format!(" AND pk = :pk AND rk {from} :rk ORDER BY rk{direction}"),
+        KeyBound::PartitionsBehind => format!(" AND pk {behind} :pk ORDER BY pk{direction}, rk{direction}"),
+        KeyBound::Any if entries == EntryBound::Missing => format!(" ORDER BY pk{direction}, rk{direction}"),
+        KeyBound::Any => format!(" ORDER BY {entry}{direction}, pk{direction}, rk{direction}"),
     };
     text
 }
@@ -201,18 +201,18 @@ mod tests {
             db.execute_batch(&definition(&index)).unwrap();
             for order in [PageOrder::Ascending, PageOrder::Descending] {
                 for (entries, keys) in [
-                    (Entries::Missing, Keys::Any),
-                    (Entries::Missing, Keys::RowsFrom),
-                    (Entries::Missing, Keys::PartitionsBehind),
-                    (Entries::Any, Keys::Any),
-                    (Entries::Equal, Keys::RowsFrom),
-                    (Entries::Equal, Keys::PartitionsBehind),
-                    (Entries::Behind, Keys::Any),
+                    (EntryBound::Missing, KeyBound::Any),
+                    (EntryBound::Missing, KeyBound::RowsFrom),
+                    (EntryBound::Missing, KeyBound::PartitionsBehind),
+                    (EntryBound::Any, KeyBound::Any),
+                    (EntryBound::Equal, KeyBound::RowsFrom),
+                    (EntryBound::Equal, KeyBound::PartitionsBehind),
+                    (EntryBound::Behind, KeyBound::Any),
                 ] {
-                    if kind == IndexKind::Timestamp && entries == Entries::Missing {
+                    if kind == IndexKind::Timestamp && entries == EntryBound::Missing {
                         continue;
                     }
-                    let bounded = entries != Entries::Missing;
+                    let bounded = entries != EntryBound::Missing;
                     let text = ordered(&index, order, (entries, keys), (bounded, bounded));
                     let mut explain = db.prepare(&format!("EXPLAIN QUERY PLAN {text}")).unwrap();
                     let mut rows = explain.raw_query();

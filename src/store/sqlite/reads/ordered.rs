@@ -6,15 +6,15 @@ use rusqlite::{Rows, Statement};
 
 use crate::protocol::model::PageOrder;
 use crate::protocol::plan::index::{IndexPosition, OrderPart, PropertyIndex, ValueOrder};
-use crate::store::sqlite::catalog::entries::{self, Entries, Keys};
+use crate::store::sqlite::catalog::entries::{self, EntryBound, KeyBound};
 use crate::store::sqlite::reads::narrow::{exactly, lower, upper};
 use crate::store::sqlite::rows::Sqlite;
 
 /// The rows of one statement.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OrderedRange<'a> {
-    entries: Entries,
-    keys: Keys,
+    entries: EntryBound,
+    keys: KeyBound,
     from: Option<&'a IndexPosition>,
     lower: Option<SqlValue>,
     upper: Option<SqlValue>,
@@ -37,15 +37,18 @@ impl<'a> OrderedRange<'a> {
             upper: range.and_then(|range| range.upper.as_ref()).map(upper),
         };
         match (part.has_entries, part.from.is_some()) {
-            (false, false) => vec![bound(Entries::Missing, Keys::Any)],
+            (false, false) => vec![bound(EntryBound::Missing, KeyBound::Any)],
             (false, true) => {
-                vec![bound(Entries::Missing, Keys::RowsFrom), bound(Entries::Missing, Keys::PartitionsBehind)]
+                vec![
+                    bound(EntryBound::Missing, KeyBound::RowsFrom),
+                    bound(EntryBound::Missing, KeyBound::PartitionsBehind),
+                ]
             }
-            (true, false) => vec![bound(Entries::Any, Keys::Any)],
+            (true, false) => vec![bound(EntryBound::Any, KeyBound::Any)],
             (true, true) => vec![
-                bound(Entries::Equal, Keys::RowsFrom),
-                bound(Entries::Equal, Keys::PartitionsBehind),
-                bound(Entries::Behind, Keys::Any),
+                bound(EntryBound::Equal, KeyBound::RowsFrom),
+                bound(EntryBound::Equal, KeyBound::PartitionsBehind),
+                bound(EntryBound::Behind, KeyBound::Any),
             ],
         }
     }

@@ -6,6 +6,7 @@
 
 mod merge;
 mod ordered;
+mod ordered_part;
 mod walk;
 
 use std::ops::ControlFlow;
@@ -34,7 +35,7 @@ use crate::store::postgres::rows::entity;
 use crate::store::postgres::state::table_ids::{TableId, TablePart, exists};
 use crate::store::postgres::statements;
 use crate::store::{Collect, Fault, StoreResult};
-use ordered::Ordered;
+use ordered_part::Ordered;
 use walk::{Windows, first_window};
 
 /// The read of one page.

@@ -1,0 +1,435 @@
+//! The rows of a part of a table in the order of an index.
+//!
+//! The index is read in windows of rows, which are compared with the whole filter and the ranges of keys.
+//! If other indexes, or partitions that the filter names, leave few keys, these are sorted instead.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+
+use super::{Reading, Residual, walk::Windows};
+use crate::protocol::model::{Key, PageOrder, Stored, Ticks};
+use crate::protocol::plan::index::{
+    IndexKind, IndexPosition, IndexValue, OrderPart, PropertyIndex, ValueOrder,
+};
+use crate::protocol::plan::predicate::Prepared;
+use crate::protocol::plan::span::contain;
+use crate::protocol::plan::{PageEnd, Projection, Scan, Span};
+use crate::store::Fault;
+use crate::store::contract::indexes::{MAX_ENTRIES, filter_number};
+use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::lease::Lease;
+use crate::store::postgres::connections::sessions::LockWait;
+use crate::store::postgres::fault::StatementError;
+use crate::store::postgres::reads::binds::Binds;
+use crate::store::postgres::reads::narrow::{bind, is_there};
+use crate::store::postgres::reads::{filter, sources};
+use crate::store::postgres::rows::{entity, key};
+use crate::store::postgres::state::table_ids::{TableId, TablePart};
+use crate::store::postgres::statements::indexes::{OrderedFrom, OrderedRows, ordered_columns};
+
+/// Rows of the first window with a filter, and of the largest.
+const FIRST: usize = 256;
+const LARGEST: usize = 8192;
+/// Factor between the sizes of two windows.
+const GROWTH: usize = 8;
+/// A window that took less time is followed by a larger one.
+const QUICK: Duration = Duration::from_millis(200);
+/// The minimum timeout of a statement, however late it begins.
+const SHORTEST_LIMIT: Duration = Duration::from_millis(100);
+/// Ranges of keys that a statement compares rows with; more are compared here alone.
+const MAX_RANGES: usize = 16;
+
+/// An order that a table has an index for.
+#[derive(Clone, Copy)]
+pub(super) struct Ordered<'a> {
+    pub scan: &'a Scan,
+    pub by: &'a ValueOrder,
+    pub index: &'a Arc<PropertyIndex>,
+}
+
+/// A row with its entry in the index.
+pub(super) struct OrderedRow {
+    pub entry: Option<IndexValue>,
+    pub entity: Stored,
+}
+
+/// The rows of a part of the table: the first of it in order.
+#[derive(Default)]
+pub(super) struct PartRows {
+    pub rows: Vec<OrderedRow>,
+    bytes: usize,
+    pub examined: u64,
+    /// The number of the choice of other indexes that has named the rows.
+    pub narrowed_by: Option<usize>,
+    /// Whether the part has rows, matching or not.
+    pub has_seen_rows: bool,
+    /// The next position of the part; `None` at its end.
+    pub next: Option<IndexPosition>,
+}
+
+impl<'a> Ordered<'a> {
+    /// The order of a scan; `None` if it is that of keys.
+    pub(super) fn of(scan: &'a Scan) -> Option<Self> {
+        let by = scan.by.as_deref()?;
+        Some(Self { scan, by, index: by.index.as_ref()? })
+    }
+
+    /// Whether the database has the index for this table, in the form that has keys too.
+    pub(super) async fn is_there(self, store: &PgStore, table_id: TableId) -> Result<bool, StatementError> {
+        if self.index.table_no != table_id.table_no {
+            return Ok(false);
+        }
+        let columns = ordered_columns(table_id.spread);
+        let mut lease = store.nodes.acquire().await?;
+        is_there(&mut lease, self.index.index_no, columns, &store.narrowing).await
+    }
+
+    /// The scan of the same rows in the order of keys.
+    pub(super) fn by_keys(self) -> Scan {
+        Scan { by: None, order: PageOrder::Ascending, ..self.scan.clone() }
+    }
+
+    /// Returns the position of an entity.
+    pub(super) fn position(self, entry: Option<IndexValue>, key: Key) -> IndexPosition {
+        IndexPosition { index_no: self.index.index_no, entry, key }
+    }
+}
+
+/// The read of a part of the table.
+pub(super) struct PartRead<'a> {
+    pub ordered: Ordered<'a>,
+    pub store: &'a PgStore,
+    pub part: TablePart,
+    /// The only keys that can match, if they are known to be few.
+    pub points: Option<Vec<Span>>,
+}
+
+impl PartRead<'_> {
+    /// Reads the first rows of the part in order.
+    pub(super) async fn read(mut self, lock_wait: Option<LockWait>) -> Result<PartRows, StatementError> {
+        let Ordered { scan, by, .. } = self.ordered;
+        let mut found = PartRows::default();
+        if scan.spans.is_empty() || self.points.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(found);
+        }
+        let nodes = &self.store.nodes;
+        let mut lease = match self.part.bucket {
+            Some(bucket) => nodes.acquire_at(bucket, lock_wait).await?,
+            None => nodes.acquire_for(lock_wait).await?,
+        };
+        let limit = Some(scan.time).filter(|time| *time < self.store.operation_timeout);
+        begin(&mut lease, limit).await?;
+        if self.points.is_none() {
+            self.points = self.few_points(&mut lease, &mut found).await?;
+            // An index that was just lost has ended the transaction.
+            begin(&mut lease, limit).await?;
+        }
+        if self.points.is_none() {
+            lease.avoid_sorts().await?;
+            self.store.narrowing.uses.count_one(self.ordered.index.index_no);
+        }
+        let started = Instant::now();
+        for part in by.parts(scan.order) {
+            let mut windows = Windowed { read: &self, limit, started, rows: self.first_window() };
+            windows.walk(&mut lease, part, &mut found).await?;
+            if found.next.is_some() {
+                break;
+            }
+        }
+        lease.end_snapshot().await;
+        Ok(found)
+    }
+
+    /// The keys that can match, if other indexes or the partitions of the filter leave few.
+    async fn few_points(
+        &self,
+        lease: &mut Lease<'_>,
+        found: &mut PartRows,
+    ) -> Result<Option<Vec<Span>>, StatementError> {
+        let scan = self.ordered.by_keys();
+        if scan.spans.iter().all(|span| span.partition().is_some()) {
+            return self.keys_of_partitions(&scan, lease, found).await;
+        }
+        if self.part.bucket.is_some() {
+            return Ok(None);
+        }
+        let (reading, mut end) = (Reading::of(&scan), PageEnd::default());
+        let walk = Windows::new(self.part, Residual::None, &scan, None);
+        let narrowed = reading.narrowed(self.store, self.part.table_id, &walk, lease, &mut end).await?;
+        (found.examined, found.narrowed_by) = (end.examined, end.narrowed_by);
+        Ok(narrowed)
+    }
+
+    async fn keys_of_partitions(
+        &self,
+        scan: &Scan,
+        lease: &mut Lease<'_>,
+        found: &mut PartRows,
+    ) -> Result<Option<Vec<Span>>, StatementError> {
+        let TablePart { table_id, bucket } = self.part;
+        let (filter, dense) = (filter_number(table_id.table_no, scan), &self.store.narrowing.dense);
+        if dense.has(filter) {
+            return Ok(None);
+        }
+        let mut keys = Vec::new();
+        let is_here =
+            |span: &&Span| bucket.is_none() || span.partition().map(|pk| table_id.bucket(pk)) == bucket;
+        for span in scan.spans.iter().filter(is_here) {
+            let limit = MAX_ENTRIES + 1 - keys.len();
+            let source = sources::range(self.part, span, limit, Projection::SystemOnly)?;
+            let mut visit = |row: &PgRow| {
+                keys.push(Span::point(key(row)?));
+                Ok(ControlFlow::Continue(()))
+            };
+            super::stream(lease, source, PageOrder::Ascending, &mut visit).await?;
+            if keys.len() > MAX_ENTRIES {
+                dense.put(filter);
+                return Ok(None);
+            }
+        }
+        found.examined += keys.len() as u64;
+        Ok(Some(keys))
+    }
+
+    /// Rows of the first window: all that are needed, if each of them is one of the page.
+    fn first_window(&self) -> usize {
+        let Ordered { scan, .. } = self.ordered;
+        match &self.points {
+            Some(points) => points.len(),
+            None if scan.residual.is_none() && scan.spans == [Span::everything()] => scan.rows,
+            None => FIRST,
+        }
+    }
+
+    /// Whether PostgreSQL evaluates the filter.
+    fn is_pushed(&self) -> bool {
+        self.ordered.scan.residual.as_ref().is_none_or(filter::is_pushable)
+    }
+
+    /// Returns the statement of a window of rows from a position on.
+    fn source(
+        &self,
+        part: OrderPart<'_>,
+        from: Option<&IndexPosition>,
+        rows: usize,
+    ) -> Result<sources::Source, StatementError> {
+        let Ordered { scan, by, index } = self.ordered;
+        let TablePart { table_id, bucket } = self.part;
+        let mut binds = Binds::default();
+        binds.add(table_id.table_no)?;
+        let limit = binds.add(rows as i64)?;
+        let empty = binds.empty_object()?;
+        let range = by.range.as_ref();
+        let mut bound = |value: Option<&IndexValue>| value.map(|value| bind(&mut binds, value)).transpose();
+        let (lower, upper) =
+            (bound(range.and_then(|r| r.lower.as_ref()))?, bound(range.and_then(|r| r.upper.as_ref()))?);
+        let from = match from {
+            Some(IndexPosition { entry, key, .. }) => Some(OrderedFrom {
+                entry: entry.as_ref().map(|value| bind(&mut binds, value)).transpose()?,
+                pk: binds.add(key.partition.as_str())?,
+                rk: binds.add(key.row.as_str())?,
+            }),
+            None => None,
+        };
+        let (order, has_entries) = (scan.order, part.has_entries);
+        let ordered = OrderedRows { index, order, has_entries, lower, upper, from, limit };
+        let source = match &self.points {
+            Some(points) => {
+                let (buckets, pks, rks) = columns(points, table_id);
+                ordered.of_points(&binds.add(buckets)?, &binds.add(pks)?, &binds.add(rks)?)
+            }
+            None => match bucket {
+                Some(bucket) => ordered.of_buckets(std::iter::once(bucket)),
+                None => ordered.of_buckets(table_id.buckets()),
+            },
+        };
+        let condition = self.condition(&mut binds)?;
+        let text = ordered.filtered(&source, &condition, self.projection(), &empty);
+        Ok(sources::Source::composed(text, binds))
+    }
+
+    /// The filter and the ranges of keys, as far as PostgreSQL compares them.
+    fn condition(&self, binds: &mut Binds) -> Result<String, StatementError> {
+        let scan = self.ordered.scan;
+        let mut conditions = vec!["true".to_owned()];
+        if let Some(predicate) = scan.residual.as_ref().filter(|_| self.is_pushed()) {
+            conditions.push(filter::fragment(predicate, binds)?);
+        }
+        if scan.spans.len() <= MAX_RANGES && scan.spans != [Span::everything()] {
+            conditions.push(sources::in_spans(&scan.spans, binds)?);
+        }
+        Ok(format!("({})", conditions.join(" AND ")))
+    }
+
+    /// A filter that is evaluated here needs the properties.
+    fn projection(&self) -> Projection {
+        if self.is_pushed() { self.ordered.scan.projection } else { Projection::Full }
+    }
+}
+
+/// Keys as parallel arrays.
+fn columns(points: &[Span], table_id: TableId) -> (Vec<i64>, Vec<&str>, Vec<&str>) {
+    let buckets = points.iter().map(|span| table_id.bucket(&span.lower.partition)).collect();
+    let pks = points.iter().map(|span| span.lower.partition.as_str()).collect();
+    (buckets, pks, points.iter().map(|span| span.lower.row.as_str()).collect())
+}
+
+async fn begin(lease: &mut Lease<'_>, limit: Option<Duration>) -> Result<(), StatementError> {
+    if lease.is_in_transaction() {
+        return Ok(());
+    }
+    match limit {
+        Some(limit) => lease.begin_snapshot_within(limit).await,
+        None => lease.begin_snapshot().await,
+    }
+}
+
+/// The windows of one part of the order.
+struct Windowed<'r> {
+    read: &'r PartRead<'r>,
+    limit: Option<Duration>,
+    started: Instant,
+    /// Rows of the next window.
+    rows: usize,
+}
+
+impl Windowed<'_> {
+    /// Reads the part window by window, until the page or the part ends.
+    async fn walk(
+        &mut self,
+        lease: &mut Lease<'_>,
+        part: OrderPart<'_>,
+        found: &mut PartRows,
+    ) -> Result<(), StatementError> {
+        let mut from = part.from.cloned();
+        let mut has_advanced = !found.rows.is_empty();
+        loop {
+            let (before, kept) = (Instant::now(), (found.rows.len(), found.bytes));
+            let edge = match self.window(lease, part, from.as_ref(), found).await {
+                // A position is where rows are still to be read: without one, the part begins anew.
+                Err(StatementError::Fault(Fault::Timeout))
+                    if self.rows > 1 || (has_advanced && from.is_some()) =>
+                {
+                    lease.roll_back().await;
+                    found.rows.truncate(kept.0);
+                    found.bytes = kept.1;
+                    found.next = from.clone().filter(|_| has_advanced);
+                    if found.next.is_some() {
+                        return Ok(());
+                    }
+                    self.rows = (self.rows / GROWTH).max(1);
+                    begin(lease, self.limit.filter(|_| self.rows > 1)).await?;
+                    if self.read.points.is_none() {
+                        lease.avoid_sorts().await?;
+                    }
+                    continue;
+                }
+                edge => edge?,
+            };
+            has_advanced = true;
+            let Some(edge) = edge.filter(|_| found.next.is_none()) else { return Ok(()) };
+            let scan = self.read.ordered.scan;
+            if found.rows.len() >= scan.rows || self.started.elapsed() >= scan.time {
+                found.next = Some(edge);
+                return Ok(());
+            }
+            if before.elapsed() < QUICK {
+                self.rows = (self.rows * GROWTH).min(LARGEST.max(self.rows));
+            }
+            from = Some(edge);
+            self.keep_to_time(lease).await?;
+        }
+    }
+
+    /// Makes the next statement end with the page's time.
+    async fn keep_to_time(&self, lease: &mut Lease<'_>) -> Result<(), StatementError> {
+        if self.limit.is_none() {
+            return Ok(());
+        }
+        let left = self.read.ordered.scan.time.saturating_sub(self.started.elapsed());
+        lease.limit_statements(left.max(SHORTEST_LIMIT)).await
+    }
+
+    /// Reads one window; returns the position of the row after it, if there is one. The page may end before.
+    async fn window(
+        &self,
+        lease: &mut Lease<'_>,
+        part: OrderPart<'_>,
+        from: Option<&IndexPosition>,
+        found: &mut PartRows,
+    ) -> Result<Option<IndexPosition>, StatementError> {
+        let Self { read, rows: window, .. } = self;
+        let Ordered { scan, index, .. } = read.ordered;
+        let source = read.source(part, from, window + 1)?;
+        let with_properties = read.projection() == Projection::Full;
+        let local = scan.residual.as_ref().filter(|_| !read.is_pushed()).map(Prepared::new);
+        let (mut seen, mut edge) = (0, None);
+        let mut visit = |row: &PgRow| {
+            found.has_seen_rows = true;
+            seen += 1;
+            let entry = entry_of(row, with_properties, index.kind)?;
+            if seen > *window {
+                edge = Some(read.ordered.position(entry, key(row)?));
+                return Ok(ControlFlow::Break(()));
+            }
+            found.examined += 1;
+            read.offer(row, entry, (with_properties, local.as_ref()), found)
+        };
+        // The statement is composed in its order.
+        super::stream(lease, source, PageOrder::Ascending, &mut visit).await?;
+        Ok(edge)
+    }
+}
+
+impl PartRead<'_> {
+    /// Takes a row if it matches, or ends the page before it.
+    fn offer(
+        &self,
+        row: &PgRow,
+        entry: Option<IndexValue>,
+        (with_properties, local): (bool, Option<&Prepared<'_>>),
+        found: &mut PartRows,
+    ) -> Result<ControlFlow<()>, sqlx::Error> {
+        let scan = self.ordered.scan;
+        let is_kept = row.try_get_unchecked::<bool, _>(if with_properties { 5 } else { 4 })?;
+        if !is_kept || !contain(&scan.spans, &key(row)?, PageOrder::Ascending) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let mut entity = entity(row, with_properties)?;
+        let matches = local.map_or(Ok(true), |predicate| predicate.matches(entity));
+        if !matches.map_err(|_| sqlx::Error::Decode("not in stored form".into()))? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if scan.projection == Projection::SystemOnly {
+            entity.properties = "{}";
+        }
+        let size = entity.weight();
+        let is_full = found.rows.len() >= scan.rows.max(1)
+            || (!found.rows.is_empty() && found.bytes + size > scan.bytes);
+        let entity = entity.to_stored();
+        if is_full {
+            found.next = Some(self.ordered.position(entry, entity.key));
+            return Ok(ControlFlow::Break(()));
+        }
+        found.bytes += size;
+        found.rows.push(OrderedRow { entry, entity });
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Reads the entry of a row.
+fn entry_of(row: &PgRow, with_properties: bool, kind: IndexKind) -> Result<Option<IndexValue>, sqlx::Error> {
+    let column = if with_properties { 4 } else { 3 };
+    Ok(match kind {
+        IndexKind::Number => row.try_get::<Option<f64>, _>(column)?.map(IndexValue::Number),
+        IndexKind::Boolean => row.try_get::<Option<bool>, _>(column)?.map(IndexValue::Boolean),
+        IndexKind::Timestamp => Ticks::stored(row.try_get(column)?).map(IndexValue::Timestamp),
+        IndexKind::Text | IndexKind::Time | IndexKind::Guid => {
+            row.try_get::<Option<String>, _>(column)?.map(IndexValue::Text)
+        }
+    })
+}
