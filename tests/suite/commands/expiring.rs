@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::operators::accounts::{call, done};
-use crate::operators::{admin_of, sample};
+use crate::operators::{admin_of, json_of, sample};
 use crate::support::clock::JumpingClock;
 use crate::support::http::Wire;
 use crate::support::server::account;
@@ -125,6 +125,36 @@ fn entities_expire_by_their_age() {
         soon("the old ones", || t.count() == 1);
         assert_eq!(t.get("p3", "r").expect(200).status, 200);
         soon("the last one", || t.count() == 0);
+    }
+}
+
+#[test]
+fn an_index_finds_what_has_expired() {
+    for (site, more) in sites() {
+        let (_server, admin, client) = served(&site, more);
+        let t = client.table();
+        let date = Some("Edm.DateTime");
+        for n in 0..30 {
+            let expires = at(if n % 3 == 0 { -60 } else { 3600 });
+            t.seed(with_keys(
+                &format!("p{n:02}"),
+                "r",
+                json!({ "Expires@odata.type": date, "Expires": expires }),
+            ));
+        }
+        t.seed(with_keys("none", "r", json!({})));
+        for property in ["Expires", "Timestamp"] {
+            site.json(&["index", "create", &t.name, property, "--account", "acct0001", "--yes"]);
+        }
+        set(&site, &t.name, &["--at", "Expires", "--every", "1s"]);
+        soon("what has expired", || t.count() == 21);
+        set(&site, &t.name, &["--after", "1s", "--every", "1s"]);
+        soon("the rest, by its age", || t.count() == 0);
+        // Both were read: the database counts with a delay.
+        soon("the uses", || {
+            let indexes = json_of(&call(&admin, "GET", "/indexes", ""));
+            indexes.as_array().expect("a list").iter().all(|index| index["uses"].as_u64() > Some(0))
+        });
     }
 }
 
