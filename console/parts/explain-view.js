@@ -12,6 +12,8 @@ const ACCESS = {
   nothing: ["Nothing", "good"],
   point: ["Point read", "good"],
   index: ["Index", "good"],
+  order: ["Index order", "good"],
+  refused: ["Refused", "warn"],
   partition: ["One partition", "good"],
   range: ["Key range", ""],
   scan: ["Whole table", "warn"],
