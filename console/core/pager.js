@@ -12,11 +12,12 @@ export class Pager {
   /** @type {Entity[]} */
   rows = [];
 
-  /** @param {TableService} service @param {string} table @param {string} filter @param {number} size rows of a page */
-  constructor(service, table, filter, size) {
+  /** @param {TableService} service @param {string} table @param {{ filter: string, order: string }} query @param {number} size rows of a page */
+  constructor(service, table, { filter, order }, size) {
     this.service = service;
     this.table = table;
     this.filter = filter;
+    this.order = order;
     this.size = size;
   }
 
@@ -37,7 +38,8 @@ export class Pager {
     const rows = [];
     do {
       const top = Math.min(MAX_TOP, this.size - rows.length);
-      const found = await this.service.query(this.table, { filter: this.filter, top }, token, signal);
+      const query = { filter: this.filter, order: this.order, top };
+      const found = await this.service.query(this.table, query, token, signal);
       for (const entity of found.entities) rows.push(entity);
       token = found.next;
       progress(rows.length);

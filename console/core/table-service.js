@@ -45,7 +45,8 @@ export class TableService {
 
   /** A page of entities. @param {string} table @param {Query} query @param {Token | null} token @param {AbortSignal} [signal] @returns {Promise<Page>} */
   async query(table, query, token, signal) {
-    const options = { $filter: query.filter, $select: query.select, $top: query.top, ...token };
+    const { filter, order, select, top } = query;
+    const options = { $filter: filter, $orderby: order, $select: select, $top: top, ...token };
     const response = await this.send("GET", `${segment(table)}()`, { query: options, signal });
     const document = /** @type {Map<string, any>} */ (parseJson(await response.text()));
     return { entities: document.get("value").map(entityOf), next: continuation(response) };

@@ -2,6 +2,7 @@
 
 import { h } from "../core/dom.js";
 import { isCancelled } from "../core/errors.js";
+import { Orders } from "../core/orders.js";
 import { Pager } from "../core/pager.js";
 import { preferencesOf, remember } from "../core/preferences.js";
 import { addressOf, currentRoute } from "../core/route.js";
@@ -28,7 +29,8 @@ class EntitiesPane extends View {
   table = this.route.table;
   service = new TableService(this.route.account);
   preferences = preferencesOf(this.route.account, this.table);
-  pager = new Pager(this.service, this.table, "", 1000);
+  orders = new Orders(this.route.account, this.table);
+  pager = new Pager(this.service, this.table, { filter: "", order: "" }, 1000);
   #loading = new AbortController();
 
   #filter = input({
@@ -119,14 +121,15 @@ class EntitiesPane extends View {
 
   start() {
     this.#builder.addEventListener("filter", (event) => this.use(/** @type {CustomEvent} */ (event).detail));
-    this.#filter.addEventListener("input", () => this.#explain.update(this.#filter.value));
+    this.#filter.addEventListener("input", () => this.#explainQuery());
+    this.#grid.addEventListener("sort", () => this.sort());
     this.#grid.addEventListener("rowopen", () => this.edit());
     this.#grid.addEventListener("rowselect", () => this.#showState());
     this.#grid.addEventListener("rowactive", () => this.#showCell());
     this.#grid.addEventListener("columnresize", (event) =>
       this.#keep({ widths: /** @type {CustomEvent} */ (event).detail }),
     );
-    this.#explain.update("");
+    this.#explainQuery();
     this.run();
   }
 
@@ -138,13 +141,30 @@ class EntitiesPane extends View {
   /** @param {string} filter */
   use(filter) {
     this.#filter.value = filter;
-    this.#explain.update(filter);
+    this.#explainQuery();
     this.run();
+  }
+
+  /** The order to ask the server for. */
+  get #order() {
+    return this.orders.text(this.#grid.sorted);
+  }
+
+  #explainQuery() {
+    this.#explain.update(this.#filter.value, this.#order);
+  }
+
+  /** Asks the server, unless the grid alone can sort. */
+  async sort() {
+    if (this.#order === this.pager.order) return;
+    this.#explainQuery();
+    await this.run();
   }
 
   /** Begins at the first page. */
   async run() {
-    this.pager = new Pager(this.service, this.table, this.#filter.value.trim(), Number(this.#size.value));
+    const query = { filter: this.#filter.value.trim(), order: this.#order };
+    this.pager = new Pager(this.service, this.table, query, Number(this.#size.value));
     this.#grid.toTop();
     await this.load(0);
   }
@@ -157,9 +177,11 @@ class EntitiesPane extends View {
     this.#setBusy(true);
     try {
       const signal = AbortSignal.any([loading.signal, this.signal]);
-      await pager.load(step, signal, (rows) => {
+      const progress = (/** @type {number} */ rows) => {
         if (this.#loading === loading) this.#state.textContent = `Loading: ${count(rows)} rows`;
-      });
+      };
+      const orders = step === 0 && this.orders.load(signal);
+      await Promise.all([orders, pager.load(step, signal, progress)]);
       if (this.#loading === loading) this.#show();
     } catch (error) {
       if (this.#loading === loading) this.#failed(error);
@@ -194,7 +216,9 @@ class EntitiesPane extends View {
   }
 
   #showColumns() {
-    this.#grid.setColumns(columnsOf(this.pager.rows, new Set(this.preferences.hidden)), this.preferences.widths);
+    const hidden = new Set(this.preferences.hidden);
+    const columns = columnsOf(this.pager.rows, hidden, this.orders, this.#grid.sorted);
+    this.#grid.setColumns(columns, this.preferences.widths);
   }
 
   #nothing() {

@@ -11,7 +11,7 @@ const OVERSCAN = 4;
 /** Longer texts are cut in cells; what is copied is whole. */
 const MAX_SHOWN = 240;
 
-/** Events: `rowopen` and `rowactive` (detail: the row), `rowselect`, `columnresize` (detail: widths by column). */
+/** Events: `rowopen` and `rowactive` (detail: the row), `rowselect`, `sort`, `columnresize` (detail: widths by column). */
 export class DataGrid extends HTMLElement {
   #columns = new GridColumns([], {});
   /** @type {any[]} */
@@ -22,7 +22,7 @@ export class DataGrid extends HTMLElement {
   #column = 0;
   #prefix = newId();
   #isDrawing = false;
-  /** @type {{ id: string, isDown: boolean } | null} */
+  /** @type {Sorted | null} */
   sorted = null;
   /** @type {Set<any>} */
   selected = new Set();
@@ -89,11 +89,12 @@ export class DataGrid extends HTMLElement {
     this.#scroller.scrollTop = 0;
   }
 
-  /** Sorts what is loaded, then in reverse, then not at all. @param {string} id */
+  /** Sorts by a column, then in reverse, then not at all: what is loaded, unless the server sorts by it. @param {string} id */
   sortBy(id) {
     if (this.sorted?.id !== id) this.sorted = { id, isDown: false };
     else this.sorted = this.sorted.isDown ? null : { id, isDown: true };
     this.#refresh();
+    this.dispatchEvent(new CustomEvent("sort"));
   }
 
   #refresh() {
@@ -111,7 +112,7 @@ export class DataGrid extends HTMLElement {
 
   #inOrder() {
     const column = this.#columns.list.find(({ id }) => id === this.sorted?.id);
-    if (!column || !this.sorted) return this.#rows;
+    if (!column || !this.sorted || column.isSortedByServer) return this.#rows;
     const order =
       column.compare ?? ((a, b) => (column.text(a) < column.text(b) ? -1 : column.text(a) > column.text(b) ? 1 : 0));
     const sign = this.sorted.isDown ? -1 : 1;
@@ -174,9 +175,10 @@ export class DataGrid extends HTMLElement {
     const column = this.#columns.list[index];
     const isSorted = this.sorted?.id === column.id;
     const direction = this.sorted?.isDown ? "descending" : "ascending";
+    const title = `Sort by ${column.title}${column.sorting ? `: ${column.sorting}` : ""}`;
     const sorter = h(
       "button",
-      { type: "button", tabIndex: -1, title: `Sort by ${column.title}`, on: { click: () => this.sortBy(column.id) } },
+      { type: "button", tabIndex: -1, title, on: { click: () => this.sortBy(column.id) } },
       h("span", { class: "grid-title" }, column.title),
       column.hint && h("span", { class: "grid-hint" }, column.hint),
       isSorted && h("span", { class: "grid-sorted", "aria-hidden": "true" }, this.sorted?.isDown ? "▼" : "▲"),

@@ -27,14 +27,29 @@ export function typesOf(entities) {
   return found;
 }
 
-/** @param {Entity[]} entities @param {Set<string>} hidden @returns {Column[]} */
-export function columnsOf(entities, hidden) {
+/**
+ * The columns of some entities, without the hidden ones. A column that the server sorts by is there in any case: the
+ * entities that come first may lack its property.
+ * @param {Entity[]} entities @param {Set<string>} hidden @param {Orders} orders @param {Sorted | null} sorted
+ * @returns {Column[]}
+ */
+export function columnsOf(entities, hidden, orders, sorted) {
   const types = typesOf(entities);
+  const kept = orders.text(sorted) ? sorted?.id : undefined;
+  if (kept && !types.has(kept) && !KEYS.some(({ id }) => id === kept)) types.set(kept, new Set());
   const properties = [...types].map(([name, found]) => propertyColumn(name, [...found]));
   const sample = entities.slice(0, SAMPLED);
   return [...KEYS, ...properties]
-    .filter(({ id }) => !hidden.has(id))
+    .filter(({ id }) => id === kept || !hidden.has(id))
+    .map((column) => ordered(column, orders))
     .map((column) => ({ ...column, width: widthOf(column, sample) }));
+}
+
+/** A column that says what sorting by it sorts. @param {Column} column @param {Orders} orders @returns {Column} */
+function ordered(column, orders) {
+  const isSortedByServer = orders.has(column.id);
+  const hint = [column.hint, isSortedByServer && "indexed"].filter(Boolean).join(" · ");
+  return { ...column, hint, isSortedByServer, sorting: orders.words(column.id) };
 }
 
 /** As wide as its title and its first values need, within limits. @param {Column} column @param {Entity[]} sample */
@@ -48,7 +63,7 @@ function propertyColumn(name, types) {
   return {
     id: name,
     title: name,
-    hint: types.length === 1 ? shortType(types[0]) : "mixed",
+    hint: types.length > 1 ? "mixed" : types.map(shortType).join(),
     isNumber: types.every(isNumber),
     text: (row) => row.properties.get(name)?.text ?? "",
     style: (row) => styleOf(row.properties.get(name)),

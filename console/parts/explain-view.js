@@ -23,7 +23,8 @@ const PAUSE_MS = 250;
 export class ExplainView extends View {
   account = "";
   table = "";
-  #filter = "";
+  /** @type {{ filter?: string, orderby?: string }} */
+  #query = {};
   #timer = 0;
   #answer = h("div", { class: "explanation", role: "status" });
 
@@ -39,9 +40,9 @@ export class ExplainView extends View {
     ];
   }
 
-  /** Explains another filter, once nobody types any more. @param {string} filter */
-  update(filter) {
-    this.#filter = filter.trim();
+  /** Explains another query, once nobody types any more. @param {string} filter @param {string} orderby */
+  update(filter, orderby) {
+    this.#query = { filter: filter.trim() || undefined, orderby: orderby || undefined };
     clearTimeout(this.#timer);
     if (!this.hidden) this.#timer = setTimeout(() => this.#ask(false), PAUSE_MS);
   }
@@ -53,17 +54,17 @@ export class ExplainView extends View {
 
   /** @param {boolean} measure */
   async #ask(measure) {
-    const filter = this.#filter;
+    const query = this.#query;
     try {
       const found = await connection.exchange(
         "POST",
         "explain",
-        { account: this.account, table: this.table, filter: filter || undefined, measure },
+        { account: this.account, table: this.table, ...query, measure },
         { signal: this.signal },
       );
-      if (filter === this.#filter) this.#answer.replaceChildren(...described(found));
+      if (query === this.#query) this.#answer.replaceChildren(...described(found));
     } catch (error) {
-      if (!isCancelled(error) && filter === this.#filter)
+      if (!isCancelled(error) && query === this.#query)
         this.#answer.replaceChildren(h("div", {}, this.#complaint(error)));
     }
   }

@@ -1,5 +1,6 @@
 // The shapes of the console's data, for the check of its types. Browsers need none of this.
 
+type Orders = import("../../../console/core/orders.js").Orders;
 type TableService = import("../../../console/core/table-service.js").TableService;
 type Job = import("../../../console/core/job.js").Job;
 type JsonNumber = import("../../../console/core/json.js").JsonNumber;
@@ -34,6 +35,10 @@ interface Column {
   title: string;
   /** a second, quiet word in the header */
   hint?: string;
+  /** says in words what sorting by it sorts */
+  sorting?: string;
+  /** the rows come in its order, if they are sorted by it */
+  isSortedByServer?: boolean;
   /** pixels */
   width?: number;
   /** aligned to the right */
@@ -198,6 +203,7 @@ type Props = { class?: string; on?: Record<string, (event: any) => void>; [name:
 
 interface Query {
   filter?: string;
+  order?: string;
   select?: string;
   top?: number;
 }
@@ -230,6 +236,8 @@ type FaultRule = {
 type CountedFaultRule = FaultRule & { matched: number; hits: number };
 
 type Snapshot = { name: string; account: string | null; taken: string };
+
+type Sorted = { id: string; isDown: boolean };
 
 type Source = { service: TableService; table: string; filter: string };
 
