@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::database::{DatabaseArguments, TableDatabase};
 use super::output::block_on;
 use super::transfer::{TransferEnd, confirmed};
-use crate::operator::deleted::{self, DeletedChoice, MAX_LISTED, UndeletedTable};
+use crate::operator::deleted::{self, DeletedChoice, MAX_COUNTED, MAX_LISTED, UndeletedTable};
 use crate::operator::{OperatorError, to_json};
 use crate::protocol::model::{TableName, Ticks};
 use crate::store::{DeletedScan, DeletedTable, TableSize};
@@ -24,8 +24,6 @@ Servers remove the entities; it cannot be undone.";
 
 /// Entities that are counted of a table in a list.
 const SAMPLE: u32 = 10_000;
-/// Entities that are counted before a table is purged.
-const COUNTED: u32 = 1_000_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct DeletedArguments {
@@ -188,7 +186,7 @@ pub(super) fn purge(arguments: &PurgeArguments) -> Result<(), TransferEnd> {
     let found = block_on(async {
         let store = of.database.open_to_read().await?;
         let found = deleted::find(&store, &of.account, &name, named.choice()).await?;
-        let size = deleted::size(&store, &found, COUNTED).await?;
+        let size = deleted::size(&store, &found, MAX_COUNTED).await?;
         Ok((found, size))
     })?;
     let (found, size) = found;

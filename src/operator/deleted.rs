@@ -1,13 +1,22 @@
 //! Deleted tables: finding them, bringing them back, and having them purged.
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
 use super::OperatorError;
 use crate::protocol::model::{TableName, Ticks};
-use crate::store::{DeletedScan, DeletedTable, Store, TableRecords, TableSize, Undeletion, ViewFailure};
+use crate::store::{
+    DeletedScan, DeletedTable, Failure, Store, TableRecords, TableSize, Undeletion, ViewFailure,
+};
 
 /// Maximum deleted tables of a list, which has the last deleted ones.
 pub(crate) const MAX_LISTED: u32 = 1000;
+/// Maximum entities of a deleted table that are counted before it is purged, and for the metric.
+pub(crate) const MAX_COUNTED: u32 = 1_000_000;
 /// Maximum deleted tables that an error lists.
 const MAX_NAMED: usize = 10;
+/// Time after which the remaining tables are measured at the next refresh.
+const TIME_FOR_SIZES: Duration = Duration::from_millis(100);
 
 /// Which of the deleted tables of a name is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,5 +131,33 @@ pub(crate) async fn purge(store: &Store, table: &DeletedTable, now: Ticks) -> Re
     match store.purge_deleted(table, now).await? {
         true => Ok(()),
         false => Err(OperatorError::DeletedTableNotFound),
+    }
+}
+
+/// The sizes of the deleted tables that can be brought back, each measured once: nothing writes to them.
+#[derive(Debug, Default)]
+pub(crate) struct DeletedSizes(HashMap<i64, u64>);
+
+impl DeletedSizes {
+    /// Measures tables that were deleted since the last call, and returns the bytes of all that are measured, at
+    /// most of the [`MAX_LISTED`] last deleted ones.
+    ///
+    /// # Errors
+    /// Failures of the database.
+    pub(crate) async fn refresh(&mut self, store: &Store) -> Result<u64, Failure> {
+        let begun = Instant::now();
+        let kept = store.deleted_tables(DeletedScan { most: MAX_LISTED, ..DeletedScan::default() }).await?;
+        self.0.retain(|number, _| kept.iter().any(|table| table.table_no == *number));
+        for table in &kept {
+            if begun.elapsed() >= TIME_FOR_SIZES {
+                break;
+            }
+            if !self.0.contains_key(&table.table_no)
+                && let Some(size) = store.deleted_size(table.table_no, MAX_COUNTED).await?
+            {
+                self.0.insert(table.table_no, size.bytes);
+            }
+        }
+        Ok(self.0.values().sum())
     }
 }

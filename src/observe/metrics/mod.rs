@@ -46,6 +46,8 @@ pub(crate) struct Metrics {
     pub retried_alone: Counter,
     /// Deleted tables that can be brought back.
     pub deleted_tables: Gauge,
+    /// Bytes of keys and properties in these tables.
+    pub deleted_bytes: Gauge,
     /// Deleted tables whose rows are not purged yet.
     pub purge_backlog: Gauge,
     /// Entities that were deleted because they had expired.
@@ -123,6 +125,7 @@ impl Metrics {
             sqlite_rounds: Histogram::new(&ROUNDS),
             retried_alone: Counter::new(),
             deleted_tables: Gauge::new(),
+            deleted_bytes: Gauge::new(),
             purge_backlog: Gauge::new(),
             expired: Counter::new(),
             expiry_tables: Gauge::new(),

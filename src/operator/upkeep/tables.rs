@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{IDLE, LONGEST_PAUSE, OnFailure, PAUSE_FACTOR, PAUSES, is_due, pause_after};
 use crate::observe::metrics::METRICS;
+use crate::operator::deleted::DeletedSizes;
 use crate::operator::expiry;
 use crate::operator::totals::CountPace;
 use crate::protocol::model::Ticks;
@@ -27,6 +28,7 @@ const LEAD: i64 = 15 * TICKS_PER_SECOND;
 pub(crate) struct Purge {
     /// When the tables that are to be purged were counted last.
     counted: Option<Instant>,
+    kept: DeletedSizes,
 }
 
 impl Purge {
@@ -42,6 +44,9 @@ impl Purge {
             store.end_keeping(Ticks::now()).await?;
             if let Ok(tables) = store.count_deleted().await {
                 METRICS.deleted_tables.set(i64::try_from(tables).unwrap_or(i64::MAX));
+            }
+            if let Ok(bytes) = self.kept.refresh(store).await {
+                METRICS.deleted_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
             }
             if let Ok(tables) = store.backlog().await {
                 METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
