@@ -1,6 +1,5 @@
 //! Starts and stops a server with its background tasks.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,6 +9,8 @@ use actix_web::dev::Server;
 use actix_web::rt::System;
 use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::observe::metrics::process;
 use crate::observe::trace::Tracer;
@@ -49,12 +50,22 @@ pub(crate) enum ServeError {
     Run(std::io::Error),
 }
 
+/// How a server has to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// After the time that the settings give clients to connect elsewhere.
+    Drained,
+    AtOnce,
+}
+
 /// A started server that accepts connections.
 struct Running {
     server: Server,
     /// The admin listener, if there is one.
     admin: Option<(Server, Data<Admin>)>,
     listening: ListeningServer,
+    /// A message in it asks clients to connect elsewhere.
+    drain: watch::Sender<()>,
     /// The background work.
     worker: Worker,
     /// Held until the server has ended.
@@ -104,7 +115,7 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
     let mut server = Server::build()
         .disable_signals()
         .max_concurrent_connections(config.max_clients as usize)
-        .shutdown_timeout(u64::from(config.shutdown_seconds));
+        .shutdown_timeout(u64::from(config.shutdown.shutdown_seconds));
     if let Some(workers) = config.workers {
         server = server.workers(usize::from(workers));
     }
@@ -113,10 +124,15 @@ async fn start(config: &Config) -> Result<Running, ServeError> {
         actix_web::rt::spawn(async move { tls.follow().await });
     }
     let admin = start_admin(config, &service, address, &mut worker)?;
-    let edge =
-        Edge { service: Arc::clone(&service), proxies: config.proxies.clone(), busy_poll: config.busy_poll };
+    let (drain, draining) = watch::channel(());
+    let edge = Edge {
+        service: Arc::clone(&service),
+        proxies: config.proxies.clone(),
+        busy_poll: config.busy_poll,
+        draining,
+    };
     let server = http::listen(server, listener, edge, tls).map_err(listen)?.run();
-    Ok(Running { server, admin, listening: ListeningServer { address, service }, worker, lock })
+    Ok(Running { server, admin, listening: ListeningServer { address, service }, drain, worker, lock })
 }
 
 /// Starts the background work.
@@ -195,8 +211,9 @@ fn start_admin(
     Ok(Some((server, admin)))
 }
 
-/// Serves until SIGTERM or SIGINT, then finishes the requests in flight. `ready` is called once the
-/// server accepts connections; if it fails, the server ends.
+/// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or SIGINT; then
+/// finishes the requests in flight. `ready` is called once the server accepts connections; if it
+/// fails, the server ends.
 ///
 /// # Errors
 /// [`ServeError`], to be shown to the operator.
@@ -208,10 +225,10 @@ pub(crate) fn run(
         // The signal handlers are installed before others can know of the server.
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Run)?;
-        let stop = async move {
+        let stop = async move || {
             tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+                _ = terminate.recv() => Stop::Drained,
+                _ = interrupt.recv() => Stop::AtOnce,
             }
         };
         serve_until(config, stop, |listening| ready(listening.address)).await
@@ -228,22 +245,27 @@ pub(crate) fn run_until(
     stop: impl Future<Output = ()> + 'static,
     ready: impl FnOnce(&ListeningServer),
 ) -> Result<(), ServeError> {
+    let mut stop = Box::pin(stop);
+    let stop = async move || {
+        stop.as_mut().await;
+        Stop::AtOnce
+    };
     System::new().block_on(serve_until(config, stop, |listening| {
         ready(listening);
         Ok(())
     }))
 }
 
+/// Serves until `stop`, which is called again while clients leave, to cut that short.
 async fn serve_until(
     config: &Config,
-    stop: impl Future<Output = ()> + 'static,
+    mut stop: impl AsyncFnMut() -> Stop + 'static,
     ready: impl FnOnce(&ListeningServer) -> Result<(), ServeError>,
 ) -> Result<(), ServeError> {
-    let mut stop = Box::pin(stop);
-    let Running { server, admin, listening, worker, lock } = tokio::select! {
+    let Running { server, admin, listening, drain, worker, lock } = tokio::select! {
         started = start(config) => started?,
         // Otherwise a stop signal would wait for a database that does not answer.
-        () = &mut stop => {
+        _ = stop() => {
             tracing::info!("stopped before the server was ready");
             return Ok(());
         }
@@ -256,13 +278,22 @@ async fn serve_until(
     });
     ready(&listening)?;
     let probes = admin.as_ref().map(|(_, admin)| admin.clone());
-    let graceful = config.shutdown_seconds > 0;
+    let drain_time = Duration::from_secs(config.shutdown.drain_seconds.into());
+    let graceful = config.shutdown.shutdown_seconds > 0;
     actix_web::rt::spawn(async move {
-        stop.await;
-        tracing::info!("shutting down; waiting for requests in flight");
+        let first = stop().await;
         if let Some(admin) = probes {
             admin.stop();
         }
+        if first == Stop::Drained && !drain_time.is_zero() {
+            tracing::info!("draining for {drain_time:?}: clients are asked to connect elsewhere");
+            drain.send_replace(());
+            tokio::select! {
+                () = sleep(drain_time) => {}
+                _ = stop() => {}
+            }
+        }
+        tracing::info!("shutting down; waiting for requests in flight");
         // A graceful stop checks its connections only once a second, so without a grace period the
         // server stops at once.
         handle.stop(graceful).await;

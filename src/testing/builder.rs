@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Account, Server, ServerError};
 use crate::protocol::auth::AccountSet;
-use crate::server::config::{Config, Mistakes, StorageSettings};
+use crate::server::config::{Config, Mistakes, ShutdownSettings, StorageSettings};
 use crate::server::http::Proxies;
 use crate::service::Limits;
 
@@ -128,7 +128,7 @@ impl Builder {
                 body_memory: 256 * 1024 * 1024,
             },
             // A server for tests stops at once.
-            shutdown_seconds: 0,
+            shutdown: ShutdownSettings { drain_seconds: 0, shutdown_seconds: 0 },
             slow_request: Duration::from_secs(1),
             traces: None,
         })

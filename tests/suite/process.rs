@@ -236,7 +236,7 @@ fn a_server_that_waits_for_its_database_ends_when_it_is_told() {
     let url = format!("postgres://someone@{}/none", silent.local_addr().expect("it listens"));
     for name in ["TERM", "INT"] {
         let mut server = Command::new(env!("CARGO_BIN_EXE_rowhouse"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--database-url", &url])
+            .args(["serve", "--listen", "127.0.0.1:0", "--database-url", &url, "--drain-seconds", "3600"])
             .env_clear()
             .spawn()
             .expect("the binary runs");

@@ -3,8 +3,10 @@
 
 mod identity;
 mod idle;
+mod mistakes;
 mod operators;
 mod secret;
+mod shutdown;
 mod storage;
 mod trust;
 
@@ -14,8 +16,10 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 pub(crate) use identity::{AccountSettings, Identities, ListenSettings, MasterKeySettings, QuerySettings};
+pub(crate) use mistakes::Mistakes;
 pub(crate) use operators::AdminAddress;
 pub(crate) use secret::secret;
+pub(crate) use shutdown::ShutdownSettings;
 pub(crate) use storage::{Database, StorageSettings};
 use tracing_subscriber::EnvFilter;
 pub(crate) use trust::TrustSettings;
@@ -129,9 +133,8 @@ pub(crate) struct Settings {
     #[arg(long, env = "ROWHOUSE_MAX_REQUESTS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_requests_per_second: Option<u32>,
 
-    /// Seconds that requests in flight may take to finish at shutdown
-    #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
-    pub shutdown_seconds: u16,
+    #[command(flatten)]
+    pub shutdown: ShutdownSettings,
 
     /// Collector that traces are sent to, as OTLP over HTTP in JSON [default: none]
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
@@ -207,7 +210,7 @@ pub(crate) struct Config {
     pub limits: Limits,
     /// Limit of each account on this server, if there is one.
     pub max_requests_per_second: Option<u32>,
-    pub shutdown_seconds: u16,
+    pub shutdown: ShutdownSettings,
     /// Requests that take longer are logged as slow.
     pub slow_request: Duration,
     /// The collector of traces, if there is one.
@@ -282,41 +285,6 @@ pub(crate) enum ConfigError {
     File { flag: &'static str, path: PathBuf, reason: String },
 }
 
-/// All invalid settings, one per line.
-#[derive(Debug, Default, thiserror::Error)]
-pub(crate) struct Mistakes(Vec<ConfigError>);
-
-impl std::fmt::Display for Mistakes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl From<ConfigError> for Mistakes {
-    fn from(error: ConfigError) -> Self {
-        Self(vec![error])
-    }
-}
-
-impl Mistakes {
-    /// Returns the value; `None` for a mistake, which is recorded.
-    pub(crate) fn note<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
-        result.map_err(|mistake| self.0.push(mistake)).ok()
-    }
-
-    /// Returns the value, unless mistakes were recorded.
-    ///
-    /// # Errors
-    /// The recorded mistakes.
-    pub(crate) fn unless<T>(self, value: Option<T>) -> Result<T, Self> {
-        match value {
-            Some(value) if self.0.is_empty() => Ok(value),
-            _ => Err(self),
-        }
-    }
-}
-
 impl Settings {
     /// Parses and checks the settings.
     ///
@@ -363,7 +331,7 @@ impl Settings {
                 keep_deleted: keep_deleted?,
                 limits: self.limits(),
                 max_requests_per_second: self.max_requests_per_second,
-                shutdown_seconds: self.shutdown_seconds,
+                shutdown: self.shutdown,
                 traces: traces?,
                 slow_request: Duration::from_millis(u64::from(self.slow_request_ms)),
             })

@@ -3,6 +3,7 @@
 //! actix's `HttpServer` does the same, but cannot wrap the connections below HTTP, as
 //! [`workarounds`](super::workarounds) has to.
 
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -19,6 +20,7 @@ use actix_web::body::BoxBody;
 use actix_web::rt::net::{TcpSocket, TcpStream};
 use actix_web::web::{self, Data};
 use actix_web::{App, Error};
+use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::http2::serve_connection;
@@ -86,6 +88,7 @@ pub(crate) fn listen(
 ) -> io::Result<ServerBuilder> {
     let address = listener.local_addr()?;
     let limits = edge.service.limits;
+    let draining = edge.draining.clone();
     let edge = Data::new(edge);
     let stop = server.graceful_shutdown_signal();
     server.listen("http", listener, move || {
@@ -108,21 +111,31 @@ pub(crate) fn listen(
             .local_addr(address)
             .finish(app());
         let http_2 = app();
-        let (tls, stop) = (tls.clone(), stop.clone());
+        let (tls, draining, stop) = (tls.clone(), draining.clone(), stop.clone());
         fn_factory(move || {
             let (http_1, http_2) = (http_1.new_service(()), http_2.new_service(()));
-            let (tls, stop) = (tls.clone(), stop.clone());
+            let (tls, draining, stop) = (tls.clone(), draining.clone(), stop.clone());
             async move {
                 let (http_1, http_2) = (Rc::new(http_1.await?), Rc::new(http_2.await?));
                 let serve = move |connection: TcpStream| {
                     let (http_1, http_2) = (Rc::clone(&http_1), Rc::clone(&http_2));
                     let (tls, stop) = (tls.clone(), stop.clone());
-                    async move { converse(connection, &*http_1, &*http_2, tls, limits, stop.notified()).await }
+                    let drain = changed(draining.clone());
+                    async move {
+                        converse(connection, &*http_1, &*http_2, tls, limits, drain, stop.notified()).await
+                    }
                 };
                 Ok::<_, ()>(fn_service(serve))
             }
         })
     })
+}
+
+/// Ends at the first change.
+async fn changed(mut draining: watch::Receiver<()>) {
+    if draining.changed().await.is_err() {
+        pending().await
+    }
 }
 
 /// Serves one connection until it ends.
@@ -132,6 +145,7 @@ async fn converse<H1, H2>(
     http_2: &H2,
     tls: Option<Arc<Tls>>,
     limits: Limits,
+    drain: impl Future<Output = ()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), DispatchError>
 where
@@ -150,7 +164,7 @@ where
     let is_http_2 = connection.is_http_2();
     let connection = WriteTimeout::new(connection, limits.body);
     if is_http_2 {
-        let served = serve_connection(connection, http_2, peer, limits, stop).await;
+        let served = serve_connection(connection, http_2, peer, limits, drain, stop).await;
         return served.map_err(|error| DispatchError::Io(io::Error::other(error)));
     }
     http_1.call((HeaderCase::new(connection), Protocol::Http1, peer)).await

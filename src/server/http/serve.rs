@@ -1,7 +1,9 @@
 //! The handler of all requests: from actix to the service and back.
 
+use actix_http::ConnectionType;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use tokio::sync::watch;
 
 use super::Proxies;
 use super::busy_poll;
@@ -17,6 +19,14 @@ pub(crate) struct Edge {
     pub proxies: Proxies,
     /// Whether worker threads busy-poll for a single client.
     pub busy_poll: bool,
+    /// Changes once, when clients are to connect elsewhere.
+    pub draining: watch::Receiver<()>,
+}
+
+impl Edge {
+    fn is_draining(&self) -> bool {
+        self.draining.has_changed().is_ok_and(|changed| changed)
+    }
 }
 
 /// Answers one request.
@@ -25,7 +35,11 @@ pub(crate) async fn serve(edge: Data<Edge>, http: HttpRequest, body: Payload) ->
     let head = head_of(&http, &edge.proxies);
     let mut body = Incoming::new(body, &head);
     let served = edge.service.serve(&head, &mut body).await;
-    body.close(respond(served, &head))
+    let mut response = body.close(respond(served, &head));
+    if edge.is_draining() {
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    response
 }
 
 #[cfg(test)]

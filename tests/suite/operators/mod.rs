@@ -85,7 +85,7 @@ pub fn sample(metrics: &str, name: &str) -> f64 {
 
 /// Asks until the probe answers with this status.
 #[track_caller]
-fn turns(admin: &Wire, status: u16) -> Raw {
+pub fn turns(admin: &Wire, status: u16) -> Raw {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let raw = get(admin, "/readyz");

@@ -39,6 +39,10 @@ impl Raw {
 pub struct Address(Arc<RwLock<String>>);
 
 impl Address {
+    pub fn of(address: &str) -> Self {
+        Self(Arc::new(RwLock::new(address.to_owned())))
+    }
+
     pub fn set(&self, address: &str) {
         *self.0.write().expect("nobody panics while it is held") = address.to_owned();
     }

@@ -7,6 +7,7 @@ mod clocks;
 mod cluster;
 mod crash;
 mod disk;
+mod draining;
 mod entity;
 mod framing;
 mod histories;

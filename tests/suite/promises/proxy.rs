@@ -143,7 +143,7 @@ fn holds(bytes: &[u8], text: &[u8]) -> bool {
 }
 
 /// Passes bytes on for as long as `passes` agrees, then closes both.
-fn pump(mut from: TcpStream, mut to: TcpStream, mut passes: impl FnMut(&[u8]) -> bool) {
+pub fn pump(mut from: TcpStream, mut to: TcpStream, mut passes: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 64 * 1024];
     while let Ok(n @ 1..) = from.read(&mut buffer) {
         if !passes(&buffer[..n]) || to.write_all(&buffer[..n]).is_err() {

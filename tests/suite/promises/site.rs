@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::line::Address;
+use crate::operators::admin_of;
 use crate::support::client::Client;
+use crate::support::http::Wire;
 use crate::support::server::{Process, account, fresh_folder};
 
 /// One server of one database, and its address.
@@ -56,6 +58,11 @@ impl Site {
     /// What it has written to standard error since it was started.
     pub fn log(&self) -> String {
         self.process.as_ref().map(Process::log).unwrap_or_default()
+    }
+
+    /// Where it answers operators, if it was told to.
+    pub fn admin(&self) -> Wire {
+        admin_of(self.process.as_ref().expect("it runs"))
     }
 
     /// Its process id.

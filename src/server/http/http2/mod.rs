@@ -43,7 +43,8 @@ const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
 const MAX_HEAD: u32 = 128 * 1024;
 
 /// Serves a connection until it ends, or until `stop` is done and the requests in flight are
-/// answered.
+/// answered. From `drain` on, the client is asked to leave, once it has sent a request: what was
+/// opened meanwhile is for at least one.
 ///
 /// # Errors
 /// Those of the connection.
@@ -52,6 +53,7 @@ pub(crate) async fn serve_connection<IO, S>(
     service: &S,
     peer: Option<SocketAddr>,
     limits: Limits,
+    drain: impl Future<Output = ()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), h2::Error>
 where
@@ -60,7 +62,7 @@ where
     S::Response: Into<Response<BoxBody>>,
     S::Error: Into<Response<BoxBody>>,
 {
-    let mut stop = pin!(stop);
+    let (mut drain, mut stop) = (pin!(drain), pin!(stop));
     let opened = tokio::select! {
         opened = timeout(limits.head, settings().handshake(io)) => opened,
         () = &mut stop => return Ok(()),
@@ -69,11 +71,13 @@ where
     let mut connection = Lifetime::new(connection?, limits.head);
     let turns = Semaphore::new(MAX_ACTIVE);
     let mut under_way = FuturesUnordered::new();
+    let mut was_used = false;
     let outcome = loop {
         let requests = under_way.len();
         tokio::select! {
             event = poll_fn(|cx| connection.poll_event(cx, requests)) => match event {
                 Event::Request(request, respond) => {
+                    was_used = true;
                     under_way.push(exchange(service, &turns, *request, respond, peer, limits.body));
                 }
                 Event::Rested if connection.is_leaving() => break Ok(()),
@@ -88,6 +92,7 @@ where
                     connection.rest();
                 }
             }
+            () = &mut drain, if was_used && !connection.is_leaving() => connection.say_goodbye(),
             () = &mut stop, if !connection.is_leaving() => connection.say_goodbye(),
         }
     };

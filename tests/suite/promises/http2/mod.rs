@@ -246,6 +246,32 @@ fn a_connection_without_requests_is_closed() {
 }
 
 #[test]
+fn a_draining_server_answers_a_request_and_says_goodbye() {
+    let (server, _) = tls::server(&["--drain-seconds", "3600"]);
+    let client = tls::client(&server);
+    let list = client.request("GET", "/Tables");
+    let answered = |connection: &mut Connection, stream| {
+        connection.ask(stream, &list);
+        while !connection.next().expect("an answer").ends_stream() {}
+    };
+    let mut used = Connection::open(server.address(), &[]);
+    answered(&mut used, 1);
+    server.signal("TERM");
+    // Though it is idle.
+    while used.next().expect("a frame").kind != GOAWAY {}
+    let mut fresh = Connection::open(server.address(), &[]);
+    let head = fresh.next().expect("settings");
+    assert_eq!(head.kind, SETTINGS, "{head:?}");
+    fresh.ask(1, &list);
+    let rest = fresh.rest();
+    assert!(rest.iter().any(Frame::ends_stream) && rest.iter().any(|frame| frame.kind == GOAWAY), "{rest:?}");
+    let plain = tls::client(&server).wire().exchange("GET", &list.bytes());
+    assert_eq!((plain.status, plain.header("connection")), (200, Some("close")));
+    server.signal("TERM");
+    assert_eq!(server.exit_status(Duration::from_secs(60)), Some(0), "{}", server.log());
+}
+
+#[test]
 fn a_body_that_comes_too_slowly_is_answered_408() {
     let (server, _) = tls::server(&["--body-seconds", "1"]);
     let client = tls::client(&server);

@@ -1,0 +1,202 @@
+//! A server that drains answers everything, and asks its clients to connect
+//! elsewhere, so that a restart behind a balancer fails no request at all.
+
+use std::io::Read as _;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::line::{Address, Fate, Line};
+use super::proxy::pump;
+use super::site::{End, Site};
+use crate::operators::{client, server, turns};
+use crate::support::http::{Raw, read_answer};
+use crate::support::postgres::fresh_database;
+use crate::support::*;
+
+/// How long a server may take to end, or a probe to change.
+const PATIENCE: Duration = Duration::from_secs(60);
+const CLIENTS: usize = 6;
+/// Requests of a rolling restart, in which each server is replaced twice or more.
+const REQUESTS: usize = 10_000;
+/// How often the balancer asks whether servers are ready.
+const PROBES: Duration = Duration::from_millis(100);
+
+fn closes(raw: &Raw) -> bool {
+    raw.header("connection") == Some("close")
+}
+
+#[test]
+fn a_draining_server_answers_and_asks_its_clients_to_leave() {
+    for second in ["TERM", "INT"] {
+        let (server, admin) = server("sqlite::memory:", &["--drain-seconds", "3600"]);
+        let client = client(&server);
+        let table = client.table();
+        let request = client.request("GET", "/Tables").bytes();
+        let mut kept = Line::new(&Address::of(server.address()));
+        let Fate::Answered(before) = kept.ask_bytes(&request) else { panic!("no answer") };
+        assert!(!closes(&before), "{before:?}");
+        server.signal("TERM");
+        let probe = turns(&admin, 503);
+        assert!(String::from_utf8_lossy(&probe.body).contains("Stopping"), "{probe:?}");
+        let Fate::Answered(last) = kept.ask_bytes(&request) else { panic!("no answer") };
+        assert!(last.status == 200 && closes(&last), "{last:?}");
+        // A connection that was opened after the signal.
+        let mut fresh = client.wire().connect();
+        let insert = table.inserting(&with_keys("p", "r", json!({ "A": 1 }))).bytes();
+        std::io::Write::write_all(&mut fresh, &insert).expect("the server listens");
+        let (answer, _) = read_answer(&mut fresh, "POST").expect("an answer");
+        assert!(answer.status == 201 && closes(&answer), "{answer:?}");
+        assert_eq!(fresh.read(&mut [0]).expect("an end"), 0, "nothing follows");
+        assert_eq!(table.count(), 1);
+        server.signal(second);
+        assert_eq!(server.exit_status(PATIENCE), Some(0), "SIG{second}: {}", server.log());
+        assert!(TcpStream::connect(server.address()).is_err());
+    }
+}
+
+#[test]
+fn draining_ends_by_itself() {
+    let (server, _) = server("sqlite::memory:", &["--drain-seconds", "1"]);
+    client(&server).table();
+    server.signal("TERM");
+    assert_eq!(server.exit_status(PATIENCE), Some(0), "{}", server.log());
+    assert!(server.log().contains("draining"), "{}", server.log());
+}
+
+#[test]
+fn sigint_ends_a_server_without_draining() {
+    let (server, _) = server("sqlite::memory:", &["--drain-seconds", "3600"]);
+    client(&server).table();
+    server.signal("INT");
+    assert_eq!(server.exit_status(PATIENCE), Some(0), "{}", server.log());
+}
+
+/// A server as its balancer knows it.
+#[derive(Clone, Default)]
+struct Member {
+    address: Address,
+    admin: Address,
+    ready: Arc<AtomicBool>,
+}
+
+impl Member {
+    fn start(url: &str, drain: &str) -> (Site, Self) {
+        let site = Site::start(url, &["--admin-listen", "127.0.0.1:0", "--drain-seconds", drain]);
+        let member = Self { address: site.address.clone(), ..Self::default() };
+        member.admin.set(site.admin().address());
+        (site, member)
+    }
+
+    /// Asks the server whether it is ready.
+    fn probe(&self) {
+        let request = format!("GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n", self.admin.get());
+        let fate = Line::new(&self.admin).ask_bytes(request.as_bytes());
+        let is_ready = matches!(fate, Fate::Answered(raw) if raw.status == 200);
+        self.ready.store(is_ready, Ordering::Relaxed);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+}
+
+/// Gives each connection to the next server that was ready when it was asked
+/// last, and tries no other one.
+fn balance(listener: &TcpListener, members: &[Member; 2]) {
+    for (turn, from) in listener.incoming().flatten().enumerate() {
+        let chosen = [turn % 2, 1 - turn % 2].map(|n| &members[n]).into_iter().find(|m| m.is_ready());
+        let Some(to) = chosen.and_then(|member| TcpStream::connect(member.address.get()).ok()) else {
+            let _ = from.shutdown(Shutdown::Both);
+            continue;
+        };
+        let back = (to.try_clone().expect("a socket"), from.try_clone().expect("a socket"));
+        std::thread::spawn(move || pump(from, to, |_| true));
+        std::thread::spawn(move || pump(back.0, back.1, |_| true));
+    }
+}
+
+/// Inserts and reads until told to stop, and never asks twice; the failures.
+fn work(table: &Table, balancer: &Address, client: usize, done: &AtomicUsize, over: &AtomicBool) -> usize {
+    let mut line = Line::new(balancer);
+    let mut failed = 0;
+    for row in 0.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let (pk, rk) = (client.to_string(), (row / 2).to_string());
+        let request = if row % 2 == 0 {
+            table.inserting(&with_keys(&pk, &rk, json!({})))
+        } else {
+            table.on("GET", &pk, &rk)
+        };
+        let fate = line.ask(&request);
+        // What was not inserted cannot be read.
+        let succeeded = matches!(&fate, Fate::Answered(raw) if [200, 201, 404].contains(&raw.status));
+        failed += usize::from(!succeeded);
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    failed
+}
+
+/// Replaces two servers in turns, each once the other is ready, until there were
+/// so many requests; how many were asked, and how many failed.
+fn restart_in_turns(drain: &str, requests: usize) -> (usize, usize) {
+    let url = fresh_database();
+    let [(first, one), (second, other)] = [(); 2].map(|()| Member::start(&url, drain));
+    let (mut sites, members) = ([first, second], [one, other]);
+    let there = sites[0].client();
+    let table = there.table();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let balancer = Address::of(&listener.local_addr().expect("it listens").to_string());
+    let (probed, balanced) = (members.clone(), members.clone());
+    let (done, over) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    members.iter().for_each(Member::probe);
+    let stopped = Arc::clone(&over);
+    std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            probed.iter().for_each(Member::probe);
+            std::thread::sleep(PROBES);
+        }
+    });
+    // Ends with the tests.
+    std::thread::spawn(move || balance(&listener, &balanced));
+    let failed = std::thread::scope(|scope| {
+        let (table, balancer, done, over) = (&table, &balancer, &done, &*over);
+        let end = End(over);
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|n| scope.spawn(move || work(table, balancer, n, done, over))).collect();
+        for turn in 0.. {
+            if turn >= 4 && done.load(Ordering::Relaxed) >= requests {
+                break;
+            }
+            assert_eq!(sites[turn % 2].restart(PATIENCE), Some(0), "{}", sites[turn % 2].log());
+            members[turn % 2].admin.set(sites[turn % 2].admin().address());
+            let deadline = Instant::now() + PATIENCE;
+            while !members.iter().all(Member::is_ready) {
+                assert!(Instant::now() < deadline, "a server does not get ready");
+                std::thread::sleep(PROBES);
+            }
+        }
+        drop(end);
+        clients.into_iter().map(|client| client.join().expect("a client")).sum()
+    });
+    (done.into_inner(), failed)
+}
+
+#[test]
+fn a_restart_in_turns_fails_no_request_if_servers_drain() {
+    let (requests, failed) = restart_in_turns("2", REQUESTS);
+    println!("draining: {failed} of {requests} requests failed");
+    assert_eq!(failed, 0, "of {requests}");
+}
+
+#[test]
+fn a_restart_in_turns_fails_requests_if_servers_do_not_drain() {
+    let (requests, failed) = restart_in_turns("0", 0);
+    println!("not draining: {failed} of {requests} requests failed");
+    assert!(failed > 0, "of {requests}: then the test of draining proves nothing");
+}
