@@ -1,15 +1,17 @@
 //! Starts and stops a server with its background tasks.
 
+use std::io::{self, ErrorKind, Read as _};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use actix_web::dev::Server;
 use actix_web::rt::System;
 use actix_web::web::Data;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use crate::observe::metrics::process;
@@ -31,6 +33,9 @@ use crate::store::sqlite::ServerLock;
 /// for it.
 pub(crate) const READY: &str = "Rowhouse is ready at";
 
+/// Pause before standard input that had nothing is read again.
+const STDIN_PAUSE: Duration = Duration::from_millis(100);
+
 /// Why a server did not start or failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
@@ -43,11 +48,11 @@ pub(crate) enum ServeError {
     #[error("{0}")]
     Accounts(#[from] OperatorError),
     #[error("cannot listen on {0}: {1}")]
-    Listen(String, std::io::Error),
+    Listen(String, io::Error),
     #[error("cannot make the folder {0}: {1}")]
     Folder(String, String),
     #[error("the server failed: {0}")]
-    Run(std::io::Error),
+    Run(io::Error),
 }
 
 /// How a server has to stop.
@@ -211,8 +216,8 @@ fn start_admin(
     Ok(Some((server, admin)))
 }
 
-/// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or SIGINT; then
-/// finishes the requests in flight. `ready` is called once the server accepts connections; if it
+/// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or until SIGINT
+/// or the end of standard input, if it matters; then finishes the requests in flight. `ready` is called once the server accepts connections; if it
 /// fails, the server ends.
 ///
 /// # Errors
@@ -225,14 +230,40 @@ pub(crate) fn run(
         // The signal handlers are installed before others can know of the server.
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Run)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Run)?;
+        let stdin = if config.shutdown.until_stdin_closes { end_of_stdin() } else { Ok(Arc::default()) };
+        let stdin = stdin.map_err(ServeError::Run)?;
         let stop = async move || {
             tokio::select! {
                 _ = terminate.recv() => Stop::Drained,
                 _ = interrupt.recv() => Stop::AtOnce,
+                () = stdin.notified() => Stop::AtOnce,
             }
         };
         serve_until(config, stop, |listening| ready(listening.address)).await
     })
+}
+
+/// Reads standard input on a thread of its own, and notifies at its end.
+///
+/// # Errors
+/// If the thread cannot start.
+fn end_of_stdin() -> io::Result<Arc<Notify>> {
+    let ended = Arc::<Notify>::default();
+    let notify = Arc::clone(&ended);
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        let (mut stdin, mut ignored) = (io::stdin().lock(), [0; 1024]);
+        loop {
+            match stdin.read(&mut ignored) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Another process made it non-blocking.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(STDIN_PAUSE),
+                Ok(0) | Err(_) => break,
+            }
+        }
+        notify.notify_one();
+    })?;
+    Ok(ended)
 }
 
 /// Serves until `stop` completes, on this thread and those that it starts. Does not handle signals.

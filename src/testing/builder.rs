@@ -128,7 +128,7 @@ impl Builder {
                 body_memory: 256 * 1024 * 1024,
             },
             // A server for tests stops at once.
-            shutdown: ShutdownSettings { drain_seconds: 0, shutdown_seconds: 0 },
+            shutdown: ShutdownSettings { drain_seconds: 0, shutdown_seconds: 0, until_stdin_closes: false },
             slow_request: Duration::from_secs(1),
             traces: None,
         })

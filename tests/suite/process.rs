@@ -1,8 +1,8 @@
 //! What an operator sees: starting, stopping, crashing, settings.
 
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -249,6 +249,54 @@ fn a_server_that_waits_for_its_database_ends_when_it_is_told() {
         assert!(told.elapsed() < Duration::from_secs(3), "{name}: {:?}", told.elapsed());
         drop(asked);
     }
+}
+
+#[test]
+fn a_server_ends_with_its_standard_input_if_it_shall() {
+    let folder = fresh_folder();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--database-url", "sqlite::memory:"];
+    // Whose standard input is empty.
+    let output = run(&folder, &[&arguments[..], &["--until-stdin-closes"]].concat(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    std::fs::remove_dir_all(folder).expect("the folder can go");
+    let server = Process::spawn(fresh_folder(), &arguments, &[]);
+    Client::path_style(server.address(), development()).table();
+}
+
+/// A shell that alone holds the other end of a server's standard input.
+const PARENT: &str = r#"
+mkfifo in
+"$0" serve --listen 127.0.0.1:0 --database-url sqlite::memory: --until-stdin-closes <in &
+exec 3>in
+echo ignored >&3
+wait
+"#;
+
+#[test]
+fn a_server_ends_with_its_parent_even_if_that_is_killed() {
+    let folder = fresh_folder();
+    let mut parent = Command::new("sh")
+        .args(["-c", PARENT, env!("CARGO_BIN_EXE_rowhouse")])
+        .current_dir(&folder)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell starts");
+    let mut output = BufReader::new(parent.stdout.take().expect("it is piped"));
+    let mut ready = String::new();
+    output.read_line(&mut ready).expect("a line");
+    let address = ready.split(['/', ',']).nth(2).expect("an address").to_owned();
+    Client::path_style(&address, development()).table();
+    parent.kill().expect("it runs");
+    parent.wait().expect("it has ended");
+    // Both ends of its output are the server's, so that this is the end of the server.
+    let mut log = String::new();
+    parent.stderr.take().expect("it is piped").read_to_string(&mut log).expect("a log");
+    assert!(log.contains("shutting down"), "{log}");
+    assert!(std::net::TcpStream::connect(&address).is_err());
+    std::fs::remove_dir_all(folder).expect("the folder can go");
 }
 
 #[test]

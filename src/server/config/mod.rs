@@ -1,5 +1,6 @@
 //! Settings, from flags, environment variables and a `.env` file, in that order of precedence.
-//! Every setting can be given in any of the three.
+//! Every setting can be given in any of the three, except `--until-stdin-closes`: only who starts a
+//! server knows what its standard input is.
 
 mod identity;
 mod idle;

@@ -13,4 +13,9 @@ pub(crate) struct ShutdownSettings {
     /// Seconds that requests in flight may take to finish at shutdown
     #[arg(long, env = "ROWHOUSE_SHUTDOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(0..=3600))]
     pub shutdown_seconds: u16,
+
+    /// Stop when standard input ends, as it does with the process that holds the other end of its
+    /// pipe; what it reads is ignored
+    #[arg(long)]
+    pub until_stdin_closes: bool,
 }
