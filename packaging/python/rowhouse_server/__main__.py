@@ -1,0 +1,14 @@
+"""Becomes the program."""
+
+import os
+import sys
+
+from . import binary
+
+
+def main():
+    os.execv(binary(), ["rowhouse", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
