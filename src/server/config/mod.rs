@@ -247,8 +247,8 @@ pub(crate) enum ConfigError {
     WeakToken,
     #[error("--database-url: must begin with sqlite: or postgres:")]
     DatabaseUrl,
-    #[error("{0}: the parameter {1} after the question mark is not known")]
-    UrlParameter(&'static str, String),
+    #[error("{0}: {1}")]
+    Url(&'static str, String),
     #[error("--secondary-database-url: must begin with postgres:, as must --database-url beside it")]
     SecondaryUrl,
     #[error(

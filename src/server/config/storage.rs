@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::{ConfigError, Mistakes, secret};
-use crate::store::postgres::{PgOptions, unknown_parameter};
+use crate::store::postgres::{PgOptions, mistake_in};
 use crate::store::sqlite::{Location, MAX_MAP_MIB, SqliteOptions};
 
 pub(super) const DEFAULT_MAX_CONNECTIONS: u32 = 32;
@@ -115,8 +115,8 @@ impl StorageSettings {
         if secondary.is_some_and(|url| !is_postgres(url)) {
             return Err(ConfigError::SecondaryUrl);
         }
-        check_parameters("--migrate-url", migrate_url.as_deref())?;
-        check_parameters("--secondary-database-url", secondary)?;
+        check_url("--migrate-url", migrate_url.as_deref())?;
+        check_url("--secondary-database-url", secondary)?;
         if let Some(rest) = url.strip_prefix("sqlite:") {
             // URL parameters, which other programs accept, would become part of the file name.
             let location = Location::parse(rest).filter(|_| !rest.contains('?'));
@@ -127,7 +127,7 @@ impl StorageSettings {
         }
         if is_postgres(url) {
             let mut options = PgOptions::new(url);
-            options.urls().iter().try_for_each(|url| check_parameters("--database-url", Some(url)))?;
+            options.urls().iter().try_for_each(|url| check_url("--database-url", Some(url)))?;
             options.migrate_url = migrate_url;
             options.spread = self.table_spread;
             options.max_connections = self.max_connections;
@@ -138,9 +138,9 @@ impl StorageSettings {
     }
 }
 
-fn check_parameters(flag: &'static str, url: Option<&str>) -> Result<(), ConfigError> {
-    let unknown = url.and_then(unknown_parameter);
-    unknown.map_or(Ok(()), |name| Err(ConfigError::UrlParameter(flag, name)))
+fn check_url(flag: &'static str, url: Option<&str>) -> Result<(), ConfigError> {
+    let mistake = url.and_then(mistake_in);
+    mistake.map_or(Ok(()), |mistake| Err(ConfigError::Url(flag, mistake)))
 }
 
 fn is_postgres(url: &str) -> bool {

@@ -21,7 +21,7 @@ pub(crate) use cluster::distribution::{
 };
 pub(crate) use cluster::respread::{self, RespreadError, RespreadEvent, RespreadRequest, RespreadSummary};
 pub(crate) use connections::ConnectionDemand;
-pub(crate) use connections::unknown_parameter;
+pub(crate) use connections::mistake_in;
 pub use connections::{PgOptions, StartError};
 #[cfg(fuzzing)]
 pub use reads::filter::sql_of;

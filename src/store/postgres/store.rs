@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
-
 use super::batches::lane::Lanes;
 use super::batches::reads::Reads;
 use super::batches::writes::Writes;
 use super::cluster::nodes::Nodes;
 use super::connections::connector::Connector;
+use super::connections::hosts::Hosts;
 use super::connections::pool::Pool;
 use super::connections::schema;
 use super::connections::search_path::SearchPath;
@@ -40,7 +39,7 @@ pub struct PgStore {
     pub(super) operation_timeout: Duration,
     pub(super) narrowing: NarrowingMemory,
     /// How to reach the database for definitions.
-    pub(super) definer: PgConnectOptions,
+    pub(super) definer: Arc<Hosts>,
     pub(super) search_path: SearchPath,
     /// One connection for definitions that a worker of Citus refuses, if their URL is given.
     pub(super) definitions: Option<Pool>,
@@ -99,6 +98,13 @@ impl PgStore {
         writes: Option<Lanes<Writes>>,
         options: &PgOptions,
     ) -> Result<Self, StartError> {
+        let definitions = options
+            .migrate_url
+            .as_deref()
+            .map(|url| Connector::new(options, &search_path, url))
+            .transpose()?
+            .map(|connector| Pool::new(connector, 1, &METRICS.shared_pool));
+        let definer = Arc::clone(definitions.as_ref().map_or(nodes.first(), Pool::connector).hosts());
         Ok(Self {
             reads,
             writes,
@@ -111,13 +117,8 @@ impl PgStore {
             spread: options.spread,
             operation_timeout: options.operation_timeout,
             narrowing: NarrowingMemory::default(),
-            definer: PgOptions::connect_options(options.migration_url())?,
-            definitions: options
-                .migrate_url
-                .as_deref()
-                .map(|url| Connector::new(options, &search_path, url))
-                .transpose()?
-                .map(|connector| Pool::new(connector, 1, &METRICS.shared_pool)),
+            definer,
+            definitions,
             search_path,
         })
     }

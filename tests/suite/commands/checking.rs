@@ -109,6 +109,12 @@ fn mistakes_in_the_settings_are_findings() {
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 2, "{output:?}");
     site.fails(&["migrate", "--database-url", "mysql://x"], &["--database-url"]);
     site.fails(&["migrate", "--database-url", "sqlite::memory:"], &["memory"]);
+    for (hosts, why) in [("a,,b/d", "empty"), ("a,b/d?port=1,2,3", "3 ports"), ("a,[::1/d", "has no ]")] {
+        site.fails(&["migrate", "--database-url", &format!("postgres://{hosts}")], &["--database-url", why]);
+    }
+    let wanted = "postgres://a,b/d?target_session_attrs=writable";
+    site.fails(&["migrate", "--database-url", wanted], &["--database-url", "read-write"]);
+    site.fails(&["migrate", "--migrate-url", wanted], &["--migrate-url", "read-write"]);
     // Or it would be a new file of that name.
     site.fails(&["migrate", "--database-url", "sqlite://x.db?mode=ro"], &["--database-url"]);
 }

@@ -201,10 +201,8 @@ fn is_whole(values: &[u64], acknowledged: usize) {
     assert!(found as usize >= acknowledged, "{found} was found after {acknowledged} was acknowledged");
 }
 
-fn storm(name: &str, mut cluster: Option<Cluster>) {
-    let mut chance = Chance::of(name);
-    let url = cluster.as_ref().map_or("sqlite://data.db", Cluster::url).to_owned();
-    let mut site = Site::start(&url, &[]);
+/// Has clients write and read while there are faults; then starts the server again, and compares.
+pub fn storm(site: &mut Site, faults: impl FnOnce(&mut Site)) {
     let signer = site.client();
     let table = signer.table();
     table.seed(with_keys("counter", "r", json!({ "N": 0 })));
@@ -220,14 +218,7 @@ fn storm(name: &str, mut cluster: Option<Cluster>) {
         let groups: Vec<_> =
             (0..WRITERS).map(|w| scope.spawn(move || transact_on_and_on(field, w))).collect();
         let watcher = scope.spawn(move || watch(field));
-        let mut killed = BTreeMap::<&str, usize>::new();
-        for kill in 0..kills() {
-            std::thread::sleep(Duration::from_millis(300 + chance.below(900)));
-            // Each kind at least once, if there are enough kills.
-            let kind = if kill < 3 { kill as u64 } else { chance.below(3) };
-            *killed.entry(strike(kind, &mut site, cluster.as_mut())).or_default() += 1;
-        }
-        std::thread::sleep(Duration::from_millis(500));
+        faults(site);
         drop(end);
         site.kill_and_start();
         let client = site.client();
@@ -235,7 +226,7 @@ fn storm(name: &str, mut cluster: Option<Cluster>) {
         let inserted: Vec<_> = inserters.into_iter().map(|t| t.join().expect("inserter")).collect();
         let counted: Vec<_> = counters.into_iter().map(|t| t.join().expect("counter")).collect();
         let grouped: Vec<_> = groups.into_iter().map(|t| t.join().expect("transactor")).collect();
-        println!("{name}: killed {killed:?}; {} whole groups seen", watcher.join().expect("watcher"));
+        println!("{} whole groups seen", watcher.join().expect("watcher"));
         for (writer, outcomes) in inserted.iter().enumerate() {
             verify_inserts(&there, writer, outcomes);
         }
@@ -244,6 +235,22 @@ fn storm(name: &str, mut cluster: Option<Cluster>) {
             verify_groups(&there, writer, outcomes);
         }
     });
+}
+
+fn kill_and_kill(name: &str, mut cluster: Option<Cluster>) {
+    let mut chance = Chance::of(name);
+    let url = cluster.as_ref().map_or("sqlite://data.db", Cluster::url).to_owned();
+    let mut killed = BTreeMap::<&str, usize>::new();
+    storm(&mut Site::start(&url, &[]), |site| {
+        for kill in 0..kills() {
+            std::thread::sleep(Duration::from_millis(300 + chance.below(900)));
+            // Each kind at least once, if there are enough kills.
+            let kind = if kill < 3 { kill as u64 } else { chance.below(3) };
+            *killed.entry(strike(kind, site, cluster.as_mut())).or_default() += 1;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    });
+    println!("{name}: killed {killed:?}");
 }
 
 /// Kills something, and starts it again after a while.
@@ -351,10 +358,10 @@ fn verify_groups(table: &Table, writer: usize, outcomes: &[Told]) {
 
 #[test]
 fn acknowledged_writes_survive_kills_on_sqlite() {
-    storm("crash on SQLite", None);
+    kill_and_kill("crash on SQLite", None);
 }
 
 #[test]
 fn acknowledged_writes_survive_kills_on_postgres() {
-    storm("crash on PostgreSQL", Some(Cluster::start()));
+    kill_and_kill("crash on PostgreSQL", Some(Cluster::start()));
 }

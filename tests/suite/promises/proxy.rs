@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub enum Traffic {
     Blocked,
     /// Answers arrive this much later.
     Slow(Duration),
+    /// Connections are closed, new ones at once.
+    Cut,
 }
 
 type Trap = Arc<Mutex<Option<Armed>>>;
@@ -41,6 +44,7 @@ pub struct Proxy {
     port: u16,
     trap: Trap,
     traffic: Arc<RwLock<Traffic>>,
+    accepted: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -52,15 +56,31 @@ impl Proxy {
         let trap = Trap::default();
         let traffic = Arc::<RwLock<Traffic>>::default();
         let (armed, allowed) = (Arc::clone(&trap), Arc::clone(&traffic));
+        let accepted = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&accepted);
         // Ends with the tests.
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if *allowed.read().expect("nobody panics while it is held") == Traffic::Cut {
+                    continue;
+                }
                 if let Ok(database) = TcpStream::connect(&target) {
                     carry(client, database, &armed, &allowed);
                 }
             }
         });
-        Self { port, trap, traffic }
+        Self { port, trap, traffic, accepted }
+    }
+
+    /// Its port on the loopback address.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many connections were made so far.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// The URL with this road in place of the direct one.
@@ -114,7 +134,9 @@ fn carry(client: TcpStream, database: TcpStream, trap: &Trap, traffic: &Arc<RwLo
     std::thread::spawn(move || {
         let mut carried = false;
         pump(client, database, |bytes| {
-            wait(&there);
+            if wait(&there) == Traffic::Cut {
+                return false;
+            }
             let mut trap = trap.lock().expect("nobody panics while it is held");
             let Some(armed) = trap.as_ref() else { return true };
             carried |= holds(bytes, &armed.key);
@@ -130,8 +152,10 @@ fn carry(client: TcpStream, database: TcpStream, trap: &Trap, traffic: &Arc<RwLo
     std::thread::spawn(move || {
         // Deaf to an answer means that the database has given one.
         pump(back.0, back.1, |_| {
-            if let Traffic::Slow(delay) = wait(&home) {
-                std::thread::sleep(delay);
+            match wait(&home) {
+                Traffic::Slow(delay) => std::thread::sleep(delay),
+                Traffic::Cut => return false,
+                Traffic::Free | Traffic::Blocked => {}
             }
             !*deaf.lock().expect("nobody panics while it is held")
         });

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection, PgConnection, Row};
+use sqlx::{PgConnection, Row};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::observe::metrics::nodes::{CountedConnection, NodeMetrics, of_node};
+use crate::observe::metrics::nodes::{CountedConnection, NodeMetrics};
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
+use crate::store::postgres::connections::hosts::{ChosenHost, Hosts};
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::placement::{KnownPlacement, Placement};
 use crate::store::postgres::connections::search_path::SearchPath;
@@ -45,7 +45,7 @@ static SILENT: WarningLimiter = WarningLimiter::new();
 /// Opens connections, with the timeouts that apply to them.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    connect: PgConnectOptions,
+    hosts: Arc<Hosts>,
     session: String,
     is_read_only: bool,
     lock_timeout: Duration,
@@ -53,7 +53,6 @@ pub(crate) struct Connector {
     /// Timeout of waiting for a turn, and of opening a connection.
     pub acquire_timeout: Duration,
     statement_timeout: Duration,
-    node: Arc<NodeMetrics>,
     /// Shared by all pools of a database, because it stops answering all of them at once.
     state: Arc<DatabaseState>,
 }
@@ -61,22 +60,14 @@ pub(crate) struct Connector {
 /// What the pools know about the database.
 #[derive(Default)]
 struct DatabaseState {
-    /// When the last probe ended, and whether the database answered. The holder of the lock is probing;
-    /// others wait for its result.
-    asked: tokio::sync::Mutex<Option<(Instant, bool)>>,
+    /// When the last probe ended, of which host, and whether it answered. The holder of the lock is
+    /// probing; others wait for its result.
+    asked: tokio::sync::Mutex<Option<(Instant, ChosenHost, bool)>>,
     silent: Mutex<Option<Instant>>,
     losses: AtomicU64,
     opened: AtomicU32,
     sessions: Sessions,
     placement: KnownPlacement,
-}
-
-/// A server as metrics name it.
-fn name_of(connect: &PgConnectOptions) -> String {
-    match connect.get_socket() {
-        Some(folder) => folder.display().to_string(),
-        None => format!("{}:{}", connect.get_host(), connect.get_port()),
-    }
 }
 
 async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
@@ -98,10 +89,8 @@ pub(crate) enum Ended {
 impl Connector {
     /// Reads the settings.
     pub(crate) fn new(options: &PgOptions, path: &SearchPath, url: &str) -> Result<Self, StartError> {
-        let connect = PgOptions::connect_options(url)?;
         Ok(Self {
-            node: of_node(&name_of(&connect)),
-            connect,
+            hosts: Arc::new(Hosts::of(url, options.acquire_timeout)?),
             session: format!("{}; {}", options.session(), path.statement()),
             is_read_only: false,
             lock_timeout: options.lock_timeout(),
@@ -129,7 +118,7 @@ impl Connector {
     ) -> Option<Result<Session, sqlx::Error>> {
         let session = format!("{}; {}", self.session, self.set_lock_wait(lock_wait));
         let opened = tokio::time::timeout_at(end, async {
-            let mut connection = PgConnection::connect_with(&self.connect).await?;
+            let (mut connection, host) = self.hosts.connect().await?;
             // A fixed text that contains only our own numbers.
             sqlx::raw_sql(sqlx::AssertSqlSafe(session)).execute(&mut connection).await?;
             // Some systems that PostgreSQL runs on do not support this.
@@ -138,27 +127,32 @@ impl Connector {
                 Ok(_) | Err(sqlx::Error::Database(_)) => {}
                 Err(error) => return Err(error),
             }
-            if !self.is_read_only && is_standby(&mut connection).await? {
+            let may_be_standby = !self.is_read_only && !self.hosts.is_of_primary();
+            if may_be_standby && is_standby(&mut connection).await? {
+                self.hosts.leave(host);
                 return Err(sqlx::Error::Io(std::io::Error::other(STANDBY)));
             }
             let placement = self.state.placement.look(&mut connection).await?;
             if placement == Placement::Distributed {
                 sqlx::raw_sql(PLANS_OF_VALUES).execute(&mut connection).await?;
             }
-            Ok((connection, placement))
+            Ok((connection, host, placement))
         });
         let opened = opened.await.ok();
         if opened.is_none() {
             self.fell_silent();
         }
         opened.map(|opened| {
-            opened.map(|(connection, placement)| self.session(connection, placement, owner, lock_wait))
+            opened.map(|(connection, host, placement)| {
+                self.session(connection, host, placement, owner, lock_wait)
+            })
         })
     }
 
     fn session(
         &self,
         connection: PgConnection,
+        host: ChosenHost,
         placement: Placement,
         owner: Owner,
         lock_wait: LockWait,
@@ -170,6 +164,7 @@ impl Connector {
         let (expires, _alive) = (now + lifetime, self.state.sessions.count_one());
         Session {
             connection,
+            host,
             home,
             lock_wait,
             placement,
@@ -178,18 +173,18 @@ impl Connector {
             idle_since: now,
             owner,
             _alive,
-            _open: CountedConnection::new(&self.node),
+            _open: CountedConnection::new(self.hosts.metrics_of(host)),
         }
     }
 
     /// The server as metrics and logs name it.
     pub(crate) fn name(&self) -> String {
-        name_of(&self.connect)
+        self.hosts.name()
     }
 
     /// What is counted of the server.
     pub(crate) fn node(&self) -> &NodeMetrics {
-        &self.node
+        self.hosts.metrics()
     }
 
     /// Whether both lead to the same server.
@@ -224,9 +219,15 @@ impl Connector {
         format!("SET lock_timeout = {}", limit.as_millis())
     }
 
-    /// Waits for a statement until it times out or the database stops answering.
+    /// The hosts of the server.
+    pub(crate) fn hosts(&self) -> &Arc<Hosts> {
+        &self.hosts
+    }
+
+    /// Waits for a statement on a session of a host until it times out or that stops answering.
     pub(crate) async fn watch<T>(
         &self,
+        host: ChosenHost,
         work: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, Ended> {
         let mut work = std::pin::pin!(work);
@@ -243,27 +244,24 @@ impl Connector {
             tokio::select! {
                 biased;
                 done = work.as_mut() => return done.map_err(Ended::Failed),
-                answers = self.answers() => if !answers { return Err(Ended::Silent) },
+                answers = self.answers(host) => if !answers { return Err(Ended::Silent) },
             }
             quiet = self.acquire_timeout;
         }
     }
 
     /// Whether the database answers on a new connection. Concurrent callers share one probe (single-flight).
-    async fn answers(&self) -> bool {
+    async fn answers(&self, host: ChosenHost) -> bool {
         let now = Instant::now();
         let mut asked = self.state.asked.lock().await;
-        if let Some((when, answers)) = *asked
+        if let Some((when, which, answers)) = *asked
+            && which == host
             && when >= now
         {
             return answers;
         }
-        // A refused connection is an answer too.
-        let answers = match timeout(self.acquire_timeout, PgConnection::connect_with(&self.connect)).await {
-            Ok(Ok(_) | Err(sqlx::Error::Database(_))) => true,
-            Ok(Err(_)) | Err(_) => false,
-        };
-        *asked = Some((Instant::now(), answers));
+        let answers = self.hosts.answers(host, self.acquire_timeout).await;
+        *asked = Some((Instant::now(), host, answers));
         if !answers {
             self.fell_silent();
         }
@@ -274,7 +272,10 @@ impl Connector {
         if let Some(DueWarning { left_out }) = SILENT.turn() {
             tracing::warn!(left_out, "the database does not answer");
         }
-        *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        // Another host may be there.
+        if !self.hosts.are_several() {
+            *self.state.silent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
     }
 
     /// Whether a probe has just ended without an answer.

@@ -20,6 +20,7 @@ use crate::observe::metrics;
 use crate::observe::metrics::warning_limiter::{DueWarning, WarningLimiter};
 use crate::store::Fault;
 use crate::store::postgres::connections::connector::{CHECKED, Connector, Ended};
+use crate::store::postgres::connections::hosts::ChosenHost;
 use crate::store::postgres::connections::placement::Placement;
 use crate::store::postgres::connections::sessions::{LockWait, Owner, Session};
 use crate::store::postgres::fault::{
@@ -107,8 +108,8 @@ impl Lease<'_> {
     /// Looks where the entities are now.
     pub(crate) async fn look_at_placement(&mut self) -> Result<Placement, StatementError> {
         let connector = self.connector;
-        let connection = self.start()?;
-        let inspected = connector.watch(connector.placement().look(connection)).await;
+        let (host, connection) = self.start()?;
+        let inspected = connector.watch(host, connector.placement().look(connection)).await;
         let placement = self.settle(inspected, Effect::Undone)?;
         if let Some(session) = &self.session
             && session.placement != placement
@@ -136,8 +137,8 @@ impl Lease<'_> {
         effect: Effect,
     ) -> Result<Vec<PgRow>, StatementError> {
         let connector = self.connector;
-        let connection = self.start()?;
-        let result = connector.watch(statement.fetch_all(connection)).await;
+        let (host, connection) = self.start()?;
+        let result = connector.watch(host, statement.fetch_all(connection)).await;
         self.settle(result, effect)
     }
 
@@ -148,8 +149,8 @@ impl Lease<'_> {
         effect: Effect,
     ) -> Result<Option<PgRow>, StatementError> {
         let connector = self.connector;
-        let connection = self.start()?;
-        let result = connector.watch(statement.fetch_optional(connection)).await;
+        let (host, connection) = self.start()?;
+        let result = connector.watch(host, statement.fetch_optional(connection)).await;
         self.settle(result, effect)
     }
 
@@ -160,8 +161,8 @@ impl Lease<'_> {
         effect: Effect,
     ) -> Result<usize, StatementError> {
         let connector = self.connector;
-        let connection = self.start()?;
-        let result = connector.watch(statement.execute(connection)).await;
+        let (host, connection) = self.start()?;
+        let result = connector.watch(host, statement.execute(connection)).await;
         let done = self.settle(result, effect)?;
         usize::try_from(done.rows_affected()).map_err(|_| Fault::Other.into())
     }
@@ -170,9 +171,9 @@ impl Lease<'_> {
     /// about the definition itself is returned as text.
     pub(crate) async fn define(&mut self, text: String) -> Result<Result<(), String>, StatementError> {
         let connector = self.connector;
-        let connection = self.start()?;
+        let (host, connection) = self.start()?;
         // Names and texts in it are quoted by `store::quoting`.
-        let result = connector.watch(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
+        let result = connector.watch(host, sqlx::raw_sql(AssertSqlSafe(text)).execute(connection)).await;
         match result {
             Err(Ended::Failed(error)) => match error.as_database_error().and_then(told_of_definition) {
                 Some(error) => {
@@ -192,8 +193,8 @@ impl Lease<'_> {
         visit: &mut (dyn FnMut(&PgRow) -> Result<ControlFlow<()>, sqlx::Error> + Send),
     ) -> Result<(), StatementError> {
         let connector = self.connector;
-        let connection = self.start()?;
-        let drained = connector.watch(async {
+        let (host, connection) = self.start()?;
+        let drained = connector.watch(host, async {
             let mut rows = statement.fetch(connection);
             while let Some(row) = rows.try_next().await? {
                 if visit(&row)?.is_continue() {
@@ -304,16 +305,16 @@ impl Lease<'_> {
 
     async fn control(&mut self, text: impl SqlSafeStr, effect: Effect) -> Result<(), StatementError> {
         let connector = self.connector;
-        let connection = self.start()?;
-        let result = connector.watch(sqlx::raw_sql(text).execute(connection)).await;
+        let (host, connection) = self.start()?;
+        let result = connector.watch(host, sqlx::raw_sql(text).execute(connection)).await;
         self.settle(result, effect).map(|_| ())
     }
 
     /// Whether an idle connection still works. Half of the timeout for connections is left for opening
     /// another.
     pub(super) async fn answers(&mut self) -> bool {
-        let limit = self.connector.acquire_timeout / 2;
-        let Ok(connection) = self.start() else { return false };
+        let limit = self.connector.hosts().at_most(self.connector.acquire_timeout / 2);
+        let Ok((_, connection)) = self.start() else { return false };
         let result = timeout(limit, connection.ping()).await;
         let result = result.map_or(Err(Ended::Silent), |done| done.map_err(Ended::Failed));
         self.settle(result, Effect::Undone).is_ok()
@@ -330,11 +331,11 @@ impl Lease<'_> {
         }
     }
 
-    fn start(&mut self) -> Result<&mut PgConnection, StatementError> {
+    fn start(&mut self) -> Result<(ChosenHost, &mut PgConnection), StatementError> {
         let session = self.session.as_mut().ok_or(Fault::Unavailable)?;
         session.losses = self.connector.losses();
         self.running = true;
-        Ok(&mut session.connection)
+        Ok((session.host, &mut session.connection))
     }
 
     fn settle<T>(&mut self, result: Result<T, Ended>, effect: Effect) -> Result<T, StatementError> {
@@ -383,11 +384,16 @@ impl Lease<'_> {
     }
 
     /// Closes this connection and the idle ones of the pool, which most likely failed for the same reason.
-    /// Those of other pools are checked before use.
+    /// Those of other pools are checked before use. If there are several hosts, this one is left, and all its
+    /// connections are closed.
     fn discard_all(&mut self) {
-        self.session = None;
+        let hosts = self.connector.hosts();
+        if let Some(session) = self.session.take() {
+            hosts.leave(session.host);
+        }
         self.connector.node().lost.one();
         self.connector.lost_one();
-        self.connector.sessions().clear(self.owner.id);
+        let owner = self.owner.id;
+        self.connector.sessions().clear(|idle| idle.owner.id == owner || !hosts.is_in_use(idle.host));
     }
 }

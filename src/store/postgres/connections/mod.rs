@@ -1,12 +1,16 @@
 //! Connections to the database: who opens, who lends, who limits.
 //!
-//! - `options`, `parameters`: what the settings say, and how many connections follow from it (`capacity`)
+//! - `options`, `parameters`, `host_list`: what the settings say, and how many connections follow from it
+//!   (`capacity`)
+//! - `hosts` chooses among the hosts of one server
 //! - `connector` opens sessions to one server, finds the schema (`schema`, `search_path`), and looks whether the
 //!   entities are distributed (`placement`); `sessions` counts them and keeps those that are idle
 //! - `pool` lends sessions and limits how many are lent; a `lease` is one that was lent
 
 pub(crate) mod capacity;
 pub(crate) mod connector;
+mod host_list;
+pub(crate) mod hosts;
 pub(crate) mod lease;
 pub(crate) mod options;
 mod parameters;
@@ -20,4 +24,4 @@ pub(crate) use capacity::ConnectionDemand;
 pub(crate) use capacity::allowed_connections;
 pub(crate) use options::database_message;
 pub use options::{PgOptions, StartError};
-pub(crate) use parameters::unknown_parameter;
+pub(crate) use parameters::mistake_in;

@@ -2,8 +2,10 @@
 
 use percent_encoding::percent_decode_str;
 
-/// The parameters that sqlx knows. It ignores others, and logs them with their values.
-const KNOWN: [&str; 18] = [
+use crate::store::postgres::connections::host_list::{HostList, WANTED};
+
+/// The parameters that sqlx or [`HostList`] knows. sqlx ignores others, and logs them with their values.
+const KNOWN: [&str; 19] = [
     "application_name",
     "dbname",
     "host",
@@ -21,14 +23,22 @@ const KNOWN: [&str; 18] = [
     "sslmode",
     "sslrootcert",
     "statement-cache-capacity",
+    WANTED,
     "user",
 ];
 /// Maximum characters of a name in messages.
 const SHOWN: usize = 40;
 
+/// What is wrong with a URL, for a message.
+pub(crate) fn mistake_in(url: &str) -> Option<String> {
+    let unknown = unknown_parameter(url);
+    let unknown = unknown.map(|name| format!("the parameter {name} after the question mark is not known"));
+    unknown.or_else(|| HostList::parse(url).err())
+}
+
 /// Returns the name of the first unknown parameter for a message, never with its value: that may be a
 /// password whose name is misspelt.
-pub(crate) fn unknown_parameter(url: &str) -> Option<String> {
+fn unknown_parameter(url: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let query = query.split_once('#').map_or(query, |(query, _)| query);
     let mut names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));

@@ -50,6 +50,11 @@ impl Pool {
         Self { max_connections, slots: Arc::new(Semaphore::new(max_connections)), owner, connector }
     }
 
+    /// What opens its connections.
+    pub(crate) const fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
     /// Waits for a connection, for statements that lock nothing.
     ///
     /// # Errors
@@ -71,7 +76,8 @@ impl Pool {
         let mut lease = Lease::new(&self.connector, self.owner, slot);
         loop {
             let session = self.session(wait, until).await.inspect_err(|error| self.count(*error))?;
-            if session.placement != self.connector.placement().get() {
+            let is_in_use = self.connector.hosts().is_in_use(session.host);
+            if !is_in_use || session.placement != self.connector.placement().get() {
                 continue;
             }
             let is_sure = session.idle_since.elapsed() < RESTED && session.losses == self.connector.losses();
@@ -184,7 +190,7 @@ impl Pool {
 
     /// Closes the idle connections of this pool.
     fn clear(&self) {
-        self.connector.sessions().clear(self.owner.id);
+        self.connector.sessions().clear(|session| session.owner.id == self.owner.id);
     }
 }
 

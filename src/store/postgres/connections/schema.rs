@@ -3,6 +3,7 @@
 use sqlx::migrate::Migrator;
 use sqlx::{Connection, PgConnection, Row};
 
+use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::options::{PgOptions, StartError};
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::statements;
@@ -86,10 +87,11 @@ pub(crate) async fn connect_to(
     options: &PgOptions,
     url: &str,
 ) -> Result<(PgConnection, SearchPath), StartError> {
-    let connect = PgOptions::connect_options(url)?;
     let limit = options.acquire_timeout;
-    let connected = tokio::time::timeout(limit, PgConnection::connect_with(&connect)).await;
-    let mut db = connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;
+    let hosts = Hosts::of(url, limit)?;
+    let connected = tokio::time::timeout(limit, hosts.connect()).await;
+    let (mut db, _) =
+        connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;
     let path = tokio::time::timeout(limit, SearchPath::confine(&mut db)).await;
     Ok((db, path.map_err(|_| StartError::ConnectTimeout(limit))??))
 }

@@ -16,12 +16,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::observe::metrics;
 use crate::observe::metrics::nodes::CountedConnection;
+use crate::store::postgres::connections::hosts::ChosenHost;
 use crate::store::postgres::connections::placement::Placement;
 
 /// The first pause after a refused connection. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// Minimum idle sessions to keep, however long they are idle.
 const KEPT: usize = 2;
 /// Timeout of closing a session.
@@ -39,6 +40,7 @@ pub(crate) enum LockWait {
 /// A connection to the database, and its state.
 pub(crate) struct Session {
     pub connection: PgConnection,
+    pub host: ChosenHost,
     /// The runtime in which the connection was opened.
     pub home: runtime::Id,
     pub lock_wait: LockWait,
@@ -203,10 +205,10 @@ impl Sessions {
         }
     }
 
-    /// Closes the idle sessions of a pool.
-    pub(crate) fn clear(&self, owner: u64) {
+    /// Closes the idle sessions that are gone.
+    pub(crate) fn clear(&self, is_gone: impl Fn(&Session) -> bool) {
         let mut state = self.state();
-        let gone: Vec<_> = state.idle.extract_if(.., |session| session.owner.id == owner).collect();
+        let gone: Vec<_> = state.idle.extract_if(.., |session| is_gone(session)).collect();
         drop(state);
         gone.iter().for_each(|session| session.owner.metrics.idle.add(-1));
     }

@@ -141,6 +141,9 @@ pub(crate) const CLUSTER_VIEW: &str = "SELECT g.groupid AS server, n.groupid AS 
      LEFT JOIN pg_dist_node AS n ON n.noderole::text = $1";
 /// Whether the server replays the log of another one.
 pub(crate) const IS_STANDBY: &str = "SELECT pg_is_in_recovery() AS is_standby";
+/// What a new session may do, for lists of hosts.
+pub(crate) const SESSION_KIND: &str = "SELECT pg_is_in_recovery() AS is_standby, \
+     current_setting('transaction_read_only') = 'on' AS is_read_only";
 /// What PostgreSQL makes of buckets to find their server.
 pub(crate) const HASHES: &str = "SELECT hashint8(u.bucket) AS hash FROM unnest($1::bigint[]) WITH ORDINALITY AS u (bucket, n) ORDER BY u.n";
 /// The schemas on the search path that have all relations of $1, the first one first. It is asked of one
@@ -264,7 +267,8 @@ pub(crate) const SIZE: &str = "SELECT count(*) AS entities, \
      coalesce(sum(octet_length(pk) + octet_length(rk) + pg_column_size(properties)), 0)::int8 AS bytes \
      FROM (SELECT pk, rk, properties FROM entities WHERE bucket = $1 LIMIT $2) part";
 
-const NODES: [&str; 6] = [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, HASHES];
+const NODES: [&str; 7] =
+    [HAS_RELATION, IS_DISTRIBUTED, SHARDS, CLUSTER_VIEW, IS_STANDBY, SESSION_KIND, HASHES];
 const CATALOGUE: [&str; 27] = [
     ADD_BUCKET,
     HAS_BUCKET,

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, Executor as _, PgConnection, Row};
 use tokio::time::timeout;
 
@@ -13,6 +13,7 @@ use crate::protocol::model::Ticks;
 use crate::protocol::plan::index::PropertyIndex;
 use crate::store::contract::indexes::removable_until;
 use crate::store::postgres::PgStore;
+use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::search_path::SearchPath;
 use crate::store::postgres::fault::{Effect, StatementError, judge, reason_of_refusal};
 use crate::store::postgres::retry::retry;
@@ -93,8 +94,8 @@ struct BuildSession {
 
 impl BuildSession {
     /// Opens a session; `None` if another one has the lock.
-    async fn open(connect: &PgConnectOptions, path: &SearchPath) -> StoreResult<Option<Self>> {
-        let mut connection = PgConnection::connect_with(connect).await.map_err(failed)?;
+    async fn open(hosts: &Hosts, path: &SearchPath) -> StoreResult<Option<Self>> {
+        let (mut connection, _) = hosts.connect().await.map_err(failed)?;
         let settings = AssertSqlSafe(format!("{SESSION}; {}", path.statement()));
         connection.execute(sqlx::raw_sql(settings)).await.map_err(failed)?;
         let mut session = Self { connection, pid: 0 };
@@ -240,7 +241,7 @@ impl PgStore {
 
     /// The sessions that keep one waiting, asked of its server.
     async fn blockers(&self, pid: i32) -> StoreResult<Vec<String>> {
-        let mut connection = PgConnection::connect_with(&self.definer).await.map_err(failed)?;
+        let (mut connection, _) = self.definer.connect().await.map_err(failed)?;
         let rows = sqlx::query(texts::BLOCKERS).bind(pid).fetch_all(&mut connection).await.map_err(failed)?;
         let _ = connection.close().await;
         Ok(rows.iter().map(blocker).collect::<Result<_, StatementError>>()?)

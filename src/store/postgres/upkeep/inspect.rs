@@ -9,6 +9,7 @@ use crate::store::contract::cluster::{COLOCATED, REFERENCE};
 use crate::store::postgres::catalog::accounts::account;
 use crate::store::postgres::catalog::indexes::stored;
 use crate::store::postgres::cluster::distribution::{cluster, is_worker};
+use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements::{self, indexes};
 use crate::store::{IndexState, Inspection, MigrationObstacle};
@@ -49,7 +50,7 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
         },
     };
     found.migration_obstacle = obstacle;
-    let role = PgOptions::connect_options(options.first_url())?.get_username().to_owned();
+    let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
     found.cluster = cluster(&mut connection, &role).await.map_err(StartError::of_statement)?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(found)

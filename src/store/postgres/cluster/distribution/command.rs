@@ -4,6 +4,7 @@ use sqlx::{Connection, Row};
 
 use super::plan::{DistributionSettings, DistributionStep, timeouts};
 use super::run::{self, DistributionError, OnDistributionProgress, intended};
+use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::{PgOptions, schema};
 
 const OWNER: &str = "SELECT current_user::text AS name";
@@ -32,7 +33,7 @@ pub(crate) async fn distribute(
     let mut db = schema::connect(options).await?;
     let schema = (schema::version(&mut db).await?, schema::known());
     let owner: String = sqlx::query(OWNER).fetch_one(&mut db).await?.try_get("name")?;
-    let role = PgOptions::connect_options(options.first_url())?.get_username().to_owned();
+    let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
     let (lock, statement) = (options.lock_timeout().as_millis(), options.operation_timeout.as_millis());
     let settings = DistributionSettings {
         shards: request.shards,

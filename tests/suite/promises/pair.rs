@@ -1,0 +1,40 @@
+//! A PostgreSQL with a synchronous standby, for each test that promotes it.
+
+use std::net::TcpListener;
+
+use super::proxy::Proxy;
+use crate::support::postgres::{as_ordinary_user, installation};
+use crate::support::shell::ClusterShell;
+
+/// Servers 0 and 1, of which 0 is the primary at first, each behind a road of its own.
+pub struct Pair {
+    shell: ClusterShell,
+    pub roads: [Proxy; 2],
+}
+
+impl Pair {
+    /// Starts both; returns once the standby is synchronous.
+    pub fn start() -> Self {
+        let programs = installation().expect("tests that promote standbys need a local PostgreSQL");
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let ports = listeners.map(|listener| listener.local_addr().expect("it listens").port().to_string());
+        let mut command = as_ordinary_user();
+        command.args(["sh", "-c", include_str!("../support/pair.sh"), "pair.sh"]);
+        command.arg(&programs).args(&ports);
+        let shell = ClusterShell::start(&mut command);
+        Self { shell, roads: ports.map(|port| Proxy::to(&format!("postgres://127.0.0.1:{port}/"))) }
+    }
+
+    /// A URL that lists the servers in this order, and wants such sessions.
+    pub fn url(&self, order: [usize; 2], wanted: &str) -> String {
+        let [first, second] = order.map(|server| self.roads[server].port());
+        let hosts = format!("127.0.0.1:{first},127.0.0.1:{second}");
+        format!("postgres://rowhouse@{hosts}/postgres?target_session_attrs={wanted}")
+    }
+
+    /// Does something to a server: `kill`, `freeze`, `thaw`, `promote`, or `rewind` to have it follow the
+    /// other one.
+    pub fn order(&mut self, order: &str, server: usize) {
+        self.shell.order(&format!("{order} {server}"));
+    }
+}
