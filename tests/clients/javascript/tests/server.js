@@ -1,7 +1,7 @@
 // Starts and stops real Rowhouse servers. The legacy client and the tests of the console use this too.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, openSync, closeSync, readFileSync, rmSync } from "node:fs";
@@ -10,12 +10,14 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 const REPOSITORY = fileURLToPath(new URL("../../../../", import.meta.url));
 const BINARY = path.resolve(process.env.ROWHOUSE_BIN || path.join(REPOSITORY, "target/debug/rowhouse"));
 const READY = /^Rowhouse is ready at (http:\/\/\S+?),? /;
 const START_MILLISECONDS = 60_000;
 const STOP_MILLISECONDS = 40_000;
+const COMMAND_MILLISECONDS = 60_000;
 
 /** One server process on a free port, with an account that nobody used before. */
 export class Server {
@@ -33,6 +35,7 @@ export class Server {
     env.ROWHOUSE_LISTEN = "127.0.0.1:0";
     env.ROWHOUSE_ACCOUNTS = `${this.account}:${this.keys.join(":")}`;
     Object.assign(env, this.settings);
+    this.environment = env;
     const log = openSync(this.log, "a");
     this.process = spawn(BINARY, { cwd: this.folder, env, stdio: ["ignore", "pipe", log] });
     closeSync(log);
@@ -51,6 +54,12 @@ export class Server {
     this.port = Number(new URL(this.origin).port);
     this.endpoint = `${this.origin}/${this.account}`;
     return this;
+  }
+
+  /** Runs a command of an operator with the same settings. */
+  async command(...words) {
+    const options = { cwd: this.folder, env: this.environment, timeout: COMMAND_MILLISECONDS };
+    await promisify(execFile)(BINARY, words, options);
   }
 
   async stop() {

@@ -1,11 +1,19 @@
 """Extended queries, as docs/how-to/operator-features.md describes them: with the switch they are answered, without
 it they are refused as the service refuses them."""
 
+import re
+import subprocess
+import time
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.data.tables import TableServiceClient
-from rowhouse import Server, code_of
+from rowhouse import REPOSITORY, Server, binary, code_of, surroundings
 
+PAGE = (REPOSITORY / "docs" / "how-to" / "operator-features.md").read_text()
+EXAMPLE = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL).group(1)
+INDEX_SECONDS = 60
 NAMES = ["Smith", "smart", "Jones", "O'Neil", "Smirnow"]
 
 
@@ -21,13 +29,33 @@ def fill(table):
 
 
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory, database_url):
+def extended_server(tmp_path_factory, database_url):
     server = Server(tmp_path_factory.mktemp("extended"), database_url)
     server.settings["ROWHOUSE_EXTENDED_QUERIES"] = server.account
-    server.start()
-    with TableServiceClient(server.endpoint, credential=server.credential(), retry_total=0) as client:
-        yield client
+    yield server.start()
     assert server.stop() == 0
+
+
+@pytest.fixture
+def extended(extended_server):
+    credential = extended_server.credential()
+    with TableServiceClient(extended_server.endpoint, credential=credential, retry_total=0) as client:
+        yield client
+
+
+def make_index(server, table, name):
+    """Makes an index over a property, and waits until the server uses it."""
+    command = [binary(), "index", "create", table.table_name, name, "--account", server.account, "--yes"]
+    settings = surroundings() | {"DATABASE_URL": server.database_url}
+    subprocess.run(command, env=settings, check=True, capture_output=True, timeout=INDEX_SECONDS)
+    end = time.monotonic() + INDEX_SECONDS
+    while True:
+        try:
+            return list(table.list_entities(params={"$orderby": name}))
+        except HttpResponseError as refused:
+            if refused.status_code != 501 or time.monotonic() > end:
+                raise
+        time.sleep(0.1)
 
 
 def test_filters_that_the_service_lacks(extended):
@@ -68,6 +96,22 @@ def test_the_newest_come_first(extended):
     assert [rows(page) for page in pages] == [["4", "3"], ["2", "1"], ["0"]]
     newest = next(table.list_entities(params={"$orderby": "PartitionKey desc,RowKey desc"}, results_per_page=1).by_page())
     assert rows(newest) == ["5"]
+
+
+def test_pages_by_a_property_that_has_an_index(extended_server, extended):
+    table = extended.create_table("Logs")
+    start = datetime(2024, 5, 1, 12, tzinfo=timezone.utc)
+    for at in range(120):
+        created = start + timedelta(minutes=at * 7 % 120)
+        table.create_entity({"PartitionKey": f"p{at % 3}", "RowKey": f"{at:03}", "Created": created})
+    make_index(extended_server, table, "Created")
+    names = {"table": table}
+    exec(EXAMPLE, names)
+    pages = [[entity["Created"] for entity in page] for page in names["pages"]]
+    assert pages == [
+        [start + timedelta(minutes=minute) for minute in range(119, 19, -1)],
+        [start + timedelta(minutes=minute) for minute in range(19, -1, -1)],
+    ]
 
 
 def test_without_the_switch_the_service_answers(service, new_name):
