@@ -127,48 +127,46 @@ impl Parser<'_> {
         }
     }
 
+    // What recurs is in few functions that keep no expression while they do, so that nesting up to the limit takes
+    // little of the stack.
     fn or(&mut self) -> Result<Expr> {
-        self.chain("or", Self::and, Expr::Or)
-    }
-
-    fn and(&mut self) -> Result<Expr> {
-        self.chain("and", Self::unary, Expr::And)
-    }
-
-    fn chain(
-        &mut self,
-        connective: &str,
-        part: fn(&mut Self) -> Result<Expr>,
-        join: fn(Vec<Expr>) -> Expr,
-    ) -> Result<Expr> {
-        let first = part(self)?;
-        if !self.current.token.is_word(connective) {
-            return Ok(first);
+        let (mut any, mut all) = (Vec::new(), Vec::new());
+        loop {
+            self.unary().map(|part| all.push(part))?;
+            if self.skip_word("and")? {
+                continue;
+            }
+            any.push(chain(std::mem::take(&mut all), Expr::And));
+            if !self.skip_word("or")? {
+                return Ok(chain(any, Expr::Or));
+            }
         }
-        let mut parts = vec![first];
-        while self.current.token.is_word(connective) {
+    }
+
+    /// Passes over a connective; whether it is there.
+    fn skip_word(&mut self, connective: &str) -> Result<bool> {
+        let is_there = self.current.token.is_word(connective);
+        if is_there {
             self.advance()?;
-            parts.push(part(self)?);
         }
-        Ok(join(parts))
+        Ok(is_there)
     }
 
     fn unary(&mut self) -> Result<Expr> {
         if self.current.token != Token::Not {
             return self.comparison();
         }
-        self.advance()?;
-        self.nested(|p| Ok(Expr::Not(Box::new(p.unary()?))))
+        self.nest()?;
+        let negated = self.unary().map(|negated| Expr::Not(Box::new(negated)));
+        self.depth -= 1;
+        negated
     }
 
-    fn nested(&mut self, inner: impl FnOnce(&mut Self) -> Result<Expr>) -> Result<Expr> {
+    /// Passes over what nests an expression.
+    fn nest(&mut self) -> Result<()> {
+        self.advance()?;
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(self.unexpected());
-        }
-        let expr = inner(self)?;
-        self.depth -= 1;
-        Ok(expr)
+        if self.depth > MAX_DEPTH { Err(self.unexpected()) } else { Ok(()) }
     }
 
     fn comparison(&mut self) -> Result<Expr> {
@@ -177,11 +175,9 @@ impl Parser<'_> {
             Token::Null if self.extended => self.count_comparison()?,
             _ => {}
         }
-        let left = self.primary()?;
-        self.compared(left)
+        self.primary().and_then(|left| self.compared(left))
     }
 
-    // What recurs is in small functions, so that nesting up to the limit takes little of the stack.
     fn compared(&mut self, left: Expr) -> Result<Expr> {
         if self.extended && self.current.token.is_word("in") {
             return self.list(left);
@@ -260,13 +256,10 @@ impl Parser<'_> {
     }
 
     fn parenthesized(&mut self) -> Result<Expr> {
-        self.advance()?;
-        let inner = self.nested(Self::or)?;
-        if self.current.token != Token::Close {
-            return Err(self.unexpected_operator());
-        }
-        self.advance()?;
-        Ok(inner)
+        self.nest()?;
+        let inner = self.or();
+        self.depth -= 1;
+        inner.and_then(|inner| self.expect(&Token::Close).map(|()| inner))
     }
 
     fn operand(&mut self) -> Result<Expr> {
@@ -338,6 +331,11 @@ impl Parser<'_> {
             _ => Err(self.unexpected()),
         }
     }
+}
+
+/// Returns the only part, or all of them in one node.
+fn chain(mut parts: Vec<Expr>, join: fn(Vec<Expr>) -> Expr) -> Expr {
+    if parts.len() == 1 { parts.swap_remove(0) } else { join(parts) }
 }
 
 /// Returns the comparison of two operands, or of a call with a Boolean.
@@ -515,6 +513,17 @@ mod tests {
         for text in ["a eq null", "null eq a"] {
             assert_eq!(refused(text).0, Code::InvalidInput, "{text}");
         }
+    }
+
+    /// What is nested costs little of the stack.
+    #[test]
+    fn the_deepest_filter_is_parsed_on_a_small_stack() {
+        let filters = ["(", "not ", "a eq 1 or a eq 1 and ("].map(|nested| {
+            let is_closed = nested.ends_with('(');
+            format!("{}a eq 1{}", nested.repeat(MAX_DEPTH), ")".repeat(if is_closed { MAX_DEPTH } else { 0 }))
+        });
+        let parse_all = move || filters.iter().for_each(|filter| drop(parse(filter, EXTENDED).unwrap()));
+        std::thread::Builder::new().stack_size(1 << 20).spawn(parse_all).unwrap().join().unwrap();
     }
 
     #[test]
