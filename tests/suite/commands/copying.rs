@@ -341,6 +341,35 @@ fn differences_are_found_and_extra_entities_deleted() {
 }
 
 #[test]
+fn what_was_changed_since_is_found_by_an_index() {
+    for site in Site::both() {
+        let source = Served::new(site);
+        let client = source.client();
+        let table = client.table();
+        batch_rows(&client, &table, "a", 1200);
+        let since = timestamp_of(&table.seed(with_keys("b", "changed", json!({}))));
+        table.merge("a", "000003", &json!({ "New": true }), Some("*")).expect(204);
+        table.delete("a", "000004", Some("*")).expect(204);
+        let name = table.name.clone();
+        let (site, account) = source.close();
+        let copied = |to: &str| {
+            let accounts = ["--from-account", &account.name, "--to-account", &account.name];
+            copy(&site, &site.url, to, &[&accounts[..], &["--since", &since]].concat())["copied"].clone()
+        };
+        let targets = [Site::sqlite(), Site::sqlite()];
+        assert_eq!(copied(&targets[0].url), 2);
+        site.json(&["index", "create", &name, "Timestamp", "--account", &account.name]);
+        assert_eq!(copied(&targets[1].url), 2);
+        let accounts = ["--from-account", &account.name, "--to-account", &account.name, "--timestamps"];
+        equal(&site, &targets[0].url, &targets[1].url, &accounts);
+        // The uses on SQLite are counted by the process that has them.
+        if site.url.starts_with("postgres") {
+            soon("the uses", || site.json(&["index", "list"])[0]["uses"].as_u64() > Some(0));
+        }
+    }
+}
+
+#[test]
 fn a_cut_over_beside_writers_ends_equal() {
     for site in Site::both() {
         let source = Served::new(site);
