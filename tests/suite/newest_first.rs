@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use rowhouse::testing::Server;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::batch::{post, query_batch};
 use crate::support::postgres::fresh_database;
@@ -37,26 +37,6 @@ fn grid(client: &Client) -> Table<'_> {
     t
 }
 
-/// All entities of a query, page by page.
-fn walk(t: &Table, options: &str) -> Vec<Value> {
-    let (mut found, mut token) = (Vec::new(), String::new());
-    for _ in 0..100 {
-        let answer = t.query(&format!("?{options}{token}")).expect(200);
-        let following = next_page(&answer);
-        found.extend(rows(answer.json()));
-        match following {
-            Some(more) => token = more,
-            None => return found,
-        }
-    }
-    panic!("the walk does not end: {options}");
-}
-
-fn keys(entities: &[Value]) -> Vec<(String, String)> {
-    let text = |entity: &Value, name: &str| entity[name].as_str().expect("a key").to_owned();
-    entities.iter().map(|entity| (text(entity, "PartitionKey"), text(entity, "RowKey"))).collect()
-}
-
 #[test]
 fn descending_pages_are_the_ascending_ones_reversed() {
     on_each(|client| {
@@ -72,14 +52,14 @@ fn descending_pages_are_the_ascending_ones_reversed() {
             "PartitionKey eq 'a' and PartitionKey eq 'b'",
         ] {
             let filter = format!("$filter={}", escape(filter));
-            let mut ascending = walk(&t, &filter);
+            let mut ascending = t.pages(&filter).concat();
             ascending.reverse();
             for top in ["", "&$top=1", "&$top=3", "&$top=1000", "&$select=PartitionKey,RowKey&$top=2"] {
-                let descending = walk(&t, &format!("{DESCENDING}&{filter}{top}"));
-                assert_eq!(keys(&descending), keys(&ascending), "{filter}{top}");
+                let descending = t.pages(&format!("{DESCENDING}&{filter}{top}")).concat();
+                assert_eq!(keys_of(&descending), keys_of(&ascending), "{filter}{top}");
             }
         }
-        assert_eq!(keys(&rows(t.query(&format!("?{DESCENDING}&$top=0")).expect_json())), []);
+        assert_eq!(keys_of(&rows(t.query(&format!("?{DESCENDING}&$top=0")).expect_json())), []);
     });
 }
 
@@ -89,22 +69,22 @@ fn the_row_key_alone_orders_one_partition() {
         let t = grid(client);
         let descending = |filter: &str| format!("?$orderby=RowKey%20desc&$filter={}", escape(filter));
         let newest = t.query(&format!("{}&$top=1", descending("PartitionKey eq 'b'")));
-        assert_eq!(keys(&rows(newest.expect_json())), [("b".to_owned(), "漢".to_owned())]);
+        assert_eq!(keys_of(&rows(newest.expect_json())), [("b".to_owned(), "漢".to_owned())]);
         for fixed in [
             "PartitionKey eq 'b' and N gt 6",
             "PartitionKey ge 'b' and PartitionKey le 'b' and RowKey gt ''",
             "PartitionKey eq 'b' and (RowKey eq '1' or RowKey eq '2')",
             "PartitionKey eq 'a' and PartitionKey eq 'b'",
         ] {
-            let mut expected = keys(&rows(t.filter(fixed).expect_json()));
+            let mut expected = keys_of(&rows(t.filter(fixed).expect_json()));
             expected.reverse();
-            assert_eq!(keys(&rows(t.query(&descending(fixed)).expect_json())), expected, "{fixed}");
+            assert_eq!(keys_of(&rows(t.query(&descending(fixed)).expect_json())), expected, "{fixed}");
         }
         for open in ["", "N gt 6", "PartitionKey ge 'b'", "PartitionKey eq 'b' or PartitionKey eq 'a'"] {
             t.query(&descending(open)).refused(NOT_IMPLEMENTED);
         }
         let partition = format!("/{}(PartitionKey='bb')?$orderby=RowKey%20desc", t.name);
-        let found = keys(&rows(client.get(&partition).expect_json()));
+        let found = keys_of(&rows(client.get(&partition).expect_json()));
         assert_eq!(found, ROWS.iter().rev().map(|row| ("bb".into(), (*row).into())).collect::<Vec<_>>());
     });
 }
@@ -192,7 +172,7 @@ fn a_query_in_a_batch_has_an_order_too() {
         let t = grid(client);
         let url = client.url(&format!("{}?{DESCENDING}&$top=2", t.set()));
         let answer = BatchAnswer::of(post(client, query_batch(&url)).send());
-        let found = keys(&rows(serde_json::from_str(&answer.parts[0].body).expect("a feed")));
+        let found = keys_of(&rows(serde_json::from_str(&answer.parts[0].body).expect("a feed")));
         assert_eq!(found, [("é".to_owned(), "漢".to_owned()), ("é".to_owned(), "22".to_owned())]);
         let other = client.url(&format!("{}?$orderby=N", t.set()));
         assert_eq!(BatchAnswer::of(post(client, query_batch(&other)).send()).parts[0].status, 501);
@@ -224,18 +204,18 @@ fn a_descending_walk_stays_in_the_range_of_a_sas() {
             for filter in ["", "N ge 0", "PartitionKey ge 'a'", "PartitionKey eq 'b' or PartitionKey eq 'é'"]
             {
                 let filter = format!("$filter={}", escape(filter));
-                let mut expected = keys(&walk(&there, &filter));
+                let mut expected = keys_of(&there.pages(&filter).concat());
                 expected.reverse();
-                let found = keys(&walk(&there, &format!("{DESCENDING}&$top=2&{filter}")));
+                let found = keys_of(&there.pages(&format!("{DESCENDING}&$top=2&{filter}")).concat());
                 assert_eq!(found, expected, "{start:?} {end:?} {filter}");
             }
             // Tokens of a holder of the key begin before, inside and after the range.
-            let mut inside = keys(&walk(&there, ""));
+            let mut inside = keys_of(&there.pages("").concat());
             inside.reverse();
             for token in &tokens {
-                let after = keys(&rows(t.query(&format!("?{DESCENDING}{token}")).expect_json()));
+                let after = keys_of(&rows(t.query(&format!("?{DESCENDING}{token}")).expect_json()));
                 let expected: Vec<_> = inside.iter().filter(|key| after.contains(key)).cloned().collect();
-                let found = keys(&walk(&there, &format!("{DESCENDING}{token}")));
+                let found = keys_of(&there.pages(&format!("{DESCENDING}{token}")).concat());
                 assert_eq!(found, expected, "{start:?} {end:?} {token}");
             }
         }

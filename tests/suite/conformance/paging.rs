@@ -41,22 +41,6 @@ fn fill(t: &Table, partition: &str, rows: std::ops::Range<usize>) {
     }
 }
 
-/// All pages of a query; the options must begin with `?`.
-pub(super) fn walk(t: &Table, options: &str) -> Vec<Vec<Value>> {
-    let mut pages = Vec::new();
-    let mut token = String::new();
-    loop {
-        let answer = t.query(&format!("{options}{token}"));
-        let following = next_page(&answer);
-        pages.push(rows(answer.expect_json()));
-        assert!(pages.len() <= 2000, "the walk does not end");
-        match following {
-            Some(more) => token = more,
-            None => return pages,
-        }
-    }
-}
-
 fn keys(pages: &[Vec<Value>]) -> Vec<String> {
     let key = |e: &Value| {
         format!("{}/{}", e["PartitionKey"].as_str().unwrap_or("?"), e["RowKey"].as_str().unwrap_or("?"))
@@ -98,7 +82,7 @@ fn punctuation_sorts_ordinally(client: &Client) {
 fn a_page_holds_a_thousand(client: &Client) {
     let t = client.table();
     fill(&t, "p", 0..1001);
-    let pages = walk(&t, "?");
+    let pages = t.pages("");
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1]);
     let expected: Vec<String> = (0..1001).map(|i| format!("p/{i:05}")).collect();
     assert_eq!(keys(&pages), expected);
@@ -117,10 +101,10 @@ fn top_pages_visit_each_row_once_in_order(client: &Client) {
     for partition in ["a", "b", "c"] {
         fill(&t, partition, 0..10);
     }
-    let all = keys(&walk(&t, "?"));
+    let all = keys(&t.pages(""));
     assert_eq!(all.len(), 30);
     for top in [1, 3, 7, 10, 29, 30, 31] {
-        let pages = walk(&t, &format!("?$top={top}"));
+        let pages = t.pages(&format!("$top={top}"));
         assert_eq!(keys(&pages), all, "$top={top}");
         assert!(pages.iter().rev().skip(1).all(|page| page.len() == top), "$top={top}");
     }
@@ -129,15 +113,15 @@ fn top_pages_visit_each_row_once_in_order(client: &Client) {
 fn a_full_page_without_more_has_no_token(client: &Client) {
     let t = client.table();
     fill(&t, "p", 0..6);
-    assert_eq!(walk(&t, "?$top=3").len(), 2);
-    assert_eq!(walk(&t, "?$top=6").len(), 1);
+    assert_eq!(t.pages("$top=3").len(), 2);
+    assert_eq!(t.pages("$top=6").len(), 1);
 }
 
 fn pages_keep_filter_and_select(client: &Client) {
     let t = client.table();
     fill(&t, "a", 0..20);
     fill(&t, "b", 0..20);
-    let pages = walk(&t, "?$top=4&$filter=N%20ge%2010&$select=PartitionKey,RowKey");
+    let pages = t.pages("$top=4&$filter=N%20ge%2010&$select=PartitionKey,RowKey");
     let expected: Vec<String> =
         ["a", "b"].iter().flat_map(|p| (10..20).map(move |i| format!("{p}/{i:05}"))).collect();
     assert_eq!(keys(&pages), expected);
@@ -157,7 +141,7 @@ fn a_filter_that_ends_before_the_table_ends_the_walk(client: &Client) {
         } else {
             0
         };
-        let pages = walk(&t, &format!("?$top=5&$filter={}", escape(filter)));
+        let pages = t.pages(&format!("$top=5&$filter={}", escape(filter)));
         assert_eq!(keys(&pages).len(), expected, "{filter}");
     }
 }
@@ -180,9 +164,9 @@ fn a_token_survives_keys_of_any_kind(client: &Client) {
     for partition in ["", "it's", "é漢😀 +%&=", "漢".repeat(1024).as_str()] {
         t.seed_rows(partition, rows.iter().map(String::as_str));
     }
-    let all = keys(&walk(&t, "?"));
+    let all = keys(&t.pages(""));
     assert_eq!(all.len(), 40);
-    assert_eq!(keys(&walk(&t, "?$top=1")), all);
+    assert_eq!(keys(&t.pages("$top=1")), all);
 }
 
 fn a_token_may_be_sent_raw(client: &Client) {
@@ -284,7 +268,7 @@ fn a_page_of_fat_entities_ends_early_and_goes_on(client: &Client) {
         });
         batch.commit(client);
     }
-    let pages = walk(&t, "?");
+    let pages = t.pages("");
     assert_eq!(keys(&pages).len(), 240);
     let mut sorted = keys(&pages);
     sorted.sort();
@@ -300,7 +284,7 @@ fn a_scan_that_finds_little_finds_it(client: &Client) {
     for partition in ["a", "b", "c"] {
         fill(&t, partition, 0..700);
     }
-    let pages = walk(&t, &format!("?$filter={}", escape("N eq 13 or N eq 699")));
+    let pages = t.pages(&format!("$filter={}", escape("N eq 13 or N eq 699")));
     assert_eq!(keys(&pages), ["a/00013", "a/00699", "b/00013", "b/00699", "c/00013", "c/00699"]);
 }
 
@@ -311,7 +295,7 @@ fn a_list_of_row_keys_pages_in_order(client: &Client) {
     let filter =
         (0..30).rev().step_by(3).map(|i| format!("RowKey eq '{i:05}'")).collect::<Vec<_>>().join(" or ");
     let pages =
-        walk(&t, &format!("?$top=3&$filter={}", escape(&format!("PartitionKey eq 'p' and ({filter})"))));
+        t.pages(&format!("$top=3&$filter={}", escape(&format!("PartitionKey eq 'p' and ({filter})"))));
     let expected: Vec<String> = (0..30).filter(|i| i % 3 == 2).map(|i| format!("p/{i:05}")).collect();
     assert_eq!(keys(&pages), expected);
 }

@@ -134,6 +134,77 @@ fn nothing_is_lost_whenever_the_command_dies() {
 }
 
 #[test]
+fn descending_pages_leave_nothing_out_while_the_spread_changes() {
+    const SEEDS: &str = "$orderby=PartitionKey%20desc,RowKey%20desc&$filter=startswith(PartitionKey,'seed')";
+    for (kind, url) in databases() {
+        let site = Site::start(&url, &["--extended-queries", &server::account(1).name]);
+        let client = site.client();
+        let table = client.table();
+        seed(&table, SEEDED);
+        let mut expected = keys_of(&table.pages("").concat());
+        expected.reverse();
+        // The spread changes between the pages.
+        let (mut found, mut token) = (Vec::new(), String::new());
+        for spread in ["8", "3", "1"] {
+            let page = table.query(&format!("?{SEEDS}&$top=700{token}"));
+            token = next_page(&page).expect("there is more");
+            found.extend(keys_of(&rows(page.expect_json())));
+            respread(&url, &table.name, spread);
+        }
+        let last = table.query(&format!("?{SEEDS}{token}"));
+        assert_eq!(next_page(&last), None, "{kind}");
+        found.extend(keys_of(&rows(last.expect_json())));
+        assert!(found == expected, "{kind}: {found:?}");
+        // It changes while pages are read and entities written.
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let end = End(&over);
+            scope.spawn(|| insert_on_and_on(&site.address, &table, &over, 0));
+            let changes = scope.spawn(|| ["8", "3", "1"].map(|spread| respread(&url, &table.name, spread)));
+            while !changes.is_finished() {
+                let found = keys_of(&table.pages(&format!("{SEEDS}&$top=300")).concat());
+                assert!(found == expected, "{kind}: {found:?}");
+            }
+            drop(end);
+            changes.join().expect("the spread changed");
+        });
+        leaves_nothing(&url);
+    }
+}
+
+/// A table has no index while its spread changes, so no pages in the order of one either.
+#[test]
+fn pages_by_a_property_are_there_before_and_after_the_spread_changes() {
+    for (kind, url) in databases() {
+        let account = server::account(1).name;
+        let site = Site::start(&url, &["--extended-queries", &account]);
+        let client = site.client();
+        let table = client.table();
+        seed(&table, SEEDED);
+        let rowhouse = |words: &[&str]| {
+            let words = [words, &["--account", &account, "--database-url", &url]].concat();
+            let output = Command::new(env!("CARGO_BIN_EXE_rowhouse")).args(&words).output().expect("it runs");
+            assert!(output.status.success(), "{kind}: {words:?}: {output:?}");
+        };
+        let newest_first = || {
+            let options = "$orderby=N%20desc&$top=700";
+            until(|| table.query(&format!("?{options}")).status == 200);
+            let found = table.pages(options).concat();
+            assert!(found.iter().map(|entity| &entity["N"]).eq((0..SEEDED).rev().collect::<Vec<_>>().iter()));
+        };
+        rowhouse(&["index", "create", &table.name, "N"]);
+        newest_first();
+        rowhouse(&["index", "drop", &table.name, "N"]);
+        hold_in_the_middle(&url, &table.name);
+        until(|| table.query("?$orderby=N").status == 501);
+        respread(&url, &table.name, "8");
+        table.query("?$orderby=N").refused(NOT_IMPLEMENTED);
+        rowhouse(&["index", "create", &table.name, "N"]);
+        newest_first();
+    }
+}
+
+#[test]
 fn a_respread_that_is_given_up_leaves_the_table_as_it_was() {
     for (_, url) in databases() {
         let site = Site::start(&url, &["--table-spread", "2"]);

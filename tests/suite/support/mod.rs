@@ -26,7 +26,7 @@ pub use client::{Auth, Client, fresh_name};
 pub use encode::{escape, printed_entity_path};
 pub use refusals::*;
 pub use sas::Sas;
-pub use table::{Table, custom, keys_shown, next_page, row_keys, rows, with_keys};
+pub use table::{Table, custom, keys_of, keys_shown, next_page, row_keys, rows, with_keys};
 
 /// Stamps cases, functions that take a client, into a test for each backend.
 macro_rules! cases {

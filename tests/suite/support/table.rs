@@ -123,6 +123,22 @@ impl<'a> Table<'a> {
         self.client.get(&format!("/{}(){options}", self.name))
     }
 
+    /// The pages of a query, up to the last one.
+    #[track_caller]
+    pub fn pages(&self, options: &str) -> Vec<Vec<Value>> {
+        let (mut pages, mut token) = (Vec::new(), String::new());
+        for _ in 0..2000 {
+            let answer = self.query(&format!("?{options}{token}"));
+            let following = next_page(&answer);
+            pages.push(rows(answer.expect_json()));
+            match following {
+                Some(more) => token = more,
+                None => return pages,
+            }
+        }
+        panic!("the pages do not end: {options}");
+    }
+
     /// A query by filter.
     #[track_caller]
     pub fn filter(&self, filter: &str) -> Answer {
@@ -169,12 +185,21 @@ pub fn row_keys(entities: &[Value]) -> String {
     entities.iter().map(key).collect::<Vec<_>>().join(",")
 }
 
+/// PartitionKey and RowKey of entities.
+#[track_caller]
+pub fn keys_of(entities: &[Value]) -> Vec<(String, String)> {
+    let text = |entity: &Value, name: &str| entity[name].as_str().expect("a key").to_owned();
+    entities.iter().map(|entity| (text(entity, "PartitionKey"), text(entity, "RowKey"))).collect()
+}
+
 /// The keys of entities, as `p/r`, joined by blanks.
 #[track_caller]
 pub fn keys_shown(entities: &[Value]) -> String {
-    let text = |e: &Value, name: &str| e[name].as_str().expect("a key").to_owned();
-    let keys = entities.iter().map(|e| format!("{}/{}", text(e, "PartitionKey"), text(e, "RowKey")));
-    keys.collect::<Vec<_>>().join(" ")
+    keys_of(entities)
+        .iter()
+        .map(|(partition, row)| format!("{partition}/{row}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The query parameters of the next page, if there is one.
