@@ -2,6 +2,7 @@ package rowhouse;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import com.azure.core.exception.HttpResponseException;
 import com.azure.core.http.HttpPipelineCallContext;
 import com.azure.core.http.HttpPipelineNextPolicy;
 import com.azure.core.http.HttpResponse;
@@ -10,9 +11,12 @@ import com.azure.core.util.UrlBuilder;
 import com.azure.data.tables.TableClient;
 import com.azure.data.tables.models.ListEntitiesOptions;
 import com.azure.data.tables.models.TableEntity;
+import java.time.Duration;
+import java.time.OffsetDateTime;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -76,13 +80,52 @@ class ExtendedQueriesTest {
             rows(table, new ListEntitiesOptions().setFilter("length(Name) eq 5")));
     }
 
+    private static TableClient ordered(String table, String order) {
+        return server.builder()
+            .credential(server.credential())
+            .addPolicy(new OrderBy(order))
+            .buildClient()
+            .getTableClient(table);
+    }
+
+    /** Makes an index over a property, and waits until the server uses it. */
+    private static void makeIndex(String table, String name) throws Exception {
+        server.command("index", "create", table, name, "--account", server.account, "--yes");
+        long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+        while (true) {
+            try {
+                rows(ordered(table, name), new ListEntitiesOptions());
+                return;
+            } catch (HttpResponseException refused) {
+                if (refused.getResponse().getStatusCode() != 501 || System.nanoTime() > end) {
+                    throw refused;
+                }
+            }
+            Thread.sleep(100);
+        }
+    }
+
+    @Test
+    void orderOfAProperty() throws Exception {
+        TableClient table = server.service().createTable("Logs");
+        OffsetDateTime start = OffsetDateTime.parse("2024-05-01T12:00:00Z");
+        for (int at = 0; at < 20; at++) {
+            OffsetDateTime created = start.plusMinutes(at * 7 % 20);
+            table.createEntity(new TableEntity("p" + at % 3, "" + at).addProperty("Created", created));
+        }
+        makeIndex("Logs", "Created");
+        List<List<Object>> pages = ordered("Logs", "Created%20desc")
+            .listEntities(new ListEntitiesOptions().setTop(15), null, null)
+            .streamByPage()
+            .map(page -> page.getValue().stream().map(entity -> entity.getProperty("Created")).toList())
+            .toList();
+        List<Object> newest = IntStream.range(0, 20).<Object>mapToObj(at -> start.plusMinutes(19 - at)).toList();
+        assertEquals(List.of(newest.subList(0, 15), newest.subList(15, 20)), pages);
+    }
+
     @Test
     void descendingOrder() {
-        TableClient table = server.builder()
-            .credential(server.credential())
-            .addPolicy(new OrderBy("PartitionKey%20desc,RowKey%20desc"))
-            .buildClient()
-            .getTableClient(filled("Ordered"));
+        TableClient table = ordered(filled("Ordered"), "PartitionKey%20desc,RowKey%20desc");
         assertEquals("210", rows(table, new ListEntitiesOptions().setTop(2)));
     }
 }

@@ -20,18 +20,21 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /** One server process on a free port, with an account that nobody used before. */
 final class Server {
     private static final Pattern READY = Pattern.compile("Rowhouse is ready at (http://[^ ,]+),? .*");
     private static final int START_SECONDS = 60;
     private static final int STOP_SECONDS = 40;
+    private static final int COMMAND_SECONDS = 60;
     private static final SecureRandom RANDOM = new SecureRandom();
 
     final String account;
     final List<String> keys;
     final String origin;
     private final Path folder;
+    private final ProcessBuilder builder;
     private final Process process;
 
     Server() throws Exception {
@@ -47,7 +50,7 @@ final class Server {
         this.account = account;
         this.keys = keys;
         folder = Files.createTempDirectory("rowhouse-java-");
-        ProcessBuilder builder = new ProcessBuilder(binary().toString())
+        builder = new ProcessBuilder(binary().toString())
             .directory(folder.toFile())
             .redirectError(log().toFile());
         Map<String, String> settings = builder.environment();
@@ -102,6 +105,22 @@ final class Server {
         boolean failed = text.contains("ERROR") || text.contains("panicked");
         if (!alive || !ended || process.exitValue() != 0 || failed) {
             throw new IllegalStateException("the server did not end well; it logged:\n" + text);
+        }
+    }
+
+    /** Runs a command of an operator with the same settings. */
+    void command(String... words) throws Exception {
+        ProcessBuilder command = new ProcessBuilder(Stream.concat(Stream.of(binary().toString()), Stream.of(words)).toList())
+            .directory(folder.toFile())
+            .redirectErrorStream(true)
+            .redirectOutput(folder.resolve("command.log").toFile());
+        command.environment().clear();
+        command.environment().putAll(builder.environment());
+        Process running = command.start();
+        boolean ended = running.waitFor(COMMAND_SECONDS, TimeUnit.SECONDS);
+        if (!ended || running.exitValue() != 0) {
+            running.destroyForcibly();
+            throw new IllegalStateException(Files.readString(folder.resolve("command.log")));
         }
     }
 
