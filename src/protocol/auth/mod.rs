@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod bearer;
 pub(crate) mod explain_sas;
 pub mod issue;
+mod jws;
 pub mod permissions;
 pub mod sas;
 pub(crate) mod seal;
