@@ -6,15 +6,24 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
+import threading
 import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
-from azure.data.tables import RequestTooLargeError, TableServiceClient, generate_table_sas
+from azure.data.tables import (
+    AccountSasPermissions,
+    RequestTooLargeError,
+    ResourceTypes,
+    TableServiceClient,
+    generate_account_sas,
+    generate_table_sas,
+)
 from rowhouse import REPOSITORY, Server, code_of
 
 CONFIGURATION = REPOSITORY / "deploy" / "compose" / "nginx.conf"
@@ -39,27 +48,24 @@ NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx not found")
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+class Away:
+    address = "127.0.0.1:1"
+    origin = f"http://{address}"
+
+
 class Proxy:
     """nginx in front of two addresses, which may be the same."""
 
     def __init__(self, folder, servers, edit=lambda text: text):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        text = CONFIGURATION.read_text()
-        for name, server in zip(("rowhouse-1:10002", "rowhouse-2:10002"), servers, strict=True):
-            assert text.count(name) == 1
-            text = text.replace(name, server.origin.removeprefix("http://"))
-        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        for line, better in (
-            ("listen 10002;", f"listen 127.0.0.1:{self.port};"),
-            ("http {", "http {" + "".join(f" {kind}_temp_path {folder}/{kind};" for kind in kinds)),
-        ):
-            assert text.count(line) == 1
-            text = text.replace(line, better)
-        # Without it, root's workers become somebody who may not enter the folder.
-        user = "user root;" if os.geteuid() == 0 else ""
-        (folder / "nginx.conf").write_text(f"{user} pid {folder}/pid; error_log {folder}/log;\n{edit(text)}")
+        self.folder = folder
+        self.port = free_port()
+        self._configure(servers, edit)
         command = [NGINX, "-e", f"{folder}/log", "-c", f"{folder}/nginx.conf", "-g", "daemon off;"]
         self.process = subprocess.Popen(command)
         for _ in range(100):
@@ -70,6 +76,29 @@ class Proxy:
                 assert self.process.poll() is None, (folder / "log").read_text()
                 time.sleep(0.1)
         raise RuntimeError("nginx did not begin to listen")
+
+    def _configure(self, servers, edit):
+        text = CONFIGURATION.read_text()
+        for name, server in zip(("rowhouse-1:10002", "rowhouse-2:10002"), servers, strict=True):
+            assert text.count(name) == 1
+            text = text.replace(name, server.origin.removeprefix("http://"))
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        for line, better in (
+            ("listen 10002;", f"listen 127.0.0.1:{self.port};"),
+            ("http {", "http {" + "".join(f" {kind}_temp_path {self.folder}/{kind};" for kind in kinds)),
+        ):
+            assert text.count(line) == 1
+            text = text.replace(line, better)
+        # Without it, root's workers become somebody who may not enter the folder.
+        user = "user root;" if os.geteuid() == 0 else ""
+        text = f"{user} pid {self.folder}/pid; error_log {self.folder}/log;\n{edit(text)}"
+        (self.folder / "nginx.conf").write_text(text)
+
+    def use(self, servers):
+        """Leaves out the servers that are None."""
+        up = [server or Away() for server in servers]
+        self._configure(up, lambda text: text.replace(f"{Away.address} ", f"{Away.address} down "))
+        self.process.send_signal(signal.SIGHUP)
 
     def endpoint(self, account):
         return f"http://127.0.0.1:{self.port}/{account}"
@@ -218,6 +247,107 @@ def test_addresses_in_answers_are_the_proxys(servers, proxy, service):
     known = json.loads(send("GET", path)[2])
     assert (known["A"], known["B"]) == (1, 1)
     assert len(list(service.get_table_client("Raw").list_entities())) == 3
+
+
+class Follower:
+    """Tells nginx which servers are ready, for it does not ask; each time it changes."""
+
+    def __init__(self, proxy, servers):
+        self.proxy, self.servers, self.known = proxy, servers, [True, True]
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.follow)
+        self.thread.start()
+
+    def follow(self):
+        while not self.over.wait(0.1):
+            now = [is_ready(server) for server in self.servers]
+            if now != self.known:
+                self.proxy.use([server if ready else None for server, ready in zip(self.servers, now, strict=True)])
+                self.known = now
+
+    def stop(self):
+        self.over.set()
+        self.thread.join()
+
+
+def is_ready(server):
+    connection = http.client.HTTPConnection(server.settings["ROWHOUSE_ADMIN_LISTEN"], timeout=30)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def work(port, target, over, succeeded):
+    """Asks until it is over, never twice, and on new connections: nginx closes old ones when it changes."""
+    while not over.is_set():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("GET", target, headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            succeeded.append(answer.status == 200)
+        except (OSError, http.client.HTTPException):
+            succeeded.append(False)
+        finally:
+            connection.close()
+
+
+def restarted_in_turns(folder, drain, requests):
+    """How many requests failed, and of how many."""
+    account = "turns"
+    servers = [Server(folder / name, account=account) for name in ("first", "second")]
+    for server in servers:
+        server.folder.mkdir()
+        server.keys = servers[0].keys
+        addresses = {name: f"127.0.0.1:{free_port()}" for name in ("ROWHOUSE_LISTEN", "ROWHOUSE_ADMIN_LISTEN")}
+        server.settings = {**addresses, "ROWHOUSE_DRAIN_SECONDS": drain}
+        server.start()
+    expiry = datetime.now(timezone.utc) + timedelta(hours=1)
+    token = generate_account_sas(
+        servers[0].credential(), ResourceTypes(container=True), AccountSasPermissions(list=True), expiry
+    )
+    proxy = Proxy(folder, servers)
+    succeeded, over = [], threading.Event()
+    follower = Follower(proxy, servers)
+    arguments = (proxy.port, f"/{account}/Tables?{token}", over, succeeded)
+    clients = [threading.Thread(target=work, args=arguments) for _ in range(6)]
+    try:
+        for client in clients:
+            client.start()
+        for turn in itertools.count():
+            if turn >= 4 and len(succeeded) >= requests:
+                break
+            assert servers[turn % 2].stop() == 0
+            servers[turn % 2].start()
+            while not all(follower.known):
+                time.sleep(0.1)
+    finally:
+        over.set()
+        for client in clients:
+            client.join()
+        follower.stop()
+        proxy.stop()
+        for server in servers:
+            server.stop()
+    return succeeded.count(False), len(succeeded)
+
+
+def test_a_restart_in_turns_fails_no_request_if_servers_drain(database_url, tmp_path):
+    if database_url:
+        pytest.skip("each server has a database of its own")
+    failed, requests = restarted_in_turns(tmp_path, "2", 10_000)
+    assert failed == 0, f"of {requests}"
+
+
+def test_a_restart_in_turns_fails_requests_if_servers_do_not_drain(database_url, tmp_path):
+    if database_url:
+        pytest.skip("each server has a database of its own")
+    failed, requests = restarted_in_turns(tmp_path, "0", 0)
+    assert 0 < failed < requests, f"{failed} of {requests}: then the test above proves nothing"
 
 
 def test_the_proxy_needs_nobody_to_look_its_servers_up():
