@@ -74,7 +74,9 @@ pub(crate) const IS_COMPLETE: &str = "SELECT NOT EXISTS (SELECT 1 FROM (SELECT c
      JOIN pg_class AS n ON n.oid = i.indexrelid WHERE i.indrelid = h.oid AND i.indisvalid \
      AND i.indnkeyatts >= $4 AND starts_with(n.relname, $3))) AS found";
 /// Bytes of the index $1 in all shards, where entities are distributed.
-pub(crate) const BYTES_OF_SHARDS: &str = "SELECT citus_relation_size($1::text::regclass) AS bytes";
+pub(crate) const BYTES_OF_SHARDS: &str = "SELECT coalesce(sum(result::bigint), 0)::bigint \
+     AS bytes FROM run_command_on_shards('entities', format('SELECT coalesce(pg_relation_size(to_regclass( \
+     %L || substring(%L from ''_[0-9]+$''))), 0)', $1::text, '%s'))";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// The texts that contain no values.
