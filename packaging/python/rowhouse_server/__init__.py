@@ -1,5 +1,7 @@
 """Servers of the Azure Table storage API for tests: the program of Rowhouse, and a context manager that runs it."""
 
+from __future__ import annotations
+
 import collections
 import os
 import pathlib
@@ -8,6 +10,8 @@ import re
 import subprocess
 import threading
 import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
 
 __all__ = ["Server", "binary"]
 
@@ -21,7 +25,7 @@ _STOP_SECONDS = 30
 _LOG_LINES = 100
 
 
-def binary():
+def binary() -> str:
     """The path of the program."""
     return str(_FOLDER / "bin" / "rowhouse")
 
@@ -37,8 +41,20 @@ class Server:
     listener for operators, where snapshots and faults are ordered.
     """
 
-    def __init__(self, *, database_url="sqlite::memory:", port=0, admin_port=0, arguments=(), env=None, timeout=60):
-        self.connection_string = self.endpoint = self.admin_url = None
+    connection_string: str
+    endpoint: str
+    admin_url: str
+
+    def __init__(
+        self,
+        *,
+        database_url: str = "sqlite::memory:",
+        port: int = 0,
+        admin_port: int = 0,
+        arguments: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        timeout: float = 60,
+    ) -> None:
         self._command = [
             binary(),
             "serve",
@@ -54,21 +70,21 @@ class Server:
         self._env = {name: value for name, value in os.environ.items() if not _SETTING.match(name)}
         self._env.update(env or {})
         self._timeout = timeout
-        self._log = collections.deque(maxlen=_LOG_LINES)
-        self._readers = []
-        self._process = None
+        self._log: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
+        self._readers: list[threading.Thread] = []
+        self._process: subprocess.Popen[str] | None = None
 
     @property
-    def pid(self):
+    def pid(self) -> int | None:
         """The id of its process, while it runs."""
-        return self._process and self._process.pid
+        return self._process.pid if self._process else None
 
-    def start(self):
+    def start(self) -> Server:
         """Starts it, and waits until it is ready."""
         if self._process:
             raise RuntimeError("the server runs already")
         # Our folder has no .env.
-        self._process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             self._command,
             cwd=_FOLDER,
             env=self._env,
@@ -78,78 +94,84 @@ class Server:
             encoding="utf-8",
             errors="replace",
         )
-        announced, operators = queue.Queue(), queue.Queue()
-        self._read(self._process.stdout, announced, self._announced)
-        self._read(self._process.stderr, operators, self._logged)
+        announced = self._read(process.stdout, self._announced)
+        operators = self._read(process.stderr, self._logged)
         try:
-            self.connection_string = announced.get(timeout=self._timeout)
-            self.admin_url = operators.get(timeout=self._timeout)
+            connection_string = announced.get(timeout=self._timeout)
+            admin_url = operators.get(timeout=self._timeout)
         except queue.Empty:
-            self.connection_string = None
-        if not self.connection_string or not self.admin_url:
-            self._process.kill()
-            self._end()
+            connection_string = admin_url = None
+        if not connection_string or not admin_url:
+            process.kill()
+            self._end(process)
             raise RuntimeError("rowhouse did not start\n" + "\n".join(self._log))
-        self.endpoint = re.search("TableEndpoint=([^;]+)", self.connection_string).group(1)
+        self.connection_string, self.admin_url = connection_string, admin_url
+        self.endpoint = connection_string.partition("TableEndpoint=")[2].strip(";")
         return self
 
-    def reset(self):
+    def reset(self) -> None:
         """Deletes all that is stored."""
         request = urllib.request.Request(f"{self.admin_url}/test/reset", b"", method="POST")
         # Whatever proxies the environment names are not for this machine.
         urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).close()
 
-    def stop(self):
+    def stop(self) -> None:
         """Stops it, and waits until it has ended."""
-        if not self._process:
+        process = self._process
+        if process is None:
             return
-        self._process.stdin.close()
+        if process.stdin:
+            process.stdin.close()
         try:
-            self._process.wait(_STOP_SECONDS)
+            process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._end()
+            process.kill()
+        self._end(process)
 
-    def __enter__(self):
+    def __enter__(self) -> Server:
         return self.start()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _end(self):
-        process, self._process = self._process, None
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        self._process = None
         process.wait()
-        process.stdin.close()
+        if process.stdin:
+            process.stdin.close()
         for reader in self._readers:
             reader.join()
         self._readers.clear()
 
-    def _read(self, stream, found, look):
+    def _read(self, stream: IO[str] | None, look: Callable[[str], str | None]) -> queue.Queue[str | None]:
         """Reads a stream to its end, so that the server never waits. Puts what it looks for, at the end nothing."""
+        found: queue.Queue[str | None] = queue.Queue()
 
-        def read():
-            with stream:
-                for line in stream:
-                    value = look(line.rstrip("\n"))
-                    if value:
-                        found.put(value)
+        def read() -> None:
+            for line in stream or ():
+                value = look(line.rstrip("\n"))
+                if value:
+                    found.put(value)
+            if stream:
+                stream.close()
             found.put(None)
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
         self._readers.append(reader)
+        return found
 
     @staticmethod
-    def _announced(line):
+    def _announced(line: str) -> str | None:
         return line.split(" ")[-1] if line.startswith(_READY) else None
 
-    def _logged(self, line):
+    def _logged(self, line: str) -> str | None:
         self._log.append(line)
         found = _OPERATORS.search(line)
-        return found and found.group(1)
+        return found.group(1) if found else None
 
 
-def _absolute(url):
+def _absolute(url: str) -> str:
     """Files are relative to the folder of the tests, not to ours."""
     file = _FILE.fullmatch(url)
     return f"sqlite://{pathlib.Path(file.group(1)).absolute()}{file.group(2)}" if file else url

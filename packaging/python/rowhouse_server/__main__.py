@@ -6,7 +6,7 @@ import sys
 from . import binary
 
 
-def main():
+def main() -> None:
     os.execv(binary(), ["rowhouse", *sys.argv[1:]])
 
 
