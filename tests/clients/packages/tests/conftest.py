@@ -56,10 +56,16 @@ def other_platform(dist):
 
 
 @pytest.fixture(scope="session")
-def registry(tmp_path_factory):
-    """Registries with the packages of the program under test."""
+def dist(tmp_path_factory):
+    """The packages of the program under test."""
     dist = tmp_path_factory.mktemp("dist")
     subprocess.run([REPOSITORY / "scripts" / "package", "--native", dist], check=True)
+    return dist
+
+
+@pytest.fixture(scope="session")
+def registry(dist):
+    """Registries with the packages of the program under test."""
     other_platform(dist)
     registry = Registry(dist)
     yield registry
