@@ -143,17 +143,20 @@ fn work(table: &Table, balancer: &Address, client: usize, done: &AtomicUsize, ov
 }
 
 /// Replaces two servers in turns, each once the other is ready, until there were
-/// so many requests; how many were asked, and how many failed.
-fn restart_in_turns(drain: &str, requests: usize) -> (usize, usize) {
+/// so many requests; how many were asked, and how many failed. A server that drains
+/// is told a second time once nobody uses it, so that no time matters.
+fn restart_in_turns(drain: Option<&str>, requests: usize) -> (usize, usize) {
     let url = fresh_database();
-    let [(first, one), (second, other)] = [(); 2].map(|()| Member::start(&url, drain));
+    let [(first, one), (second, other)] = [(); 2].map(|()| Member::start(&url, drain.unwrap_or("0")));
     let (mut sites, members) = ([first, second], [one, other]);
     let there = sites[0].client();
     let table = there.table();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let balancer = Address::of(&listener.local_addr().expect("it listens").to_string());
     let (probed, balanced) = (members.clone(), members.clone());
-    let (done, over) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let done = [const { AtomicUsize::new(0) }; CLIENTS];
+    let all = || done.iter().map(|done| done.load(Ordering::Relaxed)).sum::<usize>();
+    let over = Arc::new(AtomicBool::new(false));
     members.iter().for_each(Member::probe);
     let stopped = Arc::clone(&over);
     std::thread::spawn(move || {
@@ -168,35 +171,52 @@ fn restart_in_turns(drain: &str, requests: usize) -> (usize, usize) {
         let (table, balancer, done, over) = (&table, &balancer, &done, &*over);
         let end = End(over);
         let clients: Vec<_> =
-            (0..CLIENTS).map(|n| scope.spawn(move || work(table, balancer, n, done, over))).collect();
+            (0..CLIENTS).map(|n| scope.spawn(move || work(table, balancer, n, &done[n], over))).collect();
         for turn in 0.. {
-            if turn >= 4 && done.load(Ordering::Relaxed) >= requests {
+            if turn >= 4 && all() >= requests {
                 break;
+            }
+            if drain.is_some() {
+                sites[turn % 2].signal("TERM");
+                wait_for(|| !members[turn % 2].is_ready());
+                wait_for_others(done);
             }
             assert_eq!(sites[turn % 2].restart(PATIENCE), Some(0), "{}", sites[turn % 2].log());
             members[turn % 2].admin.set(sites[turn % 2].admin().address());
-            let deadline = Instant::now() + PATIENCE;
-            while !members.iter().all(Member::is_ready) {
-                assert!(Instant::now() < deadline, "a server does not get ready");
-                std::thread::sleep(PROBES);
-            }
+            wait_for(|| members.iter().all(Member::is_ready));
         }
         drop(end);
         clients.into_iter().map(|client| client.join().expect("a client")).sum()
     });
-    (done.into_inner(), failed)
+    (all(), failed)
+}
+
+fn wait_for(has_come: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !has_come() {
+        assert!(Instant::now() < deadline, "it does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until no client has a connection to a server that drains and gets no new
+/// ones: the answer to the request that is under way now asks it to leave, and the
+/// one after it is of another server.
+fn wait_for_others(done: &[AtomicUsize; CLIENTS]) {
+    let before = done.each_ref().map(|done| done.load(Ordering::Relaxed));
+    wait_for(|| done.iter().zip(before).all(|(done, before)| done.load(Ordering::Relaxed) >= before + 2));
 }
 
 #[test]
 fn a_restart_in_turns_fails_no_request_if_servers_drain() {
-    let (requests, failed) = restart_in_turns("2", REQUESTS);
+    let (requests, failed) = restart_in_turns(Some("3600"), REQUESTS);
     println!("draining: {failed} of {requests} requests failed");
     assert_eq!(failed, 0, "of {requests}");
 }
 
 #[test]
 fn a_restart_in_turns_fails_requests_if_servers_do_not_drain() {
-    let (requests, failed) = restart_in_turns("0", 0);
+    let (requests, failed) = restart_in_turns(None, 0);
     println!("not draining: {failed} of {requests} requests failed");
     assert!(failed > 0, "of {requests}: then the test of draining proves nothing");
 }

@@ -44,6 +44,11 @@ impl Site {
         self.start_in(folder);
     }
 
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        self.process.as_ref().expect("it runs").signal(name);
+    }
+
     /// Stops it as an operator does, then starts another in its place. Returns
     /// the exit status, if it ended in time.
     pub fn restart(&mut self, patience: Duration) -> Option<i32> {
