@@ -11,16 +11,21 @@ require_go() {
 
 has_go() { have go; }
 
-# prepare_go CLIENT NAME: finds a release that is new enough, and compiles.
+# prepare_go CLIENT NAME: compiles.
 prepare_go() {
+    use_new_go || return 1
+    say "Preparing the $2"
+    (cd "$CLIENTS/$1" && go vet ./...)
+}
+
+# Puts a release that is new enough first in the path.
+use_new_go() {
     local minor folder
     minor=$(GOTOOLCHAIN=local go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
     if [[ -n $minor ]] && ((minor < 21)); then
         folder=$(fetch_go) || return 1
         PATH=$folder/bin:$PATH
     fi
-    say "Preparing the $2"
-    (cd "$CLIENTS/$1" && go vet ./...)
 }
 
 # Fetches the release from the module proxy, which checks its sum, and prints
