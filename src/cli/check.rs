@@ -14,7 +14,7 @@ use crate::server::config::{Config, Database, Settings};
 use crate::server::database;
 use crate::server::http::{self, Tls};
 use crate::store::postgres::ConnectionDemand;
-use crate::store::{Inspection, MigrationObstacle};
+use crate::store::{HostRole, HostsFound, Inspection, MigrationObstacle};
 
 /// Maximum difference of the clocks: the versions of entities and the validity of requests depend
 /// on them.
@@ -150,6 +150,7 @@ async fn of_storage(config: &Config) -> Vec<Finding> {
 
 fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
     let mut findings = vec![of_schema(database, found)];
+    findings.extend(found.hosts.iter().flat_map(of_hosts));
     if found.is_standby {
         let advice = "give the primary as --database-url, and this one as --secondary-database-url";
         findings.push(problem("primary", "the database is a read replica", advice));
@@ -199,6 +200,31 @@ fn of_database(database: &Database, found: &Inspection) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Judges the hosts that the database URL lists.
+fn of_hosts(hosts: &HostsFound) -> Vec<Finding> {
+    let roles = hosts.listed.iter().filter_map(|host| Some((&host.name, host.role.as_ref().ok()?)));
+    let listed: Vec<String> = roles.clone().map(|(name, role)| format!("{name} is {role}")).collect();
+    let mut findings = vec![ok("hosts", format!("{}; {} is used", listed.join(", "), hosts.used))];
+    findings.extend(of_silent_hosts("hosts", hosts));
+    let primaries: Vec<&str> =
+        roles.filter(|(_, role)| **role != HostRole::Standby).map(|(name, _)| name.as_str()).collect();
+    if primaries.len() > 1 {
+        let advice = "stop the former primary: a server may take it, and what it has is old";
+        findings.push(problem("hosts", format!("{} are primaries", primaries.join(" and ")), advice));
+    }
+    if hosts.take_any {
+        let advice = "add target_session_attrs=read-write to the URL";
+        findings.push(warning("hosts", "the URL takes any of its hosts, a standby too", advice));
+    }
+    findings
+}
+
+fn of_silent_hosts(name: &'static str, hosts: &HostsFound) -> Vec<Finding> {
+    let silent = hosts.listed.iter().filter_map(|host| Some((&host.name, host.role.as_ref().err()?)));
+    let advice = "see that it is up, or take it out of the list";
+    silent.map(|(host, why)| warning(name, format!("{host} cannot be reached: {why}"), advice)).collect()
 }
 
 fn demand_of(config: &Config, found: &Inspection) -> Option<ConnectionDemand> {
@@ -292,23 +318,30 @@ fn of_accounts(config: &Config, found: &Inspection) -> Option<Finding> {
     })
 }
 
-async fn of_replica(database: &Database) -> Option<Finding> {
-    Some(match database::inspect_replica(database).await? {
-        Err(error) => {
-            problem("secondary", error.to_string(), "servers start without it, and answer 503 for it")
+async fn of_replica(database: &Database) -> Vec<Finding> {
+    let replica = match database::inspect_replica(database).await {
+        None => return Vec::new(),
+        Some(Ok(replica)) => replica,
+        Some(Err(error)) => {
+            let advice = "servers start without it, and answer 503 for it";
+            return vec![problem("secondary", error.to_string(), advice)];
         }
-        Ok(replica) if replica.is_standby => ok("secondary", format!("{} answers", replica.product)),
-        Ok(_) => {
-            let advice =
-                "give a standby as --secondary-database-url, or leave it out: the primary answers then";
-            problem("secondary", "the database is no read replica", advice)
-        }
-    })
+    };
+    let place = replica.hosts.as_ref().map(|hosts| format!(" at {}", hosts.used)).unwrap_or_default();
+    let mut findings = vec![if replica.is_standby {
+        ok("secondary", format!("{} answers{place}", replica.product))
+    } else {
+        let advice = "give a standby as --secondary-database-url, or leave it out: the primary answers then";
+        problem("secondary", format!("the database{place} is no read replica"), advice)
+    }];
+    findings.extend(replica.hosts.iter().flat_map(|hosts| of_silent_hosts("secondary", hosts)));
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::ListedHost;
     use crate::store::postgres::PgOptions;
 
     fn database() -> Database {
@@ -327,6 +360,7 @@ mod tests {
             migration_obstacle: None,
             skew: Some(TimeDelta::milliseconds(-200)),
             cluster: None,
+            hosts: None,
             left_respreads: Vec::new(),
             hidden_schemas: Vec::new(),
             missing_indexes: Vec::new(),
@@ -371,6 +405,30 @@ mod tests {
                 "{seconds}"
             );
         }
+    }
+
+    #[test]
+    fn the_hosts_of_a_list_are_judged() {
+        use HostRole::{Primary, ReadOnly, Standby};
+        let verdicts = |take_any, roles: &[Result<HostRole, &str>]| {
+            let listed = roles
+                .iter()
+                .enumerate()
+                .map(|(n, role)| ListedHost { name: format!("h{n}:1"), role: role.map_err(str::to_owned) });
+            let hosts = HostsFound { used: "h0:1".into(), take_any, listed: listed.collect() };
+            of_hosts(&hosts).into_iter().map(|finding| (finding.verdict, finding.found)).collect::<Vec<_>>()
+        };
+        let [(CheckResult::Ok, found)] = &verdicts(false, &[Ok(Primary), Ok(Standby)])[..] else {
+            panic!("a primary and a standby are fine")
+        };
+        assert_eq!(found, "h0:1 is a primary, h1:1 is a standby; h0:1 is used");
+        let of = |take_any, roles: &[Result<HostRole, &str>]| {
+            let (verdict, found) = verdicts(take_any, roles).remove(1);
+            (verdict == CheckResult::Problem, found)
+        };
+        assert_eq!(of(false, &[Ok(Primary), Err("why")]), (false, "h1:1 cannot be reached: why".into()));
+        assert_eq!(of(false, &[Ok(Primary), Ok(ReadOnly)]), (true, "h0:1 and h1:1 are primaries".into()));
+        assert!(!of(true, &[Ok(Primary), Ok(Standby)]).0);
     }
 
     #[test]

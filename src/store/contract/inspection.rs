@@ -1,5 +1,7 @@
 //! The result of inspecting a database, which does not change it.
 
+use std::fmt;
+
 use chrono::TimeDelta;
 
 use super::StoredAccount;
@@ -14,6 +16,42 @@ pub(crate) enum MigrationObstacle {
     OnWorker,
     /// Where migrations run does not answer, for this reason.
     Away(String),
+}
+
+/// What a host of a list is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HostRole {
+    Primary,
+    /// A primary whose sessions only read, unless they ask for more.
+    ReadOnly,
+    Standby,
+}
+
+impl fmt::Display for HostRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HostRole::Primary => "a primary",
+            HostRole::ReadOnly => "a primary whose sessions only read",
+            HostRole::Standby => "a standby",
+        })
+    }
+}
+
+/// A host of a list, and why it does not answer if it does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListedHost {
+    pub name: String,
+    pub role: Result<HostRole, String>,
+}
+
+/// The hosts of a URL that lists several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostsFound {
+    /// The one that was chosen.
+    pub used: String,
+    /// Whether any will do, a standby too.
+    pub take_any: bool,
+    pub listed: Vec<ListedHost>,
 }
 
 /// The state of a database, for its operator.
@@ -37,6 +75,8 @@ pub(crate) struct Inspection {
     pub migration_obstacle: Option<MigrationObstacle>,
     /// How far the clock of the database is ahead of ours, if it has its own.
     pub skew: Option<TimeDelta>,
+    /// The hosts of its URL, if there are several.
+    pub hosts: Option<HostsFound>,
     /// The Citus cluster that the database is in, if it is in one.
     pub cluster: Option<Cluster>,
     /// Tables whose spread is being changed, as `account/table`, though no command is at work.

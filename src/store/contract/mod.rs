@@ -63,7 +63,7 @@ pub use indexes::{
     AddedIndex, BuiltIndex, IndexFigures, IndexState, Indexes, MAX_INDEXES, MAX_TABLE_INDEXES, NewIndex,
     StoredIndex,
 };
-pub(crate) use inspection::{Inspection, MigrationObstacle};
+pub(crate) use inspection::{HostRole, HostsFound, Inspection, ListedHost, MigrationObstacle};
 pub use load::{Load, LoadMark, Loads};
 pub use reset::{Reset, StoreSnapshot};
 pub use tables::{TableSize, Tables};

@@ -1,9 +1,10 @@
 //! A URL that lists the hosts of one PostgreSQL: servers find its primary and leave a former one, nothing
 //! acknowledged is lost, and nothing older than that is read.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::crash::storm;
 use super::line::Line;
@@ -27,6 +28,45 @@ fn until_written(site: &Site, what: &str) {
     let write = client.request("POST", "/Tables").json(&json!({ "TableName": crate::support::fresh_name() }));
     until_well(&mut line, &write);
     println!("{what}: written after {:?}", begun.elapsed());
+}
+
+/// What `rowhouse check` finds of the hosts of a URL, with `true` for what is fine.
+fn check(url: &str) -> Vec<(bool, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    command.args(["check", "--json", "--listen", "127.0.0.1:0", "--database-url", url]);
+    let output = command.env("ROWHOUSE_ALLOW_DEVELOPMENT_ACCOUNT", "true").output().expect("it runs");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let findings = told["checks"].as_array().expect("findings").iter();
+    let of_hosts = findings.filter(|finding| matches!(finding["name"].as_str(), Some("hosts" | "database")));
+    let is_fine = |finding: &Value| finding["ok"] == true && finding["warning"] == false;
+    of_hosts
+        .map(|finding| (is_fine(finding), finding["found"].as_str().expect("a text").to_owned()))
+        .filter(|(_, found)| !found.contains("answers at"))
+        .collect()
+}
+
+#[test]
+fn a_check_names_the_host_that_it_found_and_those_that_it_could_not_reach() {
+    let mut pair = Pair::start();
+    let [first, second] = [0, 1].map(|server: usize| format!("127.0.0.1:{}", pair.roads[server].port()));
+    let url = pair.url([1, 0], "read-write");
+    let both = format!("{second} is a standby, {first} is a primary; {first} is used");
+    assert_eq!(check(&url), [(true, both.clone())]);
+    let [(true, found), (false, any)] = &check(&pair.url([0, 1], "any"))[..] else { panic!("two findings") };
+    assert!(found.ends_with(&format!("{first} is used")) && any.contains("takes any"), "{found}, {any}");
+    pair.roads[1].let_pass(Traffic::Blocked);
+    let [(true, found), (false, away)] = &check(&url)[..] else { panic!("two findings") };
+    assert_eq!(found, &format!("{first} is a primary; {first} is used"));
+    assert_eq!(away, &format!("{second} cannot be reached: no answer in time"));
+    pair.roads[1].let_pass(Traffic::Free);
+    pair.roads[0].let_pass(Traffic::Cut);
+    let [(false, found)] = &check(&url)[..] else { panic!("a finding") };
+    assert!(found.contains(&format!("{second}: it is a standby; {first}: ")), "{found}");
+    pair.roads[0].let_pass(Traffic::Free);
+    // The first one goes on: nobody has fenced it.
+    pair.order("promote", 1);
+    let [(true, _), (false, found)] = &check(&url)[..] else { panic!("two findings") };
+    assert_eq!(found, &format!("{second} and {first} are primaries"));
 }
 
 #[test]
@@ -113,6 +153,24 @@ fn a_primary_that_is_cut_off_is_left_for_good() {
         until_written(site, "after the second promotion");
         pair.order("kill", 1);
         pair.roads[1].let_pass(Traffic::Free);
+        work();
+    });
+}
+
+/// As services do that change over without a restart: the sessions stay, and their writes are refused.
+#[test]
+fn a_primary_whose_sessions_only_read_from_now_on_is_left() {
+    let mut pair = Pair::start();
+    let mut site = Site::start(&pair.url([0, 1], "read-write"), &[]);
+    storm(&mut site, |site| {
+        work();
+        pair.order("restrict", 0);
+        // Until it has everything, the standby is none that may be promoted.
+        std::thread::sleep(WORK);
+        pair.order("promote", 1);
+        until_written(site, "after the promotion");
+        work();
+        pair.order("rewind", 0);
         work();
     });
 }

@@ -32,8 +32,8 @@ impl Pair {
         format!("postgres://rowhouse@{hosts}/postgres?target_session_attrs={wanted}")
     }
 
-    /// Does something to a server: `kill`, `freeze`, `thaw`, `promote`, or `rewind` to have it follow the
-    /// other one.
+    /// Does something to a server: `kill`, `freeze`, `thaw`, `promote`, `restrict` to have its sessions only
+    /// read, or `rewind` to have it follow the other one.
     pub fn order(&mut self, order: &str, server: usize) {
         self.shell.order(&format!("{order} {server}"));
     }

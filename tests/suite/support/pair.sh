@@ -92,6 +92,10 @@ while read -r command n; do
     freeze) freeze "$n" ;;
     thaw) thaw "$n" ;;
     promote) "$bin/pg_ctl" -D "$dir/$n" -w promote >/dev/null ;;
+    restrict)
+        ask "$n" "ALTER SYSTEM SET default_transaction_read_only = on"
+        ask "$n" "SELECT pg_reload_conf()" >/dev/null
+        ;;
     rewind) rewind "$n" && follow "$n" ;;
     esac
     echo "done"

@@ -7,6 +7,8 @@ use std::net::Ipv6Addr;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use crate::store::contract::HostRole;
+
 /// Maximum hosts of a URL.
 const MAX_HOSTS: usize = 16;
 /// The parameter that says which sessions are wanted.
@@ -37,14 +39,14 @@ impl WantedSession {
         })
     }
 
-    /// Whether a session fits, by what its server says of itself.
-    pub(super) const fn fits(self, is_standby: bool, is_read_only: bool) -> bool {
+    /// Whether sessions of such a host are wanted.
+    pub(super) const fn fits(self, role: HostRole) -> bool {
         match self {
             Self::Any => true,
-            Self::ReadWrite => !is_read_only,
-            Self::ReadOnly => is_read_only,
-            Self::Primary => !is_standby,
-            Self::Standby | Self::PreferStandby => is_standby,
+            Self::ReadWrite => matches!(role, HostRole::Primary),
+            Self::ReadOnly => !matches!(role, HostRole::Primary),
+            Self::Primary => !matches!(role, HostRole::Standby),
+            Self::Standby | Self::PreferStandby => matches!(role, HostRole::Standby),
         }
     }
 
@@ -312,9 +314,8 @@ mod tests {
             ("prefer-standby", PreferStandby, [false, false, true]),
         ] {
             assert_eq!(read(&format!("postgres://h/d?{WANTED}={value}")).1, wanted, "{value}");
-            // A primary, one whose sessions only read by default, and a standby.
-            let servers = [(false, false), (false, true), (true, true)];
-            assert_eq!(servers.map(|(standby, read_only)| wanted.fits(standby, read_only)), fitting);
+            let roles = [HostRole::Primary, HostRole::ReadOnly, HostRole::Standby];
+            assert_eq!(roles.map(|role| wanted.fits(role)), fitting);
         }
     }
 

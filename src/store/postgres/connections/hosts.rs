@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::{Instant, timeout};
 
 use crate::observe::metrics::nodes::{NodeMetrics, of_node};
+use crate::store::contract::{HostRole, ListedHost};
 use crate::store::postgres::connections::host_list::{HostList, WantedSession};
 use crate::store::postgres::connections::options::{PgOptions, StartError, database_message};
 use crate::store::postgres::fault::is_limit;
@@ -94,6 +96,11 @@ impl Hosts {
     /// Whether there is more than one.
     pub(crate) const fn are_several(&self) -> bool {
         self.hosts.len() > 1
+    }
+
+    /// Whether sessions of any server are taken.
+    pub(crate) fn take_any(&self) -> bool {
+        self.wanted == WantedSession::Any
     }
 
     /// Whether only sessions of a primary are taken.
@@ -239,26 +246,38 @@ impl Hosts {
         if wanted == WantedSession::Any {
             return Ok(connection);
         }
-        let asked = sqlx::query(statements::SESSION_KIND).persistent(false);
-        let row = asked.fetch_one(&mut connection).await?;
-        let (is_standby, is_read_only) = (row.try_get("is_standby")?, row.try_get("is_read_only")?);
-        if wanted.fits(is_standby, is_read_only) {
+        let role = role_of(&mut connection).await?;
+        if wanted.fits(role) {
             return Ok(connection);
         }
         // It does not matter whether the server receives this.
         let _ = timeout(CLOSING, connection.close()).await;
-        Err(refused(match (is_standby, is_read_only) {
-            (true, _) => "it is a standby",
-            (false, true) => "its sessions only read",
-            (false, false) => "it is a primary",
+        Err(refused(&format!("it is {role}")))
+    }
+
+    /// What each host is, all asked at once, in the order of the URL.
+    pub(crate) async fn ask_each(&self) -> Vec<ListedHost> {
+        join_all(self.hosts.iter().map(|host| async {
+            let asked = async { role_of(&mut PgConnection::connect_with(&host.connect).await?).await };
+            let role = match timeout(self.attempt, asked).await {
+                Ok(role) => role.map_err(|error| reason_of(&error)),
+                Err(_) => Err("no answer in time".to_owned()),
+            };
+            ListedHost { name: name_of(&host.connect), role }
         }))
+        .await
     }
 
     /// Whether a host that has a session answers a new connection. A refusal is an answer too.
     pub(crate) async fn answers(&self, chosen: ChosenHost, limit: Duration) -> bool {
-        let connected = PgConnection::connect_with(&self.hosts[chosen.host].connect);
-        let answer = timeout(self.at_most(limit), connected).await;
-        matches!(answer, Ok(Ok(_) | Err(sqlx::Error::Database(_))))
+        let host = &self.hosts[chosen.host];
+        match timeout(self.at_most(limit), PgConnection::connect_with(&host.connect)).await {
+            Ok(connected) => matches!(connected, Ok(_) | Err(sqlx::Error::Database(_))),
+            Err(_) => {
+                host.silences.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        }
     }
 
     fn chosen(&self) -> Option<ChosenHost> {
@@ -301,6 +320,16 @@ fn name_of(connect: &PgConnectOptions) -> String {
         Some(folder) => folder.display().to_string(),
         None => format!("{}:{}", connect.get_host(), connect.get_port()),
     }
+}
+
+async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
+    let asked = sqlx::query(statements::SESSION_KIND).persistent(false);
+    let row = asked.fetch_one(connection).await?;
+    Ok(match (row.try_get("is_standby")?, row.try_get("is_read_only")?) {
+        (true, _) => HostRole::Standby,
+        (false, true) => HostRole::ReadOnly,
+        (false, false) => HostRole::Primary,
+    })
 }
 
 fn refused(reason: &str) -> sqlx::Error {

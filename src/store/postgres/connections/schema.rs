@@ -87,8 +87,18 @@ pub(crate) async fn connect_to(
     options: &PgOptions,
     url: &str,
 ) -> Result<(PgConnection, SearchPath), StartError> {
+    connect_by(options, &Hosts::of(url, options.acquire_timeout)?).await
+}
+
+/// As [`connect_to`], to the host that is chosen of these.
+///
+/// # Errors
+/// [`StartError`].
+pub(crate) async fn connect_by(
+    options: &PgOptions,
+    hosts: &Hosts,
+) -> Result<(PgConnection, SearchPath), StartError> {
     let limit = options.acquire_timeout;
-    let hosts = Hosts::of(url, limit)?;
     let connected = tokio::time::timeout(limit, hosts.connect()).await;
     let (mut db, _) =
         connected.map_err(|_| StartError::ConnectTimeout(limit))?.map_err(StartError::Connect)?;

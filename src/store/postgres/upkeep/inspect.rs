@@ -12,7 +12,7 @@ use crate::store::postgres::cluster::distribution::{cluster, is_worker};
 use crate::store::postgres::connections::hosts::Hosts;
 use crate::store::postgres::connections::{PgOptions, StartError, allowed_connections, schema};
 use crate::store::postgres::statements::{self, indexes};
-use crate::store::{IndexState, Inspection, MigrationObstacle};
+use crate::store::{HostsFound, IndexState, Inspection, MigrationObstacle};
 
 /// The privileges that a server needs on its tables.
 const PRIVILEGES: [&str; 4] = ["SELECT", "INSERT", "UPDATE", "DELETE"];
@@ -38,7 +38,8 @@ pub(crate) async fn inspect(options: &PgOptions) -> Result<Inspection, StartErro
 }
 
 async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
-    let (mut connection, path) = schema::connect_to(options, options.first_url()).await?;
+    let hosts = Hosts::of(options.first_url(), options.acquire_timeout)?;
+    let (mut connection, path) = schema::connect_by(options, &hosts).await?;
     let db = &mut connection;
     let mut found = table_id(db).await.map_err(StartError::of_statement)?;
     found.hidden_schemas = path.empty;
@@ -50,8 +51,11 @@ async fn look(options: &PgOptions) -> Result<Inspection, StartError> {
         },
     };
     found.migration_obstacle = obstacle;
-    let role = Hosts::of(options.first_url(), options.acquire_timeout)?.role().to_owned();
-    found.cluster = cluster(&mut connection, &role).await.map_err(StartError::of_statement)?;
+    if hosts.are_several() {
+        let (used, take_any) = (hosts.name(), hosts.take_any());
+        found.hosts = Some(HostsFound { used, take_any, listed: hosts.ask_each().await });
+    }
+    found.cluster = cluster(&mut connection, hosts.role()).await.map_err(StartError::of_statement)?;
     connection.close().await.map_err(StartError::Connect)?;
     Ok(found)
 }
@@ -89,6 +93,7 @@ async fn table_id(db: &mut PgConnection) -> Result<Inspection, sqlx::Error> {
         migration_obstacle: None,
         skew: theirs.map(|theirs| theirs - middle),
         cluster: None,
+        hosts: None,
         left_respreads,
         hidden_schemas: Vec::new(),
         missing_indexes,

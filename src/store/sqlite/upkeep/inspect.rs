@@ -32,6 +32,7 @@ fn inspect(location: &Location) -> Result<Inspection, OpenError> {
         migration_obstacle: None,
         skew: None,
         cluster: None,
+        hosts: None,
         left_respreads: Vec::new(),
         hidden_schemas: Vec::new(),
         missing_indexes: Vec::new(),
