@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tarfile
 import time
@@ -56,16 +57,18 @@ def other_platform(dist):
 
 
 @pytest.fixture(scope="session")
-def dist(tmp_path_factory):
+def packages(tmp_path_factory):
     """The packages of the program under test."""
-    dist = tmp_path_factory.mktemp("dist")
-    subprocess.run([REPOSITORY / "scripts" / "package", "--native", dist], check=True)
-    return dist
+    packages = tmp_path_factory.mktemp("packages")
+    subprocess.run([REPOSITORY / "scripts" / "package", "--native", packages], check=True)
+    return packages
 
 
 @pytest.fixture(scope="session")
-def registry(dist):
-    """Registries with the packages of the program under test."""
+def registry(packages, tmp_path_factory):
+    """Registries with these packages, and with one for another platform."""
+    dist = tmp_path_factory.mktemp("dist")
+    shutil.copytree(packages, dist, dirs_exist_ok=True)
     other_platform(dist)
     registry = Registry(dist)
     yield registry

@@ -43,8 +43,8 @@ def of_version(package, version, work):
 
 
 @pytest.fixture
-def package(dist):
-    [package] = dist.glob("rowhouse_*.deb")
+def package(packages):
+    [package] = packages.glob("rowhouse_*.deb")
     return package
 
 
