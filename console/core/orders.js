@@ -15,13 +15,17 @@ export class Orders {
     this.table = table;
   }
 
-  /** Asks the server which indexes there are. Without an answer there are none. @param {AbortSignal} signal */
+  /**
+   * Asks the server which indexes there are. Without an answer there are none; who ends the question keeps those that
+   * were known.
+   * @param {AbortSignal} signal
+   */
   async load(signal) {
     const { account, table } = this;
     this.#isExtended = session.accounts.some(({ name, hasExtendedQueries }) => name === account && hasExtendedQueries);
     /** @type {PropertyIndex[]} */
     const found = await connection.json("GET", "indexes", { query: { account, table }, signal }).catch(() => []);
-    this.#indexes = Map.groupBy(found, ({ property }) => property);
+    if (!signal.aborted) this.#indexes = Map.groupBy(found, ({ property }) => property);
   }
 
   /** Whether the server sorts by a column. @param {string} name */
