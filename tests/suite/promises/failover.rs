@@ -72,10 +72,10 @@ fn a_check_names_the_host_that_it_found_and_those_that_it_could_not_reach() {
 #[test]
 fn a_standby_that_is_listed_first_is_skipped() {
     let pair = Pair::start();
-    let site = Site::start(
-        &pair.url([1, 0], "read-write"),
-        &["--secondary-database-url", &pair.url([0, 1], "standby")],
-    );
+    let [primary, standby] =
+        [("read-write", [1, 0]), ("standby", [0, 1])].map(|(w, order)| pair.url(order, w));
+    let urls = ["--migrate-url", &primary, "--secondary-database-url", &standby];
+    let site = Site::start(&primary, &urls);
     let client = site.client();
     let table = client.table();
     table.seed_one(json!({ "A": 1 }));
@@ -86,9 +86,13 @@ fn a_standby_that_is_listed_first_is_skipped() {
     let secondary = client.secondary();
     until_well(&mut line, &secondary.request("GET", "/Tables"));
     assert!(pair.roads[1].accepted() > asked, "the standby answers for the secondary");
-    // Of any host, that of the first, whose sessions do not serve where a primary is needed.
+    // Any host will do only for what needs no primary.
     let any = Site::start(&pair.url([0, 1], "any"), &[]);
     assert_eq!(answer(&mut Line::new(&any.address), &any.client().request("GET", "/Tables")).status, 200);
+    let mut migrate = Command::new(env!("CARGO_BIN_EXE_rowhouse"));
+    let output =
+        migrate.args(["migrate", "--database-url", &pair.url([1, 0], "any")]).output().expect("it runs");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("leads to a standby"), "{output:?}");
 }
 
 #[test]

@@ -168,6 +168,8 @@ async fn serve<S: Shared>(nodes: Arc<Nodes>, key: LaneKey, mut queue: mpsc::Rece
             gather(&mut queue, &mut waiting).await;
             waiting.retain(|job| !job.reply.is_closed());
             match lease {
+                // What has been gathered since may follow what another host has acknowledged.
+                Ok(lease) if !lease.is_in_use() => {}
                 Ok(lease) if !waiting.is_empty() => {
                     let round = S::round(&mut waiting, lease.statements());
                     S::metrics().1.add(round.len() as u64);

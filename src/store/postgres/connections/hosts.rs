@@ -323,7 +323,8 @@ fn name_of(connect: &PgConnectOptions) -> String {
 }
 
 async fn role_of(connection: &mut PgConnection) -> Result<HostRole, sqlx::Error> {
-    let asked = sqlx::query(statements::SESSION_KIND).persistent(false);
+    let asked =
+        sqlx::query(statements::SESSION_KIND).bind("transaction_read_only").bind("on").persistent(false);
     let row = asked.fetch_one(connection).await?;
     Ok(match (row.try_get("is_standby")?, row.try_get("is_read_only")?) {
         (true, _) => HostRole::Standby,

@@ -119,6 +119,11 @@ impl Lease<'_> {
         Ok(placement)
     }
 
+    /// Whether the host of the session was not left since.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| self.connector.hosts().is_in_use(session.host))
+    }
+
     /// Whether there is a session still.
     pub(crate) const fn is_open(&self) -> bool {
         self.session.is_some()

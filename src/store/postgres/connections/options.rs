@@ -222,6 +222,7 @@ fn hint(code: Option<&str>) -> &'static str {
         Some("26000" | "42P05") => {
             "; a connection pooler must give each connection a session of its own (PgBouncer: pool_mode = session)"
         }
+        Some("25006") => "; the URL leads to a standby, or to sessions that only read",
         _ => "",
     }
 }
@@ -253,6 +254,7 @@ mod tests {
         for (code, is_told) in [("26000", true), ("42P05", true), ("42501", false)] {
             assert_eq!(hint(Some(code)).contains("PgBouncer"), is_told, "{code}");
         }
+        assert!(hint(Some("25006")).contains("standby"));
         assert_eq!(hint(None), "");
     }
 }

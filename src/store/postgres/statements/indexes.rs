@@ -73,10 +73,14 @@ pub(crate) const IS_COMPLETE: &str = "SELECT NOT EXISTS (SELECT 1 FROM (SELECT c
      WHERE p.isleaf AND p.parentrelid IS NOT NULL) AS h (oid) WHERE NOT EXISTS (SELECT 1 FROM pg_index AS i \
      JOIN pg_class AS n ON n.oid = i.indexrelid WHERE i.indrelid = h.oid AND i.indisvalid \
      AND i.indnkeyatts >= $4 AND starts_with(n.relname, $3))) AS found";
-/// Bytes of the index $1 in all shards, where entities are distributed.
-pub(crate) const BYTES_OF_SHARDS: &str = "SELECT coalesce(sum(result::bigint), 0)::bigint \
-     AS bytes FROM run_command_on_shards('entities', format('SELECT coalesce(pg_relation_size(to_regclass( \
-     %L || substring(%L from ''_[0-9]+$''))), 0)', $1::text, '%s'))";
+/// Bytes of an index in all shards of the table $1: $2 [`BYTES_OF_SHARD`], $3 the index, $4 [`SHARD`].
+pub(crate) const BYTES_OF_SHARDS: &str = "SELECT coalesce(sum(result::bigint), 0)::bigint AS bytes \
+     FROM run_command_on_shards(to_regclass($1), format($2, $3::text, $4::text))";
+/// What each shard is asked; the name of its part of an index ends as its own.
+pub(crate) const BYTES_OF_SHARD: &str =
+    "SELECT coalesce(pg_relation_size(to_regclass(%L || substring(%L from '_[0-9]+$'))), 0)";
+/// What Citus replaces by the name of a shard.
+pub(crate) const SHARD: &str = "%s";
 pub(crate) const CANCEL: &str = "SELECT pg_cancel_backend($1)";
 
 /// The texts that contain no values.

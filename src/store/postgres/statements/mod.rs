@@ -141,9 +141,9 @@ pub(crate) const CLUSTER_VIEW: &str = "SELECT g.groupid AS server, n.groupid AS 
      LEFT JOIN pg_dist_node AS n ON n.noderole::text = $1";
 /// Whether the server replays the log of another one.
 pub(crate) const IS_STANDBY: &str = "SELECT pg_is_in_recovery() AS is_standby";
-/// What a new session may do, for lists of hosts.
-pub(crate) const SESSION_KIND: &str = "SELECT pg_is_in_recovery() AS is_standby, \
-     current_setting('transaction_read_only') = 'on' AS is_read_only";
+/// What a new session may do, for lists of hosts: whether the setting $1 is $2, beside whether it is a standby's.
+pub(crate) const SESSION_KIND: &str =
+    "SELECT pg_is_in_recovery() AS is_standby, setting = $2 AS is_read_only FROM pg_settings WHERE name = $1";
 /// What PostgreSQL makes of buckets to find their server.
 pub(crate) const HASHES: &str = "SELECT hashint8(u.bucket) AS hash FROM unnest($1::bigint[]) WITH ORDINALITY AS u (bucket, n) ORDER BY u.n";
 /// The schemas on the search path that have all relations of $1, the first one first. It is asked of one

@@ -295,7 +295,11 @@ impl PgStore {
         let mut parts: Vec<IndexPart> = found.iter().map(IndexPart::read).collect::<StoreResult<_>>()?;
         if lease.statements().is_distributed {
             for part in &mut parts {
-                let measure = sqlx::query(texts::BYTES_OF_SHARDS).bind(&part.name);
+                let measure = sqlx::query(texts::BYTES_OF_SHARDS)
+                    .bind("entities")
+                    .bind(texts::BYTES_OF_SHARD)
+                    .bind(&part.name)
+                    .bind(texts::SHARD);
                 let row = lease.row(measure, Effect::Undone).await?.ok_or(Fault::Other)?;
                 part.bytes = row.try_get("bytes").map_err(broken_row)?;
             }
