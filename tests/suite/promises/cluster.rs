@@ -23,7 +23,9 @@ impl Cluster {
         let port = listener.local_addr().expect("it listens").port();
         drop(listener);
         let mut command = as_ordinary_user();
-        command.args(["sh", "-c", include_str!("../support/crashable.sh"), "crashable.sh"]);
+        let script =
+            concat!(include_str!("../support/postmasters.sh"), include_str!("../support/crashable.sh"));
+        command.args(["sh", "-c", script, "crashable.sh"]);
         command.arg(&programs).arg(port.to_string());
         let url = format!("postgres://rowhouse@127.0.0.1:{port}/postgres");
         Self { shell: ClusterShell::start(&mut command), url }

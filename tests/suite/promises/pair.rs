@@ -19,7 +19,8 @@ impl Pair {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let ports = listeners.map(|listener| listener.local_addr().expect("it listens").port().to_string());
         let mut command = as_ordinary_user();
-        command.args(["sh", "-c", include_str!("../support/pair.sh"), "pair.sh"]);
+        let script = concat!(include_str!("../support/postmasters.sh"), include_str!("../support/pair.sh"));
+        command.args(["sh", "-c", script, "pair.sh"]);
         command.arg(&programs).args(&ports);
         let shell = ClusterShell::start(&mut command);
         Self { shell, roads: ports.map(|port| Proxy::to(&format!("postgres://127.0.0.1:{port}/"))) }

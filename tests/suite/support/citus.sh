@@ -13,29 +13,8 @@ export HOME="$dir"
 echo admin >"$dir/password"
 printf '*:*:*:%s\n' admin:admin rowhouse:rowhouse >"$dir/.pgpass"
 chmod 600 "$dir/.pgpass"
-postmaster() {
-    head -n 1 "$dir/$1/postmaster.pid"
-}
 start() {
     "$bin/pg_ctl" -D "$dir/$1" -w -t 120 -l "$dir/log$1" start >/dev/null 2>&1 || { cat "$dir/log$1" >&2; exit 1; }
-}
-children() {
-    ps -A -o pid=,ppid= | awk -v parent="$1" '$2 == parent { print $1 }'
-}
-die() {
-    pid=$(postmaster "$1") || return
-    kill -STOP "$pid"
-    kill -KILL $(children "$pid")
-    kill -KILL "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
-}
-freeze() {
-    pid=$(postmaster "$1")
-    kill -STOP "$pid" $(children "$pid") 2>/dev/null
-}
-thaw() {
-    pid=$(postmaster "$1")
-    kill -CONT $(children "$pid") "$pid" 2>/dev/null
 }
 # Refuses new connections of the servers' role to a node, and ends those that it has.
 refuse() {

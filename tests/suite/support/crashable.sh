@@ -13,16 +13,6 @@ start() {
         -c listen_addresses=127.0.0.1 -c max_connections=200 -c shared_buffers=32MB" ||
         { cat "$dir/log" >&2; exit 1; }
 }
-# As if the machine's power were gone, but for what the system has in its caches:
-# no process of the cluster gets to do anything more.
-die() {
-    pid=$(head -n 1 "$dir/data/postmaster.pid") || return
-    # Stopped first, so that it does not see its children end.
-    kill -STOP "$pid"
-    kill -KILL $(ps -A -o pid=,ppid= | awk -v parent="$pid" '$2 == parent { print $1 }')
-    kill -KILL "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
-}
 trap '"$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1; rm -rf "$dir"' EXIT
 "$bin/initdb" -D "$dir/data" -U rowhouse -A trust -E UTF8 --locale=C --no-sync >"$dir/initdb.log" 2>&1 ||
     { cat "$dir/initdb.log" >&2; exit 1; }
@@ -32,7 +22,7 @@ while read -r command; do
     case $command in
     start) start ;;
     stop) "$bin/pg_ctl" -D "$dir/data" -m fast -w stop >/dev/null ;;
-    kill) die ;;
+    kill) die data ;;
     demote)
         # It comes back as a standby, with what it has.
         "$bin/pg_ctl" -D "$dir/data" -m fast -w stop >/dev/null

@@ -119,7 +119,8 @@ impl PrivateCluster {
         let ports: Vec<String> = listeners.iter().map(port).collect();
         drop(listeners);
         let mut command = as_ordinary_user();
-        command.args(["sh", "-c", include_str!("citus.sh"), "citus.sh"]).arg(&programs).args(&ports);
+        let script = concat!(include_str!("postmasters.sh"), include_str!("citus.sh"));
+        command.args(["sh", "-c", script, "citus.sh"]).arg(&programs).args(&ports);
         let shell = ClusterShell::start(&mut command);
         // Citus makes certificates that TLS of ours refuses.
         let urls: Vec<String> = ports

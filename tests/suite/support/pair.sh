@@ -14,12 +14,6 @@ port() {
 other() {
     echo $((1 - $1))
 }
-postmaster() {
-    head -n 1 "$dir/$1/postmaster.pid"
-}
-children() {
-    ps -A -o pid=,ppid= | awk -v parent="$1" '$2 == parent { print $1 }'
-}
 ask() {
     "$bin/psql" -X -q -A -t -h 127.0.0.1 -p "$(port "$1")" -U rowhouse -c "$2" postgres
 }
@@ -27,21 +21,6 @@ start() {
     "$bin/pg_ctl" -D "$dir/$1" -w -t 120 -l "$dir/log$1" start >/dev/null 2>&1 -o "-k $dir -p $(port "$1") \
         -c listen_addresses=127.0.0.1 -c max_connections=200 -c shared_buffers=32MB" ||
         { cat "$dir/log$1" >&2; exit 1; }
-}
-die() {
-    pid=$(postmaster "$1") || return
-    kill -STOP "$pid"
-    kill -KILL $(children "$pid")
-    kill -KILL "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
-}
-freeze() {
-    pid=$(postmaster "$1")
-    kill -STOP "$pid" $(children "$pid") 2>/dev/null
-}
-thaw() {
-    pid=$(postmaster "$1")
-    kill -CONT $(children "$pid") "$pid" 2>/dev/null
 }
 # A server follows the other one, which acknowledges nothing from then on that this one lacks.
 follow() {
