@@ -16,7 +16,7 @@ pub(crate) const MAX_COUNTED: u32 = 1_000_000;
 /// Maximum deleted tables that an error lists.
 const MAX_NAMED: usize = 10;
 /// Time after which the remaining tables are measured at the next refresh.
-const TIME_FOR_SIZES: Duration = Duration::from_millis(100);
+const REFRESH_TIME: Duration = Duration::from_millis(100);
 
 /// Which of the deleted tables of a name is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,9 +134,10 @@ pub(crate) async fn purge(store: &Store, table: &DeletedTable, now: Ticks) -> Re
     }
 }
 
-/// The sizes of the deleted tables that can be brought back, each measured once: nothing writes to them.
+/// The sizes of the deleted tables that can be brought back, by number and time of deletion. Each is measured once:
+/// nothing writes to a table until it is brought back.
 #[derive(Debug, Default)]
-pub(crate) struct DeletedSizes(HashMap<i64, u64>);
+pub(crate) struct DeletedSizes(HashMap<(i64, i64), u64>);
 
 impl DeletedSizes {
     /// Measures tables that were deleted since the last call, and returns the bytes of all that are measured, at
@@ -147,16 +148,15 @@ impl DeletedSizes {
     pub(crate) async fn refresh(&mut self, store: &Store) -> Result<u64, Failure> {
         let begun = Instant::now();
         let kept = store.deleted_tables(DeletedScan { most: MAX_LISTED, ..DeletedScan::default() }).await?;
-        self.0.retain(|number, _| kept.iter().any(|table| table.table_no == *number));
+        let mut known = std::mem::take(&mut self.0);
         for table in &kept {
-            if begun.elapsed() >= TIME_FOR_SIZES {
-                break;
-            }
-            if !self.0.contains_key(&table.table_no)
-                && let Some(size) = store.deleted_size(table.table_no, MAX_COUNTED).await?
-            {
-                self.0.insert(table.table_no, size.bytes);
-            }
+            let deletion = (table.table_no, table.deleted.raw());
+            let bytes = match known.remove(&deletion) {
+                Some(bytes) => Some(bytes),
+                None if begun.elapsed() >= REFRESH_TIME => None,
+                None => store.deleted_size(table.table_no, MAX_COUNTED).await?.map(|size| size.bytes),
+            };
+            self.0.extend(bytes.map(|bytes| (deletion, bytes)));
         }
         Ok(self.0.values().sum())
     }

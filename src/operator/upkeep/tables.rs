@@ -44,9 +44,10 @@ impl Purge {
             store.end_keeping(Ticks::now()).await?;
             if let Ok(tables) = store.count_deleted().await {
                 METRICS.deleted_tables.set(i64::try_from(tables).unwrap_or(i64::MAX));
-            }
-            if let Ok(bytes) = self.kept.refresh(store).await {
-                METRICS.deleted_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+                let bytes = if tables == 0 { Ok(0) } else { self.kept.refresh(store).await };
+                if let Ok(bytes) = bytes {
+                    METRICS.deleted_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+                }
             }
             if let Ok(tables) = store.backlog().await {
                 METRICS.purge_backlog.set(i64::try_from(tables).unwrap_or(i64::MAX));
