@@ -217,8 +217,8 @@ fn start_admin(
 }
 
 /// Serves until SIGTERM, after which clients may have some time to connect elsewhere, or until SIGINT
-/// or the end of standard input, if it matters; then finishes the requests in flight. `ready` is called once the server accepts connections; if it
-/// fails, the server ends.
+/// or the end of standard input, if it matters; then finishes the requests in flight. `ready` is called
+/// once the server accepts connections; if it fails, the server ends.
 ///
 /// # Errors
 /// [`ServeError`], to be shown to the operator.

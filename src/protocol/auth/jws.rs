@@ -12,17 +12,17 @@ pub(super) fn payload(token: &str, jwk: &Jwk, algorithm: Algorithm) -> Option<Ve
     let (message, signature) = token.rsplit_once('.')?;
     let (_, payload) = message.split_once('.')?;
     let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-    let is_signed = match &jwk.algorithm {
+    match &jwk.algorithm {
         AlgorithmParameters::RSA(key) => {
             let key = RsaPublicKeyComponents { n: number(&key.n)?, e: number(&key.e)? };
-            key.verify(rsa(algorithm)?, message.as_bytes(), &signature).is_ok()
+            key.verify(rsa(algorithm)?, message.as_bytes(), &signature).ok()?;
         }
         AlgorithmParameters::EllipticCurve(key) => {
-            elliptic(key, algorithm)?.verify(message.as_bytes(), &signature).is_ok()
+            elliptic(key, algorithm)?.verify(message.as_bytes(), &signature).ok()?;
         }
-        _ => false,
-    };
-    if is_signed { URL_SAFE_NO_PAD.decode(payload).ok() } else { None }
+        _ => return None,
+    }
+    URL_SAFE_NO_PAD.decode(payload).ok()
 }
 
 /// Reads a number, which some issuers write with leading zeros.
