@@ -22,20 +22,20 @@ COPY benches benches
 RUN mkdir src \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs \
-    && cargo build --release --locked --bin rowhouse \
+    && cargo build --profile dist --locked --bin rowhouse \
     && rm -r src
 COPY migrations migrations
 COPY build.rs .
 COPY console console
 COPY src src
 # Cargo tells what changed by its date, which COPY takes from the checkout.
-RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin rowhouse
+RUN touch src/main.rs src/lib.rs && cargo build --profile dist --locked --bin rowhouse
 
 FROM build AS files
 WORKDIR /image
 COPY LICENSE LICENSE-APACHE LICENSE-MIT usr/share/doc/rowhouse/
 RUN mkdir -p usr/local/bin etc/ssl/certs tmp data ../azurite \
-    && cp /build/target/release/rowhouse usr/local/bin/ \
+    && cp /build/target/dist/rowhouse usr/local/bin/ \
     && ldd usr/local/bin/rowhouse | grep -o '/[^ ]*' | xargs cp -L --parents -t . \
     && cp /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/ \
     && echo 'root:x:0:0:root:/:/sbin/nologin' > etc/passwd \

@@ -76,13 +76,13 @@ def target_folder():
 
 
 def cargo_build(*what):
-    say(f"cargo build --release {' '.join(what)}")
-    subprocess.run(["cargo", "build", "--locked", "--release", "-q", *what], cwd=ROOT, check=True)
+    say(f"cargo build --profile dist {' '.join(what)}")
+    subprocess.run(["cargo", "build", "--locked", "--profile", "dist", "-q", *what], cwd=ROOT, check=True)
 
 
 def build_loader(target):
     cargo_build("--example", "load")
-    return target / "release" / "examples" / "load"
+    return target / "dist" / "examples" / "load"
 
 
 def build(target, profiled):
@@ -98,7 +98,7 @@ def build(target, profiled):
 
 
 def programs(target, profiled):
-    built = target / "release"
+    built = target / "dist"
     server = target / "profile" / "rowhouse" if profiled else built / "rowhouse"
     found = server, *(built / "examples" / name for name in ("load", *FLOORS))
     for program in found:

@@ -31,12 +31,12 @@ def compiler():
 
 
 def build(folder, host, flag):
-    say(f"cargo build --release --bin rowhouse, with {flag.split('=')[0]}")
+    say(f"cargo build --profile dist --bin rowhouse, with {flag.split('=')[0]}")
     # With a machine named, the flag is for the program and not for what builds it.
-    command = ["cargo", "build", "--locked", "--release", "-q", "--bin", "rowhouse", "--target", host]
+    command = ["cargo", "build", "--locked", "--profile", "dist", "-q", "--bin", "rowhouse", "--target", host]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(folder), "CARGO_ENCODED_RUSTFLAGS": flag}
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
-    return folder / host / "release" / "rowhouse"
+    return folder / host / "dist" / "rowhouse"
 
 
 def work(program, loader, cluster):

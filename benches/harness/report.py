@@ -87,7 +87,7 @@ def facts(bed, busy):
         f"Commit {commit}{changed}; {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB, "
         f"Linux {platform.release().split('-')[0]}, processors shared out between {sharers()}",
         f"{postgres}, {version('rustc', '--version').split(' (')[0]}{azurite}",
-        f"built by {'scripts/release' if options.profiled else 'cargo build --release'}",
+        f"built by {'scripts/release' if options.profiled else 'cargo build --profile dist'}",
         f"{options.pairs} turn{'s' if options.pairs > 1 else ''} of {options.seconds:g} s",
         f"meanwhile other programs used {busy:.0%} of the processors",
     ]

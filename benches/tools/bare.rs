@@ -7,7 +7,7 @@
 //! mapped. `scripts/bench` runs it for the rows "growth".
 //!
 //! ```text
-//! cargo run --release --example bare -- FILE TABLE PARTITIONS EACH read|page SECONDS
+//! cargo run --profile dist --example bare -- FILE TABLE PARTITIONS EACH read|page SECONDS
 //! ```
 //!
 //! It prints how many microseconds one took.

@@ -6,7 +6,7 @@
 //! Azurite.
 //!
 //! ```text
-//! cargo run --release --example still -- BYTES [actix]
+//! cargo run --profile dist --example still -- BYTES [actix]
 //! ```
 //!
 //! An answer's body has that many bytes. It prints its address and serves until it is

@@ -84,10 +84,10 @@ impl Run<'_> {
         plan.end_page_within(self.page_time);
         self.indexes.apply_to(&self.target.account, &mut plan).map_err(of_part)?;
         // No batch deletes a table.
-        let running = async { run(self.store, &plan, 0, self.printer(printing)).await.map_err(of_query) };
+        let run = async || run(self.store, &plan, 0, self.printer(printing)).await.map_err(of_query);
         match self.due_of_query(label, &plan) {
-            None => running.await,
-            Some(due) => Box::pin(due.around(running)).await,
+            None => run().await,
+            Some(due) => Box::pin(due.around(run())).await,
         }
     }
 

@@ -219,12 +219,16 @@ impl Pipeline<'_> {
                 return Err(Box::pin(below_missing_table(store, target, identity, error)).await?);
             }
         };
-        let running = operations::run(store, plan, service.keep_deleted, printer);
         let subject = || FaultSubject::of(&target.account, self.observed.label(), plan);
-        match self.fault_rules().and_then(|rules| rules.due(subject())) {
-            None => running.await,
+        let due = self.fault_rules().and_then(|rules| rules.due(subject));
+        // Begun where it is awaited: to move a future is to copy it.
+        match due {
+            None => operations::run(store, plan, service.keep_deleted, printer).await,
             // Boxed, since only tests order faults.
-            Some(due) => Box::pin(due.around(running)).await,
+            Some(due) => {
+                let run = operations::run(store, plan, service.keep_deleted, printer);
+                Box::pin(due.around(run)).await
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Loads a server with requests of one kind and says what they took.
 //!
 //! ```text
-//! cargo run --release --example load -- --create --fill --entities 10000 --partitions 10 read --connections 16
+//! cargo run --profile dist --example load -- --create --fill --entities 10000 --partitions 10 read --connections 16
 //! ```
 //!
 //! It costs as little of the processors as it can, since it shares them with

@@ -7,9 +7,9 @@
 //! blocking calls. `scripts/bench` runs it for the rows "floor".
 //!
 //! ```text
-//! cargo run --release --example relay -- SOCKET DATABASE USER read BUCKET PK RK TABLE_NO
-//! cargo run --release --example relay -- SOCKET DATABASE USER page BUCKET PK PAST TABLE_NO
-//! cargo run --release --example relay -- SOCKET DATABASE USER transaction BUCKET TABLE_NO PROPERTIES
+//! cargo run --profile dist --example relay -- SOCKET DATABASE USER read BUCKET PK RK TABLE_NO
+//! cargo run --profile dist --example relay -- SOCKET DATABASE USER page BUCKET PK PAST TABLE_NO
+//! cargo run --profile dist --example relay -- SOCKET DATABASE USER transaction BUCKET TABLE_NO PROPERTIES
 //! ```
 //!
 //! It prints its address and serves until it is ended.

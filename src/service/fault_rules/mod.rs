@@ -65,8 +65,8 @@ impl FaultRules {
     }
 
     /// Returns what is due for a request, which counts for the rules that it matches.
-    pub(crate) fn due(&self, request: FaultSubject<'_>) -> Option<DueFault> {
-        self.first_due([(None, request)])
+    pub(crate) fn due<'a>(&self, request: impl FnOnce() -> FaultSubject<'a>) -> Option<DueFault> {
+        self.first_due(std::iter::once_with(|| (None, request())))
     }
 
     /// Returns what is due for a batch with at least one operation: for the batch as a whole, which
