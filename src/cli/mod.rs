@@ -27,7 +27,7 @@ mod transfer;
 mod view;
 
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -128,6 +128,12 @@ enum Command {
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Write the manual page of each command into a folder; for packages
+    #[command(hide = true)]
+    Man {
+        /// The folder, which must exist
+        folder: PathBuf,
     },
 }
 
@@ -236,6 +242,8 @@ pub fn run() -> ExitCode {
             let _ = std::io::stdout().write_all(&script);
             Ok(())
         }
+        Some(Command::Man { folder }) => clap_mangen::generate_to(Arguments::command(), folder)
+            .map_err(|error| Problem(format!("{}: {error}", folder.display()))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

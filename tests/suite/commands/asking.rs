@@ -74,6 +74,20 @@ fn completions_know_the_commands() {
 }
 
 #[test]
+fn each_command_has_a_manual_page() {
+    let site = Site::sqlite();
+    let folder = site.folder.join("man");
+    site.fails(&["man", &folder.display().to_string()], &["man: "]);
+    std::fs::create_dir(&folder).expect("the folder is writable");
+    let output = site.run(&["man", &folder.display().to_string()]);
+    assert!(output.status.success(), "{output:?}");
+    let page = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+    assert!(page("rowhouse.1").contains("rowhouse\\-copy(1)"));
+    assert!(page("rowhouse-account-add.1").contains("master\\-key"));
+    assert!(!folder.join("rowhouse-man.1").exists(), "it is for packages alone");
+}
+
+#[test]
 fn every_command_explains_itself_with_an_example() {
     let site = Site::sqlite();
     for command in [

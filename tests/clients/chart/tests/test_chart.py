@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import socket
 import subprocess
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -302,3 +304,18 @@ def test_the_package_leaves_out_what_tests_need(helm, tmp_path):
     packed = {str(path.relative_to(tmp_path / "rowhouse")) for path in (tmp_path / "rowhouse").rglob("*.*")}
     assert {"files/rowhouse.json", "files/rowhouse.rules.yml", "values.schema.json"} <= packed
     assert not any(path.startswith("ci/") for path in packed)
+
+
+def test_the_archive_of_a_release_is_what_helm_packs(helm, tmp_path):
+    runpy.run_path(str(REPOSITORY / "scripts" / "package"))["chart"](tmp_path)
+    [ours] = tmp_path.glob("*.tgz")
+    assert helm("package", CHART, f"--destination={tmp_path / 'helm'}").returncode == 0
+    [theirs] = (tmp_path / "helm").glob("*.tgz")
+    assert members(ours) == members(theirs)
+    done = helm("lint", "--strict", ours, f"--values={CHART / 'ci' / 'sqlite.yaml'}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def members(archive):
+    with tarfile.open(archive) as tar:
+        return sorted(entry.name for entry in tar)
